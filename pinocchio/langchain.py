@@ -23,11 +23,12 @@ from os import PathLike
 from typing import Any
 
 from pinocchio.calls import SeenCalls
+from pinocchio.desk import Desk, Stopped, Told
 from pinocchio.doubt import doubt
 
-__all__ = ["SeenCalls", "noting", "unsure"]
+__all__ = ["Desk", "SeenCalls", "at_desk", "noting", "unsure"]
 
-_NOTED = "pinocchio"  # in the message's `response_metadata`
+_NOTED, _REQUEST = "pinocchio", "pinocchio_request"  # in the message's `response_metadata`
 
 
 def unsure(
@@ -65,9 +66,10 @@ def _with_confidences(message: Any, seen: SeenCalls) -> dict[str, Any] | None:
     """The change of an agent's state; None where nothing is known of the message's calls."""
     ids = [call["id"] for call in getattr(message, "tool_calls", ())]
     known = {id: seen.confidence(id) for id in ids if seen.confidence(id) is not None}
-    if not known:
+    request_id = seen.get(ids[0]).request_id if ids else None
+    if not known and request_id is None:
         return None
-    metadata = {**message.response_metadata, _NOTED: known}
+    metadata = {**message.response_metadata, _NOTED: known, _REQUEST: request_id}
     return {"messages": [message.model_copy(update={"response_metadata": metadata})]}
 
 
@@ -78,3 +80,53 @@ def _noted(state: Any, call_id: str) -> float | None:
         if call_id in noted:
             return float(noted[call_id])
     return None
+
+
+# The desk
+
+
+def at_desk(desk: Desk, agent: Any, thread: Any, *, wait_s: float = 0.0) -> Any:
+    """What `Command(resume=..)` takes once all calls that stop a thread are decided; None while one
+    is open. Puts them before the desk first, so call it before the process ends, and again in any
+    other. `thread` is the configuration that the agent was invoked with."""
+    state = agent.get_state(thread)
+    interrupts = [each for task in state.tasks for each in task.interrupts]
+    messages = state.values["messages"]
+    stopped = [_stopped_by(each.value, messages) for each in interrupts]
+    told = desk.decided([call for calls in stopped for call in calls], wait_s)
+    if told is None:
+        return None
+    rest = iter(told)
+    resumed: dict[str, Any] = {}
+    for interrupt, calls in zip(interrupts, stopped, strict=True):
+        decisions = [_decision(next(rest)) for _ in calls]
+        is_one = "tool_call_id" in interrupt.value
+        resumed[interrupt.id] = decisions[0] if is_one else {"decisions": decisions}
+    return resumed
+
+
+def _stopped_by(value: Any, messages: Any) -> list[Stopped]:
+    """The calls that an interrupt is about. Where it does not tell their ids, they are those of the
+    last message with calls, in its order."""
+    at = max(i for i, each in enumerate(messages) if getattr(each, "tool_calls", None))
+    calls = [*messages[at].tool_calls]
+    convert = import_module("langchain_core.messages").convert_to_openai_messages
+    before = convert(messages[:at])
+    request_id = messages[at].response_metadata.get(_REQUEST)
+    if "tool_call_id" in value:
+        return [Stopped(value["tool_call_id"], value["name"], value["args"], before, request_id)]
+    found = []
+    for request in value["action_requests"]:
+        name, arguments = request["name"], request["args"]
+        call = next(each for each in calls if (each["name"], each["args"]) == (name, arguments))
+        calls.remove(call)
+        found.append(Stopped(call["id"], name, arguments, before, request_id))
+    return found
+
+
+def _decision(told: Told) -> dict[str, Any]:
+    if told.verdict == "reject":
+        return {"type": "reject", "message": told.refusal}
+    if told.verdict == "edit":
+        return {"type": "edit", "edited_action": {"name": told.name, "args": told.arguments}}
+    return {"type": "approve"}

@@ -13,14 +13,18 @@ taken up in another process after `state.approve(item)` or `state.reject(item)`.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import json
+from collections.abc import Awaitable, Callable, Iterator
 from os import PathLike
 from typing import Any
 
 from pinocchio.calls import SeenCalls
+from pinocchio.desk import Desk, Stopped
 from pinocchio.doubt import doubt
 
-__all__ = ["SeenCalls", "unsure"]
+__all__ = ["Desk", "SeenCalls", "at_desk", "unsure"]
+
+CHANGED = "A reviewer changed this call. Make it again, with just these arguments: "
 
 
 def unsure(
@@ -40,3 +44,60 @@ def unsure(
         return is_unsure(call.name, parameters, call.confidence)
 
     return needs_approval
+
+
+# The desk
+
+
+def at_desk(desk: Desk, state: Any, *, seen: SeenCalls, wait_s: float = 0.0) -> bool:
+    """Approves and rejects in a `RunState` once all its interruptions are decided; False while one
+    is open. Puts them before the desk first, so call it before the process ends, and again in any
+    other. The SDK has no edit: of a changed call the model is told to make it anew."""
+    items = state.get_interruptions()
+    messages = list(_messages(state.to_json()))
+    stopped = [
+        Stopped(
+            item.call_id,
+            item.name,
+            item.arguments or "{}",
+            messages,
+            seen.get(item.call_id).request_id,
+        )
+        for item in items
+    ]
+    told = desk.decided(stopped, wait_s)
+    if told is None:
+        return False
+    for item, each in zip(items, told, strict=True):
+        if each.verdict == "approve":
+            state.approve(item)
+        elif each.verdict == "edit":
+            state.reject(item, rejection_message=CHANGED + json.dumps(each.arguments))
+        else:
+            state.reject(item, rejection_message=each.refusal)
+    return True
+
+
+def _messages(state: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The conversation of a run as messages of a chat completion, up to the calls that wait."""
+    given = state["original_input"]
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else [*given]
+    items += [each["raw_item"] for each in state["generated_items"]]
+    answered = {each.get("call_id") for each in items if str(each.get("type")).endswith("_output")}
+    for item in items:
+        kind, call_id = item.get("type"), item.get("call_id")
+        if kind == "function_call" and call_id in answered:
+            function = {"name": item["name"], "arguments": item["arguments"]}
+            call = {"id": call_id, "type": "function", "function": function}
+            yield {"role": "assistant", "content": None, "tool_calls": [call]}
+        elif kind == "function_call_output":
+            yield {"role": "tool", "tool_call_id": call_id, "content": str(item.get("output"))}
+        elif isinstance(item.get("role"), str):
+            yield {"role": item["role"], "content": _text_of(item.get("content"))}
+
+
+def _text_of(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(part["text"] for part in parts if isinstance(part.get("text"), str))

@@ -12,14 +12,16 @@ A run with such a call ends with `DeferredToolRequests`, and goes on with `Defer
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from os import PathLike
 from typing import Any
 
 from pinocchio.calls import SeenCalls
+from pinocchio.desk import Desk, Stopped, Told
 from pinocchio.doubt import doubt
 
-__all__ = ["SeenCalls", "unsure"]
+__all__ = ["Desk", "SeenCalls", "at_desk", "unsure"]
 
 
 def unsure(
@@ -39,3 +41,65 @@ def unsure(
         return is_unsure(tool.name, arguments, confidence)
 
     return approval_required
+
+
+# The desk
+
+
+def at_desk(desk: Desk, messages: Sequence[Any], *, seen: SeenCalls, wait_s: float = 0.0) -> Any:
+    """The `DeferredToolResults` of a run once all calls that it deferred are decided; None while
+    one is open. Puts them before the desk first, so call it before the process ends, and again in
+    any other. `messages` are all of the run. Imports pydantic-ai."""
+    calls = _deferred(messages)
+    before = list(_messages(messages))
+    stopped = [
+        Stopped(
+            call.tool_call_id,
+            call.tool_name,
+            call.args_as_dict(),
+            before,
+            seen.get(call.tool_call_id).request_id,
+        )
+        for call in calls
+    ]
+    told = desk.decided(stopped, wait_s)
+    if told is None:
+        return None
+    library: Any = import_module("pydantic_ai")
+    results = library.DeferredToolResults()
+    for call, each in zip(calls, told, strict=True):
+        results.approvals[call.tool_call_id] = _approval(library, each)
+    return results
+
+
+def _approval(library: Any, told: Told) -> Any:
+    if told.verdict == "reject":
+        return library.ToolDenied(told.refusal)
+    if told.verdict == "edit":
+        return library.ToolApproved(override_args=dict(told.arguments or {}))
+    return library.ToolApproved()
+
+
+def _deferred(messages: Sequence[Any]) -> list[Any]:
+    """The calls that nothing answers."""
+    parts = [part for message in messages for part in message.parts]
+    kinds = ("tool-return", "retry-prompt")
+    answered = {part.tool_call_id for part in parts if part.part_kind in kinds}
+    calls = [part for part in parts if part.part_kind == "tool-call"]
+    return [call for call in calls if call.tool_call_id not in answered]
+
+
+def _messages(messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
+    """The conversation as messages of a chat completion, up to the calls that wait."""
+    waiting = {call.tool_call_id for call in _deferred(messages)}
+    roles = {"system-prompt": "system", "user-prompt": "user", "text": "assistant"}
+    for part in (part for message in messages for part in message.parts):
+        if part.part_kind in roles:
+            yield {"role": roles[part.part_kind], "content": str(part.content)}
+        elif part.part_kind == "tool-call" and part.tool_call_id not in waiting:
+            function = {"name": part.tool_name, "arguments": part.args_as_json_str()}
+            call = {"id": part.tool_call_id, "type": "function", "function": function}
+            yield {"role": "assistant", "content": None, "tool_calls": [call]}
+        elif part.part_kind == "tool-return":
+            content = str(part.content)
+            yield {"role": "tool", "tool_call_id": part.tool_call_id, "content": content}

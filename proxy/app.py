@@ -50,6 +50,7 @@ from proxy.scoring.scoring import Scoring
 from proxy.store.database import LazyEngine
 from proxy.store.notifications import DECIDED, KEYS, Notifications
 from proxy.store.owned_ids import OwnedIds
+from proxy.store.record.reader import OwnRecord
 from proxy.store.record.writer import Records
 from proxy.store.retention import Retention
 from proxy.store.reviews.audit_writer import AuditWriter
@@ -358,9 +359,13 @@ class App:
         await self._own(scope, receive, send)
 
     def _load_own(self) -> ASGIApplication:
+        from proxy.interrupted_calls import InterruptedCalls
         from proxy.results_api import create_api
 
-        return create_api(self._parts.results, FeedbackStore(self._feedback_engine.get))
+        parts, engine = self._parts, self._feedback_engine.get
+        record = None if parts.records is None else OwnRecord(engine)
+        calls = InterruptedCalls(parts.store, parts.verdicts, record, parts.metrics)
+        return create_api(parts.results, FeedbackStore(engine), calls)
 
     async def _live(self, _: Request) -> Reply:
         return Reply(200, JSON, b'{"status":"ok"}')

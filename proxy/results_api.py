@@ -13,6 +13,8 @@ from starlette.exceptions import HTTPException
 from proxy.errors import BadRequestError, BodyTooLargeError, ProxyError
 from proxy.exchange.stream_results import Results
 from proxy.gate.key_hash import hash_key
+from proxy.interrupted_calls import MOST_BYTES as MOST_BYTES_OF_CALL
+from proxy.interrupted_calls import InterruptedCalls
 from proxy.learning.feedback import MOST_BYTES, keep_feedback
 from proxy.listener.fastapi_errors import envelope, unknown
 from proxy.store.verdicts.feedback import FeedbackStore
@@ -23,7 +25,7 @@ from proxy.wire.json_splice import dumps
 SOMEBODY = "a client"  # who gives feedback while no keys are required
 
 
-def create_api(results: Results, feedback: FeedbackStore) -> FastAPI:
+def create_api(results: Results, feedback: FeedbackStore, calls: InterruptedCalls) -> FastAPI:
     """The routes of the callers' listener."""
     api = FastAPI(title="Pinocchio Proxy", openapi_url=None, redirect_slashes=False)
     api.add_exception_handler(ProxyError, envelope)
@@ -43,16 +45,30 @@ def create_api(results: Results, feedback: FeedbackStore) -> FastAPI:
         key_hash = hash_key(request_of(request.scope))
         return await run_in_threadpool(keep_feedback, feedback, body, by, key_hash)
 
+    @api.post("/pinocchio/v1/calls")
+    async def hold_call(request: Request) -> Response:
+        """Puts a call that an agent's framework has stopped before the desk."""
+        body = _parsed(await _body(request, MOST_BYTES_OF_CALL))
+        held = await calls.hold(body, request_of(request.scope))
+        return Response(dumps(held), media_type="application/json")
+
+    @api.get("/pinocchio/v1/calls/{id}")
+    async def call_verdict(id: str, request: Request) -> Response:
+        """What was decided on it, for the key that asked."""
+        wait_s = _seconds(request.query_params.get("wait_s", "0"))
+        found = await calls.verdict(id, wait_s, request_of(request.scope))
+        return Response(dumps(found), media_type="application/json")
+
     return api
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, most: int = MOST_BYTES) -> bytes:
     """Raises BodyTooLargeError."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)
-        if size > MOST_BYTES:
-            raise BodyTooLargeError(f"the body is larger than {MOST_BYTES} bytes")
+        if size > most:
+            raise BodyTooLargeError(f"the body is larger than {most} bytes")
         parts.append(part)
     return b"".join(parts)
 
@@ -62,3 +78,11 @@ def _parsed(body: bytes) -> Any:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
         raise BadRequestError("the body is not JSON", code="invalid_json") from error
+
+
+def _seconds(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        message = "'wait_s' must be a number of seconds"
+        raise BadRequestError(message, param="wait_s", code="invalid_type") from error

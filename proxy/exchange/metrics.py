@@ -97,13 +97,22 @@ class Metrics:
             "Requests that another model answered because the first one failed.",
             *("failed", "upstream"),
         )
+        self._late = Counter(
+            "pinocchio_late_scores", "Streams that ended before their score was there."
+        )
+        self._count_what_others_ask()
+
+    def _count_what_others_ask(self) -> None:
+        """Makes the counts of replies and calls that come from elsewhere."""
         self._visits = Counter(
             "pinocchio_guardrail_visits",
             "Replies that other gateways asked about, by what became of them.",
             *("gateway", "told", "scored"),
         )
-        self._late = Counter(
-            "pinocchio_late_scores", "Streams that ended before their score was there."
+        self._interrupted = Counter(
+            "pinocchio_interrupted_calls",
+            "Calls of tools that agents' frameworks stopped and put before the desk.",
+            "scored",
         )
 
     def note(self, exchange: Exchange) -> None:
@@ -139,6 +148,10 @@ class Metrics:
     def note_visit(self, gateway: str, told: str, *, has_number: bool) -> None:
         """Counts a reply that another gateway asked about: passed, changed or withheld."""
         self._visits.add(gateway, told, "true" if has_number else "false")
+
+    def note_interrupted(self, *, has_number: bool) -> None:
+        """Counts a call that an agent's framework put before the desk."""
+        self._interrupted.add("true" if has_number else "false")
 
     def _note_outcome(self, outcome: Outcome) -> None:
         self._scores.add(outcome.status.value, outcome.reason or "")

@@ -143,6 +143,8 @@ def happen(proxy: LiveProxy) -> None:
     proxy.ask("?", "status-500")
     visit = {"text": "Paris p=0.9", "context": {"stage": "output"}}
     httpx.post(f"{proxy.guardrails_url}/analyze", json=visit, trust_env=False).raise_for_status()
+    call = {"call": {"id": "a", "name": "f", "arguments": {}}, "messages": []}
+    proxy.http.post("/pinocchio/v1/calls", json=call).raise_for_status()
     assert proxy.ask("?", "status-503").headers["x-pinocchio-fallback-from"] == "status-503"
     assert decide(proxy, held[0], verdict="approve").status_code == 200
     findings = Findings(proxy.config.store)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +19,8 @@ from proxy.store.verdicts.verdicts import reading, verdicts
 
 MOST_RECENT: Final = 50_000
 """So many exchanges are looked at to know what recent confidences were."""
+LOOK_EVERY_S: Final = 0.05
+"""An exchange that is not written yet is looked for."""
 READ_AT_ONCE: Final = 500
 """Rows that a database hands over at a time, where it would hand over all of them."""
 
@@ -102,6 +105,25 @@ def find(engine: sa.Engine, id: str) -> Recorded | None:
     if review_id is None:
         return found
     return next(_select(engine, _recorded().where(_is_about(engine, review_id))), found)
+
+
+class OwnRecord:
+    """The record as one key may read it, in a database that somebody else opens."""
+
+    def __init__(self, engine: Callable[[], sa.Engine]) -> None:
+        self._engine = engine
+
+    def find(self, request_id: str, key_hash: str, within_s: float) -> Recorded | None:
+        """The exchange of this id and key; None where there is none, also after a while, since the
+        record is written after the reply. Waits, so call it from a thread; raises StoreError."""
+        until = time.monotonic() + within_s
+        is_its = exchanges.c.request_id == request_id, exchanges.c.key_hash == key_hash
+        query = _recorded().where(*is_its)
+        while (found := next(_select(self._engine(), query), None)) is None:
+            if time.monotonic() > until:
+                return None
+            time.sleep(LOOK_EVERY_S)
+        return found
 
 
 def _is_about(engine: sa.Engine, id: str) -> sa.ColumnElement[bool]:

@@ -1,0 +1,61 @@
+"""OpenAI Agents SDK: a run that stops for a person, and goes on in another process."""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+from agents import (
+    Agent,
+    Runner,
+    RunState,
+    function_tool,
+    set_default_openai_api,
+    set_default_openai_client,
+    set_tracing_disabled,
+)
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+from pinocchio.openai_agents import Desk, SeenCalls, at_desk, unsure
+
+folder = Path(sys.argv[1])
+folder.mkdir(exist_ok=True)
+kept = folder / "run.json"
+seen = SeenCalls()
+http_client = DefaultAsyncHttpxClient(event_hooks=seen.async_hooks)
+set_default_openai_client(AsyncOpenAI(http_client=http_client))
+set_default_openai_api("chat_completions")
+set_tracing_disabled(True)
+
+
+@function_tool(needs_approval=unsure(below=0.9, seen=seen))
+def ship(parcel: int) -> str:
+    """Ship a parcel by its number."""
+    with (folder / "shipped.txt").open("a") as file:
+        file.write(f"{parcel}\n")
+    return f"shipped {parcel}"
+
+
+agent = Agent("shipper", model=os.environ["MODEL"], tools=[ship])
+desk = Desk(os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"])
+
+
+async def run() -> None:
+    given = "Ship all parcels."
+    if kept.exists():  # an earlier process stopped here
+        state = await RunState.from_json(agent, json.loads(kept.read_text()))
+        given = state if at_desk(desk, state, seen=seen) else None
+    if given is not None:
+        result = await Runner.run(agent, given)
+        kept.unlink(missing_ok=True)
+        if not result.interruptions:
+            print(result.final_output)
+            return
+        state = result.to_state()
+        kept.write_text(json.dumps(state.to_json()))
+        at_desk(desk, state, seen=seen)
+    print("waiting for a reviewer")
+
+
+asyncio.run(run())

@@ -1,0 +1,143 @@
+"""The review desk, for agents whose own framework has stopped a call of a tool.
+
+    desk = Desk("http://127.0.0.1:8000/v1", key)
+    told = desk.hold("call_1", "refund", {"amount": 84.2}, messages)
+    told = desk.verdict(told.review_id, wait_s=30)      # open until somebody decides
+
+Holding the same call again, from any process, gives the same review. `at_desk` of
+`pinocchio.langchain`, `pinocchio.openai_agents` and `pinocchio.pydantic_ai` does both for all calls
+that stop a run. Needs the standard library alone.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+_TIMEOUT_S: Final = 30.0
+_PATH: Final = "/pinocchio/v1/calls"
+EXPIRED: Final = "Nobody approved this call in time."
+REJECTED: Final = "A reviewer rejected this call."
+
+
+class DeskError(Exception):
+    """The proxy refused, with its own words; `code` is its machine word."""
+
+    def __init__(self, status: int, code: str | None, message: str) -> None:
+        super().__init__(f"{status} {code}: {message}")
+        self.status, self.code = status, code
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """Where a held call stands: `verdict` is None while it is open.
+
+    `name` and `arguments` are those to run, which with `edit` are the reviewer's. `message` is what
+    the model may be told of a rejection, or the reviewer's note.
+    """
+
+    review_id: str
+    state: Literal["open", "released", "rejected", "expired"]
+    verdict: Literal["approve", "edit", "reject"] | None
+    name: str | None = None
+    arguments: Mapping[str, Any] | None = None
+    message: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.verdict is None
+
+    @property
+    def refusal(self) -> str:
+        """What the model is told of a call that is not run."""
+        return self.message or (EXPIRED if self.state == "expired" else REJECTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """A call of a tool that waits for a person; `messages` is the conversation before it."""
+
+    id: str
+    name: str
+    arguments: Any
+    messages: Sequence[Mapping[str, Any]]
+    request_id: str | None = None
+
+
+class Desk:
+    """`url` is the proxy's, as clients use it, `key` what they send; `queue` and `expires_s` hold
+    for every call. Methods raise DeskError, and OSError where the proxy is not reached."""
+
+    def __init__(
+        self, url: str, key: str, *, queue: str | None = None, expires_s: float | None = None
+    ) -> None:
+        self._url = url.rstrip("/").removesuffix("/v1") + _PATH
+        self._key = key
+        given = {"queue": queue, "expires_s": expires_s}
+        self._given = {name: value for name, value in given.items() if value is not None}
+
+    def hold(
+        self,
+        call_id: str,
+        name: str,
+        arguments: Any,
+        messages: Iterable[Mapping[str, Any]],
+        *,
+        tools: Iterable[Mapping[str, Any]] = (),
+        request_id: str | None = None,
+    ) -> Told:
+        """Puts a call before the desk, or finds that it is there.
+
+        `messages` are those of a chat completion. By `request_id`, which the proxy says in its
+        member and header, the desk shows the confidence of the reply, and its label is kept.
+        """
+        call = {"id": call_id, "name": name, "arguments": arguments}
+        body = {**self._given, "call": call, "messages": [*messages]}
+        if tools:
+            body["tools"] = [*tools]
+        if request_id is not None:
+            body["request_id"] = request_id
+        return self._ask(self._url, json.dumps(body).encode())
+
+    def verdict(self, review_id: str, wait_s: float = 0.0) -> Told:
+        """Where a held call stands, after waiting for a verdict for at most `wait_s`."""
+        return self._ask(f"{self._url}/{review_id}?wait_s={wait_s}", None, wait_s)
+
+    def decided(self, stopped: Sequence[Stopped], wait_s: float = 0.0) -> list[Told] | None:
+        """What was decided on all of these calls, in their order; None while one is open."""
+        told = [
+            self.hold(
+                each.id,
+                each.name,
+                each.arguments,
+                each.messages,
+                request_id=each.request_id,
+            )
+            for each in stopped
+        ]
+        if wait_s > 0:
+            told = [self.verdict(each.review_id, wait_s) if each.is_open else each for each in told]
+        return None if any(each.is_open for each in told) else told
+
+    def _ask(self, url: str, body: bytes | None, wait_s: float = 0.0) -> Told:
+        headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
+        request = urllib.request.Request(url, body, headers)
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S + wait_s) as reply:
+                found = json.load(reply)
+        except urllib.error.HTTPError as error:
+            raise _error_of(error) from error
+        names = ("review_id", "state", "verdict", "name", "arguments", "message")
+        return Told(**{name: found.get(name) for name in names})
+
+
+def _error_of(error: urllib.error.HTTPError) -> DeskError:
+    try:
+        told = json.load(error)["error"]
+        return DeskError(error.code, told.get("code"), told.get("message"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return DeskError(error.code, None, error.reason)

@@ -1,0 +1,276 @@
+"""Calls of tools that an agent's own framework has stopped, held at the desk for a person.
+
+    POST /pinocchio/v1/calls        {"call": {"id", "name", "arguments"}, "messages": [..], ..}
+    GET  /pinocchio/v1/calls/{id}   what was decided; `?wait_s=30` waits for it
+
+Nothing of it comes from a policy: the framework asked (`pinocchio.langchain` and the others), and
+keeps its run. The desk shows such a call as any other that is held. One key's call has one review,
+however often it is asked about. The confidence is the recorded one of the reply that made the call,
+never one that the client says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+
+from proxy.errors import BadRequestError, NotFoundError, StoreError
+from proxy.exchange.exchange import is_known, new_request_id
+from proxy.exchange.metrics import Metrics
+from proxy.formats import CHAT, Json
+from proxy.formats.called import tool_calls
+from proxy.gate.key_hash import hash_key
+from proxy.holds.waiting import Verdicts
+from proxy.store.record.reader import OwnRecord, Recorded
+from proxy.store.reviews.held_replies import (
+    HELD,
+    REJECTED,
+    RELEASED,
+    HeldReply,
+    Store,
+    state_name,
+)
+from proxy.wire.http import Request
+from proxy.wire.json_splice import dumps, json_object
+
+log = structlog.get_logger(__name__)
+
+MOST_BYTES: Final = 16 * 2**20  # of a body
+LONGEST_NAME: Final = 256  # characters, of ids too
+LONGEST_S: Final = 30 * 86_400.0  # for which a call may wait
+EXPIRES_S: Final = 7 * 86_400.0
+LONGEST_WAIT_S: Final = 60.0
+RECORDED_WITHIN_S: Final = 2.0  # the record of an exchange is written after its reply
+_MEMBERS: Final = frozenset(
+    {"call", "messages", "tools", "model", "request_id", "queue", "expires_s"}
+)
+_OF_CALL: Final = frozenset({"id", "name", "arguments"})
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptedCall:
+    """What an agent tells of a call; `request_id` is that of the reply which makes it."""
+
+    id: str
+    name: str
+    arguments: str  # JSON
+    messages: list[Json]
+    tools: list[Json]
+    model: str
+    queue: str
+    expires_s: float
+    request_id: str | None
+
+    def request(self) -> bytes:
+        """The question as a chat completion's, which the desk knows how to show."""
+        tools = {"tools": self.tools} if self.tools else {}
+        return dumps({"model": self.model, "messages": self.messages, **tools})
+
+    def reply(self) -> bytes:
+        """A completion that makes this call and no other."""
+        call = {
+            "id": self.id,
+            "type": "function",
+            "function": {"name": self.name, "arguments": self.arguments},
+        }
+        message = {"role": "assistant", "content": None, "tool_calls": [call]}
+        choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+        told = {"id": self.request_id or self.id, "object": "chat.completion", "created": 0}
+        return dumps({**told, "model": self.model, "choices": [choice]})
+
+
+class InterruptedCalls:
+    """Holds calls of agents and tells what became of them; `record` is None where none is kept.
+
+    Methods raise ProxyError.
+    """
+
+    def __init__(
+        self, store: Store, verdicts: Verdicts, record: OwnRecord | None, metrics: Metrics
+    ) -> None:
+        self._store, self._verdicts = store, verdicts
+        self._record, self._metrics = record, metrics
+
+    async def hold(self, body: Any, request: Request) -> Json:
+        """Holds a call, or finds that it is held already."""
+        if not is_known(request):
+            text = "a held call belongs to a key: send one, as for a completion"
+            raise BadRequestError(text, code="no_key")
+        call, key_hash = read_call(body), hash_key(request)
+        id = review_id_of(key_hash, call.id)
+        known = await self._store.get(id)
+        if known is None:
+            known = await self._hold(call, id, key_hash, request)
+        if not _is_same(known, call):
+            text = f"the call {call.id[:100]!r} is held with another name or other arguments"
+            raise BadRequestError(text, param="call.id", code="call_differs")
+        return told_of(known)
+
+    async def verdict(self, id: str, wait_s: float, request: Request) -> Json:
+        """What was decided on a call, after a while of waiting."""
+        held = await self._own(id, request)
+        if held.standing == HELD and wait_s > 0:
+            await self._verdicts.wait(held, min(wait_s, LONGEST_WAIT_S))
+            held = await self._own(id, request)
+        return told_of(held)
+
+    async def _own(self, id: str, request: Request) -> HeldReply:
+        held = await self._store.get(id)
+        if held is None or not hmac.compare_digest(held.key_hash, hash_key(request)):
+            raise NotFoundError(f"there is no held call {id[:100]!r}", code="held_call_not_found")
+        return held
+
+    async def _hold(
+        self, call: InterruptedCall, id: str, key_hash: str, request: Request
+    ) -> HeldReply:
+        recorded = None
+        if self._record is not None and call.request_id is not None:
+            recorded = await asyncio.to_thread(
+                self._record.find, call.request_id, key_hash, RECORDED_WITHIN_S
+            )
+        held = held_call(call, id, key_hash, recorded, request.caller.team)
+        try:
+            await self._store.hold(held, request.caller)
+        except StoreError:  # somebody else may have asked about the same call at the same time
+            if (other := await self._store.get(id)) is None:
+                raise
+            return other
+        log.info("call_held", review_id=id, has_number=held.confidence is not None)
+        self._metrics.note_interrupted(has_number=held.confidence is not None)
+        return held
+
+
+def review_id_of(key_hash: str, call_id: str) -> str:
+    """The same for the same key and call, whichever process asks."""
+    named = hashlib.sha256(dumps(["call", key_hash, call_id])).hexdigest()
+    return CHAT.held_prefix + named[:32]
+
+
+def held_call(
+    call: InterruptedCall, id: str, key_hash: str, recorded: Recorded | None, team: str | None
+) -> HeldReply:
+    """The record of a held call. A label of it is one of the whole reply only where the reply made
+    this call alone; else it is kept under an id of its own."""
+    now, request = time.time(), call.request()
+    is_alone = recorded is not None and [
+        [tool.name for tool in facts.tools] for facts in recorded.facts
+    ] == [[call.name]]
+    return HeldReply(
+        id=id,
+        key_hash=key_hash,
+        queue=call.queue,
+        model=(recorded.model if recorded else None) or call.model,
+        policy="",
+        confidence=recorded.confidence if recorded else None,
+        calibrator=recorded.calibrator if recorded else None,
+        question=CHAT.last_question(json_object(request) or {}),
+        reply=call.reply(),
+        created_at=now,
+        expires_at=now + call.expires_s,
+        request_id=recorded.request_id if recorded and is_alone else new_request_id(),
+        team=team,
+        path=CHAT.path,
+        request=request,
+    )
+
+
+def told_of(held: HeldReply) -> Json:
+    """What an agent goes on with: `state`, and once somebody decided the `verdict` with the call
+    as it may be run (`arguments`), or why not (`message`)."""
+    standing = held.standing
+    facts: Json = {"review_id": held.id, "state": state_name(standing)}
+    facts |= {"confidence": held.confidence, "expires_at": held.expires_at}
+    if standing == RELEASED and not held.is_forgotten:
+        call = _call_in(held.outgoing)
+        verdict = "approve" if held.revised is None else "edit"
+        return {**facts, "verdict": verdict, **call, "message": held.note}
+    message = held.note if standing == REJECTED else None
+    return {**facts, "verdict": None if standing == HELD else "reject", "message": message}
+
+
+def _call_in(reply: bytes) -> Json:
+    [choice] = CHAT.choices(json_object(reply) or {})
+    [call] = tool_calls(choice.message)
+    return {"name": call.name, "arguments": json.loads(call.arguments)}
+
+
+def _is_same(held: HeldReply, call: InterruptedCall) -> bool:
+    """What is kept no longer cannot be compared, and is decided on."""
+    if held.is_forgotten:
+        return True
+    return _call_in(held.reply) == {"name": call.name, "arguments": json.loads(call.arguments)}
+
+
+# What a client sends
+
+
+def read_call(body: Any) -> InterruptedCall:
+    """Reads a body strictly; raises BadRequestError, which names the member."""
+    if not isinstance(body, dict):
+        raise BadRequestError("the body must be an object with 'call' and 'messages'")
+    _check_members(body, _MEMBERS, "")
+    call = body.get("call")
+    if not isinstance(call, dict):
+        raise _wrong("call", "an object with id, name and arguments")
+    _check_members(call, _OF_CALL, "call.")
+    request_id = body.get("request_id")
+    return InterruptedCall(
+        id=_name(call, "id", "call."),
+        name=_name(call, "name", "call."),
+        arguments=_arguments(call.get("arguments")),
+        messages=_objects(body, "messages"),
+        tools=_objects(body, "tools") if "tools" in body else [],
+        model=_name(body, "model") if body.get("model") is not None else "",
+        queue=_name(body, "queue") if body.get("queue") is not None else "review",
+        expires_s=_seconds(body.get("expires_s", EXPIRES_S)),
+        request_id=None if request_id is None else _name(body, "request_id"),
+    )
+
+
+def _check_members(found: Json, known: frozenset[str], where: str) -> None:
+    if unknown := sorted(set(found) - known):
+        text = f"unknown field {where + unknown[0]!r} (known: {', '.join(sorted(known))})"
+        raise BadRequestError(text, param=where + unknown[0])
+
+
+def _name(owner: Json, member: str, where: str = "") -> str:
+    value = owner.get(member)
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME:
+        raise _wrong(where + member, f"text of at most {LONGEST_NAME} characters")
+    return value
+
+
+def _objects(owner: Json, member: str) -> list[Json]:
+    value = owner.get(member)
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
+        raise _wrong(member, "a list of objects")
+    return value
+
+
+def _arguments(value: Any) -> str:
+    """The arguments as JSON text."""
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise _wrong("call.arguments", "a JSON object, or its text")
+    return value if isinstance(value, str) else dumps(found).decode()
+
+
+def _seconds(value: Any) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not 0 < value <= LONGEST_S:
+        raise _wrong("expires_s", f"a number of seconds, at most {LONGEST_S:.0f}")
+    return float(value)
+
+
+def _wrong(member: str, wanted: str) -> BadRequestError:
+    return BadRequestError(f"{member!r} must be {wanted}", param=member, code="invalid_type")

@@ -1,0 +1,137 @@
+"""Agents' runs that stop in one process, are decided at the desk, and end in another.
+
+The examples of `examples/desk_approvals`, in real processes with the real frameworks: ten calls, of
+which the proxy is unsure of five; the tools write into a file what is shipped.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartProxy
+from tests.running.desk_client import DESK, decide
+from tests.running.live_proxy import ROOT, Json, environment
+
+PYTHON = ROOT / ".venv-clients/newest/bin/python"
+WATCH = "version: 1\nname: runs\nmode: shadow\ndefault: deliver\n"
+TIMEOUT_S = 120  # imports alone take many seconds where other work shares the machine
+WAITING, DONE = "waiting for a reviewer", "All are shipped. p=0.92"
+VERDICTS: dict[int, Json] = {
+    6: {"verdict": "approve", "correct": True},
+    7: {"verdict": "edit", "content": {"arguments": {"parcel": 70}}},
+    8: {"verdict": "reject", "note": "this one is not ours"},
+    9: {"verdict": "approve"},
+    10: {"verdict": "approve"},
+}
+SHIPPED = {1, 2, 3, 4, 5, 6, 70, 9, 10}
+RUNS = {
+    "langgraph_run.py": SHIPPED,
+    "agents_sdk_run.py": SHIPPED - {70},  # it has no edit: the model is asked to call anew
+    "pydantic_ai_run.py": SHIPPED,
+}
+
+
+class _Shipper(BaseHTTPRequestHandler):
+    """Calls for parcels 1 to 5, which is surely right, then 6 to 10, which is not, then ends."""
+
+    asked: list[Json]
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.asked.append(body)
+        results = [each for each in body["messages"] if each["role"] == "tool"]
+        message: Json = {"role": "assistant", "content": DONE}
+        if len(results) < 10:
+            first, sure = len(results) + 1, "0.95" if len(results) < 5 else "0.2"
+            calls = [_call(number) for number in range(first, first + 5)]
+            message = {"role": "assistant", "content": f"p={sure}", "tool_calls": calls}
+        reason = "stop" if len(results) >= 10 else "tool_calls"
+        choice = {"index": 0, "message": message, "finish_reason": reason}
+        told = {"id": "c", "object": "chat.completion", "created": 1, "model": body["model"]}
+        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+        said = json.dumps({**told, "choices": [choice], "usage": usage}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+def _call(number: int) -> Json:
+    function = {"name": "ship", "arguments": json.dumps({"parcel": number})}
+    return {"id": f"call_{number}", "type": "function", "function": function}
+
+
+@pytest.fixture
+def shipper() -> Iterator[tuple[str, list[Json]]]:
+    """The URL of a model that ships parcels, and what it was asked."""
+    asked: list[Json] = []
+    handler = type("Shipper", (_Shipper,), {"asked": asked})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/v1", asked
+    server.shutdown()
+    server.server_close()
+
+
+def run(program: str, folder: Path, url: str) -> str:
+    """What a process of its own says, from its beginning to its end."""
+    done = subprocess.run(
+        [PYTHON, ROOT / "examples/desk_approvals" / program, folder],
+        env=environment()
+        | {
+            "OPENAI_BASE_URL": url,
+            "OPENAI_API_KEY": "sk-client",
+            "MODEL": "shipper",
+            "PYTHONPATH": str(ROOT),
+        },
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("program", RUNS)
+def test_a_run_ends_in_another_process_as_the_desk_decided(
+    program: str, start_proxy: StartProxy, shipper: tuple[str, list[Json]], tmp_path: Path
+) -> None:
+    """Sure calls run at once, the others wait with their confidence; nothing is shipped twice."""
+    url, asked = shipper
+    proxy = start_proxy(
+        policy=WATCH.replace("runs", program.partition("_")[0]), upstream={"base_url": url}, **DESK
+    )
+    folder = tmp_path / "run"
+    shipped = folder / "shipped.txt"
+    assert run(program, folder, proxy.base_url) == WAITING
+    assert sorted(map(int, shipped.read_text().split())) == [1, 2, 3, 4, 5]
+    reviews = proxy.desk.get("/pinocchio/v1/reviews").json()["items"]
+    waiting = {each["calls"][0]["arguments"]["parcel"]: each for each in reviews}
+    assert sorted(waiting) == sorted(VERDICTS)
+    assert {each["confidence"] for each in reviews} == {0.2}
+    review = proxy.desk.get(f"/pinocchio/v1/reviews/{waiting[6]['id']}").json()
+    assert [turn["role"] for turn in review["conversation"]].count("tool") == 5
+    for number, verdict in list(VERDICTS.items())[:4]:
+        assert decide(proxy, waiting[number]["id"], **verdict).status_code == 200
+    if program == "agents_sdk_run.py":  # as in all of them, and a process takes seconds
+        assert run(program, folder, proxy.base_url) == WAITING, "the tenth is open"
+        assert len(shipped.read_text().split()) == 5
+    assert decide(proxy, waiting[10]["id"], **VERDICTS[10]).status_code == 200
+    assert run(program, folder, proxy.base_url) == DONE
+    found = [int(line) for line in shipped.read_text().split()]
+    assert sorted(found) == sorted(RUNS[program])
+    assert len(proxy.desk.get("/pinocchio/v1/reviews").json()["items"]) == 0
+    assert len(asked) == 3, "no question was asked twice"
+    told = [each["content"] for each in asked[-1]["messages"] if each["role"] == "tool"]
+    assert any("this one is not ours" in str(each) for each in told)

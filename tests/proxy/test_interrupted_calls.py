@@ -1,0 +1,202 @@
+"""`/pinocchio/v1/calls`: calls that an agent's framework has stopped, decided at the desk."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+from structlog.testing import capture_logs
+
+from tests.conftest import StartProxy
+from tests.running.client_keys import OWN_KEY, make_key, wait_until_known
+from tests.running.desk_client import DESK, bearer, decide, scraped, value
+from tests.running.live_proxy import Json, LiveProxy, error_of
+
+CALLS = "/pinocchio/v1/calls"
+TOOL: Json = {
+    "type": "function",
+    "function": {
+        "name": "refund",
+        "parameters": {"type": "object", "properties": {"amount": {"type": "number"}}},
+    },
+}
+MESSAGES: list[Json] = [
+    {"role": "system", "content": "You refund orders."},
+    {"role": "user", "content": "Refund order A-1."},
+]
+WATCH = "version: 1\nname: calls\nmode: shadow\ndefault: deliver\n"
+
+
+@pytest.fixture
+def proxy(start_proxy: StartProxy) -> LiveProxy:
+    return start_proxy(policy=WATCH, **DESK)
+
+
+def body(id: str, amount: Any = 84.2, **fields: Any) -> Json:
+    call = {"id": id, "name": "refund", "arguments": {"amount": amount}}
+    return {"call": call, "messages": MESSAGES, "tools": [TOOL], **fields}
+
+
+def hold(proxy: LiveProxy, id: str, **fields: Any) -> Json:
+    reply = proxy.http.post(CALLS, json=body(id, **fields))
+    assert reply.status_code == 200, reply.text
+    found: Json = reply.json()
+    return found
+
+
+def verdict(proxy: LiveProxy, id: str, wait_s: float = 0) -> Json:
+    found: Json = proxy.http.get(f"{CALLS}/{id}", params={"wait_s": wait_s}).json()
+    return found
+
+
+def test_a_call_waits_at_the_desk_with_its_conversation(proxy: LiveProxy) -> None:
+    """As one that a policy holds; the agent is told where it stands."""
+    with capture_logs() as lines:
+        told = hold(proxy, "shown")
+    assert (told["state"], told["verdict"]) == ("open", None)
+    assert [line["review_id"] for line in lines if line["event"] == "call_held"] == [
+        told["review_id"]
+    ]
+    review = proxy.desk.get(f"/pinocchio/v1/reviews/{told['review_id']}").json()
+    assert (review["state"], review["queue"]) == ("open", "review")
+    assert [turn["role"] for turn in review["conversation"]] == ["system", "user"]
+    [call] = review["calls"]
+    assert (call["name"], call["arguments"]) == ("refund", {"amount": 84.2})
+    assert review["question"] == "Refund order A-1."
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"verdict": "approve"}, ("released", "approve", {"amount": 84.2}, None)),
+        (
+            {"verdict": "edit", "content": {"arguments": {"amount": 8.42}}},
+            ("released", "edit", {"amount": 8.42}, None),
+        ),
+        ({"verdict": "reject", "note": "too much"}, ("rejected", "reject", None, "too much")),
+    ],
+)
+def test_the_verdict_is_fetched(proxy: LiveProxy, given: Json, expected: tuple[Any, ...]) -> None:
+    """With the call as it may be run, or the reviewer's words; as often as it is asked for."""
+    id = hold(proxy, f"fetched-{given['verdict']}")["review_id"]
+    assert decide(proxy, id, **given).status_code == 200
+    for _ in range(2):
+        told = verdict(proxy, id)
+        found = (told["state"], told["verdict"], told.get("arguments"), told["message"])
+        assert found == expected
+
+
+def test_a_verdict_can_be_waited_for(proxy: LiveProxy) -> None:
+    """It arrives within a moment, and not before its time is up otherwise."""
+    id = hold(proxy, "waited")["review_id"]
+    assert verdict(proxy, id, 0.05)["state"] == "open"
+    later = threading.Timer(0.2, decide, (proxy, id), {"verdict": "approve"})
+    later.start()
+    began = time.monotonic()
+    assert verdict(proxy, id, 20)["verdict"] == "approve"
+    assert time.monotonic() - began < 10
+    later.join()
+
+
+def test_one_call_is_held_once(proxy: LiveProxy) -> None:
+    """However often it is asked about, also at the same time, and once it was decided on."""
+    with ThreadPoolExecutor(8) as pool:
+        ids = {each["review_id"] for each in pool.map(lambda _: hold(proxy, "once"), range(16))}
+    assert len(ids) == 1
+    decide(proxy, *ids, verdict="approve")
+    assert hold(proxy, "once")["verdict"] == "approve"
+    other = proxy.http.post(CALLS, json=body("once", amount=9000))
+    assert (other.status_code, error_of(other)["code"]) == (400, "call_differs")
+
+
+def test_a_call_is_its_keys(proxy: LiveProxy) -> None:
+    """Another key has a call of its own under the same id, and does not hear of this one."""
+    id = hold(proxy, "owned")["review_id"]
+    stranger = {"authorization": "Bearer sk-stranger"}
+    reply = proxy.http.get(f"{CALLS}/{id}", headers=stranger)
+    assert (reply.status_code, error_of(reply)["code"]) == (404, "held_call_not_found")
+    other = proxy.http.post(CALLS, json=body("owned"), headers=stranger).json()
+    assert other["review_id"] != id
+    reply = httpx.post(proxy.url + CALLS, json=body("owned"), trust_env=False)
+    assert (reply.status_code, error_of(reply)["code"]) == (400, "no_key")
+
+
+def test_confidence_and_label_are_those_of_the_recorded_reply(proxy: LiveProxy) -> None:
+    """Of the same key alone; what a client says is no confidence, and is refused."""
+    reply = proxy.ask("p=0.3", "tools", tools=[TOOL])
+    request_id = reply.headers["x-pinocchio-request-id"]
+    [call] = reply.json()["choices"][0]["message"]["tool_calls"]
+    sent = body(call["id"], request_id=request_id)
+    sent["call"] |= {"name": call["function"]["name"], "arguments": call["function"]["arguments"]}
+    told = proxy.http.post(CALLS, json=sent).json()
+    assert told["confidence"] == float(reply.headers["x-pinocchio-confidence"])
+    decide(proxy, told["review_id"], verdict="reject", correct=False)
+    review = proxy.desk.get(f"/pinocchio/v1/reviews/{told['review_id']}").json()
+    assert review["request_id"] == request_id
+    assert [label["correct"] for label in review["labels"]] == [False]
+    stranger = {"authorization": "Bearer sk-stranger"}
+    assert proxy.http.post(CALLS, json=sent, headers=stranger).json()["confidence"] is None
+    refused = proxy.http.post(CALLS, json=body("said", confidence=0.99))
+    assert error_of(refused)["param"] == "confidence"
+
+
+def test_nobody_in_time_is_a_rejection(proxy: LiveProxy) -> None:
+    """As with what a policy holds."""
+    id = hold(proxy, "late", expires_s=0.05)["review_id"]
+    time.sleep(0.1)
+    told = verdict(proxy, id)
+    assert (told["state"], told["verdict"]) == ("expired", "reject")
+
+
+@pytest.mark.parametrize(
+    ("change", "param"),
+    [
+        ({"call": "refund"}, "call"),
+        ({"call": {"id": "", "name": "f", "arguments": {}}}, "call.id"),
+        ({"call": {"id": "a", "name": 3, "arguments": {}}}, "call.name"),
+        ({"call": {"id": "a", "name": "f", "arguments": "[1]"}}, "call.arguments"),
+        ({"call": {"id": "a", "name": "f", "arguments": {}, "x": 1}}, "call.x"),
+        ({"messages": ["hello"]}, "messages"),
+        ({"tools": {}}, "tools"),
+        ({"queue": 3}, "queue"),
+        ({"expires_s": True}, "expires_s"),
+        ({"expires_s": 1e12}, "expires_s"),
+        ({"request_id": ["req"]}, "request_id"),
+    ],
+)
+def test_what_has_another_shape_is_refused(proxy: LiveProxy, change: Json, param: str) -> None:
+    """With the member's name."""
+    reply = proxy.http.post(CALLS, json=body("shaped") | change)
+    assert (reply.status_code, error_of(reply)["param"]) == (400, param)
+
+
+def test_a_wait_is_a_number(proxy: LiveProxy) -> None:
+    """Anything else is refused."""
+    reply = proxy.http.get(f"{CALLS}/chatcmpl-x", params={"wait_s": "long"})
+    assert (reply.status_code, error_of(reply)["param"]) == (400, "wait_s")
+
+
+def test_calls_are_counted(start_proxy: StartProxy) -> None:
+    """Once each, by whether there is a number."""
+    proxy = start_proxy(policy=WATCH.replace("calls", "counted"), **DESK)
+    for _ in range(2):
+        hold(proxy, "counted")
+    found = scraped(proxy.desk)
+    assert value(found, "pinocchio_interrupted_calls_total", scored="false") == 1
+
+
+def test_limits_of_keys_hold(start_proxy: StartProxy) -> None:
+    """A key has as many calls waiting as replies."""
+    sections: dict[str, Any] = {"keys": "required", "upstream": {"api_key": OWN_KEY}, **DESK}
+    proxy = start_proxy(policy=WATCH, **sections)
+    secret, _ = make_key(proxy.store_path, max_held=1)
+    wait_until_known(proxy.base_url, secret)
+    key = bearer(secret)
+    assert proxy.http.post(CALLS, json=body("a"), headers=key).status_code == 200
+    full = proxy.http.post(CALLS, json=body("b"), headers=key)
+    assert (full.status_code, error_of(full)["code"]) == (503, "too_many_held")
+    assert proxy.http.post(CALLS, json=body("a")).status_code == 401
