@@ -11,12 +11,14 @@ const MOST_CALLS = 10_000;
 
 export function seenCalls(inner = globalThis.fetch) {
   const confidences = new Map();
+  const requests = new Map(); // the proxy's ids of the requests, by those of their calls
   const open = new Set(); // replies that are still being read
 
   function note(text, isStream) {
     const lines = isStream ? text.split(/\r?\n/).filter((line) => line.startsWith("data:")) : [text];
     const calls = new Set();
     let confidence;
+    let request;
     for (const line of lines) {
       let found;
       try {
@@ -24,15 +26,22 @@ export function seenCalls(inner = globalThis.fetch) {
       } catch {
         continue; // [DONE]
       }
-      confidence = confidenceIn(found) ?? confidence;
+      const member = found?.pinocchio ?? found?.response?.pinocchio;
+      if (typeof member?.confidence === "number") confidence = member.confidence;
+      request = member?.request_id ?? request;
       addCalls(found, calls);
     }
-    if (confidence === undefined) return;
     for (const id of calls) {
-      confidences.delete(id);
-      confidences.set(id, confidence);
-      if (confidences.size > MOST_CALLS) confidences.delete(confidences.keys().next().value);
+      keep(confidences, id, confidence);
+      keep(requests, id, request);
     }
+  }
+
+  function keep(map, id, value) {
+    if (value === undefined) return;
+    map.delete(id);
+    map.set(id, value);
+    if (map.size > MOST_CALLS) map.delete(map.keys().next().value);
   }
 
   return {
@@ -51,16 +60,15 @@ export function seenCalls(inner = globalThis.fetch) {
       await Promise.all(open); // a call can be acted on before the event that has the number
       return confidences.get(id);
     },
+    /** The proxy's id of the request whose reply made this call. */
+    async requestId(id) {
+      await Promise.all(open);
+      return requests.get(id);
+    },
     async isUnsure(id, below) {
       return !((await this.confidence(id)) >= below);
     },
   };
-}
-
-/** The number in the member of a reply, or of the event that finishes a stream. */
-function confidenceIn(found) {
-  const value = (found?.pinocchio ?? found?.response?.pinocchio)?.confidence;
-  return typeof value === "number" ? value : undefined;
 }
 
 /** The ids of calls, in chat completions, responses and messages. */

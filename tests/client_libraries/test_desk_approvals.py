@@ -16,9 +16,11 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import StartProxy
+from tests.node.runner import run_node
 from tests.running.desk_client import DESK, decide
 from tests.running.live_proxy import ROOT, Json, environment
 
+NODE = ROOT / "tests/node"
 PYTHON = ROOT / ".venv-clients/newest/bin/python"
 WATCH = "version: 1\nname: runs\nmode: shadow\ndefault: deliver\n"
 TIMEOUT_S = 120  # imports alone take many seconds where other work shares the machine
@@ -35,6 +37,7 @@ RUNS = {
     "langgraph_run.py": SHIPPED,
     "agents_sdk_run.py": SHIPPED - {70},  # it has no edit: the model is asked to call anew
     "pydantic_ai_run.py": SHIPPED,
+    "desk_run.mjs": SHIPPED - {70},
 }
 
 
@@ -86,19 +89,17 @@ def shipper() -> Iterator[tuple[str, list[Json]]]:
 
 def run(program: str, folder: Path, url: str) -> str:
     """What a process of its own says, from its beginning to its end."""
-    done = subprocess.run(
-        [PYTHON, ROOT / "examples/desk_approvals" / program, folder],
-        env=environment()
-        | {
-            "OPENAI_BASE_URL": url,
-            "OPENAI_API_KEY": "sk-client",
-            "MODEL": "shipper",
-            "PYTHONPATH": str(ROOT),
-        },
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
+    env = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "sk-client", "MODEL": "shipper"}
+    if program.endswith(".mjs"):
+        done = run_node(NODE, program, str(folder), **env)
+    else:
+        done = subprocess.run(
+            [PYTHON, ROOT / "examples/desk_approvals" / program, folder],
+            env=environment() | env | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()
 

@@ -1,0 +1,84 @@
+// The review desk, for runs of Vercel's AI SDK that stop before a call of a tool.
+//
+//   const desk = atDesk({ url: "http://127.0.0.1:8000/v1", key, queue: "approvals" });
+//   const messages = [...asked, ...result.response.messages];   // keep them: they are the run
+//   const decided = await desk(messages, { seen });             // null while one call is open
+//   if (decided) await generateText({ ..., messages: [...messages, decided] });
+//
+// One file without packages: copy it. Call it once before the process ends, which puts the calls at
+// the desk, and again in any process. The same call of the same key is there once. The SDK has no
+// edit: of a changed call the model is told to make it anew.
+
+const CHANGED = "A reviewer changed this call. Make it again, with just these arguments: ";
+const REFUSED = "A reviewer rejected this call, or nobody approved it in time.";
+
+export function atDesk({ url, key, queue, expiresS }) {
+  const calls = `${url.replace(/\/+$/, "").replace(/\/v1$/, "")}/pinocchio/v1/calls`;
+  const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
+
+  async function ask(at, options) {
+    const reply = await fetch(at, { headers, ...options });
+    const told = await reply.json();
+    if (!reply.ok) throw new Error(`${reply.status} ${told.error?.code}: ${told.error?.message}`);
+    return told;
+  }
+
+  return async function decided(messages, { seen, waitS = 0 } = {}) {
+    const content = [];
+    for (const { approvalId, toolCallId, toolName, input } of waiting(messages)) {
+      const call = { id: toolCallId, name: toolName, arguments: input };
+      const fields = { queue, expires_s: expiresS, request_id: await seen?.requestId(toolCallId) };
+      const body = JSON.stringify({ call, messages: conversation(messages), ...fields });
+      let told = await ask(calls, { method: "POST", body });
+      if (!told.verdict && waitS) told = await ask(`${calls}/${told.review_id}?wait_s=${waitS}`);
+      if (!told.verdict) content.push(null);
+      else content.push({ type: "tool-approval-response", approvalId, ...answer(told) });
+    }
+    return content.includes(null) ? null : { role: "tool", content };
+  };
+}
+
+function answer({ verdict, message, arguments: changed }) {
+  if (verdict === "approve") return { approved: true };
+  const reason = verdict === "edit" ? CHANGED + JSON.stringify(changed) : (message ?? REFUSED);
+  return { approved: false, reason };
+}
+
+const partsOf = ({ content }) => (Array.isArray(content) ? content : []);
+
+/** The calls that ask for an approval, and have none. */
+function waiting(messages) {
+  const parts = messages.flatMap(partsOf);
+  const answered = new Set(
+    parts.filter((part) => part.type === "tool-approval-response").map((part) => part.approvalId),
+  );
+  return parts
+    .filter((part) => part.type === "tool-approval-request" && !answered.has(part.approvalId))
+    .map(({ approvalId, toolCallId }) => {
+      const call = parts.find((part) => part.type === "tool-call" && part.toolCallId === toolCallId);
+      return { ...call, approvalId };
+    });
+}
+
+/** The run as messages of a chat completion, up to the calls that wait. */
+function conversation(messages) {
+  const open = new Set(waiting(messages).map((call) => call.toolCallId));
+  const found = [];
+  for (const { role, content } of messages) {
+    if (typeof content === "string") found.push({ role, content });
+    for (const part of partsOf({ content })) {
+      const { type, toolCallId: id } = part;
+      if (type === "text") found.push({ role, content: part.text });
+      if (type === "tool-call" && !open.has(id)) {
+        const call = { name: part.toolName, arguments: JSON.stringify(part.input) };
+        const tool_calls = [{ id, type: "function", function: call }];
+        found.push({ role: "assistant", content: null, tool_calls });
+      }
+      if (type === "tool-result") {
+        const text = typeof part.output?.value === "string" ? part.output.value : JSON.stringify(part.output);
+        found.push({ role: "tool", tool_call_id: id, content: text });
+      }
+    }
+  }
+  return found;
+}
