@@ -170,6 +170,24 @@ def test_a_program_works_through_the_queue(tmp_path: Path) -> None:
         assert json.loads(call["function"]["arguments"])["amount"] == 6.9
 
 
+def test_two_people_approve_a_refund(tmp_path: Path) -> None:
+    """As the policy's head says: the second spelling of alice is nobody else, bob is."""
+    config = CONFIG.format(folder=tmp_path) + "admin: {enabled: false}\n"
+    policy = str(EXAMPLES / "review" / "two_people.yaml")
+    with ProxyProcess(tmp_path, config, "--policy", policy) as proxy:
+        wait_until_ready(proxy)
+        id = re.search(r"reviews approve (\S+)", run("curl.sh", url=proxy.base_url))
+        assert id is not None
+        for name, told in (
+            ("alice", "open: 1 of 2 approved (alice)"),
+            ("Alice", "open: 1 of 2 approved (alice)"),
+            ("bob", "released: 2 of 2 approved (alice, bob)"),
+        ):
+            config = str(tmp_path / "proxy.yaml")
+            done = run_cli("reviews", "approve", id[1], "--as", name, "--config", config)
+            assert done.stdout == f"{id[1]} is {told}\n"
+
+
 def test_verdicts_on_audited_replies_are_learnt_from(tmp_path: Path) -> None:
     """Every delivered reply is judged once; what is said of them agrees with the answer key."""
     token, path = "a-token-of-the-examples", tmp_path / "proxy.yaml"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, Literal, TypeAlias
 
 from policies.reading.reading import Node, shown
@@ -39,6 +39,7 @@ MAX_EXPIRES_S: Final = 365 * DAY_S
 WAIT_S: Final = 30.0
 MAX_WAIT_S: Final = 600.0
 MAX_HOPS: Final = 4
+MAX_APPROVALS: Final = 5
 CLARIFY_TEXT: Final = (
     "I am not sure enough of my answer to give it to you. "
     "Could you rephrase your question or add some detail?"
@@ -96,7 +97,8 @@ class Hold:
     so that an agent's run goes on; a rejection is told in the same way.
     `wait` keeps the connection for up to `wait_s`; `async` is a 202 for clients that asked for
     one. Where these do not apply, or no longer, `otherwise` is sent, None again for either.
-    After `expires_s` without a verdict, `on_expiry` is done.
+    After `expires_s` without a verdict, `on_expiry` is done. So many different reviewers as
+    `approvals` have to approve; one of them rejects.
     """
 
     queue: str = "review"
@@ -105,6 +107,7 @@ class Hold:
     wait_s: float = WAIT_S
     otherwise: Otherwise | None = None
     on_expiry: OnExpiry = "reject"
+    approvals: int = field(default=1, repr=False)  # what was bound before it was there stays bound
 
     name: ClassVar[Literal["hold"]] = "hold"
 
@@ -146,6 +149,12 @@ def asks_a_model(action: Action) -> bool:
     """Whether carrying the action out takes another call to a model."""
     is_written = isinstance(action, Clarify) and action.ask == "generate"
     return is_written or isinstance(action, Escalate)
+
+
+def hold_in(action: Action) -> Hold | None:
+    """The hold that an action is, or may end in."""
+    last = action.otherwise if isinstance(action, Escalate) else action
+    return last if isinstance(last, Hold) else None
 
 
 def severity(action: Action) -> float:
@@ -221,7 +230,18 @@ def _held(node: Node, queue: str) -> Hold:
         wait_s=wait_s,
         otherwise=node["otherwise"].choice(OTHERWISE, None),
         on_expiry=node["on_expiry"].choice(ON_EXPIRY, "reject"),
+        approvals=_approvals(node["approvals"]),
     )
+
+
+def _approvals(node: Node) -> int:
+    if not node.is_present:
+        return 1
+    count = node.value
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_APPROVALS:
+        node.report(f"{node} must be a number from 1 to {MAX_APPROVALS}, not {shown(count)}")
+        return 1
+    return count
 
 
 def _escalate(node: Node) -> Escalate | Hold:
@@ -267,7 +287,7 @@ def _duration(node: Node, default: float, longest: float, longest_text: str) -> 
     return seconds
 
 
-HOLD_OPTIONS: Final = ("reply", "wait", "otherwise", "expires", "on_expiry")
+HOLD_OPTIONS: Final = ("reply", "wait", "otherwise", "expires", "on_expiry", "approvals")
 _READERS: Final[Mapping[ActionName, Callable[[Node], Action]]] = {
     "deliver": _deliver,
     "annotate": _annotate,

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
 from policies.conditions.facts import Facts, ToolCall
-from policies.deciding.actions import Action, Annotate, Deliver, Escalate, Hold, severity
+from policies.deciding.actions import Action, Annotate, Deliver, Escalate, hold_in, severity
 from policies.deciding.policy import Mode, Policy
 from policies.deciding.rules import slug
 
@@ -158,22 +158,25 @@ def with_asked(own: Decision, asked: Decision) -> Decision:
     is_plain = own.applied == Deliver()
     if not is_plain and isinstance(asked.applied, Annotate | Escalate) and own.notice is not None:
         return own
-    hold = _hold_in(asked.action)
-    if is_plain or hold is None or hold.on_expiry != "deliver":
+    hold = hold_in(asked.action)
+    if is_plain or hold is None:
         return asked
-    rejecting = replace(hold, on_expiry="reject")
+    stricter = replace(hold, approvals=max(hold.approvals, _approvals(own.action)))
+    if hold.on_expiry == "deliver":
+        stricter = replace(stricter, on_expiry="reject")
     if isinstance(asked.action, Escalate):
-        return replace(asked, action=replace(asked.action, otherwise=rejecting))
-    return replace(asked, action=rejecting)
+        return replace(asked, action=replace(asked.action, otherwise=stricter))
+    return replace(asked, action=stricter)
 
 
-def _hold_in(action: Action) -> Hold | None:
-    last = action.otherwise if isinstance(action, Escalate) else action
-    return last if isinstance(last, Hold) else None
+def _approvals(action: Action) -> int:
+    hold = hold_in(action)
+    return hold.approvals if hold is not None else 1
 
 
-def _severities(decision: Decision) -> tuple[float, float]:
-    return severity(decision.applied), severity(decision.action)
+def _severities(decision: Decision) -> tuple[float, float, int]:
+    """Of two holds the one that more people have to approve is severer."""
+    return severity(decision.applied), severity(decision.action), _approvals(decision.applied)
 
 
 def _decision(policy: Policy, facts: Facts, calls: tuple[ToolCall, ...]) -> Decision:

@@ -17,13 +17,23 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from policies.conditions.certificate import Certificate, load_certificate
 from policies.conditions.confidence import MaxError
-from policies.deciding.actions import Action, Annotate, Block, Deliver, Escalate, Hold, read_action
+from policies.deciding.actions import (
+    Action,
+    Annotate,
+    Block,
+    Deliver,
+    Escalate,
+    Hold,
+    hold_in,
+    read_action,
+)
 from policies.deciding.asking import Asking, read_asking
 from policies.deciding.costs import Costs, read_costs
 from policies.deciding.judge import Judge, read_judge
@@ -166,14 +176,15 @@ def _read_policy(document: Document) -> Policy:
     root = Node.root(document)
     root.check_keys(KEYS, required=("version", "name", "default"))
     mode: Mode = root["mode"].choice(MODES, "enforce")
-    rules = read_rules(root["rules"])
+    rules, default = read_rules(root["rules"]), read_action(root["default"])
+    rules_do = [rule.then for rule in rules]
     policy = Policy(
         version=_read_version(root["version"]),
         name=_read_name(root["name"]),
         mode=mode,
-        on_score_error=_read_on_score_error(root["on_score_error"], mode),
+        on_score_error=_read_on_score_error(root["on_score_error"], mode, [*rules_do, default]),
         rules=rules,
-        default=read_action(root["default"]),
+        default=default,
         digest=_digest(document.value),
         ask=read_asking(root["ask"]),
         second_opinion=read_second_opinion(root["second_opinion"], rules),
@@ -215,10 +226,14 @@ def certified(policy: Policy, certificate: Certificate | None) -> Policy:
     )
 
 
-def _read_on_score_error(node: Node, mode: Mode) -> Deliver | Hold | Block:
-    """Without it, a missing score holds where the policy is enforced, and changes nothing else."""
+def _read_on_score_error(
+    node: Node, mode: Mode, others: Sequence[Action]
+) -> Deliver | Hold | Block:
+    """Without it, a missing score holds where the policy is enforced, and changes nothing else;
+    it spares nobody an approval that one of the `others` asks for."""
     if not node.is_present:
-        return Hold() if mode == "enforce" else Deliver()
+        most = max((hold.approvals for each in others if (hold := hold_in(each))), default=1)
+        return Hold(approvals=most) if mode == "enforce" else Deliver()
     names = list(node.value) if isinstance(node.value, dict) else [node.value]
     if len(names) != 1 or names[0] not in ON_SCORE_ERROR:
         node.choice(ON_SCORE_ERROR, None)

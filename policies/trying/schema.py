@@ -16,6 +16,7 @@ from policies.deciding.actions import (
     ASKS,
     DURATION,
     KEEPS,
+    MAX_APPROVALS,
     MAX_HOPS,
     ON_EXPIRY,
     OTHERWISE,
@@ -90,6 +91,7 @@ _HOLD: Final[Schema] = {
     "otherwise": _words(OTHERWISE),
     "expires": _DURATION,
     "on_expiry": _words(ON_EXPIRY),
+    "approvals": {"type": "integer", "minimum": 1, "maximum": MAX_APPROVALS},
 }
 _MODELS: Final[Schema] = {
     "anyOf": [

@@ -240,7 +240,7 @@ class AdminConfig(Section):
         return bool(self.token.get_secret_value())
 
 
-WebhookEvent = Literal["held", "released", "rejected", "expired"]
+WebhookEvent = Literal["held", "approved", "edited", "released", "rejected", "expired"]
 
 
 class WebhookConfig(Section):

@@ -36,6 +36,9 @@ class VerdictBody(BaseModel):
     correct: bool | None = Field(None, description="The label of the reply; null keeps none.")
     content: Any = Field(None, description="Of an edit: the text, or the calls with arguments.")
     note: str | None = Field(None, max_length=MOST_OF_A_NOTE)
+    revision: str | None = Field(
+        None, description="The review's, where one of several reviewers has edited it before."
+    )
 
 
 class LabelBody(BaseModel):
@@ -86,9 +89,11 @@ def review_routes(desk: Desk, feed: Feed) -> APIRouter:
     @as_json
     def verdict(id: Id, body: VerdictBody, who: Who) -> dict[str, Any]:
         """Decides, once, and answers with the review (but for `why`). The same again answers the
-        same; another verdict is a 409 with the review, `review_decided` or `review_expired`."""
-        given = Verdict(body.verdict, body.correct, body.content, body.note)
-        return desk.decide(id, given, who.name)
+        same; another verdict is a 409 with the review, `review_decided` or `review_expired`.
+        Where several people approve, the review stays open until the last; of a reply that one of
+        them edits, the others approve its `revision`, else a 409 `review_edited`."""
+        given = Verdict(body.verdict, body.correct, body.content, body.note, body.revision)
+        return desk.decide(id, given, who.name, is_named=who.is_named)
 
     @api.post("/reviews/{id}/label")
     @as_json

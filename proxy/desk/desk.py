@@ -19,11 +19,18 @@ from proxy.desk.edits.editable import editable, surface_of
 from proxy.desk.edits.editing import edited
 from proxy.desk.rules import Leaning, leaning, policy_of, rule_of
 from proxy.desk.waiting_calls import Doubts, WaitingCall, with_arguments
-from proxy.errors import BadRequestError, DecidedError, NotFoundError, UnusableEditError
+from proxy.errors import (
+    BadRequestError,
+    DecidedError,
+    NotAllowedError,
+    NotFoundError,
+    UnusableEditError,
+)
 from proxy.formats.conversation import Turn, answered, asked
 from proxy.store.database import storable
 from proxy.store.record.reader import find
 from proxy.store.record.writer import DAY_S
+from proxy.store.reviews.approvals import approved_by, has_approved, revision_of
 from proxy.store.reviews.held_replies import (
     AUDIT,
     EXPIRED,
@@ -58,6 +65,7 @@ class Verdict:
     correct: bool | None = None
     content: Any = None  # of an edit
     note: str | None = None
+    revision: str | None = None  # the edit that is approved, where one waits for another approval
 
     @property
     def state(self) -> str:
@@ -151,18 +159,26 @@ class Desk:
         held = self.held(id)
         return {**self._facts(held), "why": self._why(held)}
 
-    def decide(self, id: str, verdict: Verdict, reviewer: str) -> dict[str, Any]:
-        """Decides, or finds that the same was decided by the same reviewer; gives the review.
+    def decide(
+        self, id: str, verdict: Verdict, reviewer: str, *, is_named: bool = True
+    ) -> dict[str, Any]:
+        """Decides, or finds that the same was decided by the same reviewer; gives the review, which
+        stays open where others have to approve too.
 
-        Raises NotFoundError, UnusableEditError, and DecidedError where somebody else, or time, was
-        faster.
+        Raises NotFoundError, UnusableEditError, DecidedError where somebody else, or time, was
+        faster, and NotAllowedError for one of several approvals by somebody without a name.
         """
         if (verdict.verdict == "edit") != (verdict.content is not None):
             message = "'edit' takes content, and only 'edit' does"
             raise BadRequestError(message, param="content")
         held = self.held(id)
+        if held.needed > 1 and verdict.verdict != "reject" and not is_named:
+            text = f"{id} needs {held.needed} people, and this key does not say whose it is"
+            raise NotAllowedError(f"{text}: make it with --name", code="reviewer_unnamed")
         if held.state == HELD:
-            revised = edited(held, verdict.content) if verdict.verdict == "edit" else None
+            revised = (
+                edited(held.as_proposed, verdict.content) if verdict.verdict == "edit" else None
+            )
             decided = self.queue.decide(
                 held,
                 verdict.state,
@@ -170,14 +186,20 @@ class Desk:
                 is_correct=verdict.correct,
                 revised=revised,
                 note=verdict.note,
+                revision=verdict.revision,
             )
             if decided is not None:
-                self._stats = 0.0, {}  # the reviewer looks at what is left
-                self._on_decision(decided, verdict)
+                if (decided.state, decided.approved) != (HELD, held.approved):
+                    self._stats = 0.0, {}  # the reviewer looks at what is left
+                    self._on_decision(decided, verdict)
                 return self._facts(decided)
             held = self.held(id)
         if self._is_same(held, verdict, reviewer):
             return self._facts(held)
+        if held.state == HELD:
+            by = approved_by(held.approved)[0]["by"]
+            text = f"{by} has edited {id}: read it, and approve its 'revision'"
+            raise DecidedError(text, self._facts(held), code="review_edited")
         raise self._decided_error(held)
 
     def _is_same(self, held: HeldReply, verdict: Verdict, reviewer: str) -> bool:
@@ -188,6 +210,9 @@ class Desk:
                 revised = edited(held, verdict.content)
             except UnusableEditError:
                 return False
+        is_approved = verdict.verdict == "approve" and has_approved(held.approved, reviewer)
+        if held.needed > 1 and held.state == RELEASED and is_approved:
+            return verdict.revision == revision_of(held.revised)
         labels = {each.reviewer: each.is_correct for each in self.queue.labels(held)}
         then = (held.state, held.decided_by, held.revised, held.note)
         is_label_same = held.request_id is None or labels.get(reviewer) == verdict.correct
@@ -251,7 +276,7 @@ class Desk:
     # --- a review -------------------------------------------------------------------------------
 
     def _facts(self, held: HeldReply) -> dict[str, Any]:
-        found, path = editable(held), surface_of(held)
+        found, path = editable(held.as_proposed), surface_of(held)
         labels, history = self.queue.said_of(held)
         return {
             **self.listed(held),
@@ -262,10 +287,12 @@ class Desk:
             "share": held.share,
             "taken_at": held.taken_at,
             "is_bound": held.is_bound,
+            "revision": revision_of(held.proposed),
             "conversation": [_turn(each) for each in asked(held.request, path, held.question)],
             "answer": [_turn(each) for each in answered(held.reply, path)],
             "request": json_object(held.request) if held.request is not None else None,
             "reply": json_object(held.reply),
+            "proposed": json_object(held.proposed) if held.proposed is not None else None,
             "revised": json_object(held.revised) if held.revised is not None else None,
             "editable": found
             and {
@@ -324,7 +351,15 @@ def listed_facts(held: Listed | HeldReply) -> dict[str, Any]:
     facts = {name: getattr(held, name) for name in names + later}
     if held.kind == AUDIT:  # it was delivered: nothing becomes of it
         facts["on_expiry"] = None
+    facts["approvals"] = approvals_of(held)
     return facts | {"state": state_name(held.state), "question": held.question[:500]}
+
+
+def approvals_of(held: Listed | HeldReply) -> dict[str, Any] | None:
+    """How many people have to approve and who has; None where one does."""
+    if held.needed == 1:
+        return None
+    return {"needed": held.needed, "given": approved_by(held.approved)}
 
 
 def _turn(turn: Turn) -> dict[str, Any]:

@@ -44,6 +44,16 @@ class Decided:
             *(REVIEW_S, "queue"),
         )
 
+        self._approvals = Counter(
+            "pinocchio_first_approvals",
+            "Approvals at this desk after which further people have to approve.",
+            "queue",
+        )
+
+    def note_approval(self, queue: str) -> None:
+        """Counts one of several approvals that is not the last."""
+        self._approvals.add(queue)
+
     def note(self, queue: str, verdict: str, waited_s: float) -> None:
         """Counts a reply that somebody decided on."""
         self._verdicts.add(queue, verdict)
@@ -52,6 +62,7 @@ class Decided:
     def collect(self) -> Iterator[Metric]:
         yield from self._verdicts.collect()
         yield from self._waits.collect()
+        yield from self._approvals.collect()
 
 
 class Gauges:

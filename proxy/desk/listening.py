@@ -199,7 +199,7 @@ class DeskServer:
         from proxy.desk.gauges import Decided, Gauges
         from proxy.desk.notify.feed import Feed
         from proxy.store.client_keys import KeyStore
-        from proxy.store.reviews.held_replies import HeldReply
+        from proxy.store.reviews.held_replies import HELD, HeldReply
         from proxy.store.reviews.queue import ReviewQueue
 
         config, admin = self._config, self._config.admin
@@ -213,6 +213,10 @@ class DeskServer:
         def on_decision(held: HeldReply, verdict: Verdict) -> None:
             """Who waits for the reply, and who watches, hears of it at once; on a thread."""
             waited_s = time.time() - held.created_at
+            if held.state == HELD:  # others have to approve it too
+                loop.call_soon_threadsafe(decided.note_approval, held.queue)
+                feed.wake()
+                return
             noted = held.queue, verdict.verdict, waited_s
             loop.call_soon_threadsafe(parts.verdicts.hear, held.id)
             if parts.peers is not None:

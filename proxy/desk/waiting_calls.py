@@ -113,8 +113,8 @@ class Doubts:
         if not held.reply:
             return []
         calls = calls_in(held.reply, held.path)
-        if held.revised:
-            found = _edited(calls, calls_in(held.revised, held.path))
+        if held.edit:
+            found = _edited(calls, calls_in(held.edit, held.path))
         else:
             marks = self.of(held)[0] if calls else []
             found = [

@@ -292,4 +292,6 @@ def _digest_of_rule(policy: Policy, decision: Decision, others: Sequence[str]) -
     conditions = {rule.name: rule.digest for rule in policy.rules}
     above = conditions.get(decision.rule, policy.digest)
     told = [policy.name, decision.rule, above, repr(decision.action), *others]
+    if (hold := _hold_in(decision.action)) is not None and hold.approvals > 1:
+        told.append(f"approvals: {hold.approvals}")
     return hashlib.sha256(_canonical(told)).hexdigest()

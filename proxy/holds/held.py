@@ -66,6 +66,7 @@ def held_reply(
         created_at=now,
         expires_at=now + hold.expires_s,
         on_expiry=hold.on_expiry,
+        approvals=hold.approvals if hold.approvals > 1 else None,
         request_id=outcome.request_id,
         team=asked.caller.team,
         path=asked.format.path,

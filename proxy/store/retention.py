@@ -147,8 +147,11 @@ def _forget_content(connection: sa.Connection, decided_before: float) -> int:
     if not ids:
         return 0
     change = held_replies.update().where(held.id.in_(ids))
-    revised = sa.case((held.revised.is_(None), None), else_=b"")
-    gone = change.values(question="", reply=b"", request=None, revised=revised)
+    edits = {
+        each.name: sa.case((each.is_(None), None), else_=b"")
+        for each in (held.revised, held.proposed)
+    }
+    gone = change.values(question="", reply=b"", request=None, **edits)
     connection.execute(gone)
     note_change(connection, "content_deleted", held_replies, held.id.in_(ids))
     connection.commit()

@@ -47,7 +47,7 @@ certificate: gate.certificate.json
 second_opinion: {from: [say Paris], n: 2}
 judge: {model: say 80, by: words}
 rules: [{name: surely right, when: {confidence: {max_error: 0.1}}, then: deliver}]
-default: {hold: {queue: seniors, expires: 1h}}
+default: {hold: {queue: seniors, expires: 1h, approvals: 2}}
 """
 
 
@@ -146,7 +146,8 @@ def happen(proxy: LiveProxy) -> None:
     call = {"call": {"id": "a", "name": "f", "arguments": {}}, "messages": []}
     proxy.http.post("/pinocchio/v1/calls", json=call).raise_for_status()
     assert proxy.ask("?", "status-503").headers["x-pinocchio-fallback-from"] == "status-503"
-    assert decide(proxy, held[0], verdict="approve").status_code == 200
+    assert decide(proxy, held[0], verdict="approve").json()["state"] == "open"
+    assert decide(proxy, held[1], verdict="reject").json()["state"] == "rejected"
     findings = Findings(proxy.config.store)
     last = proxy.ask("Paris p=0.2").headers["x-pinocchio-request-id"]
     proxy.recorded(last, "facts")

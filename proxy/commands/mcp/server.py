@@ -89,10 +89,12 @@ def _add_desk(server: MCPServer, desk: Desk) -> None:
         correct: bool | None = None,
         note: str | None = None,
         content: Any = None,
+        revision: str | None = None,
     ) -> Json:
         """Decide on a held reply, once: `approve`, `reject` with a `note` for whoever asked, or
-        `edit` with the text or the calls in `content`. `correct` is the reviewer's label."""
+        `edit` with the text or the calls in `content`. `correct` is the reviewer's label. Where
+        several people approve, `revision` is the review's, if one of them has edited it."""
         given: Json = {"verdict": verdict, "correct": correct, "note": note}
-        if content is not None:
-            given["content"] = content
+        given |= {"content": content} if content is not None else {}
+        given |= {"revision": revision} if revision is not None else {}
         return _told("decide", lambda: desk.decide(id, given), review_id=id, verdict=verdict)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -39,6 +39,10 @@ LabelOption = Annotated[
 ]
 NoteOption = Annotated[
     str | None, typer.Option(help="The reason; a rejection sends it to the app.")
+]
+RevisionOption = Annotated[
+    str | None,
+    typer.Option(help="The edit that is approved, as `reviews show` has it, if somebody made one."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 
@@ -98,9 +102,10 @@ def approve(
     reviewer: AsOption = None,
     correct: LabelOption = None,
     note: NoteOption = None,
+    revision: RevisionOption = None,
 ) -> None:
     """Let the client fetch the reply."""
-    _decide(id, config, "approve", reviewer, correct, note)
+    _decide(id, config, "approve", reviewer, correct, note, revision)
 
 
 @reviews.command("release", hidden=True)
@@ -128,12 +133,25 @@ def _decide(
     reviewer: str | None,
     correct: bool | None = None,
     note: str | None = None,
+    revision: str | None = None,
 ) -> None:
     from proxy.desk.desk import Verdict
 
     with _desk(config) as desk:
-        decided = desk.decide(id, Verdict(verdict, correct, note=note), reviewer or user())
-    typer.echo(f"{id} is {decided['state']}")
+        decided = desk.decide(
+            id, Verdict(verdict, correct, None, note, revision), reviewer or user()
+        )
+    typer.echo(f"{id} is {decided['state']}{_approvals(decided['approvals'])}")
+
+
+def _approvals(told: dict[str, Any] | None) -> str:
+    """Who has approved what several people have to."""
+    if told is None:
+        return ""
+    people = ", ".join(plain(each["by"]) for each in told["given"])
+    return f": {len(told['given'])} of {told['needed']} approved" + (
+        f" ({people})" if people else ""
+    )
 
 
 @contextmanager
@@ -158,6 +176,8 @@ def _desk(config: Path | None) -> Iterator[Desk]:
 
 
 def _facts(desk: Desk, held: HeldReply) -> dict[str, object]:
+    from proxy.desk.desk import approvals_of
+    from proxy.store.reviews.approvals import revision_of
     from proxy.store.reviews.held_replies import state_name
 
     names = ("id", "queue", "model", "policy", "confidence", "calibrator", "question")
@@ -173,6 +193,9 @@ def _facts(desk: Desk, held: HeldReply) -> dict[str, object]:
         "state": state_name(held.state),
         "on_expiry": None if held.kind == "audit" else held.on_expiry,
         "calls": calls or bound,
+        "approvals": approvals_of(held),
+        "revision": revision_of(held.proposed),
+        "proposed": json.loads(held.proposed) if held.proposed else None,
     }
     return facts | more | {"decided_by": held.decided_by, "note": held.note}
 

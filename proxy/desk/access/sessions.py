@@ -37,6 +37,7 @@ class Visitor:
     digest: str | None = None  # of the key that let them in; None: the token or the login link
     csrf: str | None = None
     queues: frozenset[str] | None = None  # that a reviewer is bound to; None: all
+    is_named: bool = True  # whether the name is a person's, and not the id of a key
 
     @property
     def is_admin(self) -> bool:
@@ -89,7 +90,8 @@ class Door:
         if key is None or key.role == "caller" or key.state(time.time()) != "active":
             return None
         queues = None if key.queues is None else frozenset(key.queues.split(","))
-        return Visitor(key.name or key.id, key.role, digest, queues=queues)
+        name, is_named = key.name or key.id, bool(key.name)
+        return Visitor(name, key.role, digest, queues=queues, is_named=is_named)
 
     def _redeemed(self, digest: str) -> Visitor | None:
         if self._code_digest is None or not hmac.compare_digest(digest, self._code_digest):

@@ -16,20 +16,25 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from proxy.desk.access.guard import checked_form, visitor_of
+from proxy.desk.access.sessions import Visitor
 from proxy.desk.console import text
 from proxy.desk.console.edits import content_of, form_of
 from proxy.desk.console.pages import SAFE, query
 from proxy.desk.console.shell import page, told
 from proxy.desk.console.shown import MOST_TURNS, shown
-from proxy.desk.desk import STATES, Desk, Verdict
+from proxy.desk.desk import STATES, Desk, Verdict, approvals_of
 from proxy.desk.edits.editable import editable, surface_of
 from proxy.desk.waiting_calls import calls_in
 from proxy.errors import BadRequestError, ProxyError
 from proxy.formats.conversation import answered, asked, tools_of
-from proxy.store.reviews.held_replies import AUDIT, HELD, HeldReply, state_name, stored_state
+from proxy.store.reviews.held_replies import AUDIT, HELD, OPEN, HeldReply, state_name, stored_state
 
 FILTERS: Final = ("state", "queue", "team", "kind")
-DONE: Final = {"approve": "Approved.", "edit": "Sent as edited.", "reject": "Rejected."}
+VERDICTS: Final = ("approve", "edit", "reject")
+DONE: Final = {
+    **dict(zip(VERDICTS, ("Approved.", "Sent as edited.", "Rejected."), strict=True)),
+    "first": "Approved by you. It waits until others have approved it too.",
+}
 ON_EXPIRY: Final = {"reject": "rejected", "deliver": "delivered", "block": "blocked"}
 OFF_THE_QUEUE: Final = "taken off the queue"  # an audited reply, which was delivered
 LABELS: Final = {"true": True, "false": False, "": None}
@@ -88,6 +93,7 @@ class Reviews:
                 "created_at": each.created_at,
                 "expires_at": each.expires_at,
                 "decided_by": each.decided_by,
+                "approvals": approvals_of(each),
             }
             for each in found.items
         ]
@@ -127,7 +133,7 @@ class Reviews:
     ) -> Response:
         facts = self._desk.review(held.id)
         path, is_all = surface_of(held), "all" in request.query_params
-        found, calls = editable(held), self._desk.calls(held)
+        found, calls = editable(held.as_proposed), self._desk.calls(held)
         is_large = len(held.reply) > MOST_EDITED
         turns = asked(held.request, path, held.question)
         first = 0 if is_all else max(0, len(turns) - MOST_TURNS)
@@ -151,9 +157,9 @@ class Reviews:
             earlier=first,
             asked=shown(turns[first:], is_all=is_all),
             answered=shown(
-                answered(held.reply, path), is_all=is_all, calls=() if held.revised else calls
+                answered(held.reply, path), is_all=is_all, calls=() if held.edit else calls
             ),
-            revised=shown(answered(held.revised, path), calls=calls) if held.revised else [],
+            revised=shown(answered(held.edit, path), calls=calls) if held.edit else [],
             tools=tools_of(held.request)[:50],
             editable=None if is_large else form_of(found, given.fields),
             is_large=is_large,
@@ -174,34 +180,36 @@ class Reviews:
         id, fields = request.path_params["id"], {}
         try:
             fields = await checked_form(request)
-            verdict = await asyncio.to_thread(self._decide, id, fields, visitor_of(request).name)
+            done = await asyncio.to_thread(self._decide, id, fields, visitor_of(request))
         except ProxyError as error:
             if is_script:
                 return JSONResponse(error.envelope(), error.status, SAFE)
             return await asyncio.to_thread(self._again, request, fields, error)
         if is_script:
-            return JSONResponse({"verdict": verdict.verdict}, headers=SAFE)
+            return JSONResponse({"verdict": fields["verdict"]}, headers=SAFE)
         place = await asyncio.to_thread(self._place_after, id, _filters(request))
-        return RedirectResponse(f"{place}&done={verdict.verdict}", 303)
+        return RedirectResponse(f"{place}&done={done}", 303)
 
-    def _decide(self, id: str, fields: Mapping[str, str], reviewer: str) -> Verdict:
+    def _decide(self, id: str, fields: Mapping[str, str], visitor: Visitor) -> str:
+        """The key in DONE of what it came to."""
         verdict = self._read(id, fields)
-        self._desk.decide(id, verdict, reviewer)
-        return verdict
+        after = self._desk.decide(id, verdict, visitor.name, is_named=visitor.is_named)
+        return verdict.verdict if after["state"] != OPEN else "first"
 
     def _read(self, id: str, fields: Mapping[str, str]) -> Verdict:
         """The decision in a form; raises ProxyError."""
         kind, correct = fields.get("verdict"), fields.get("correct", "")
-        if kind not in DONE or correct not in LABELS:
+        if kind not in VERDICTS or correct not in LABELS:
             raise BadRequestError("a verdict is approve, edit or reject, and correct true or false")
         note = fields.get("note", "").replace("\r\n", "\n").strip()
         if len(note) > MOST_OF_A_NOTE:
             raise BadRequestError(f"a note has at most {MOST_OF_A_NOTE} characters")
         held = self._desk.held(id)
-        content = content_of(editable(held), fields) if kind == "edit" else None
+        content = content_of(editable(held.as_proposed), fields) if kind == "edit" else None
         if held.state == HELD:
             _check_look(held, fields)
-        return Verdict(kind, LABELS[correct], content, note or None)  # type: ignore[arg-type]
+        revision = fields.get("revision") or None
+        return Verdict(kind, LABELS[correct], content, note or None, revision)  # type: ignore[arg-type]
 
     def _again(self, request: Request, fields: Mapping[str, str], error: ProxyError) -> Response:
         """The page once more, with what was written and what is wrong with it."""
@@ -274,6 +282,8 @@ def _item(held: HeldReply, facts: Mapping[str, Any]) -> dict[str, Any]:
         **told,
         "state": facts["state"],
         "path": facts["path"],
+        "approvals": facts["approvals"],
+        "revision": facts["revision"],
         "is_audit": held.kind == AUDIT,
         "on_expiry": OFF_THE_QUEUE if held.kind == AUDIT else ON_EXPIRY[held.on_expiry],
     }

@@ -19,6 +19,8 @@ from proxy.wire.json_splice import dumps, json_object
 _SECRET_PREFIX: Final = "whsec_"
 _TITLES: Final = {
     "held": "A reply waits for review",
+    "approved": "A held reply was approved, and needs another approval",
+    "edited": "A held reply was edited, and needs another approval",
     "released": "A held reply was released",
     "rejected": "A held reply was rejected",
     "expired": "Nobody decided on a held reply in time",

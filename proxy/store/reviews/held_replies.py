@@ -11,7 +11,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -73,6 +73,9 @@ _held = sa.Table(
     sa.Column("decided_by", sa.String, nullable=True),
     sa.Column("note", sa.Text, nullable=True),
     sa.Column("share", sa.Float, nullable=True),  # the probability with which an audit was drawn
+    sa.Column("approvals", sa.Integer, nullable=True),  # that it needs; null: one
+    sa.Column("approved", sa.Text, nullable=True),  # by whom, where it needs several; JSON
+    sa.Column("proposed", sa.LargeBinary, nullable=True),  # an edit that others have to approve
 )
 held_replies = _held
 sa.Index(  # the order of the queue, with all that it can be narrowed to: rows are read when shown
@@ -122,6 +125,24 @@ class HeldReply:
     decided_by: str | None = None
     note: str | None = None
     share: float | None = None
+    approvals: int | None = None
+    approved: str | None = None
+    proposed: bytes | None = None
+
+    @property
+    def needed(self) -> int:
+        """How many people have to approve it."""
+        return self.approvals or 1
+
+    @property
+    def edit(self) -> bytes | None:
+        """What a reviewer wrote in its place, also while others have to approve that."""
+        return self.revised if self.proposed is None else self.proposed
+
+    @property
+    def as_proposed(self) -> HeldReply:
+        """The reply with the edit that waits for approval in its place, if there is one."""
+        return self if self.proposed is None else replace(self, reply=self.proposed)
 
     @property
     def outgoing(self) -> bytes:

@@ -22,6 +22,7 @@ from proxy.store.chain.chain import note_change
 from proxy.store.database import LazyEngine, cause, storable
 from proxy.store.notifications import DECIDED, notify
 from proxy.store.record.writer import DAY_S, exchanges, first_id
+from proxy.store.reviews.approvals import Approval, approve
 from proxy.store.reviews.events import KEPT_S, Event, event_columns, happened, review_events
 from proxy.store.reviews.held_replies import (
     AUDIT,
@@ -39,7 +40,7 @@ MOST_TURNS = 500  # that are read at once
 _LISTED = (
     *("id", "kind", "state", "queue", "team", "model", "policy", "confidence", "calibrator"),
     *("request_id", "created_at", "expires_at", "on_expiry"),
-    *("decided_at", "decided_by", "path"),
+    *("decided_at", "decided_by", "path", "approvals", "approved"),
 )
 SEEN_QUEUES: ContextVar[frozenset[str] | None] = ContextVar("seen_queues", default=None)
 """The queues that whoever asks may see; None: all."""
@@ -52,7 +53,7 @@ Place = tuple[float | None, float, str]
 @dataclass(frozen=True, slots=True)
 class Listed:
     """A line of the queue: a HeldReply with the question's beginning, and its bytes where they are
-    few; `reply` is empty, `request` and `revised` are None where they are not."""
+    few; `reply` is empty, `request` and `edit` are None where they are not."""
 
     id: str
     kind: str
@@ -71,9 +72,15 @@ class Listed:
     decided_at: float | None
     decided_by: str | None
     path: str | None = None
+    approvals: int | None = None
+    approved: str | None = None
     reply: bytes = b""
     request: bytes | None = None
-    revised: bytes | None = None
+    edit: bytes | None = None
+
+    @property
+    def needed(self) -> int:
+        return self.approvals or 1
 
     @property
     def place(self) -> Place:
@@ -116,8 +123,9 @@ class ReviewQueue:
         """
         self.expire()
         table = held_replies.c
-        columns = [*(table[name] for name in _LISTED), *map(_small, ("request", "revised"))]
+        columns = [*(table[name] for name in _LISTED), _small("request")]
         columns.append(sa.func.coalesce(_small("reply"), b"").label("reply"))
+        columns.append(sa.func.coalesce(_small("proposed"), _small("revised")).label("edit"))
         query = sa.select(*columns, _BEGINNING.label("question")).where(table.state == state)
         if (seen := SEEN_QUEUES.get()) is not None:
             query = query.where(table.queue.in_(sorted(seen)))
@@ -241,10 +249,18 @@ class ReviewQueue:
         is_correct: bool | None = None,
         revised: bytes | None = None,
         note: str | None = None,
+        revision: str | None = None,
     ) -> HeldReply | None:
-        """Releases or rejects what is still open; None when somebody or time was faster."""
+        """Releases or rejects what is still open; None when somebody or time was faster.
+
+        What several people have to approve stays open until the last of them does. `revision` is
+        the edit that this one read, see `approvals.py`: of another one nothing is approved.
+        """
         with self._changing() as connection:
-            return _decided(connection, held, state, reviewer, is_correct, revised, note)
+            if held.needed == 1 or state != RELEASED:
+                return _decided(connection, held, state, reviewer, is_correct, revised, note)
+            given = Approval(reviewer, is_correct, revised, storable(note), revision)
+            return approve(connection, held, given)
 
     def audit_of(self, request_id: str) -> HeldReply | None:
         """What was drawn of an exchange and waits for its verdict."""

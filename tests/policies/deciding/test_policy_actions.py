@@ -90,13 +90,13 @@ def test_an_action_reads_as_written(text: str, action: Action) -> None:
         (
             "{hold: oncall}",
             "default.hold must be a mapping, not 'oncall'; "
-            "valid keys: queue, reply, wait, otherwise, expires, on_expiry",
+            "valid keys: queue, reply, wait, otherwise, expires, on_expiry, approvals",
         ),
         ("{hold: {queu: a}}", "unknown key 'queu' in default.hold; did you mean 'queue'?"),
         (
             "{hold: {zzz: a}}",
             "unknown key 'zzz' in default.hold; "
-            "valid keys: queue, reply, wait, otherwise, expires, on_expiry",
+            "valid keys: queue, reply, wait, otherwise, expires, on_expiry, approvals",
         ),
         ("{hold: {queue: ''}}", "default.hold.queue must be text, not ''"),
         (
@@ -150,6 +150,10 @@ def test_an_action_reads_as_written(text: str, action: Action) -> None:
         ),
         ("{clarify: {text: 3}}", "default.clarify.text must be text, not 3"),
         (
+            "{hold: {approvals: true}}",
+            "default.hold.approvals must be a number from 1 to 5, not true",
+        ),
+        (
             "{deliver: {fast: true}}",
             "unknown key 'fast' in default.deliver; valid keys: notice",
         ),
@@ -173,7 +177,7 @@ def test_an_action_reads_as_written(text: str, action: Action) -> None:
         (
             "{escalate: {human: nurse, to: big}}",
             "unknown key 'to' in default.escalate; "
-            "valid keys: human, reply, wait, otherwise, expires, on_expiry",
+            "valid keys: human, reply, wait, otherwise, expires, on_expiry, approvals",
         ),
         (
             "{escalate: {to: big, keep: worst}}",

@@ -10,6 +10,7 @@ export function moveInQueue(main, key) {
 }
 
 const NARROWED = ["queue", "team", "kind"];
+const STAYS = ["approved", "edited"]; // what happens to a reply that others have to approve too
 
 let events;
 
@@ -30,7 +31,7 @@ export function followQueue(main) {
     if (NARROWED.some((name) => filters.get(name) && filters.get(name) !== told[name])) return;
     if (told.event === "held") {
       if (isOpen && !known.has(id)) added.add(id);
-    } else {
+    } else if (!STAYS.includes(told.event)) {
       added.delete(id);
       const row = [...main.querySelectorAll("[data-queue] li")].find((each) => each.dataset.id === id);
       if (isOpen) row?.classList.add("gone");
