@@ -40,11 +40,13 @@ OLDEST_EVERY = 100
 # files that take longest, in the order in which they begin: others would wait for a worker that had
 # one of them last
 LONGEST = (
-    *("test_fuzz.py", "test_hostile_budget.py", "test_console_unseen.py", "test_llm_train.py"),
-    *("test_tune.py", "test_client_matrix.py", "test_ray_scoring.py"),
-    *("test_hostile_http.py", "test_console_pages.py", "test_examples.py", "test_undecided.py"),
-    *("test_recalibrate_from_store.py", "test_evaluate_command.py", "test_audit_chain.py"),
-    *("test_example_agents.py", "test_stream_limits.py", "test_record_commands.py"),
+    *("test_fuzz.py", "test_console_unseen.py", "test_hostile_budget.py", "test_client_matrix.py"),
+    *("test_llm_train.py", "test_hostile_http.py", "test_console_pages.py", "test_faults.py"),
+    *("test_examples.py", "test_example_agents.py", "test_stream_limits.py", "test_tune.py"),
+    *("test_certified.py", "test_scores.py", "test_holds.py", "test_reload.py"),
+    *("test_undecided.py", "test_recalibrate_from_store.py", "test_equality.py", "test_keys.py"),
+    *("test_otel.py", "test_action_matrix.py", "test_stand_in.py", "test_ray_scoring.py"),
+    *("test_evaluate_command.py", "test_ownership.py"),
 )
 
 

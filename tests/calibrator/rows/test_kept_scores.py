@@ -35,6 +35,8 @@ from tests.builders.labelled_rows import labelled, raw_rows, write
 from tests.builders.tiny_checkpoint import save_tiny
 from tests.running.live_proxy import environment
 
+MANY = 2_000  # rows: two seconds of scoring, so that a signal comes in the middle
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -191,7 +193,7 @@ def test_commands_say_what_they_reused(tmp_path: Path) -> None:
 
 def test_a_killed_command_goes_on(tmp_path: Path) -> None:
     """Ctrl-C in the middle of `score`: one sentence, and the same command scores the rest."""
-    rows = write(tmp_path / "rows.jsonl", raw_rows(5_000, seed=2))
+    rows = write(tmp_path / "rows.jsonl", raw_rows(MANY, seed=2))
     out = tmp_path / "out.jsonl"
     command = [sys.executable, "-m", "pinocchio", "score", str(rows), "-o", str(out)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
@@ -206,12 +208,12 @@ def test_a_killed_command_goes_on(tmp_path: Path) -> None:
     assert "Traceback" not in told
     assert not out.exists()
     kept = len(keeping_scores("embedded"))
-    assert 0 < kept < 5_000
+    assert 0 < kept < MANY
     done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=120)
     assert done.returncode == 0
     assert f"{kept:,} scores were kept from an earlier run" in done.stderr
     lines = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [line["id"] for line in lines] == [f"2-{n}" for n in range(5_000)]
+    assert [line["id"] for line in lines] == [f"2-{n}" for n in range(MANY)]
 
 
 def keeping_scores(name: str) -> list[str]:

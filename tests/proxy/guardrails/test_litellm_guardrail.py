@@ -17,6 +17,13 @@ from tests.servers.faulty_upstream import FaultyUpstream
 TOKEN = "a-token-of-the-guardrails"
 EXAMPLES = ROOT / "examples" / "gateways"
 PYTHON = ROOT / ".venv-clients" / "litellm" / "bin" / "python"
+# as the program `litellm` does, with fewer walks through what it imports
+STARTED = """
+import gc, sys
+gc.set_threshold(50_000, 20, 50)
+from litellm import run_server
+sys.exit(run_server())
+"""
 START_S = 120  # it imports for ten seconds on a machine that does nothing else
 KEY = "sk-litellm-tests"
 TOOL = {"type": "function", "function": {"name": "refund_order", "parameters": {}}}
@@ -73,7 +80,7 @@ def running_litellm(
         config = config.replace(route, f"{route}, api_base: {upstream.base_url}")
         (folder / "litellm.yaml").write_text(config)
         options = ["--config", "litellm.yaml", "--host", "127.0.0.1", "--port", str(port)]
-        command = [str(PYTHON.with_name("litellm")), *options, "--telemetry", "False"]
+        command = [str(PYTHON), "-c", STARTED, *options, "--telemetry", "False"]
         env = {
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
             "LITELLM_MASTER_KEY": KEY,
