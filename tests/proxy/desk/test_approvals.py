@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,7 +14,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from policies import Hold, parse_policy
+from policies import Decision, Facts, Hold, parse_policy, strictest, with_asked
+from policies import decide as decide_by
 from proxy.desk.desk import Desk, Verdict
 from proxy.errors import DecidedError, NotAllowedError
 from proxy.store.reviews.approvals import approved_by, revision_of
@@ -21,6 +23,7 @@ from proxy.store.reviews.events import review_events
 from proxy.store.reviews.held_replies import HELD, REJECTED, RELEASED, HeldReply, Store
 from proxy.store.reviews.queue import ReviewQueue
 from tests.conftest import StartProxy
+from tests.proxy.desk.test_webhooks import config, running, soon
 from tests.proxy.store.test_store import REPLY
 from tests.running.desk_client import (
     API,
@@ -34,6 +37,7 @@ from tests.running.desk_client import (
     value,
 )
 from tests.running.live_proxy import LiveProxy
+from tests.servers.webhook_receiver import WebhookReceiver
 
 TWO = "{version: 1, name: desk, default: {hold: {queue: refunds, approvals: 2}}}"
 BODY = b'{"choices": [{"index": 0, "message": {"content": "old"}, "finish_reason": "stop"}]}'
@@ -264,11 +268,47 @@ def fetched(proxy: LiveProxy, id: str) -> Any:
 # What policies say
 
 
-def test_the_strictest_number_of_approvals_counts() -> None:
-    """A missing score spares no approval, and 6 people are too many to ask."""
+def test_a_missing_score_spares_no_approval() -> None:
+    """Where the policy does not say how it holds then, as many approve as a rule asks for."""
     policy = parse_policy(
         "{version: 1, name: p, rules: [{name: low, when: {confidence: {below: 0.5}}, "
         "then: {hold: {approvals: 2}}}], default: deliver}",
         "p.yaml",
     )
     assert policy.on_score_error == Hold(approvals=2)
+
+
+def test_of_two_holds_the_one_with_more_approvals_counts() -> None:
+    """Of a reply's calls, and of a policy that a client asks for beside its own: whichever it is,
+    nobody's approval is spared."""
+
+    def holding(approvals: int, on_expiry: str = "reject") -> Decision:
+        text = f"{{hold: {{approvals: {approvals}, on_expiry: {on_expiry}}}}}"
+        policy = parse_policy(f"{{version: 1, name: p{approvals}, default: {text}}}", "p.yaml")
+        return decide_by(policy, Facts(confidence=0.5, model="gpt"))
+
+    one, two = holding(1), holding(2)
+    assert strictest((one, two)) is strictest((two, one)) is two
+    assert with_asked(two, one) is two
+    asked = with_asked(one, holding(2, "deliver")).action
+    assert isinstance(asked, Hold)
+    assert (asked.approvals, asked.on_expiry) == (2, "reject")
+
+
+def test_what_was_bound_before_stays_bound() -> None:
+    """Rules that ask for one approval are told apart as they were before there were several."""
+    assert repr(Hold()) == repr(Hold(approvals=2))
+    assert "approvals" not in repr(Hold())
+
+
+async def test_webhooks_are_told_of_the_first_approval(store_url: str) -> None:
+    """An event of its own, for those who ask for it."""
+    await asyncio.to_thread(put, store_url, replace(HELD_REPLY, created_at=time.time()))
+    with queues(store_url, 1) as [queue], WebhookReceiver() as receiver:
+        await asyncio.to_thread(queue.decide, HELD_REPLY, RELEASED, "alice")
+        async with running(config(store_url, receiver.url, events=["approved", "released"])):
+            await soon(lambda: receiver.received)
+            await asyncio.to_thread(queue.decide, HELD_REPLY, RELEASED, "bob")
+            await soon(lambda: len(receiver.received) == 2)
+        told = [(each.json["type"], each.json["data"]["decided_by"]) for each in receiver.received]
+    assert told == [("review.approved", "alice"), ("review.released", "bob")]
