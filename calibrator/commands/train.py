@@ -77,8 +77,8 @@ ResetInspector = Annotated[
     bool,
     typer.Option(
         "--reset-inspector",
-        help="Keep the trees of the checkpoint's inspector; give it today's priors, and let it "
-        "read no restated question.",
+        help="Keep the trees of the checkpoint's inspector; give it today's priors and slopes, let "
+        "it read no restated question, and set anew from where texts count as strange.",
     ),
 ]
 Calls = Annotated[

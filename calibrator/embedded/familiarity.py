@@ -22,7 +22,7 @@ Array = NDArray[np.generic]
 PREFIX = "familiarity."
 RIDGE = 1e-3  # of the mean variance, so that rare directions do not decide alone
 MIN_ROWS = 20  # a benchmark with fewer has no centroid of its own
-KNOWN_SHARE = 0.9  # of known rows keep their confidence untouched
+KNOWN_SHARE = 0.97  # of known rows keep their confidence untouched
 
 
 class Familiarity:

@@ -9,7 +9,8 @@ question is or how able a model. What the checks say is multiplied onto P(correc
 
 since a reply that is no answer, or whose end contradicts its working, is not right whatever the
 question. A check begins with odds that a reply is in order (`prior`), so that it speaks up only
-where it is fairly sure.
+where it is fairly sure, and may count what its trees say more than once (`slope`), so that what it
+doubts a little is left alone and what it doubts much is all but ruled out.
 """
 
 from __future__ import annotations
@@ -117,17 +118,22 @@ class Inspector:
         self.checks = [check for check in CHECKS if f"{check.name}.prior" in state]
         self.trees = [Trees(_under(state, check.name), SEEN) for check in self.checks]
         self.priors = [float(state[f"{check.name}.prior"][0]) for check in self.checks]
+        # a checkpoint of before has none
+        self.slopes = [
+            float(state.get(f"{check.name}.slope", np.ones(1))[0]) for check in self.checks
+        ]
         if not self.checks:
             raise ValueError("an inspector without a check")
 
     def checked(self, seen: Floats) -> dict[str, NDArray[np.float64]]:
         """P(in order) by each check, (B,) each; 1 where a check does not apply."""
         found = {}
-        for check, trees, prior in zip(self.checks, self.trees, self.priors, strict=True):
+        parts = zip(self.checks, self.trees, self.slopes, self.priors, strict=True)
+        for check, trees, slope, prior in parts:
             found[check.name] = np.ones(len(seen))
             applies = check.applies_to(seen)
             if applies.any():
-                found[check.name][applies] = sigmoid(trees.read(seen[applies]) + prior)
+                found[check.name][applies] = sigmoid(slope * trees.read(seen[applies]) + prior)
         return found
 
     def read(self, seen: Floats) -> tuple[NDArray[np.float64], list[tuple[str, ...]]]:

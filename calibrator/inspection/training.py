@@ -63,7 +63,8 @@ class InspectorConfig:
     """How the inspector is fitted; numbers of rows are those of one benchmark.
 
     The priors are log-odds, one for each check in the order of `CHECKS`: the surer, the more it
-    takes to doubt a reply, and the less is lost of ranking right above wrong.
+    takes to doubt a reply, and the less is lost of ranking right above wrong. The slopes say how
+    often what the trees say is counted.
     """
 
     right_rows: int = 900
@@ -79,7 +80,8 @@ class InspectorConfig:
     leaf_rows: int = 40
     ridge: float = 10.0
     feature_share: float = 0.3
-    priors: tuple[float, ...] = (2.2, 4.0, 2.4, 7.0)
+    priors: tuple[float, ...] = (2.6, 4.0, 3.4, 7.0)
+    slopes: tuple[float, ...] = (1.2, 1.0, 1.4, 1.0)
     left_out: tuple[str, ...] = ()  # kinds of faults, to see whether the rest generalises
 
 
@@ -120,28 +122,39 @@ def fit_inspector(
         raise TrainingError("there is no right reply in which a fault could be made")
     say(f"inspector: {len(lessons)} replies to look at")
     seen = seen_in(lessons, tokenizer, layout, Pieces.from_state(state))
-    for check, prior in zip(CHECKS, config.priors, strict=True):
+    for check in CHECKS:
         weights = weights_of(check, lessons, seen)
         if not weights.any():  # there are no options, say, in this data
             say(f"inspector: nothing teaches the check {check.name!r}, which is left out")
             continue
         trees = fit_check(lessons, seen, weights, config, seed)
         state |= {f"{check.name}.{name}": array for name, array in trees.items()}
-        state[f"{check.name}.prior"] = np.array([prior], np.float32)
         say(f"inspector: {check.name}")
+    state |= _counted(state, config)
     return {PREFIX + name: array for name, array in state.items()}
 
 
+def _counted(
+    state: Mapping[str, Array], config: InspectorConfig, under: str = ""
+) -> dict[str, Array]:
+    """Prior and slope of each check whose trees are in `state`, where names begin with `under`."""
+    found: dict[str, Array] = {}
+    for check, prior, slope in zip(CHECKS, config.priors, config.slopes, strict=True):
+        if f"{under}{check.name}.value" in state:
+            found[f"{under}{check.name}.prior"] = np.array([prior], np.float32)
+            found[f"{under}{check.name}.slope"] = np.array([slope], np.float32)
+    return found
+
+
 def reset(state: Mapping[str, Array], config: InspectorConfig) -> dict[str, Array]:
-    """The arrays of a checkpoint's inspector with the priors of `config`, which reads no restated
-    question; its trees stay. Raises TrainingError where there is no inspector."""
+    """The arrays of a checkpoint's inspector with priors and slopes of `config`, which reads no
+    restated question; its trees stay. Raises TrainingError where there is no inspector."""
     found = {name: array for name, array in state.items() if name.startswith(PREFIX)}
     if not found:
         raise TrainingError("the checkpoint has no inspector")
-    for check, prior in zip(CHECKS, config.priors, strict=True):
-        if (name := f"{PREFIX}{check.name}.prior") in found:
-            found[name] = np.array([prior], np.float32)
-    return found | {PREFIX + DROPS_QUESTION: np.ones(1, np.float32)}
+    return (
+        found | _counted(found, config, PREFIX) | {PREFIX + DROPS_QUESTION: np.ones(1, np.float32)}
+    )
 
 
 def fit_check(

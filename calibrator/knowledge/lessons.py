@@ -35,7 +35,7 @@ class KnowledgeConfig:
     share_of_rows: float = 0.3  # pairs of training rows for each pair of ours
     weight_of_single: float = 3.0  # pairs of no relation
     least: float = 0.15
-    more: float = 0.85
+    more: float = 2.0
 
 
 def own_pairs(config: KnowledgeConfig, seed: int) -> list[Pair]:

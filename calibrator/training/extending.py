@@ -1,14 +1,15 @@
 """Adds inspector, knowledge, trees for calls or a second stage to a checkpoint, or others to it.
 
-Tower, forest, curve and familiarity stay as they are, number for number: what they say is
-P(right | in order), which the new parts do not change. Without others a second stage changes
+Tower, forest and curve stay as they are, number for number, and familiarity but for the distance
+at which it begins, which can be set anew. Without others a second stage changes
 nothing either.
 """
 
 from __future__ import annotations
 
+import random
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,17 @@ from safetensors.numpy import save_file
 from calibrator.calls import PREFIX as CALLS
 from calibrator.checkpoints.checkpoint import WEIGHTS, CheckpointConfig, read_config, write_config
 from calibrator.checkpoints.digests import sha256_of
+from calibrator.embedded.calibrator import load_embedded
+from calibrator.embedded.familiarity import KNOWN_SHARE
+from calibrator.embedded.familiarity import PREFIX as FAMILIARITY
 from calibrator.errors import TrainingError
 from calibrator.features.weights import Array, read_weights
 from calibrator.inspection import PREFIX as INSPECTOR
 from calibrator.knowledge import PREFIX as KNOWLEDGE
 from calibrator.opinion import PREFIX as OPINION
+from calibrator.rows.rows import Row
+
+AT_ONCE = 32
 
 
 def write_extended(
@@ -49,6 +56,26 @@ def write_extended(
         folder, replace(config, name=name, weights_sha256=weights_sha256, training=training)
     )
     return folder
+
+
+def measured_anew(start: Path, held: Sequence[Row], count: int, seed: int) -> dict[str, Array]:
+    """The distance at which a checkpoint begins to draw texts to the base rate, set anew, so that
+    `KNOWN_SHARE` of at most `count` rows of known benchmarks stay as they are; every other row
+    with its names. Nothing for a checkpoint that draws none, or without such rows."""
+    scorer = load_embedded(start)
+    texts = [row for row in held if row.tool_use is None]
+    if scorer.parts.familiarity is None or not texts:
+        return {}
+    chosen = random.Random(seed).sample(texts, min(count, len(texts)))
+    items = [row.item("none" if at % 2 else "served") for at, row in enumerate(chosen)]
+    distances = np.concatenate(
+        [
+            scorer.read_texts(items[at : at + AT_ONCE]).distances
+            for at in range(0, len(items), AT_ONCE)
+        ]
+    )
+    threshold = scorer.parts.familiarity.threshold * np.quantile(distances, KNOWN_SHARE)
+    return {FAMILIARITY + "threshold": np.asarray(threshold, dtype=np.float32)}
 
 
 def weights_in(start: Path) -> dict[str, Array]:

@@ -33,7 +33,7 @@ from calibrator.inspection.training import reset
 from calibrator.opinion.training import chosen_rows, fit_second_stage
 from calibrator.rows.files import check_readable
 from calibrator.rows.rows import Row
-from calibrator.training.extending import weights_in, write_extended
+from calibrator.training.extending import measured_anew, weights_in, write_extended
 from calibrator.training.parts_of_rows import choose_parts
 from calibrator.training.run import Run, TrainConfig, TrainData, base_folder, prepare, selected
 from calibrator.training.stages.encoder import EncoderRun
@@ -111,10 +111,11 @@ def _extend(run: Run, progress: Callable[[int, int], None]) -> Path:
         raise TrainingError(
             f"{config.start} is a language model: use `pinocchio train-llm --start`"
         )
-    rows, _, calls = selected(config)
+    rows, held, calls = selected(config)
     parts = fit_parts(run, rows, calls, base_folder())
     if config.resets_inspector:
         parts |= reset(weights_in(start), config.inspector)
+        parts |= measured_anew(start, held, config.familiarity_rows, config.seed)
     if config.has_opinion:
         parts |= fit_opinion(run, rows, start, progress)
     if not parts:
@@ -126,7 +127,10 @@ def _extend(run: Run, progress: Callable[[int, int], None]) -> Path:
     known = config.as_dict()
     facts = {f"has_{name}": True for name in names} | {name: known[name] for name in names}
     if config.resets_inspector:
-        facts["inspector_reset"] = {"priors": config.inspector.priors}
+        facts["inspector_reset"] = {
+            "priors": config.inspector.priors,
+            "slopes": config.inspector.slopes,
+        }
     return write_extended(start, target, config.name, parts, facts)
 
 

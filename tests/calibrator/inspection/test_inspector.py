@@ -100,14 +100,17 @@ def test_an_inspector_reads_no_restated_question_once_it_learnt_so(inspector: In
 
 
 def test_a_reset_inspector_keeps_its_trees() -> None:
-    """The shipped one with today's priors reads no restated question; its trees stay."""
+    """With other priors and slopes the shipped one reads no restated question; its trees stay."""
     before = weights_in(CHECKPOINTS / EMBEDDED)
-    after = reset(before, InspectorConfig())
-    priors = {name for name in after if name.endswith(".prior")}
-    assert [float(after[f"{PREFIX}{check.name}.prior"][0]) for check in CHECKS] == pytest.approx(
-        InspectorConfig().priors
-    )
-    kept = (after.keys() & before.keys()) - priors
+    other = InspectorConfig(priors=(1.0, 2.0, 3.0, 4.0), slopes=(1.5, 1.0, 2.0, 1.0))
+    after = reset(before, other)
+    told: dict[str, float] = {}
+    for part, numbers in (("prior", other.priors), ("slope", other.slopes)):
+        told |= {
+            f"{PREFIX}{check.name}.{part}": x for check, x in zip(CHECKS, numbers, strict=True)
+        }
+    assert {name: float(after[name][0]) for name in told} == told
+    kept = (after.keys() & before.keys()) - told.keys()
     assert all(np.array_equal(after[name], before[name]) for name in kept)
     assert f"{PREFIX}{DROPS_QUESTION}" in after
     with pytest.raises(TrainingError, match="no inspector"):
