@@ -442,6 +442,7 @@ ROOMS: dict[str, set[str]] = {
     "pinocchio.desk": set(),
     "pinocchio.doubt": set(),
     "pinocchio.langchain": {"calls", "desk", "doubt"},
+    "pinocchio.litellm": set(),
     "pinocchio.openai_agents": {"calls", "desk", "doubt"},
     "pinocchio.pydantic_ai": {"calls", "desk", "doubt"},
     "pinocchio.__main__": {"help", "options"},

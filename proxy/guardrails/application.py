@@ -67,6 +67,11 @@ class GuardrailsApplication:
                 litellm.answer,
                 litellm.PASS,
             ),
+            litellm.WHOLE_PATH: (
+                lambda payload, _: litellm.read_whole(payload),
+                litellm.answer_whole,
+                litellm.PASS,
+            ),
             portkey.PATH: (lambda payload, _: portkey.read(payload), portkey.answer, portkey.PASS),
             agentgateway.REQUEST_PATH: (
                 lambda payload, http: agentgateway.keep(payload, http, questions),

@@ -3,6 +3,8 @@
 It tells the question in the visit before the call (`pre_call`) and the reply alone in the one after
 it (`post_call`), both with the same call id. It can be told to block, or to change texts; a change
 does not reach streams, so what is withheld is always blocked.
+
+Its Python class (`pinocchio.litellm`) tells both at once, at `POST /litellm`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from proxy.guardrails.visits import Finding, Visit
 from proxy.wire.caller import Caller
 
 PATH: Final = "/beta/litellm_basic_guardrail_api"
+WHOLE_PATH: Final = "/litellm"
 GATEWAY: Final = "litellm"
 PASS: Final[Json] = {"action": "NONE"}
 
@@ -34,11 +37,21 @@ def read(payload: Json, questions: Questions) -> Visit | None:
             "'input_type' must be 'request' or 'response'", param="input_type", code="invalid_type"
         )
     asked = questions.find(key) if call_id else None
-    named = object_in(payload, "request_data") or {}
-    caller = Caller(
+    caller = _caller(object_in(payload, "request_data") or {})
+    return Visit(GATEWAY, CHAT, _completion(payload, call_id), asked, caller)
+
+
+def read_whole(payload: Json) -> Visit:
+    """What the Python class asks about: a chat completion with its request. Raises
+    BadRequestError."""
+    asked, completion = object_in(payload, "request"), object_in(payload, "response")
+    return Visit(GATEWAY, CHAT, completion or {}, asked, _caller(payload))
+
+
+def _caller(named: Json) -> Caller:
+    return Caller(
         key=name_in(named, "user_api_key_alias"), team=name_in(named, "user_api_key_team_alias")
     )
-    return Visit(GATEWAY, CHAT, _completion(payload, call_id), asked, caller)
 
 
 def _asked(payload: Json) -> Json:
@@ -65,6 +78,11 @@ def _completion(payload: Json, call_id: str | None) -> Json:
     ]
     model = text_in(payload, "model") or "unknown"
     return {"id": call_id, "object": "chat.completion", "model": model, "choices": choices}
+
+
+def answer_whole(finding: Finding) -> Json:
+    """What the Python class puts on the reply, and whether it may go out."""
+    return {"verdict": not finding.is_withheld, "data": finding.facts()}
 
 
 def answer(finding: Finding) -> Json:

@@ -1,0 +1,179 @@
+"""For LiteLLM's proxy: the confidence on its replies, for its clients to read.
+
+    # pinocchio_scores.py, beside litellm.yaml, where `callbacks: pinocchio_scores.scores` names it
+    from pinocchio.litellm import scoring
+
+    scores = scoring("http://127.0.0.1:8002", token)
+
+Asks the guardrails listener about each chat completion, with its question: the same calibrator,
+policies and record as for any gateway. A whole reply gets the proxy's headers and the member
+`pinocchio`; a stream's member stands on the chunk that finishes, since headers go out before its
+text. What a policy holds or blocks is an error, of a stream in place of its end.
+
+Needs the standard library and LiteLLM, which is imported by `scoring`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import urllib.request
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from importlib import import_module
+from typing import Any, Final
+
+_MOST_CALLS: Final = 10_000
+_HEADERS: Final = {
+    "confidence": "x-pinocchio-confidence",
+    "status": "x-pinocchio-confidence-status",
+    "reason": "x-pinocchio-confidence-reason",
+    "action": "x-pinocchio-action",
+    "policy": "x-pinocchio-policy",
+    "calibrator": "x-pinocchio-calibrator",
+    "request_id": "x-pinocchio-request-id",
+}
+_WITHHELD: Final = 422
+_PENDING: Final = {"x-pinocchio-confidence-status": "pending"}
+_UNKNOWN: Final[dict[str, Any]] = {"confidence": None, "status": "error", "reason": "unreachable"}
+_ASKED: Final = ("model", "messages", "tools", "response_format", "n", "stream")
+
+
+class WithheldError(Exception):
+    """What ends a stream: LiteLLM makes an event of it, where one of HTTP would break it off."""
+
+    def __init__(self, detail: dict[str, Any]) -> None:
+        super().__init__(detail["error"])
+        self.message, self.type, self.status_code = detail["error"], "policy_error", _WITHHELD
+
+
+def scoring(url: str, token: str, *, timeout_s: float = 5.0, fail_closed: bool = False) -> Any:
+    """A callback for LiteLLM's `callbacks`. While nobody answers at `url`, replies pass and say so
+    (`status: error`), or are withheld with `fail_closed`."""
+    base: Any = import_module("litellm.integrations.custom_logger").CustomLogger
+
+    listener = _Listener(url, token, timeout_s, fail_closed=fail_closed)
+
+    class ScoringLogger(base):  # type: ignore[misc]  # whose class is known to LiteLLM alone
+        async def async_post_call_success_hook(
+            self, data: Any, user_api_key_dict: Any, response: Any
+        ) -> Any:
+            if not _is_chat(data, response):
+                return response
+            facts = await listener.ask(data, user_api_key_dict, response)
+            listener.keep(data, facts)
+            response.pinocchio = facts
+            return response
+
+        async def async_post_call_response_headers_hook(
+            self,
+            data: Any,
+            user_api_key_dict: Any,
+            response: Any,
+            request_headers: Any = None,
+        ) -> dict[str, str]:
+            if data.get("stream") and "messages" in data:
+                return {**_PENDING}
+            return _headers(listener.take(data))
+
+        async def async_post_call_streaming_iterator_hook(
+            self, user_api_key_dict: Any, response: Any, request_data: Any
+        ) -> AsyncIterator[Any]:
+            """Passes chunks on as they come, up to the one that finishes, which waits for the
+            number, as does what LiteLLM puts behind it."""
+            chunks: list[Any] = []
+            held: list[Any] = []
+            async for chunk in response:
+                chunks.append(chunk)
+                if held or _finishes(chunk):
+                    held.append(chunk)
+                else:
+                    yield chunk
+            if chunks and "messages" in request_data:
+                build = import_module("litellm").stream_chunk_builder
+                whole = build(chunks, messages=request_data["messages"])
+                try:
+                    facts = await listener.ask(request_data, user_api_key_dict, whole)
+                except import_module("fastapi").HTTPException as error:
+                    raise WithheldError(error.detail) from error
+                if held:
+                    _put_on(held[0], facts)
+            for chunk in held:
+                yield chunk
+
+    return ScoringLogger()
+
+
+class _Listener:
+    """Who is asked about replies, and what was told of those whose headers are still to come."""
+
+    def __init__(self, url: str, token: str, timeout_s: float, *, fail_closed: bool) -> None:
+        self._at, self._token = f"{url.rstrip('/')}/litellm", token
+        self._timeout_s, self._fail_closed = timeout_s, fail_closed
+        self._facts: OrderedDict[str, dict[str, Any]] = OrderedDict()
+
+    def keep(self, data: Any, facts: dict[str, Any]) -> None:
+        self._facts[data.get("litellm_call_id") or ""] = facts
+        while len(self._facts) > _MOST_CALLS:
+            self._facts.popitem(last=False)
+
+    def take(self, data: Any) -> dict[str, Any]:
+        return self._facts.pop(data.get("litellm_call_id") or "", {})
+
+    async def ask(self, data: Any, caller: Any, response: Any) -> dict[str, Any]:
+        """What is told of a reply; raises LiteLLM's error for what is withheld."""
+        visit = {
+            "request": {name: data[name] for name in _ASKED if data.get(name) is not None},
+            "response": response.model_dump(mode="json"),
+            "user_api_key_alias": getattr(caller, "key_alias", None),
+            "user_api_key_team_alias": getattr(caller, "team_alias", None),
+        }
+        body = json.dumps(visit, default=str).encode()
+        try:
+            told = await asyncio.to_thread(self._post, body)
+        except (OSError, ValueError):  # HTTP errors are OSErrors
+            told = {"verdict": not self._fail_closed, "data": {**_UNKNOWN}}
+        facts: dict[str, Any] = told.get("data") or {}
+        if not told.get("verdict"):
+            raise _withheld(facts)
+        return facts
+
+    def _post(self, body: bytes) -> Any:
+        headers = {"authorization": f"Bearer {self._token}", "content-type": "application/json"}
+        request = urllib.request.Request(self._at, body, headers)
+        with urllib.request.urlopen(request, timeout=self._timeout_s) as reply:
+            return json.load(reply)
+
+
+def _is_chat(data: Any, response: Any) -> bool:
+    return "messages" in data and hasattr(response, "choices") and hasattr(response, "model_dump")
+
+
+def _finishes(chunk: Any) -> bool:
+    return any(each.finish_reason is not None for each in getattr(chunk, "choices", None) or ())
+
+
+def _put_on(chunk: Any, facts: dict[str, Any]) -> None:
+    """Of a chunk without these fields LiteLLM would write only what it knows."""
+    chunk.pinocchio = facts
+    if getattr(chunk, "provider_specific_fields", None) is None:
+        chunk.provider_specific_fields = {}
+
+
+def _headers(facts: dict[str, Any]) -> dict[str, str]:
+    told = {_HEADERS[name]: facts[name] for name in _HEADERS if facts.get(name) is not None}
+    return {
+        name: f"{value:.4f}" if isinstance(value, float) else str(value)
+        for name, value in told.items()
+    }
+
+
+def _withheld(facts: dict[str, Any]) -> Exception:
+    """Of FastAPI, which LiteLLM's proxy is made with; clients do not retry its status."""
+    review_id = facts.get("review_id")
+    text = "the reply is held for review" if review_id else "the reply is withheld"
+    text += f" ({review_id})" if review_id else ""
+    code = facts.get("code") or ("held_for_review" if review_id else "withheld")
+    detail = {"error": text, "code": code, "pinocchio": facts}
+    error: Exception = import_module("fastapi").HTTPException(_WITHHELD, detail, _headers(facts))
+    return error
