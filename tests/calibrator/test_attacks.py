@@ -21,7 +21,6 @@ from tests.builders.attacks import ATTACKS, UNSEEN_ATTACKS, WRONG, attacked
 Floats = NDArray[np.float64]
 MAX_MEAN_RISE, MAX_HIGH_RISE = 0.02, 0.10  # on average, and at the 95th percentile
 KNOWN_HIGH_RISE = 0.20  # of sentences worded anew
-KNOWN_REPEATED_RISE = 0.25  # of a wrong answer that repeats the question
 SEARCHED = 12  # combinations tried for each answer
 
 
@@ -111,7 +110,7 @@ def test_repeating_the_question_buys_nothing(scorer: Scorer) -> None:
     every = confidences(scorer, made) - plain.repeat(len(made) // len(WRONG))
     print(f"{len(every)} attacks: mean {every.mean():.4f}, 95 % {np.quantile(every, 0.95):.4f}")
     assert every.mean() <= MAX_MEAN_RISE
-    assert np.quantile(every, 0.95) <= KNOWN_REPEATED_RISE
+    assert np.quantile(every, 0.95) <= MAX_HIGH_RISE
 
 
 def worded_anew(question: str, answer: str) -> list[str]:

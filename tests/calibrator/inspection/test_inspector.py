@@ -91,16 +91,16 @@ def test_the_same_rows_and_seed_give_the_same_arrays() -> None:
 
 
 def test_an_inspector_reads_no_restated_question_once_it_learnt_so(inspector: Inspector) -> None:
-    """Those fitted now say so in their arrays; the shipped one, fitted before, reads all."""
+    """It says so in its arrays, and the shipped one does."""
     shipped = load_scorer(EMBEDDED, "cpu")
     assert isinstance(shipped, EmbeddedCalibrator)
     assert inspector.drops_question
     assert shipped.parts.inspector is not None
-    assert not shipped.parts.inspector.drops_question
+    assert shipped.parts.inspector.drops_question
 
 
 def test_a_reset_inspector_keeps_its_trees() -> None:
-    """With other priors and slopes the shipped one reads no restated question; its trees stay."""
+    """Priors and slopes alone are others; its trees stay."""
     before = weights_in(CHECKPOINTS / EMBEDDED)
     other = InspectorConfig(priors=(1.0, 2.0, 3.0, 4.0), slopes=(1.5, 1.0, 2.0, 1.0))
     after = reset(before, other)
