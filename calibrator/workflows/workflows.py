@@ -160,7 +160,7 @@ def widest_gate(rows: Sequence[Outcome], max_error: float) -> Gate:
 
 
 def reviews_for(rows: Sequence[Outcome], accuracy: float = 0.95) -> Review:
-    """O04: the least shares to review; the paper's own definition is not stated, so both stand."""
+    """Give the least shares to review (O04, H11); the paper states no definition, so both stand."""
     allowed = 1.0 - accuracy + _ROUNDING
     errors = sum(not row.is_correct for row in rows)
     left = [
