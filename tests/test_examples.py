@@ -319,7 +319,7 @@ def test_a_second_opinion_raises_one_number_and_lowers_another(tmp_path: Path) -
     numbers = re.findall(r"confidence: ([0-9.]+) (\w+) ?(\w*)\n +before: +([0-9.]+)", output)
     (sure, _, no_label, before), (unsure, action, label, first) = numbers
     assert float(sure) > 0.9 > float(before)
-    assert float(unsure) < 0.6 < float(first)
+    assert float(unsure) < 0.7 < float(first)
     assert (no_label, action, label) == ("", "annotate", "unverified")
     assert re.findall(r"opinion: +(\S+) (\w+)", output) == [
         ("demo-strong", "agree"),

@@ -35,7 +35,7 @@ from tests.builders.labelled_rows import labelled, raw_rows, write
 from tests.builders.tiny_checkpoint import save_tiny
 from tests.running.live_proxy import environment
 
-MANY = 5_000  # rows: two seconds of scoring, so that a signal comes in the middle
+MANY = 5_000  # rows: seconds of scoring, so that a signal comes in the middle
 
 
 @pytest.fixture(autouse=True)
