@@ -68,6 +68,12 @@ class Stopped:
     request_id: str | None = None
 
 
+def made_call(id: str, name: str, arguments: str) -> dict[str, Any]:
+    """A message of a chat completion that makes one call; `arguments` are JSON text."""
+    call = {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
 class Desk:
     """`url` is the proxy's, as clients use it, `key` what they send; `queue` and `expires_s` hold
     for every call. Methods raise DeskError, and OSError where the proxy is not reached."""

@@ -19,7 +19,7 @@ from os import PathLike
 from typing import Any
 
 from pinocchio.calls import SeenCalls
-from pinocchio.desk import Desk, Stopped
+from pinocchio.desk import Desk, Stopped, made_call
 from pinocchio.doubt import doubt
 
 __all__ = ["Desk", "SeenCalls", "at_desk", "unsure"]
@@ -87,9 +87,7 @@ def _messages(state: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for item in items:
         kind, call_id = item.get("type"), item.get("call_id")
         if kind == "function_call" and call_id in answered:
-            function = {"name": item["name"], "arguments": item["arguments"]}
-            call = {"id": call_id, "type": "function", "function": function}
-            yield {"role": "assistant", "content": None, "tool_calls": [call]}
+            yield made_call(item["call_id"], item["name"], item["arguments"])
         elif kind == "function_call_output":
             yield {"role": "tool", "tool_call_id": call_id, "content": str(item.get("output"))}
         elif isinstance(item.get("role"), str):

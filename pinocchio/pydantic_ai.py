@@ -18,7 +18,7 @@ from os import PathLike
 from typing import Any
 
 from pinocchio.calls import SeenCalls
-from pinocchio.desk import Desk, Stopped, Told
+from pinocchio.desk import Desk, Stopped, Told, made_call
 from pinocchio.doubt import doubt
 
 __all__ = ["Desk", "SeenCalls", "at_desk", "unsure"]
@@ -97,9 +97,7 @@ def _messages(messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
         if part.part_kind in roles:
             yield {"role": roles[part.part_kind], "content": str(part.content)}
         elif part.part_kind == "tool-call" and part.tool_call_id not in waiting:
-            function = {"name": part.tool_name, "arguments": part.args_as_json_str()}
-            call = {"id": part.tool_call_id, "type": "function", "function": function}
-            yield {"role": "assistant", "content": None, "tool_calls": [call]}
+            yield made_call(part.tool_call_id, part.tool_name, part.args_as_json_str())
         elif part.part_kind == "tool-return":
             content = str(part.content)
             yield {"role": "tool", "tool_call_id": part.tool_call_id, "content": content}

@@ -11,60 +11,26 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.proxy.guardrails.test_litellm_guardrail import (
-    EXAMPLES,
-    KEY,
-    PYTHON,
-    TOKEN,
-    TOOL,
-    ask,
-    running,
-)
-from tests.running.live_proxy import ROOT, LiveProxy, environment, free_port
-from tests.servers.faulty_upstream import FaultyUpstream
+from tests.proxy.guardrails.gateways import EXAMPLES, PYTHON, TOOL, ask, guarding, litellm_proxy
+from tests.running.live_proxy import ROOT, LiveProxy, environment
 
 
 @pytest.fixture(scope="module", name="gate")
 def running_gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveProxy]:
     """What the class asks."""
-    proxy = LiveProxy(
-        "http://127.0.0.1:9/v1",
-        tmp_path_factory.mktemp("gate"),
-        policy=EXAMPLES / "guard.yaml",
-        guardrails={"port": 0, "token": TOKEN},
-    )
-    yield proxy
-    proxy.stop()
+    with guarding(tmp_path_factory.mktemp("gate")) as gate:
+        yield gate
 
 
 @pytest.fixture(scope="module", name="litellm")
 def running_litellm(
     gate: LiveProxy, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[httpx.Client]:
-    """A client of LiteLLM's proxy, whose upstream answers as it is told."""
-    folder, port = tmp_path_factory.mktemp("litellm"), free_port()
+    folder = tmp_path_factory.mktemp("litellm")
     shutil.copy(EXAMPLES / "pinocchio_scores.py", folder)
-    config = (EXAMPLES / "litellm_scores.yaml").read_text()
-    with FaultyUpstream() as upstream:
-        route = "api_key: os.environ/OPENAI_API_KEY"
-        assert route in config
-        config = config.replace(route, f"{route}, api_base: {upstream.base_url}")
-        (folder / "litellm.yaml").write_text(config)
-        options = ["--config", "litellm.yaml", "--host", "127.0.0.1", "--port", str(port)]
-        command = [str(PYTHON.with_name("litellm")), *options, "--telemetry", "False"]
-        env = {
-            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-            "LITELLM_MASTER_KEY": KEY,
-            "OPENAI_API_KEY": "sk-upstream",
-            "PINOCCHIO_GUARDRAILS_TOKEN": TOKEN,
-            "PINOCCHIO_GUARDRAILS_URL": gate.guardrails_url,
-            "PYTHONPATH": str(ROOT),
-        }
-        url = f"http://127.0.0.1:{port}"
-        with running(command, folder, f"{url}/health/liveliness", **env):
-            headers = {"authorization": f"Bearer {KEY}"}
-            with httpx.Client(base_url=url, headers=headers, trust_env=False, timeout=30) as client:
-                yield client
+    env = {"PINOCCHIO_GUARDRAILS_URL": gate.guardrails_url, "PYTHONPATH": str(ROOT)}
+    with litellm_proxy(folder, (EXAMPLES / "litellm_scores.yaml").read_text(), **env) as client:
+        yield client
 
 
 def members(stream: str) -> list[Any]:

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.proxy.guardrails.test_litellm_guardrail import EXAMPLES, TOKEN, running
-from tests.running.live_proxy import ROOT, LiveProxy, free_port
+from tests.proxy.guardrails.gateways import EXAMPLES, TOKEN, guarding, running
+from tests.running.live_proxy import ROOT, free_port
 from tests.servers.faulty_upstream import FaultyUpstream
 
 NODE = ROOT / "tests" / "node"
@@ -25,21 +25,18 @@ def running_portkey(
     """A client of the gateway, and the example's configuration for what runs here."""
     assert SERVER.exists(), f"{SERVER} is missing: npm ci in {NODE}"
     folder, port = tmp_path_factory.mktemp("portkey"), free_port()
-    gate = LiveProxy(
-        "http://127.0.0.1:9/v1",
-        tmp_path_factory.mktemp("gate"),
-        policy=EXAMPLES / "guard.yaml",
-        guardrails={"port": 0, "token": TOKEN},
-    )
-    text = (EXAMPLES / "portkey.json").read_text().replace("YOUR_TOKEN", TOKEN)
-    config = json.loads(text.replace("http://127.0.0.1:8002", gate.guardrails_url))
     url = f"http://127.0.0.1:{port}"
     command = ["node", "--require", str(NODE / "loopback.cjs"), str(SERVER), f"--port={port}"]
-    with FaultyUpstream() as upstream, running([*command, "--headless"], folder, url):
+    with (
+        guarding(tmp_path_factory.mktemp("gate")) as gate,
+        FaultyUpstream() as upstream,
+        running([*command, "--headless"], folder, url),
+    ):
+        text = (EXAMPLES / "portkey.json").read_text().replace("YOUR_TOKEN", TOKEN)
+        config = json.loads(text.replace("http://127.0.0.1:8002", gate.guardrails_url))
         config |= {"custom_host": upstream.base_url, "api_key": "sk-upstream"}
         with httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
             yield client, config
-    gate.stop()
 
 
 def ask(
