@@ -6,6 +6,10 @@
     p_correct = judge.score(response, messages=messages)
 
 The proxy itself is started with `pinocchio serve`.
+
+A module for each framework or gateway that asks in its own process: `langchain`, `openai_agents`,
+`pydantic_ai`, `litellm`. A new one has `unsure` and `at_desk`, made of `calls.py`, `doubt.py` and
+`desk.py`, and its tests in `tests/client_libraries/`.
 """
 
 from __future__ import annotations

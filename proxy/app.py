@@ -18,6 +18,7 @@ import structlog
 
 from calibrator import Scorer
 from policies import Policy, load_policy
+from proxy.admission import ALIVE, READY
 from proxy.config.policy_book import PolicyBook
 from proxy.config.sections import CalibratorConfig, Config
 from proxy.config.setup import Setup
@@ -28,10 +29,10 @@ from proxy.exchange.conversations import Conversations
 from proxy.exchange.exchange import Exchange
 from proxy.exchange.metrics import Metrics
 from proxy.exchange.stream_results import Results
-from proxy.gate.client_keys import masked
 from proxy.gate.live_work import GONE
 from proxy.gate.rate_limits import Buckets, TakesRequests
-from proxy.generation import ALIVE, READY, Generation, Parts
+from proxy.gate.secret_keys import masked
+from proxy.generation import Generation, Parts
 from proxy.guardrails.listening import GuardrailsServer
 from proxy.holds.waiting import Verdicts
 from proxy.learning.drift_watch import DriftWatch
@@ -296,12 +297,12 @@ class App:
     def _handler(self, generation: Generation, scope: Scope) -> ASGIApplication:
         """Whoever answers a request, a refusal too."""
         try:
-            routes = generation.enter(scope)
+            routes = generation.admission.enter(scope)
         except ProxyError as error:
             self._note_refusal(scope, error)
             return partial(_refuse, error)
         has_key = scope[CALLER].id is not None
-        if CLIENT in scope and (has_key or not generation.needs_keys):
+        if CLIENT in scope and (has_key or not generation.admission.needs_keys):
             scope[CLIENT].note_known(has_key)
         method, path = scope["method"], scope["path"]
         known = routes.exact.get((method, path)) or routes.other(scope)
@@ -313,7 +314,7 @@ class App:
         from proxy.passthrough.websockets import refuse
 
         try:
-            generation.enter(scope).check_websocket(scope)
+            generation.admission.enter(scope).check_websocket(scope)
         except ProxyError as error:
             self._note_refusal(scope, error)
             await refuse(error, scope, receive, send)

@@ -1,4 +1,4 @@
-"""What can go wrong in the proxy, and how a client is told.
+"""What can go wrong in the proxy, and how a client is told; the words stand where it is raised.
 
     ProxyError                      status, type, code and param of OpenAI's error envelope
     ├── BadRequestError             400  the request cannot be read

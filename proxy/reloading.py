@@ -103,12 +103,12 @@ class Reloading:
     async def start(self) -> None:
         """Raises StoreError where keys are required and cannot be read."""
         self._loop = asyncio.get_running_loop()
-        if self.current.needs_keys:
+        if self.current.admission.needs_keys:
             self._keys_version, keys = await asyncio.to_thread(self._read_keys)
             self._use_keys(self.current, keys)
             if not keys:
                 log.warning("no_client_keys", hint="pinocchio keys create makes one")
-        if self._reload is not None or self.current.needs_keys:
+        if self._reload is not None or self.current.admission.needs_keys:
             self._watch.start()
 
     async def stop(self) -> None:
@@ -175,7 +175,7 @@ class Reloading:
             log.warning("restart_needed", sections=left, hint="these stay as they were at start")
         generation = Generation(before.number + 1, setup, self._parts, before)
         version, keys = self._read_keys() if setup.config.needs_keys else (None, [])
-        generation.use_keys(keys)
+        generation.admission.use_keys(keys)
         return _Prepared(generation, version, keys)
 
     def _take(self, prepared: _Prepared) -> None:
@@ -238,7 +238,7 @@ class Reloading:
             self._look_at_keys_of_newest()
 
     def _look_at_keys_of_newest(self) -> None:
-        if not self._newest.needs_keys:
+        if not self._newest.admission.needs_keys:
             return
         try:
             if self._keys.version() == self._keys_version:
@@ -270,7 +270,7 @@ class Reloading:
     # --- on the event loop ----------------------------------------------------------------------
 
     def _use_keys(self, generation: Generation, keys: list[ClientKey]) -> None:
-        generation.use_keys(keys)
+        generation.admission.use_keys(keys)
         self._known = keys
         self._end_with_keys()
 
@@ -279,7 +279,7 @@ class Reloading:
         now = time.time()
         active = [key for key in self._known if key.state(now) == "active"]
         self._next_end = min((key.expires_at or math.inf for key in active), default=math.inf)
-        if self.current.needs_keys:
+        if self.current.admission.needs_keys:
             self.live.end_all_but({key.id for key in active})
 
     def _swap(self, generation: Generation) -> None:

@@ -324,10 +324,11 @@ ROOMS: dict[str, set[str]] = {
     "proxy.routes": {"completions", "errors", "formats", "listener", "passthrough", "wire"},
     "proxy.capacity": set(),
     "proxy.telemetry": {"config", "errors", "exchange", "scoring", "upstreams", "wire"},
+    "proxy.admission": {"config", "errors", "gate", "routes", "store", "upstreams", "wire"},
     "proxy.generation": {
+        "admission",
         "completions",
         "config",
-        "errors",
         "exchange",
         "gate",
         "holds",
@@ -370,6 +371,7 @@ ROOMS: dict[str, set[str]] = {
         "wire",
     },
     "proxy.app": {
+        "admission",
         "config",
         "desk",
         "errors",

@@ -1,4 +1,8 @@
-"""All commands of the proxy, each from its own module."""
+"""All commands of the proxy, each from its own module.
+
+The group of a command in `pinocchio --help` is in `pinocchio/help.py`; researchers' commands are in
+`calibrator/commands/app.py`.
+"""
 
 from __future__ import annotations
 

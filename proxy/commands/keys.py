@@ -72,7 +72,7 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Make a client key and print it, this once; running proxies know it within a second."""
-    from proxy.gate.client_keys import digest_of, new_key_id, new_secret
+    from proxy.gate.secret_keys import digest_of, new_key_id, new_secret
     from proxy.store.client_keys import ROLES, ClientKey
 
     if role not in ROLES:
@@ -140,7 +140,7 @@ def _add(key: ClientKey, setup: Setup, store: KeyStore) -> Setup:
     """Raises StartupError for what the configuration could not serve."""
     from proxy.config.sections import NAME
     from proxy.config.setup import problem_of
-    from proxy.gate.client_keys import ATTACH
+    from proxy.gate.secret_keys import ATTACH
     from proxy.startup import check_models
 
     problem = problem_of(key, setup)

@@ -1,7 +1,7 @@
 """One completion that is being handled: what its steps share, and how it is scored and decided.
 
-A stream's last event waits for its score for a while here (`Job.score`); one without a number in
-time is decided on as unscored.
+A stream's last event waits for its score for a while here (`Job.score`); where the number is late,
+nothing is decided yet, and `recording.py` does it when the number is there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The formats that are scored, each in a module of its own; one in `FORMATS` has its routes.
 
-A new surface is a class with the methods of `Format` in `format.py`, and its place in `FORMATS`.
+A new surface is a class with the methods of `Format` in `format.py`, its place in `FORMATS`, and
+its name in `config/allowed_surfaces.py`, by which keys are limited and metrics are counted.
 """
 
 from __future__ import annotations

@@ -1,10 +1,13 @@
-"""Who may ask, how often, and from where."""
+"""Who may ask, how often, and from where.
+
+These are the parts; `proxy/admission.py` puts them together and lets a request in.
+"""
 
 __all__ = [
-    "client_keys",
     "host_check",
     "key_hash",
     "live_work",
     "rate_limits",
+    "secret_keys",
     "shared_buckets",
 ]

@@ -6,7 +6,7 @@ import hashlib
 from typing import Final
 from urllib.parse import parse_qsl
 
-from proxy.gate.client_keys import FIELDS
+from proxy.gate.secret_keys import FIELDS
 from proxy.wire.bounded_cache import remembers
 from proxy.wire.http import Request
 

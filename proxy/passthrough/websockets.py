@@ -40,8 +40,8 @@ from proxy.errors import (
     UpstreamTimeoutError,
 )
 from proxy.exchange.exchange import CLIENT_LEFT, Exchange
-from proxy.gate.client_keys import BROWSER_KEY
 from proxy.gate.host_check import check_local
+from proxy.gate.secret_keys import BROWSER_KEY
 from proxy.listener.websocket_settings import PING_EVERY_S, PONG_WITHIN_S
 from proxy.passthrough.websocket_session import Client, ClientLeftError, relay_messages
 from proxy.scoring.scoring import Status

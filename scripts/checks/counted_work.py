@@ -20,7 +20,8 @@ ROOT: Final = str(Path(__file__).parents[2]) + "/"
 OTHER: Final = "other"  # of the event loop and the server, whoever asks
 ROOMS: Final = (
     ("listener", ("proxy/listener/",)),
-    ("gate", ("proxy/gate/", "proxy/app.py", "proxy/generation.py", "proxy/routes.py")),
+    ("gate", ("proxy/gate/", "proxy/admission.py", "proxy/app.py")),
+    ("gate", ("proxy/generation.py", "proxy/routes.py")),
     ("request", ("proxy/exchange/request.py", "proxy/exchange/openings.py", "proxy/holds/")),
     ("request", ("proxy/exchange/conversations.py", "proxy/completions/flow.py:parse_request")),
     ("upstream", ("proxy/upstreams/", "proxy/completions/call_upstream.py")),

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from proxy.gate.client_keys import digest_of, new_key_id, new_secret
+from proxy.gate.secret_keys import digest_of, new_key_id, new_secret
 from proxy.store.client_keys import ClientKey, KeyStore
 from tests.running.live_proxy import question, until
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from proxy.gate.client_keys import digest_of, new_key_id, new_secret
+from proxy.gate.secret_keys import digest_of, new_key_id, new_secret
 from proxy.store.client_keys import ClientKey, KeyStore, Role
 from tests.running.live_proxy import LiveProxy, error_of
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from proxy.errors import InvalidKeyError, RateLimitedError
-from proxy.gate.client_keys import PREFIX, digest_of
 from proxy.gate.rate_limits import Buckets
+from proxy.gate.secret_keys import PREFIX, digest_of
 from proxy.store.client_keys import KeyStore
 
 SESSION_S: Final = 12 * 3_600.0

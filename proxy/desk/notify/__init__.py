@@ -1,3 +1,6 @@
-"""Tells browsers and webhooks what happens at the desk."""
+"""Tells browsers and webhooks what happens at the desk.
+
+`webhooks.py` delivers; what a message says, and its signature, is in `webhook_messages.py`.
+"""
 
 __all__ = ["feed", "webhooks"]

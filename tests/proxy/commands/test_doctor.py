@@ -23,7 +23,7 @@ from proxy.capacity.machine import Machine, Processes, cores, free_memory
 from proxy.commands import doctor as doctor_module
 from proxy.commands.app import cli
 from proxy.commands.canary import tried
-from proxy.gate.client_keys import digest_of, new_key_id, new_secret
+from proxy.gate.secret_keys import digest_of, new_key_id, new_secret
 from proxy.store.client_keys import ClientKey, KeyStore
 from proxy.store.database import open_engine
 from proxy.store.verdicts.verdicts import Findings, Withdrawal

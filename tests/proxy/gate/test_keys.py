@@ -18,7 +18,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Subprotocol
 
-from proxy.gate.client_keys import BROWSER_KEY, PREFIX
+from proxy.gate.secret_keys import BROWSER_KEY, PREFIX
 from proxy.store.database import open_engine
 from tests.conftest import StartProxy
 from tests.running.client_keys import (

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from proxy.gate.client_keys import digest_of, new_key_id, new_secret
+from proxy.gate.secret_keys import digest_of, new_key_id, new_secret
 from proxy.holds import waiting
 from proxy.store.client_keys import ClientKey, KeyStore
 from proxy.store.reviews.held_replies import HELD, RELEASED

@@ -1,4 +1,4 @@
-"""Client keys: how they look, what is kept of them, and where a request may present one.
+"""The secrets of client keys: how they look, what is kept, and where a request may present one.
 
 A key is shown once, when it is made; what is kept is its SHA-256. With 256 random bits there is
 nothing to guess, so the hash needs no salt and no stretching. A request has its key in

@@ -1,0 +1,152 @@
+"""Who is let in under one configuration: key, surface, limits, and what the request comes to.
+
+A limit per key is a field of `ClientKey` in `store/client_keys.py` (with a migration), an option of
+`commands/keys.py`, and a line in `Admission._new_guest`. Limits that are counted are taken in
+`_take`; what counts them is in `gate/rate_limits.py`.
+"""
+
+from __future__ import annotations
+
+import hmac
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from policies import Policy
+from proxy.config.allowed_surfaces import check_surface
+from proxy.config.sections import AttachConfig, TeamConfig
+from proxy.config.setup import Setup, problem_of
+from proxy.errors import InvalidKeyError, ProxyError, RateLimitedError
+from proxy.gate.host_check import check_local
+from proxy.gate.rate_limits import Rate, TakesRequests
+from proxy.gate.secret_keys import ATTACH, UNKNOWN_KEY, digest_of, take_secret
+from proxy.routes import Routes
+from proxy.store.client_keys import ClientKey
+from proxy.upstreams.loops import mark_of, pass_on
+from proxy.wire.caller import CALLER, TAKE, Caller
+from proxy.wire.http import Scope, raw_path_of
+from proxy.wire.spelling import names_in
+
+ALIVE: Final = ("/livez", "/health/liveliness", "/health/liveness")  # the longer are LiteLLM's
+READY: Final = ("/readyz", "/health/readiness")
+PROBES: Final = frozenset((*ALIVE, *READY))  # of whoever runs the proxy; they need no key
+NO_TEAM: Final = TeamConfig()
+
+
+@dataclass(frozen=True, slots=True)
+class _Guest:
+    """What a key comes to under one generation."""
+
+    key: ClientKey
+    caller: Caller
+    rates: tuple[Rate, ...]
+    routes: Routes
+    surfaces: tuple[str, ...] | None  # that it may use
+
+
+class Admission:
+    """Lets requests in under the generation `number`.
+
+    `routes_for` gives the handlers of callers who have this policy and see this much of it;
+    `is_open` says that nobody needs a key because only this machine should reach the proxy.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        setup: Setup,
+        buckets: TakesRequests,
+        routes_for: Callable[[Policy, AttachConfig], Routes],
+        is_open: bool,
+    ) -> None:
+        self.needs_keys = setup.config.needs_keys
+        self._number = number
+        self._setup = setup
+        self._buckets = buckets
+        self._routes_for = routes_for
+        self._is_open = is_open
+        self._anyone = Caller(number)
+        self._mark = mark_of(setup.config)
+        self._routes = routes_for(setup.policy, setup.config.attach)
+        self._keys: Mapping[str, ClientKey] = {}  # all there are, by their digest
+        self._guests: dict[str, _Guest] = {}
+
+    def enter(self, scope: Scope) -> Routes:
+        """Lets a request in, and says who asks in its scope; raises ProxyError for a refusal."""
+        scope[CALLER] = self._anyone
+        pass_on(scope, self._mark)
+        if not self.needs_keys and (surfaces := self._setup.config.surfaces) is not None:
+            check_surface(names_in(raw_path_of(scope)), surfaces)
+        if self.needs_keys:
+            return self._routes if scope["path"] in PROBES else self._admit(scope)
+        if self._is_open:
+            check_local(scope["headers"])
+        return self._routes
+
+    def _admit(self, scope: Scope) -> Routes:
+        key = self._key(take_secret(scope))
+        guest = self._guest(key, scope)
+        scope[CALLER] = guest.caller
+        if guest.rates:
+            self._take(guest.rates)
+            scope[TAKE] = partial(self._take, guest.rates)
+        if guest.surfaces is not None:
+            check_surface(names_in(raw_path_of(scope)), guest.surfaces)
+        return guest.routes
+
+    def _take(self, rates: tuple[Rate, ...]) -> None:
+        if wait_s := self._buckets.take(rates):
+            most = ", ".join(f"{rate} a minute for {owner}" for owner, rate in rates)
+            raise RateLimitedError(f"too many requests: {most}", wait_s)
+
+    def _key(self, secret: bytes) -> ClientKey:
+        """What is looked up, and compared, is a hash: how long that takes tells nothing."""
+        digest = digest_of(secret)
+        key = self._keys.get(digest)
+        if key is None or not hmac.compare_digest(key.digest, digest):
+            raise InvalidKeyError(UNKNOWN_KEY)
+        if key.role != "caller":
+            raise InvalidKeyError(f"{key.id} is a key of the review desk, not of this API")
+        return key
+
+    def _guest(self, key: ClientKey, scope: Scope) -> _Guest:
+        """What the key comes to; raises ProxyError where it is over or cannot be served."""
+        state, guest = key.state(time.time()), self._guests.get(key.id)
+        if guest is not None and state == "active":
+            return guest
+        scope[CALLER] = Caller(self._number, key.id, key.name or key.id, key.team)
+        if state != "active":
+            verb = {"revoked": "was revoked", "expired": "has expired"}[state]
+            raise InvalidKeyError(f"the client key {key.id} {verb}")
+        guest = self._guests[key.id] = self._new_guest(key)
+        return guest
+
+    def _new_guest(self, key: ClientKey) -> _Guest:
+        """Raises ProxyError where what the key names is not in the configuration."""
+        if problem_of(key, self._setup) is not None:  # the log says which, see reloading.py
+            text = f"the client key {key.id} cannot be used; the proxy's log says why"
+            raise ProxyError(text, code="key_unusable")
+        config = self._setup.config
+        team = config.teams.get(key.team, NO_TEAM) if key.team else NO_TEAM
+        policy = self._setup.book.load(key.policy or team.policy)
+        attach = team.attach or config.attach
+        if key.attach is not None:
+            attach = AttachConfig.model_validate(ATTACH[key.attach])
+        limits = (
+            (f"key {key.id}", key.requests_per_minute),
+            (f"team {key.team}", team.requests_per_minute),
+        )
+        rates = tuple((owner, rate) for owner, rate in limits if rate is not None)
+        named = (key.id, key.name or key.id, key.team)
+        caller = Caller(self._number, *named, key.max_held, team.max_held)
+        surfaces = team.surfaces if team.surfaces is not None else config.surfaces
+        if key.surfaces is not None:
+            surfaces = tuple(key.surfaces.split(","))
+        return _Guest(key, caller, rates, self._routes_for(policy, attach), surfaces)
+
+    def use_keys(self, keys: Iterable[ClientKey]) -> None:
+        """From now on these are all the keys there are."""
+        self._keys = {key.digest: key for key in keys}
+        self._guests = {}
