@@ -59,6 +59,7 @@ ONLY_IN = {
         "proxy.passthrough.websocket_session",
         "proxy.listener.websocket_protocol",
     ],
+    "jwt": ["proxy.desk.access.issuer"],
     "mcp": ["proxy.commands.mcp.server"],
     "opentelemetry": ["proxy.telemetry.otel"],
     "aiohttp": [],

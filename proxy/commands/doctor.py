@@ -107,7 +107,7 @@ def examine(config: Path | None, url: str, *, scores: bool = True) -> Iterator[F
     patient = Patient(setup, url)
     checks: list[Callable[[Patient], Iterable[Finding]]] = [_policies, _upstreams]
     checks += [_scorer] if scores else []
-    checks += [_workers, _store, _clock, _limits, _keys, _certificates, _telemetry, _proxy]
+    checks += [_workers, _store, _clock, _limits, _keys, _certificates, _oidc, _telemetry, _proxy]
     for check in checks:
         try:
             yield from check(patient)
@@ -377,6 +377,21 @@ def _withdrawn(patient: Patient) -> frozenset[str]:
         return frozenset(each.grant_digest for each in findings.withdrawals())
     finally:
         findings.close()
+
+
+def _oidc(patient: Patient) -> Iterator[Finding]:
+    """Whether people could log in where the configuration says."""
+    admin = patient.setup.config.admin
+    if not admin.enabled or admin.oidc is None:
+        return
+    from proxy.desk.access.issuer import checked_issuer
+
+    try:
+        keys = asyncio.run(checked_issuer(admin.oidc))
+        text = f"{admin.oidc.issuer}: it answers, and has {counted(keys, 'key')}"
+        yield Finding("ok" if keys else "fail", "oidc", text)
+    except ProxyError as error:
+        yield Finding("fail", "oidc", error.message)
 
 
 def _telemetry(patient: Patient) -> Iterator[Finding]:

@@ -6,6 +6,7 @@ __all__ = [
     "file_watcher",
     "guardrails",
     "images",
+    "oidc",
     "policy_book",
     "problems",
     "sections",

@@ -28,6 +28,7 @@ from proxy.config.allowed_surfaces import SURFACES
 from proxy.config.engines import ENGINES, Engine, InProcess
 from proxy.config.guardrails import GuardrailsConfig
 from proxy.config.images import ImagesConfig
+from proxy.config.oidc import OidcConfig
 from proxy.config.problems import hint, problem_of, sentence
 from proxy.config.section import Secret, Section, Size
 from proxy.config.telemetry import TelemetryConfig
@@ -234,6 +235,7 @@ class AdminConfig(Section):
         default_factory=lambda: SecretStr(os.environ.get("PINOCCHIO_ADMIN_TOKEN", ""))
     )
     url: str | None = None  # under which people reach it, where that is another; for links
+    oidc: OidcConfig | None = None  # None: people log in with tokens and keys alone
 
     @property
     def has_token(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import structlog
 from fastapi import Depends, FastAPI, Request
@@ -24,6 +25,9 @@ from proxy.errors import BadRequestError, ProxyError
 from proxy.listener.fastapi_errors import envelope, unknown
 from proxy.wire.http import Receive, Scope, Send, place
 
+if TYPE_CHECKING:
+    from proxy.desk.access.single_sign_on import SingleSignOn
+
 log = structlog.get_logger(__name__)
 
 
@@ -43,8 +47,10 @@ class DeskApplication:
         *,
         is_loopback: bool,
         max_body: int,
+        sign_on: SingleSignOn | None = None,
     ) -> None:
         self._desk, self._door, self._feed = desk, door, feed
+        self._sign_on = sign_on
         api = FastAPI(
             title="Pinocchio Proxy: the review desk",
             openapi_url="/pinocchio/v1/openapi.json",
@@ -58,7 +64,7 @@ class DeskApplication:
         api.add_exception_handler(ClientDisconnect, _left)
         api.add_exception_handler(Exception, _fault)
         api.include_router(review_routes(desk, feed), dependencies=[Depends(visitor_of)])
-        api.router.routes.extend(login_routes(door))
+        api.router.routes.extend(login_routes(door, sign_on))
         api.router.routes.extend(routes(desk))
         api.router.routes.extend(others)
         demand_visitor(api.router.routes)
@@ -69,6 +75,8 @@ class DeskApplication:
 
     async def end_streams(self) -> None:
         await self._feed.aclose()
+        if self._sign_on is not None:
+            await self._sign_on.issuer.aclose()
 
     def close(self) -> None:
         self._desk.queue.close()

@@ -14,11 +14,13 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 import uvicorn
 
+from calibrator import install_command
 from proxy.config.sections import AdminConfig, Config
 from proxy.errors import ExitStatus, StartupError
 from proxy.gate.host_check import is_loopback
@@ -27,6 +29,9 @@ from proxy.listener.http_protocol import HttpProtocol
 from proxy.listener.server import SecondServer
 from proxy.reloading import Reloading
 from proxy.wire.http import Receive, Scope, Send
+
+if TYPE_CHECKING:
+    from proxy.desk.access.single_sign_on import SingleSignOn
 
 log = structlog.get_logger(__name__)
 
@@ -65,7 +70,11 @@ class AdminSocket:
 def check_admin(config: AdminConfig) -> None:
     """Beyond loopback only a token of one's own opens the desk, one that nobody guesses; raises
     StartupError."""
-    if not config.enabled or is_loopback(config.host):
+    if not config.enabled:
+        return
+    if config.oidc is not None:
+        _check_oidc(config)
+    if is_loopback(config.host):
         return
     if 0 < len(config.token.get_secret_value()) < SHORTEST_TOKEN:
         raise StartupError(
@@ -80,6 +89,22 @@ def check_admin(config: AdminConfig) -> None:
             "proxy.yaml (or PINOCCHIO_ADMIN_TOKEN, where the file refers to it), or listen on "
             "127.0.0.1",
         )
+
+
+def _check_oidc(config: AdminConfig) -> None:
+    """What a login at an issuer needs on this side; the issuer itself is asked later."""
+    if not is_loopback(config.host) and config.url is None:
+        raise StartupError(
+            ExitStatus.UNUSABLE_INPUT,
+            "with admin.oidc, set admin.url to the address under which people reach the desk: "
+            "the issuer sends them back there",
+        )
+    if config.url is not None and not config.url.startswith(("https://", "http://")):
+        raise StartupError(ExitStatus.UNUSABLE_INPUT, "admin.url begins with https:// or http://")
+    if find_spec("jwt") is None or find_spec("cryptography") is None:
+        command = install_command("oidc")
+        text = f"admin.oidc needs a library that is not installed: {command}"
+        raise StartupError(ExitStatus.UNUSABLE_INPUT, text)
 
 
 def bind_admin(config: AdminConfig) -> AdminSocket | None:
@@ -235,4 +260,15 @@ class DeskServer:
             ],
             is_loopback=is_loopback(admin.host),
             max_body=config.limits.max_body,
+            sign_on=_sign_on(admin),
         )
+
+
+def _sign_on(config: AdminConfig) -> SingleSignOn | None:
+    """How people log in at an issuer, where the configuration names one."""
+    if config.oidc is None:
+        return None
+    from proxy.desk.access.issuer import Issuer
+    from proxy.desk.access.single_sign_on import SingleSignOn
+
+    return SingleSignOn(Issuer(config.oidc), config.url)

@@ -11,7 +11,9 @@ from typing import Final
 
 NAME: Final = "pinocchio_session"
 SECURE_NAME: Final = f"__Host-{NAME}"  # which only its own host can set, over https
-_NAMES: Final = (NAME.encode(), SECURE_NAME.encode())
+LOGIN_NAME: Final = f"{NAME}_login"  # of a login that goes by way of an issuer
+SECURE_LOGIN_NAME: Final = f"__Host-{LOGIN_NAME}"
+_NAMES: Final = tuple(name.encode() for name in (NAME, SECURE_NAME, LOGIN_NAME, SECURE_LOGIN_NAME))
 _MARK: Final = NAME.encode()
 
 

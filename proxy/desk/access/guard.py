@@ -34,10 +34,13 @@ LOGOUT: Final = "/pinocchio/logout"
 CSRF_HEADER: Final = "x-csrf-token"
 CSRF_FIELD: Final = "csrf"
 LOGIN: Final = "/pinocchio/login"
+SINGLE_SIGN_ON: Final = "/pinocchio/login/oidc"
+SINGLE_SIGN_ON_BACK: Final = "/pinocchio/login/oidc/callback"
 STATIC: Final = "/static/"
 API: Final = "/pinocchio/v1/"
 METRICS: Final = "/metrics"
 DRAIN: Final = "/drain"
+_OF_LOGIN: Final = (LOGIN, SINGLE_SIGN_ON, SINGLE_SIGN_ON_BACK)
 _OF_QUEUES: Final = ("/console/reviews", f"{API}reviews")  # what a bound reviewer may use
 _OF_ALL: Final = ("/", "/console", "/console/", "/pinocchio/logout", f"{API}me", f"{API}stats")
 READING: Final = ("GET", "HEAD", "OPTIONS")
@@ -125,7 +128,7 @@ def stays(request: Request) -> Callable[[], bool]:
 
 def is_for_strangers(path: str) -> bool:
     """Whether everybody may see what stands at a path, or in a template of paths."""
-    return path == LOGIN or path.startswith(STATIC)
+    return path in _OF_LOGIN or path.startswith(STATIC)
 
 
 def demand_visitor(routes: Iterable[BaseRoute]) -> None:

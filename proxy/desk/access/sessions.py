@@ -11,7 +11,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from proxy.errors import InvalidKeyError, RateLimitedError
@@ -20,6 +20,7 @@ from proxy.gate.secret_keys import PREFIX, digest_of
 from proxy.store.client_keys import KeyStore
 
 SESSION_S: Final = 12 * 3_600.0
+ATTEMPT_S: Final = 600.0  # in which somebody comes back from an issuer
 MOST_SESSIONS: Final = 1_000  # the oldest go first
 ATTEMPTS_A_MINUTE: Final = 10  # that fail, from one address
 
@@ -34,7 +35,9 @@ class Visitor:
 
     name: str
     role: Role
-    digest: str | None = None  # of the key that let them in; None: the token or the login link
+    digest: str | None = (
+        None  # of the key that let them in; None: the token, the login link, or an issuer
+    )
     csrf: str | None = None
     queues: frozenset[str] | None = None  # that a reviewer is bound to; None: all
     is_named: bool = True  # whether the name is a person's, and not the id of a key
@@ -50,7 +53,7 @@ ADMIN: Final = Visitor("admin", "admin")
 @dataclass(slots=True)
 class _Session:
     visitor: Visitor
-    ends_at: float = field(default_factory=lambda: time.time() + SESSION_S)
+    ends_at: float
 
 
 class Door:
@@ -108,11 +111,11 @@ class Door:
 
     # --- sessions -------------------------------------------------------------------------------
 
-    def open_session(self, visitor: Visitor) -> str:
+    def open_session(self, visitor: Visitor, lasts_s: float = SESSION_S) -> str:
         """The secret of a new session, for a cookie."""
         secret = secrets.token_urlsafe(32)
         known = replace(visitor, csrf=secrets.token_urlsafe(32))
-        self._sessions[digest_of(secret.encode())] = _Session(known)
+        self._sessions[digest_of(secret.encode())] = _Session(known, time.time() + lasts_s)
         while len(self._sessions) > MOST_SESSIONS:
             self._sessions.popitem(last=False)
         return secret

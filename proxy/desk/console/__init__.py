@@ -42,7 +42,19 @@ def routes(desk: Desk) -> list[BaseRoute]:
 
 
 def login_page(
-    request: Request, wanted: str, error: str | None = None, status: int = 200
+    action: str,
+    wanted: str,
+    error: str | None = None,
+    status: int = 200,
+    *,
+    sign_on: str | None = None,
+    title: str = "",
+    told: str | None = None,
+    leave: str | None = None,
 ) -> Response:
-    """Asks for a token or a key; `wanted` is the address to go on to."""
-    return rendered("login.html", status, action=request.scope["path"], wanted=wanted, error=error)
+    """Asks for a token or a key; `wanted` is the address to go on to.
+
+    `sign_on` leads to an issuer with that `title`, and `leave` ends the session there.
+    """
+    ways = {"sign_on": sign_on, "issuer": title, "told": told, "leave": leave}
+    return rendered("login.html", status, action=action, wanted=wanted, error=error, **ways)

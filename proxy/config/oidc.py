@@ -1,0 +1,63 @@
+"""`admin.oidc` of proxy.yaml: people log in at an OpenID issuer, and come as their groups say."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, SecretStr, model_validator
+
+from proxy.config.section import Secret, Section
+
+EVERYBODY = "*"  # a group of whoever the issuer lets in
+
+
+def _issuer(value: str) -> str:
+    """As the issuer writes it, a slash at the end included: tokens are compared with it."""
+    parts = urlsplit(value)
+    if not parts.hostname or parts.username is not None or parts.query or parts.fragment:
+        raise ValueError("an issuer is an address such as https://login.example/realms/main")
+    if parts.scheme == "https" or (parts.scheme == "http" and _is_here(parts.hostname)):
+        return value
+    raise ValueError("an issuer is asked over https://; http:// is for this machine alone")
+
+
+def _is_here(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class GroupConfig(Section):
+    """What people of a group may do at the desk."""
+
+    role: Literal["reviewer", "admin"] = "reviewer"
+    queues: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None  # None: all
+
+    @model_validator(mode="after")
+    def _is_one(self) -> GroupConfig:
+        if self.role == "admin" and self.queues is not None:
+            raise ValueError("an admin sees all queues; remove queues, or make it a reviewer")
+        return self
+
+
+class OidcConfig(Section):
+    """Where people log in, and which of them may come; claims are those of the ID token."""
+
+    issuer: Annotated[str, AfterValidator(_issuer)]
+    client_id: str = Field(min_length=1)
+    client_secret: Secret = SecretStr("")  # empty: a public client, which shows none
+    title: str = Field(default="single sign-on", min_length=1)  # on the login page
+    scopes: Annotated[tuple[str, ...], Field(strict=False)] = ("openid", "profile", "email")
+    name_claim: str = Field(default="preferred_username", min_length=1)  # who somebody is
+    groups_claim: str = Field(default="groups", min_length=1)  # `a.b`: b within a
+    groups: dict[str, GroupConfig] = Field(min_length=1)
+    session_hours: float = Field(default=12, gt=0, le=24)
+
+    @model_validator(mode="after")
+    def _asks_for_openid(self) -> OidcConfig:
+        if "openid" not in self.scopes:
+            raise ValueError("scopes must name openid, else there is no ID token")
+        return self

@@ -1,0 +1,310 @@
+"""Asks an OpenID issuer who somebody is: authorization code with PKCE, and a checked ID token.
+
+What the issuer says of itself, and its keys, are asked for when somebody logs in, so that a desk
+starts while it is down. A token whose key is not known yet has them asked for again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+import httpx
+import jwt
+import structlog
+
+from proxy.config.oidc import OidcConfig
+from proxy.errors import NotAllowedError, ProxyError
+from proxy.gate.host_check import is_loopback
+
+log = structlog.get_logger(__name__)
+
+ALGORITHMS: Final = (  # those with a key that only the issuer has
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA"),
+)
+TIMEOUT_S: Final = 10.0
+KEEP_S: Final = 3_600.0  # what the issuer said; a key that it withdraws counts no longer
+RETRY_S: Final = 3.0  # after an issuer was not there, or did not have a key
+LEEWAY_S: Final = 30.0  # between its clock and ours
+MOST_BYTES: Final = 2**20
+MOST_AT_ONCE: Final = 8  # exchanges of codes, which anybody may ask for
+_DISCOVERY: Final = "/.well-known/openid-configuration"
+_KINDS: Final = {"R": "RSA", "P": "RSA", "E": "EC"}  # of keys, by how their algorithm begins
+
+
+class LoginRefusedError(NotAllowedError):
+    """Who comes back from the issuer does not fit what was begun, or is nobody's reviewer."""
+
+    code = "login_refused"
+
+
+class IssuerError(ProxyError):
+    """The issuer cannot be reached, or is set up otherwise than the configuration says."""
+
+    status, type, code = 502, "server_error", "issuer_unusable"
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What an issuer says of itself: addresses, and what it wants."""
+
+    authorization: str
+    token: str
+    keys: str
+    userinfo: str | None
+    end_session: str | None
+    takes_basic: bool  # the secret in a header; otherwise in the form
+    names_itself: bool  # whether each answer says whose it is
+
+
+class Issuer:
+    """Belongs to one event loop; raises LoginRefusedError and IssuerError."""
+
+    def __init__(self, config: OidcConfig) -> None:
+        self.config = config
+        host = urlsplit(config.issuer).hostname or ""
+        self._client = httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=not is_loopback(host))
+        self._metadata: Metadata | None = None
+        self._metadata_until = 0.0
+        self._failure: tuple[float, IssuerError] | None = None
+        self._keys: list[dict[str, Any]] = []
+        self._keys_at = -KEEP_S
+        self._asking = asyncio.Lock()
+        self._exchanges = asyncio.Semaphore(MOST_AT_ONCE)
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+    async def metadata(self) -> Metadata:
+        async with self._asking:
+            if self._metadata is not None and time.monotonic() < self._metadata_until:
+                return self._metadata
+            if self._failure is not None and time.monotonic() < self._failure[0] + RETRY_S:
+                raise self._failure[1]
+            try:
+                found = await self._discovered()
+            except IssuerError as error:
+                self._failure = time.monotonic(), error
+                log.error("issuer_unusable", reason=error.message)
+                raise
+            self._metadata, self._metadata_until = found, time.monotonic() + KEEP_S
+            return found
+
+    async def login_url(self, state: str, nonce: str, verifier: str, back: str) -> str:
+        """Where a browser goes to log in; `back` is the address that it returns to."""
+        digest = hashlib.sha256(verifier.encode()).digest()
+        asked = {
+            "response_type": "code",
+            "client_id": self.config.client_id,
+            "redirect_uri": back,
+            "scope": " ".join(self.config.scopes),
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": base64.urlsafe_b64encode(digest).decode().rstrip("="),
+            "code_challenge_method": "S256",
+        }
+        return _with_query((await self.metadata()).authorization, asked)
+
+    def logout_url(self, back: str) -> str | None:
+        """Where somebody ends their session at the issuer, as far as that is known by now."""
+        if self._metadata is None or self._metadata.end_session is None:
+            return None
+        asked = {"client_id": self.config.client_id, "post_logout_redirect_uri": back}
+        return _with_query(self._metadata.end_session, asked)
+
+    async def check_answer(self, answer: Mapping[str, str]) -> None:
+        """An answer that another issuer gave is none of ours (RFC 9207)."""
+        said = answer.get("iss")
+        if said is None and not (await self.metadata()).names_itself:
+            return
+        if said != self.config.issuer:
+            raise LoginRefusedError("this answer is not of the issuer that was asked")
+
+    async def claims(self, code: str, verifier: str, nonce: str, back: str) -> dict[str, Any]:
+        """What a code stands for: the claims of the ID token, checked; groups that it leaves out
+        are asked for with the access token."""
+        async with self._exchanges:
+            tokens = await self._exchanged(code, verifier, back)
+            found = await self.checked(str(tokens.get("id_token", "")), nonce)
+            userinfo = (await self.metadata()).userinfo
+            if claim(found, self.config.groups_claim) is None and userinfo is not None:
+                found = await self._completed(found, userinfo, tokens.get("access_token"))
+        return found
+
+    async def checked(self, token: str, nonce: str) -> dict[str, Any]:
+        """The claims of an ID token that this issuer made for this client and this login."""
+        try:
+            header = jwt.get_unverified_header(token)
+            algorithm = header.get("alg")
+            if algorithm not in ALGORITHMS:
+                raise LoginRefusedError(f"the ID token is signed with {str(algorithm)[:20]!r}")
+            key = await self._key(header.get("kid"), algorithm)
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                jwt.PyJWK(key, algorithm),
+                algorithms=[algorithm],
+                audience=self.config.client_id,
+                issuer=self.config.issuer,
+                leeway=LEEWAY_S,
+                options={"require": ["exp", "iat", "iss", "aud", "sub"]},
+            )
+        except jwt.PyJWTError as error:
+            raise LoginRefusedError(f"the ID token cannot be used: {error}") from error
+        if not hmac.compare_digest(str(claims.get("nonce", "")).encode(), nonce.encode()):
+            raise LoginRefusedError("the ID token is of another login")
+        party = claims.get("azp")
+        has_others = claims["aud"] not in (self.config.client_id, [self.config.client_id])
+        if (has_others or party is not None) and party != self.config.client_id:
+            raise LoginRefusedError("the ID token is for another client")
+        return claims
+
+    async def keys(self) -> list[dict[str, Any]]:
+        """Its public keys as they are now."""
+        status, said = await self._asked("GET", (await self.metadata()).keys)
+        keys = said.get("keys")
+        if status != 200 or not isinstance(keys, list):
+            raise IssuerError(f"{self.config.title} has no keys (status {status})")
+        return [each for each in keys if isinstance(each, dict)]
+
+    # --- what is asked of it --------------------------------------------------------------------
+
+    async def _discovered(self) -> Metadata:
+        issuer = self.config.issuer
+        status, said = await self._asked("GET", issuer.rstrip("/") + _DISCOVERY)
+        if status != 200:
+            raise IssuerError(f"{issuer} has no {_DISCOVERY} (status {status})")
+        if said.get("issuer") != issuer:
+            told = f"{issuer} calls itself {str(said.get('issuer'))[:200]!r}"
+            raise IssuerError(f"{told}: admin.oidc.issuer must be written like that")
+        methods = said.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+        return Metadata(
+            authorization=_address(said, "authorization_endpoint", issuer),
+            token=_address(said, "token_endpoint", issuer),
+            keys=_address(said, "jwks_uri", issuer),
+            userinfo=_address(said, "userinfo_endpoint", issuer) if has(said, "userinfo") else None,
+            end_session=(
+                _address(said, "end_session_endpoint", issuer) if has(said, "end_session") else None
+            ),
+            takes_basic="client_secret_basic" in methods,
+            names_itself=said.get("authorization_response_iss_parameter_supported") is True,
+        )
+
+    async def _exchanged(self, code: str, verifier: str, back: str) -> dict[str, Any]:
+        metadata, config = await self.metadata(), self.config
+        form = {"grant_type": "authorization_code", "code": code, "redirect_uri": back}
+        form["code_verifier"] = verifier
+        secret, headers = config.client_secret.get_secret_value(), {"accept": "application/json"}
+        if secret and metadata.takes_basic:
+            pair = f"{quote(config.client_id, safe='')}:{quote(secret, safe='')}"
+            headers["authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+        else:
+            form |= {"client_id": config.client_id} | ({"client_secret": secret} if secret else {})
+        status, said = await self._asked("POST", metadata.token, data=form, headers=headers)
+        if status == 200:
+            return said
+        reason = str(said.get("error", f"status {status}"))[:100]
+        if reason == "invalid_grant":
+            raise LoginRefusedError("this login was used before, or took too long: log in again")
+        log.error("issuer_unusable", reason=f"the code was not exchanged: {reason}")
+        raise IssuerError(f"{config.title} gave no token: {reason}")
+
+    async def _completed(
+        self, claims: dict[str, Any], url: str, access_token: object
+    ) -> dict[str, Any]:
+        headers = {"authorization": f"Bearer {access_token}", "accept": "application/json"}
+        status, said = await self._asked("GET", url, headers=headers)
+        if status != 200 or said.get("sub") != claims["sub"]:
+            raise LoginRefusedError("what the issuer knows of this person cannot be read")
+        return {**said, **claims}
+
+    async def _key(self, id: object, algorithm: str) -> dict[str, Any]:
+        """The key that a token names; those of the issuer are asked for again where it is new."""
+        now = time.monotonic()
+        found = _suited(self._keys, id, algorithm)
+        if now > self._keys_at + KEEP_S or (not found and now > self._keys_at + RETRY_S):
+            self._keys, self._keys_at = await self.keys(), time.monotonic()
+            found = _suited(self._keys, id, algorithm)
+        if len(found) != 1:
+            raise LoginRefusedError("the ID token is signed with a key that the issuer has not")
+        return found[0]
+
+    async def _asked(self, method: str, url: str, **options: Any) -> tuple[int, dict[str, Any]]:
+        """Status and JSON object of an answer; what is no JSON is an empty one."""
+        body = b""
+        try:
+            async with (
+                asyncio.timeout(TIMEOUT_S),
+                self._client.stream(method, url, **options) as answer,
+            ):
+                async for part in answer.aiter_bytes():
+                    body += part
+                    if len(body) > MOST_BYTES:
+                        raise IssuerError(f"{_host(url)} answers with more than {MOST_BYTES} bytes")
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError) as error:
+            raise IssuerError(f"{_host(url)} cannot be reached: {type(error).__name__}") from error
+        try:
+            said = json.loads(body)
+        except ValueError:
+            said = {}
+        return answer.status_code, said if isinstance(said, dict) else {}
+
+
+async def checked_issuer(config: OidcConfig) -> int:
+    """How many keys an issuer has, which is asked now; raises IssuerError."""
+    issuer = Issuer(config)
+    try:
+        return len(await issuer.keys())
+    finally:
+        await issuer.aclose()
+
+
+def claim(claims: Mapping[str, Any], name: str) -> Any:
+    """A claim by its name, or with dots between the names of one within others; None for none."""
+    if name in claims:
+        return claims[name]
+    found: Any = claims
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def has(said: Mapping[str, Any], name: str) -> bool:
+    return bool(said.get(f"{name}_endpoint"))
+
+
+def _address(said: Mapping[str, Any], name: str, issuer: str) -> str:
+    """An address that an issuer names; over https, where it is asked over https itself."""
+    url = str(said.get(name) or "")
+    is_safe = url.startswith("https://") or not issuer.startswith("https://")
+    if not url.startswith(("https://", "http://")) or not is_safe:
+        raise IssuerError(f"{issuer} names no usable {name}")
+    return url
+
+
+def _suited(keys: list[dict[str, Any]], id: object, algorithm: str) -> list[dict[str, Any]]:
+    kind = _KINDS.get(algorithm[0]) if algorithm != "EdDSA" else "OKP"
+    return [
+        key
+        for key in keys
+        if key.get("kty") == kind
+        and key.get("use", "sig") == "sig"
+        and key.get("alg", algorithm) == algorithm
+        and (id is None or key.get("kid") == id)
+    ]
+
+
+def _with_query(url: str, asked: Mapping[str, str]) -> str:
+    return f"{url}{'&' if '?' in url else '?'}{urlencode(asked)}"
+
+
+def _host(url: str) -> str:
+    return urlsplit(url).netloc.rpartition("@")[2]

@@ -1,0 +1,135 @@
+"""Logs people in at an OpenID issuer: there and back again, and who they are at the desk.
+
+What a login has to fit when it comes back stands in a cookie that this process has signed, for
+minutes and once: an answer that another browser began, or that comes a second time, opens nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import structlog
+
+from proxy.config.oidc import EVERYBODY, OidcConfig
+from proxy.desk.access.issuer import Issuer, LoginRefusedError, claim
+from proxy.desk.access.sessions import ATTEMPT_S, Visitor
+
+log = structlog.get_logger(__name__)
+
+MOST_USED: Final = 10_000  # attempts that are remembered as used; the oldest go first
+MOST_WANTED: Final = 1_000  # characters of the address to go on to
+MOST_OF_A_NAME: Final = 200
+_AGAIN: Final = "log in again"
+
+
+def _random() -> str:
+    return secrets.token_urlsafe(32)
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A login that was begun, and what its way back has to fit."""
+
+    wanted: str  # the address to go on to
+    state: str = field(default_factory=_random)
+    nonce: str = field(default_factory=_random)
+    verifier: str = field(default_factory=_random)
+    ends_at: float = field(default_factory=lambda: time.time() + ATTEMPT_S)
+
+
+class SingleSignOn:
+    """Raises LoginRefusedError and IssuerError."""
+
+    def __init__(self, issuer: Issuer, desk_url: str | None) -> None:
+        self.issuer = issuer
+        self.config = issuer.config
+        self.desk_url = desk_url and desk_url.rstrip("/")  # None: the address that is asked
+        self._key = secrets.token_bytes(32)
+        self._used: OrderedDict[str, None] = OrderedDict()
+
+    @property
+    def session_s(self) -> float:
+        return self.config.session_hours * 3_600.0
+
+    async def begin(self, wanted: str, back: str) -> tuple[str, str]:
+        """Where the browser goes, and the cookie that it brings back."""
+        attempt = Attempt(wanted if len(wanted) <= MOST_WANTED else "/")
+        url = await self.issuer.login_url(attempt.state, attempt.nonce, attempt.verifier, back)
+        return url, self._signed(attempt)
+
+    async def end(self, answer: Mapping[str, str], cookie: str, back: str) -> tuple[Visitor, str]:
+        """Who came back, and the address to go on to."""
+        try:
+            attempt = self._attempt(cookie, answer.get("state", ""))
+            visitor = await self._visitor(answer, attempt, back)
+        except LoginRefusedError as error:
+            log.warning("login_refused", reason=error.message)
+            raise
+        log.info("logged_in", reviewer=visitor.name, role=visitor.role)
+        return visitor, attempt.wanted
+
+    async def _visitor(self, answer: Mapping[str, str], attempt: Attempt, back: str) -> Visitor:
+        await self.issuer.check_answer(answer)
+        if error := answer.get("error"):
+            raise LoginRefusedError(f"{self.config.title} says {error[:100]!r}: {_AGAIN}")
+        if not (code := answer.get("code")):
+            raise LoginRefusedError(f"the answer has no code: {_AGAIN}")
+        claims = await self.issuer.claims(code, attempt.verifier, attempt.nonce, back)
+        return visitor_of(self.config, claims)
+
+    # --- the cookie -----------------------------------------------------------------------------
+
+    def _signed(self, attempt: Attempt) -> str:
+        text = base64.urlsafe_b64encode(json.dumps(asdict(attempt)).encode()).decode()
+        return f"{text}.{self._signature(text)}"
+
+    def _signature(self, text: str) -> str:
+        return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
+
+    def _attempt(self, cookie: str, state: str) -> Attempt:
+        """What a cookie holds; it is used up by it."""
+        text, _, signature = cookie.rpartition(".")
+        if not hmac.compare_digest(signature.encode(), self._signature(text).encode()):
+            raise LoginRefusedError(f"no login was begun in this browser: {_AGAIN}")
+        attempt = Attempt(**json.loads(base64.urlsafe_b64decode(text)))
+        if not hmac.compare_digest(attempt.state.encode(), state.encode()):
+            raise LoginRefusedError(f"this answer is of another login: {_AGAIN}")
+        if attempt.ends_at <= time.time():
+            raise LoginRefusedError(f"the login took too long: {_AGAIN}")
+        if attempt.state in self._used:
+            raise LoginRefusedError(f"this login was used before: {_AGAIN}")
+        self._used[attempt.state] = None
+        while len(self._used) > MOST_USED:
+            self._used.popitem(last=False)
+        return attempt
+
+
+def visitor_of(config: OidcConfig, claims: Mapping[str, Any]) -> Visitor:
+    """Whom claims let in, and to which queues; raises LoginRefusedError."""
+    name = claim(claims, config.name_claim)
+    if not isinstance(name, str) or not name.strip() or len(name) > MOST_OF_A_NAME:
+        raise LoginRefusedError(f"the ID token says no name (claim {config.name_claim!r})")
+    if config.name_claim == "email" and claims.get("email_verified") is not True:
+        raise LoginRefusedError("the issuer has not verified this address of e-mail")
+    name = name.strip()
+    given = claim(claims, config.groups_claim)
+    listed = given if isinstance(given, list) else [given]
+    groups = {each for each in listed if isinstance(each, str)} | {EVERYBODY}
+    of_them = [section for group, section in config.groups.items() if group in groups]
+    if not of_them:
+        raise LoginRefusedError(f"{name} is in no group that may come to this desk")
+    if any(each.role == "admin" for each in of_them):
+        return Visitor(name, "admin")
+    if any(each.queues is None for each in of_them):
+        return Visitor(name, "reviewer")
+    queues = frozenset(queue for each in of_them for queue in each.queues or ())
+    return Visitor(name, "reviewer", queues=queues)

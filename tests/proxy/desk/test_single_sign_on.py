@@ -1,0 +1,567 @@
+"""People log in at an OpenID issuer: a real one, node's oidc-provider, and one that lies."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generate_private_key
+from structlog.testing import capture_logs
+
+from policies import InvalidDocumentError
+from proxy.commands.doctor import examine
+from proxy.config.oidc import OidcConfig
+from proxy.config.sections import AdminConfig, load_config
+from proxy.desk.access.issuer import LoginRefusedError
+from proxy.desk.access.single_sign_on import visitor_of
+from proxy.desk.listening import bind_admin
+from proxy.errors import StartupError
+from tests.conftest import StartProxy
+from tests.running.browser import chromium
+from tests.running.desk_client import (
+    API,
+    TOKEN,
+    browser,
+    code_of,
+    desk_url,
+    held_id,
+    make_key,
+)
+from tests.running.live_proxy import ROOT, LiveProxy, environment
+
+NODE = ROOT / "tests/node"
+LOGIN = "/pinocchio/login/oidc"
+BACK = f"{LOGIN}/callback"
+PUBLIC = "https://desk.example"
+GROUPS = {
+    "admins": {"role": "admin"},
+    "leads": {"queues": ["seniors"]},
+    "juniors": {"queues": ["juniors"]},
+}
+TWO = "{version: 1, name: desk, default: {hold: {queue: seniors, approvals: 2}}}"
+
+
+SECRET = "s3cret of +:"
+CLIENTS = [  # as the real issuer knows them; of native ones it compares no port
+    {
+        "client_id": "desk",
+        "client_secret": SECRET,
+        "redirect_uris": [PUBLIC + BACK],
+        "post_logout_redirect_uris": [f"{PUBLIC}/pinocchio/login"],
+    },
+    {
+        "client_id": "native",
+        "token_endpoint_auth_method": "none",
+        "application_type": "native",
+        "redirect_uris": [f"http://127.0.0.1{BACK}"],
+    },
+]
+
+
+@pytest.fixture(scope="module")
+def issuers() -> Iterator[list[str]]:
+    """The addresses of node's oidc-provider: one whose ID tokens have all claims, and one that
+    keeps them for userinfo."""
+    node = shutil.which("node")
+    assert node, "Node is not installed; these tests need version 20 or newer and npm"
+    assert (NODE / "node_modules/oidc-provider").is_dir(), f"run npm ci in {NODE}, or scripts/test"
+    process = subprocess.Popen(
+        [node, "oidc_issuer.mjs", json.dumps(CLIENTS)],
+        cwd=NODE,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        yield process.stdout.readline().split()
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def issuer(issuers: list[str]) -> str:
+    return issuers[0]
+
+
+def section(url: str, **changed: Any) -> dict[str, Any]:
+    oidc = {"issuer": url, "client_id": "desk", "client_secret": SECRET, "groups": GROUPS}
+    return {"token": TOKEN, "url": PUBLIC, "oidc": {**oidc, "title": "Acme", **changed}}
+
+
+@pytest.fixture(scope="module")
+def proxy(start_proxy: StartProxy, issuer: str) -> LiveProxy:
+    return start_proxy(policy=TWO, has_desk=True, admin=section(issuer))
+
+
+def begun(page: httpx.Client, wanted: str = "/") -> str:
+    """Where the desk sends a browser to log in."""
+    answer = page.get(LOGIN, params={"next": wanted})
+    assert answer.status_code == 303
+    return answer.headers["location"]
+
+
+def authenticated(url: str, account: str) -> str:
+    """Where the real issuer sends a browser back, after its forms of login and consent."""
+    with httpx.Client(trust_env=False, timeout=20) as agent:
+        answer = agent.get(url)
+        for _ in range(10):
+            if answer.is_redirect:
+                place = answer.url.join(answer.headers["location"])
+                if place.path == BACK:
+                    return str(place)
+                answer = agent.get(place)
+            elif 'name="login"' in answer.text:
+                form = {"prompt": "login", "login": account, "password": "x"}
+                answer = agent.post(answer.url, data=form)
+            else:
+                answer = agent.post(answer.url, data={"prompt": "consent"})
+    raise AssertionError(answer.text)
+
+
+def came_back(page: httpx.Client, url: str) -> httpx.Response:
+    """The callback, as another site's redirect makes a browser ask for it."""
+    parts = urlsplit(url)
+    headers = {"sec-fetch-site": "cross-site"}
+    return page.get(f"{parts.path}?{parts.query}", headers=headers)
+
+
+@contextmanager
+def logged_in(proxy: LiveProxy, account: str) -> Iterator[httpx.Client]:
+    with browser(proxy) as page:
+        entered = came_back(page, authenticated(begun(page), account))
+        assert (entered.status_code, entered.headers["location"]) == (303, "/")
+        yield page
+
+
+# With a real issuer
+
+
+def test_people_come_as_their_groups_say(proxy: LiveProxy) -> None:
+    """An admin, a reviewer of some queues, and whoever is in no group of the desk's, who is told so
+    and gets no session."""
+    with logged_in(proxy, "ann+admins+leads") as page:
+        me = page.get(f"{API}/me").json()
+        assert (me["name"], me["role"]) == ("ann", "admin")
+        assert page.get("/metrics").status_code == 200
+    id = held_id(proxy)
+    for account, status in (("lea+leads+others", 200), ("joe+juniors", 404)):
+        with logged_in(proxy, account) as page:
+            assert page.get(f"{API}/me").json()["role"] == "reviewer"
+            assert page.get(f"{API}/reviews/{id}").status_code == status
+            assert page.get("/console/traffic").status_code == 403
+    with capture_logs() as lines, browser(proxy) as page:
+        refused = came_back(page, authenticated(begun(page), "eve+others"))
+        assert (refused.status_code, "in no group" in refused.text) == (403, True)
+        assert page.get(f"{API}/me").status_code == 401
+    assert [each["event"] for each in lines if "login" in each["event"]] == ["login_refused"]
+
+
+def test_the_session_is_the_desks_own(proxy: LiveProxy) -> None:
+    """A strict cookie, on to the page that was wanted, the log says who came; logging out ends it,
+    and offers to end the one at the issuer too."""
+    with browser(proxy) as page, capture_logs() as lines:
+        url = authenticated(begun(page, "/console/reviews?queue=seniors"), "sue+leads")
+        attempt = page.cookies["pinocchio_session_login"]
+        entered = came_back(page, url)
+        assert entered.headers["location"] == "/console/reviews?queue=seniors"
+        told = entered.headers.get_list("set-cookie")
+        assert re.search("pinocchio_session=.*HttpOnly.*SameSite=strict", told[0])
+        assert re.search('pinocchio_session_login="";.*Max-Age=0', told[1])
+        [line] = [each for each in lines if each["event"] == "logged_in"]
+        assert (line["reviewer"], line["role"]) == ("sue", "reviewer")
+        page.cookies.set("pinocchio_session_login", attempt)
+        again = came_back(page, url)
+        assert (again.status_code, "used before" in again.text) == (403, True)
+        csrf = page.get(f"{API}/me").json()["csrf"]
+        left = page.post("/pinocchio/logout", data={"csrf": csrf}, follow_redirects=True)
+        assert "Sign out at Acme too" in left.text
+        assert "/session/end?client_id=desk" in left.text
+        assert page.get(f"{API}/me").status_code == 401
+
+
+def test_a_code_works_once(proxy: LiveProxy) -> None:
+    """The issuer gives no second token for it, also where our own memory of it is gone."""
+    with browser(proxy) as page:
+        first = authenticated(begun(page), "kim+leads")
+        assert came_back(page, first).status_code == 303
+        second = parse_qs(urlsplit(begun(page)).query)["state"][0]
+        stolen = re.sub("state=[^&]+", f"state={second}", first)
+        refused = came_back(page, stolen)
+        assert (refused.status_code, "log in again" in refused.text) == (403, True)
+
+
+def test_a_person_counts_once(proxy: LiveProxy) -> None:
+    """Who approved with a key approves nothing more after a login of the same name; another person
+    does."""
+    key, id = make_key(proxy, "reviewer", "Pat"), held_id(proxy)
+    url, body = f"{API}/reviews/{id}/verdict", {"verdict": "approve"}
+    first = proxy.desk.post(url, json=body, headers={"authorization": f"Bearer {key}"})
+    assert first.json()["state"] == "open"
+    with logged_in(proxy, "pat+leads") as page:
+        again = page.post(url, json=body).json()
+        assert (again["state"], len(again["approvals"]["given"])) == ("open", 1)
+    with logged_in(proxy, "lea+leads") as page:
+        assert page.post(url, json=body).json()["state"] == "released"
+
+
+def test_new_keys_of_the_issuer_are_asked_for(proxy: LiveProxy, issuer: str) -> None:
+    """Its old ones are gone from one moment to the next; whoever logs in then does not notice."""
+    with logged_in(proxy, "ann+admins"):
+        httpx.post(f"{issuer}/rotate", trust_env=False).raise_for_status()
+        time.sleep(3.1)  # its keys are not asked for more often
+    with logged_in(proxy, "ann+admins") as page:
+        assert page.get(f"{API}/me").json()["name"] == "ann"
+
+
+def test_in_a_browser(start_proxy: StartProxy, issuers: list[str]) -> None:
+    """Chromium goes from the login page to the issuer, on another site, and arrives at the page
+    that was wanted, though the session's cookie is strict. This client shows no secret, and the
+    groups stand in userinfo alone."""
+    admin = section(issuers[1], client_id="native", client_secret="") | {"url": None}
+    with chromium() as its:
+        proxy = start_proxy(policy=TWO, has_desk=True, admin=admin)
+        page = its.new_context(base_url=desk_url(proxy)).new_page()
+        page.set_default_timeout(20_000)
+        page.goto("/console/reviews?queue=seniors")
+        page.get_by_role("link", name="Sign in with Acme").click()
+        page.locator("input[name=login]").fill("ann+admins")
+        page.locator("input[name=password]").fill("x")
+        page.locator("button[type=submit]").click()
+        page.get_by_role("button", name="Continue").click()
+        page.wait_for_url("**/console/reviews?queue=seniors")
+        me = page.request.get(f"{API}/me").json()
+        assert (me["name"], me["role"]) == ("ann", "admin")
+        page.close()
+
+
+# With one that lies
+
+
+@dataclass
+class LyingIssuer:
+    """An issuer whose next ID token is what `lie` makes of the right claims."""
+
+    key: RSAPrivateKey = field(default_factory=lambda: generate_private_key(65_537, 2_048))
+    lie: Callable[[dict[str, Any], LyingIssuer], str] | None = None
+    url: str = ""
+    nonce: str = ""
+    changed: dict[str, Any] = field(default_factory=dict)
+
+    def signed(self, claims: dict[str, Any], key: Any = None, alg: str = "RS256") -> str:
+        secret = None if alg == "none" else key or self.key
+        return jwt.encode(claims, secret, alg, headers={"kid": "one"})
+
+    def claims(self) -> dict[str, Any]:
+        now = int(time.time())
+        told = {"iss": self.url, "aud": "desk", "sub": "1", "iat": now, "exp": now + 60}
+        who = {"preferred_username": "ann", "groups": ["admins"]}
+        return {**told, **who, "nonce": self.nonce}
+
+    def answer(self, path: str) -> dict[str, Any]:
+        if path == "/token":
+            make = self.lie or (lambda claims, self: self.signed(claims))
+            return {"id_token": make(self.claims(), self), "access_token": "x"}
+        if path == "/keys":
+            key = json.loads(jwt.algorithms.RSAAlgorithm.to_jwk(self.key.public_key()))
+            return {"keys": [{**key, "kid": "one", "use": "sig"}]}
+        places = {
+            "authorization_endpoint": "/auth",
+            "token_endpoint": "/token",
+            "jwks_uri": "/keys",
+        }
+        found = {name: self.url + place for name, place in places.items()}
+        return {"issuer": self.url, **found, **self.changed}
+
+
+@pytest.fixture(scope="module")
+def lying() -> Iterator[LyingIssuer]:
+    its = LyingIssuer()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            if length := int(self.headers.get("content-length", 0)):
+                self.rfile.read(length)
+            body = json.dumps(its.answer(self.path)).encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET
+
+        def log_message(self, *_: Any) -> None:
+            """Says nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    its.url = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    yield its
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def lied_to(start_proxy: StartProxy, lying: LyingIssuer) -> LiveProxy:
+    return start_proxy(policy=TWO, has_desk=True, admin=section(lying.url))
+
+
+def entered(lied_to: LiveProxy, lying: LyingIssuer, query: str = "", **cookies: str) -> Any:
+    """A login with a code, as far as the desk lets it go."""
+    with browser(lied_to) as page:
+        asked = parse_qs(urlsplit(begun(page)).query)
+        lying.nonce = asked["nonce"][0]
+        for name, value in cookies.items():
+            page.cookies.set(name, value)
+        given = query or f"?code=c&state={asked['state'][0]}"
+        answer = page.get(BACK + given)
+        is_in = page.get(f"{API}/me").status_code == 200
+    assert is_in == (answer.status_code == 303)
+    return answer
+
+
+OTHER_KEY = generate_private_key(65_537, 2_048)
+LIES: dict[str, Callable[[dict[str, Any], LyingIssuer], str]] = {
+    "another nonce": lambda claims, its: its.signed({**claims, "nonce": "n"}),
+    "no nonce": lambda claims, its: its.signed({**claims, "nonce": None}),
+    "another audience": lambda claims, its: its.signed({**claims, "aud": "shop"}),
+    "several audiences": lambda claims, its: its.signed({**claims, "aud": ["desk", "shop"]}),
+    "another party": lambda claims, its: its.signed({**claims, "azp": "shop"}),
+    "another issuer": lambda claims, its: its.signed({**claims, "iss": "https://evil.example"}),
+    "expired": lambda claims, its: its.signed({**claims, "exp": claims["exp"] - 600}),
+    "without an end": lambda claims, its: its.signed({k: claims[k] for k in claims if k != "exp"}),
+    "made in an hour": lambda claims, its: its.signed({**claims, "iat": claims["iat"] + 3_600}),
+    "another key": lambda claims, its: its.signed(claims, OTHER_KEY),
+    "no signature": lambda claims, its: its.signed(claims, alg="none"),
+    "the public secret": lambda claims, its: its.signed(claims, SECRET * 4, "HS256"),
+    "no token": lambda claims, its: "x",
+    "two parts": lambda claims, its: its.signed(claims).rpartition(".")[0],
+    "a signature of other claims": lambda claims, its: ".".join(
+        [*its.signed(claims).split(".")[:2], its.signed({**claims, "x": 1}).split(".")[2]]
+    ),
+    "no name": lambda claims, its: its.signed({**claims, "preferred_username": " "}),
+    "a list as name": lambda claims, its: its.signed({**claims, "preferred_username": ["ann"]}),
+    "groups in one word": lambda claims, its: its.signed({**claims, "groups": "admins,leads"}),
+}
+
+
+REASONS = {
+    "another nonce": "another login",
+    "no nonce": "another login",
+    "another audience": "Audience",
+    "several audiences": "another client",
+    "another party": "another client",
+    "another issuer": "Invalid issuer",
+    "expired": "has expired",
+    "without an end": "missing",
+    "made in an hour": "not yet valid",
+    "another key": "Signature verification failed",
+    "no signature": "signed with &#39;none&#39;",
+    "the public secret": "signed with &#39;HS256&#39;",
+    "no token": "Not enough segments",
+    "two parts": "Not enough segments",
+    "a signature of other claims": "Signature verification failed",
+    "no name": "no name",
+    "a list as name": "no name",
+    "groups in one word": "in no group",
+}
+
+
+def test_a_right_token_opens_the_desk(lied_to: LiveProxy, lying: LyingIssuer) -> None:
+    """Also one for several audiences that names this client as its party."""
+    assert entered(lied_to, lying).status_code == 303
+    lying.lie = lambda claims, its: its.signed({**claims, "aud": ["desk", "b"], "azp": "desk"})
+    try:
+        assert entered(lied_to, lying).status_code == 303
+    finally:
+        lying.lie = None
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_wrong_token_opens_nothing(lied_to: LiveProxy, lying: LyingIssuer, lie: str) -> None:
+    """Each is right but for one thing; the answer is a page that says so, and no session."""
+    lying.lie = LIES[lie]
+    try:
+        refused = entered(lied_to, lying)
+    finally:
+        lying.lie = None
+    assert refused.status_code == 403
+    assert REASONS[lie] in refused.text.partition('role="alert"')[2]
+
+
+@pytest.mark.parametrize(
+    ("query", "cookies"),
+    [
+        ("?code=c&state=guess", {}),
+        ("?code=c", {}),
+        ("?state=guess", {}),
+        ("", {"pinocchio_session_login": "e30=.0"}),
+        ("", {"pinocchio_session_login": "x"}),
+        ("?error=access_denied&state=guess", {}),
+    ],
+)
+def test_an_answer_that_nobody_asked_for_opens_nothing(
+    lied_to: LiveProxy, lying: LyingIssuer, query: str, cookies: dict[str, str]
+) -> None:
+    """Another state, or a cookie that the desk has not signed: another site could send people here
+    to be logged in as somebody else."""
+    assert entered(lied_to, lying, query, **cookies).status_code == 403
+
+
+def test_another_issuers_answer_is_refused(lied_to: LiveProxy, lying: LyingIssuer) -> None:
+    with browser(lied_to) as page:
+        state = parse_qs(urlsplit(begun(page)).query)["state"][0]
+        query = {"code": "c", "state": state, "iss": "https://evil.example"}
+        assert page.get(BACK, params=query).status_code == 403
+
+
+@pytest.mark.parametrize("wanted", ["//evil.example", "https://evil.example", "/\\evil.example"])
+def test_nobody_is_led_elsewhere(lied_to: LiveProxy, lying: LyingIssuer, wanted: str) -> None:
+    with browser(lied_to) as page:
+        asked = parse_qs(urlsplit(begun(page, wanted)).query)
+        assert asked["redirect_uri"] == [PUBLIC + BACK]
+        lying.nonce = asked["nonce"][0]
+        answer = page.get(BACK, params={"code": "c", "state": asked["state"][0]})
+    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+
+
+def test_a_session_ends_after_its_hours(start_proxy: StartProxy, lying: LyingIssuer) -> None:
+    admin = section(lying.url, session_hours=1 / 3_600)
+    proxy = start_proxy(policy=TWO, has_desk=True, admin=admin)
+    with browser(proxy) as page:
+        asked = parse_qs(urlsplit(begun(page)).query)
+        lying.nonce = asked["nonce"][0]
+        answer = page.get(BACK, params={"code": "c", "state": asked["state"][0]})
+        secret = page.cookies["pinocchio_session"]
+        assert "Max-Age=1;" in answer.headers["set-cookie"]
+        time.sleep(1.1)
+        page.cookies.set("pinocchio_session", secret)
+        assert code_of(page.get(f"{API}/me")) == (401, "invalid_api_key")
+
+
+# Configuration, and an issuer that is not there
+
+
+def test_a_desk_starts_without_its_issuer(start_proxy: StartProxy) -> None:
+    """Whoever has a token comes in meanwhile, and the login page says what is wrong; the log too,
+    once for several people."""
+    admin = section("http://127.0.0.1:9")
+    proxy = start_proxy(policy=TWO, has_desk=True, admin=admin)
+    with capture_logs() as lines, browser(proxy) as page:
+        answers = [page.get(LOGIN) for _ in range(3)]
+        assert [each.status_code for each in answers] == [502] * 3
+        assert "cannot be reached" in answers[0].text
+        assert page.post("/pinocchio/login", data={"token": TOKEN}).status_code == 303
+    assert [each["event"] for each in lines].count("issuer_unusable") == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        ("{client_id: a, groups: {a: {}}}", "admin.oidc.issuer: is missing"),
+        ("{issuer: 'https://a.example', groups: {a: {}}}", "admin.oidc.client_id: is missing"),
+        ("{issuer: 'https://a.example', client_id: a}", "admin.oidc.groups: is missing"),
+        ("{issuer: 'http://a.example', client_id: a, groups: {a: {}}}", "over https://"),
+        ("{issuer: a.example, client_id: a, groups: {a: {}}}", "an issuer is an address such as"),
+        (
+            "{issuer: 'https://a.example', client_id: a, groups: {a: {role: admin, queues: [b]}}}",
+            "an admin sees all queues",
+        ),
+        (
+            "{issuer: 'https://a.example', client_id: a, groups: {a: {queue: [b]}}}",
+            "did you mean 'queues'?",
+        ),
+        (
+            "{issuer: 'https://a.example', client_id: a, groups: {a: {}}, scopes: [email]}",
+            "scopes must name openid",
+        ),
+    ],
+)
+def test_an_incomplete_block_is_refused(tmp_path: Path, lines: str, sentence: str) -> None:
+    file = tmp_path / "proxy.yaml"
+    file.write_text(f"admin:\n  oidc: {lines}\n")
+    with pytest.raises(InvalidDocumentError, match=re.escape(sentence)):
+        load_config(file)
+
+
+def test_beyond_loopback_the_desks_address_is_needed() -> None:
+    """People are sent back there; `Host` could be anybody's."""
+    oidc = {"issuer": "https://a.example", "client_id": "a", "groups": {"a": {}}}
+    admin = {"host": "0.0.0.0", "token": "x" * 32, "port": 0, "oidc": oidc}
+    with pytest.raises(StartupError, match=r"set admin\.url"):
+        bind_admin(AdminConfig.model_validate(admin))
+    with pytest.raises(StartupError, match=r"admin\.url begins with"):
+        bind_admin(AdminConfig.model_validate({**admin, "url": "desk.example"}))
+
+
+def test_who_somebody_is() -> None:
+    """Queues of several groups come together, one without queues has all; `*` is everybody; an
+    address of e-mail is a name once it is verified, and groups may stand deeper."""
+
+    def seen(groups: dict[str, Any], claims: dict[str, Any], **changed: Any) -> Any:
+        section = {"issuer": "https://a.example", "client_id": "a", "groups": groups, **changed}
+        return visitor_of(OidcConfig.model_validate(section), claims)
+
+    ann = {"preferred_username": " ann ", "groups": ["a", "b", 7]}
+    both = seen({"a": {"queues": ["q"]}, "b": {"queues": ["r"]}}, ann)
+    assert (both.name, both.queues, both.is_named) == ("ann", {"q", "r"}, True)
+    assert seen({"a": {"queues": ["q"]}, "b": {}}, ann).queues is None
+    assert seen({"*": {"queues": ["q"]}}, {"preferred_username": "b"}).queues == {"q"}
+    deep = {"preferred_username": "c", "realm": {"roles": ["a"]}}
+    assert seen({"a": {"role": "admin"}}, deep, groups_claim="realm.roles").is_admin
+    mail = {"email": "a@a.example", "groups": ["a"]}
+    with pytest.raises(LoginRefusedError, match="not verified"):
+        seen({"a": {}}, mail, name_claim="email")
+    assert (
+        seen({"a": {}}, mail | {"email_verified": True}, name_claim="email").name == mail["email"]
+    )
+
+
+def test_the_page_is_read_as_it_stands(tmp_path: Path) -> None:
+    """The block of docs/single-sign-on.md is a configuration."""
+    page = (ROOT / "docs" / "single-sign-on.md").read_text(encoding="utf-8")
+    file = tmp_path / "proxy.yaml"
+    file.write_text(page.split("```yaml\n")[1].split("```")[0])
+    oidc = load_config(file, {}).admin.oidc
+    assert oidc is not None
+    assert oidc.groups["billing-leads"].queues == ("billing", "refunds")
+
+
+def test_doctor_asks_the_issuer(tmp_path: Path, issuer: str, lying: LyingIssuer) -> None:
+    """Whether it is there, is who the configuration says, and has keys."""
+
+    def found(url: str) -> tuple[str, str]:
+        file = tmp_path / "proxy.yaml"
+        file.write_text(
+            f"store: sqlite:///{tmp_path}/held.db\nupstreams: {{demo: {{demo: true}}}}\n"
+            'models: [{match: "*", upstream: demo}]\n'
+            f"admin: {{oidc: {{issuer: '{url}', client_id: desk, groups: {{a: {{}}}}}}}}\n"
+        )
+        findings = examine(file, "http://127.0.0.1:9", scores=False)
+        [line] = [each for each in findings if each.about == "oidc"]
+        return line.level, line.text
+
+    assert found(issuer)[0] == "ok"
+    level, text = found("http://127.0.0.1:9")
+    assert (level, "cannot be reached" in text) == ("fail", True)
+    level, text = found(f"{lying.url}/other")
+    assert (level, "calls itself" in text) == ("fail", True)
