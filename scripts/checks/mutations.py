@@ -102,7 +102,7 @@ def mutants_of(root: Path, place: str, row: str) -> Iterator[Mutant]:
     for number in targets[::step][:MOST]:
         changed = copy.deepcopy(tree)
         node = list(ast.walk(changed))[number]
-        what = _change(node)
+        what = change(node)
         yield Mutant(root, place, ast.unparse(ast.fix_missing_locations(changed)), what)
 
 
@@ -125,11 +125,11 @@ def _targets(tree: ast.Module, row: str) -> Iterator[int]:
     named = _named(tree, row)
     within = {id(node) for one in named or [tree] for node in ast.walk(one)}
     for number, node in enumerate(ast.walk(tree)):
-        if id(node) in within and _is_changeable(node):
+        if id(node) in within and is_changeable(node):
             yield number
 
 
-def _is_changeable(node: ast.AST) -> bool:
+def is_changeable(node: ast.AST) -> bool:
     if isinstance(node, ast.Compare):
         return type(node.ops[0]) in _TURNED
     if isinstance(node, ast.BinOp | ast.BoolOp):
@@ -139,7 +139,7 @@ def _is_changeable(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and type(node.value) in (int, float)
 
 
-def _change(node: ast.AST) -> str:
+def change(node: ast.AST) -> str:
     """Breaks the node in place; returns what was done."""
     line = getattr(node, "lineno", 0)
     if isinstance(node, ast.Compare):

@@ -1,0 +1,49 @@
+"""Changes drawn at random: what is broken, and which tests are asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scripts.checks.random_mutations import broken, drawn, nearest_tests, places_in
+
+SOURCE = '''
+def least(values, most):
+    """Return the least."""
+    found = min(values)
+    if found > most and values:
+        raise ValueError(found)
+    return found * 2
+'''
+
+
+def test_every_change_is_another_program() -> None:
+    """Conditions, operators, numbers, returned values and statements are broken, each by itself;
+    a docstring is none of them."""
+    changed = [broken(SOURCE, place) for place in places_in("least.py", SOURCE)]
+    assert sorted(what for _, what in changed) == [
+        "line 4: dropped `found = min(values)`",
+        "line 5: another operator in `found > most and values`",
+        "line 5: the comparison turned round in `found > most`",
+        "line 5: the opposite of `found > most and values`",
+        "line 6: dropped `raise ValueError(found)`",
+        "line 7: a number one higher in `2`",
+        "line 7: another operator in `found * 2`",
+        "line 7: nothing returned in `return found * 2`",
+    ]
+    assert len({source for source, _ in changed}) == len(changed)
+    for source, _ in changed:
+        compile(source, "least.py", "exec")
+
+
+def test_the_nearest_tests_come_first(tmp_path: Path) -> None:
+    """A seed draws the same places again; tests named after a module come before others."""
+    (tmp_path / "proxy").mkdir()
+    (tmp_path / "proxy" / "least.py").write_text(SOURCE)
+    for package in ("calibrator", "policies", "pinocchio", "tests/proxy"):
+        (tmp_path / package).mkdir(parents=True)
+    (tmp_path / "tests" / "proxy" / "test_least.py").write_text("")
+    (tmp_path / "tests" / "test_more.py").write_text("from proxy.least import least\n")
+    (tmp_path / "tests" / "test_others.py").write_text("")
+    places = drawn(tmp_path, 5, seed=1)
+    assert places == drawn(tmp_path, 5, seed=1) != drawn(tmp_path, 5, seed=2)
+    assert nearest_tests(tmp_path, places[0]) == ["tests/proxy/test_least.py", "tests/test_more.py"]
