@@ -133,12 +133,12 @@ class Answer:
 
     def annotated_events(self, format: Format, member: Mapping[str, Any] | None) -> bytes:
         """Return the bytes of a stream's events; a member stands in those that finish a choice."""
-        return b"".join(
-            format.annotated(event, member)
-            if member is not None and position in self.finishes
-            else event.raw
-            for position, event in enumerate(self.events or ())
-        )
+        events = self.events or ()
+        parts = [event.raw for event in events]
+        if member is not None:
+            for position in self.finishes:
+                parts[position] = format.annotated(events[position], member)
+        return b"".join(parts)
 
 
 def _note_signals(facts: Facts, confidence: Confidence) -> None:

@@ -276,7 +276,7 @@ def joined(outcomes: Sequence[Outcome]) -> Outcome | None:
     if not outcomes:
         return None
     lowest = min(outcomes, key=lambda o: -1.0 if o.confidence is None else o.confidence)
-    lowest.choices = sorted((c for o in outcomes for c in o.choices), key=lambda c: c[0].index)
+    lowest.choices = sorted([c for o in outcomes for c in o.choices], key=lambda c: c[0].index)
     lowest.facts = [facts for o in outcomes for facts in o.facts]
     lowest.shadowed = _together([o.shadowed for o in outcomes])
     decisions = [o.decision for o in outcomes if o.decision is not None]

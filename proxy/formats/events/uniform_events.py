@@ -93,4 +93,4 @@ def plain_objects(raw: bytes) -> list[Any] | None:
     except ValueError:
         return None
     is_each = len(objects) == raw.count(b"\n\n")
-    return objects if is_each and all(type(found) is dict for found in objects) else None
+    return objects if is_each and {*map(type, objects)} == {dict} else None
