@@ -1,7 +1,8 @@
 """Who is let in under one configuration: key, surface, limits, and what the request comes to.
 
-A limit per key is a field of `ClientKey` in `store/client_keys.py` (with a migration), an option of
-`commands/keys.py`, and a line in `Admission._new_guest`. Limits that are counted are taken in
+A limit per key is a column and a field of `ClientKey` in `store/client_keys.py` (with a migration),
+an option of `commands/keys.py`, and a line in `Admission._new_guest`; one per team is a field of
+`TeamConfig` in `config/sections.py` and the same line. Limits that are counted are taken in
 `_take`; what counts them is in `gate/rate_limits.py`.
 """
 

@@ -1,8 +1,9 @@
 """The conditions of a rule, and the facts that they look at.
 
 A new condition is a field of `When` in `conditions.py`, its name in `ON_REQUEST` or `ON_REPLY`, and
-a line in `read_when`. What it looks at is a field of `Facts`; `trying/schema.py` describes it to
-editors.
+a line in `read_when` (of the request: in `read_request_conditions`). What it looks at is a field of
+`Facts`, which the proxy fills in `CompletionRequest.facts` or `Answer.facts` and reads back from
+its record in `store/record/facts.py`; `trying/schema.py` describes the condition to editors.
 """
 
 __all__ = [

@@ -1,7 +1,8 @@
 """All commands of the proxy, each from its own module.
 
-The group of a command in `pinocchio --help` is in `pinocchio/help.py`; researchers' commands are in
-`calibrator/commands/app.py`.
+A command is a function of its own module, such as `drift.py`, and stands in the tuple below; a
+group of commands has a `cli` of its own. Their groups in `pinocchio --help` are in
+`pinocchio/help.py`; researchers' commands are in `calibrator/commands/app.py`.
 """
 
 from __future__ import annotations

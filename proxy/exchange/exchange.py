@@ -33,7 +33,7 @@ log = structlog.get_logger("pinocchio")
 
 CLIENT_LEFT = 499  # nobody gets it; what logs of web servers say of a client that did not wait
 LONGEST_MODEL: Final = 1_024  # characters of a name in lines and rows
-NOTHING_TOLD = (None,) * 10
+NOTHING_TOLD = (None,) * 10  # as many values as `_told` gives
 NO_SCORE_TRIED = (Status.LOADING, Status.SKIPPED, Status.NOT_SUPPORTED)
 
 

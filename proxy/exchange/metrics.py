@@ -42,6 +42,8 @@ class Collector(Protocol):
 class Metrics:
     """What counts is called from one thread, `collect` from any.
 
+    Each attribute that is a counter or histogram is shown, and shared by workers; `note` counts.
+
     `engine` is where scores are computed, a name of the configuration's.
     """
 

@@ -61,7 +61,11 @@ class Outcome:
         return self.decision.annotation if self.decision else None
 
     def headers(self) -> Headers:
-        """Our response headers; those without a value are absent."""
+        """Our response headers; those without a value are absent.
+
+        Whole replies have all of them, also fetched ones. The head of a live stream leaves before
+        its score and has what is known by then. `Job.headers` gives none where `attach` says so.
+        """
         decision = self.decision
         fields: Headers = []
         if self.confidence is not None:

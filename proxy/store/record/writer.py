@@ -28,6 +28,7 @@ from proxy.wire.worker_threads import ShedCounter, Worker
 
 log = structlog.get_logger(__name__)
 
+# `Exchange._row` gives one value for each column, in this order (exchange/exchange.py)
 exchanges = sa.Table(
     "exchanges",
     metadata,
