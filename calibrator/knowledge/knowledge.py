@@ -3,8 +3,9 @@
 Tower and forest know how hard a question is; that Bern, not Zurich, is the capital of Switzerland
 they do not. An encoder that was taught questions with their answers does, in part: the pieces of a
 right answer mean something near to what the question means. Only short factual replies are read,
-which cost a few milliseconds; the log-odds are added to those of all other parts, more of them
-where the question is unlike the benchmarks whose difficulty is known.
+which cost a few milliseconds, less where several are read together; a question is read once for
+all replies to it. The log-odds are added to those of all other parts, more of them where the
+question is unlike the benchmarks whose difficulty is known.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ ENCODER = "encoder."
 MOST_CHARACTERS = 240  # of a question, and of a reply
 MOST_PIECES = 46  # of each that are read; the positions that the encoder has, without its marks
 MOST_SENTENCES = 2
+MOST_ASKED = 1_024  # questions that are remembered, 2 kB each; then it begins anew
+AT_ONCE = 1_024  # pieces that go through the encoder together
 SCALE_OF_VECTOR, SCALE_OF_PRODUCT = 4.0, 20.0  # what the network is given is of order 1
 LIMIT = 4.0  # of the log-odds, either way: nothing is as sure as a number can be
 
@@ -71,6 +74,7 @@ class Knowledge:
         self.gate, self.weights = own["gate"], own["weights"]  # (hidden + 1,), (3,)
         if not count or self.weights.shape != (3,):
             raise ValueError("knowledge of another shape")
+        self._asked: dict[tuple[int, ...], Floats] = {}  # means of the last questions' states
 
     def shifts(
         self,
@@ -82,25 +86,41 @@ class Knowledge:
         `texts` are questions and answers, `pieces` their word pieces.
         """
         found = np.zeros(len(texts))
-        short = [
-            at
+        read = {
+            at: (tuple(self.readable(pieces[at][0])), said)
             for at, (question, answer) in enumerate(texts)
-            if is_short(question, answer) and asks_for_fact(question)
-        ]
-        for at in short:
-            question, answer = (self.readable(ids) for ids in pieces[at])
-            if answer:
-                found[at] = self._shift(self.vectors(question, answer))
+            if is_short(question, answer)
+            and asks_for_fact(question)
+            and (said := self.readable(pieces[at][1]))
+        }
+        for at, vectors in zip(read, self.vectors([*read.values()]), strict=True):
+            found[at] = self._shift(vectors)
         return found
 
     def readable(self, ids: Sequence[int]) -> list[int]:
         """The pieces that are read of a text."""
         return [each for each in ids if each not in self.dropped][:MOST_PIECES]
 
-    def vectors(self, question: Sequence[int], answer: Sequence[int]) -> Floats:
-        """Question, answer, and what the answer says that the question does not, (3, hidden)."""
-        asked, said = self.encoder([question, answer])
-        return vectors_of(asked, said, question, answer, self.plain)
+    def vectors(self, pairs: Sequence[tuple[tuple[int, ...], Sequence[int]]]) -> list[Floats]:
+        """Of each pair, the pieces of a question and of an answer: the question, the answer, and
+        what the answer says that the question does not, (3, hidden)."""
+        asked = {ids: known for ids, _ in pairs if (known := self._asked.get(ids)) is not None}
+        new = dict.fromkeys(ids for ids, _ in pairs if ids not in asked)
+        states = self._states([*new, *(answer for _, answer in pairs)])
+        for ids, own in zip(new, states, strict=False):
+            if len(self._asked) >= MOST_ASKED:
+                self._asked = {}
+            asked[ids] = self._asked[ids] = own.mean(axis=0)
+        return [
+            vectors_of(asked[question], said, question, answer, self.plain)
+            for (question, answer), said in zip(pairs, states[len(new) :], strict=True)
+        ]
+
+    def _states(self, texts: Sequence[Sequence[int]]) -> list[Floats]:
+        """The states of texts' pieces, some texts at a time: each fills what the layers need."""
+        most = AT_ONCE // (MOST_PIECES + 2)
+        some = (texts[start : start + most] for start in range(0, len(texts), most))
+        return [states for each in some for states in self.encoder(each)]
 
     def _shift(self, vectors: Floats) -> float:
         least, more, middle = self.weights.tolist()
@@ -153,7 +173,8 @@ def vectors_of(
     answer: Sequence[int],
     plain: frozenset[int],
 ) -> Floats:
-    """The three vectors (3, hidden) of length 1, from the states of both texts' pieces.
+    """The three vectors (3, hidden) of length 1, from the mean of the states of the question's
+    pieces, (hidden,), and the states of the answer's, (T, hidden).
 
     What the answer adds is the mean of those of its pieces that the question does not hold and
     that say something; in a whole sentence these are the answer proper, in a short one all of it.
@@ -161,7 +182,5 @@ def vectors_of(
     known = plain.union(question)
     # the states begin with that of a mark
     at = [place for place, each in enumerate(answer, start=1) if each not in known]
-    means = np.stack(
-        [asked.mean(axis=0), said.mean(axis=0), (said[at] if at else said).mean(axis=0)]
-    )
+    means = np.stack([asked, said.mean(axis=0), (said[at] if at else said).mean(axis=0)])
     return np.asarray(means / np.linalg.norm(means, axis=1, keepdims=True))

@@ -1,8 +1,9 @@
 """What the embedded calibrator costs on the CPU, beside an encoder of 22 million weights.
 
-One score at three lengths, and of a call after a long conversation; scores a second of replies as
-long as those of benchmarks are; seconds from the import to the first score; memory of a whole proxy
-after its first score. Median times in a process of their own, on texts of random words. The encoder
+One score at three lengths, of a call after a long conversation, and of a short factual reply, which
+a small encoder reads too, alone and in a batch; scores a second of replies as long as those of
+benchmarks are; seconds from the import to the first score; memory of a whole proxy after its first
+score. Median times in a process of their own, on texts of random words. The encoder
 beside it is MiniLM's geometry in plain torch, fp32 and eager: what one score would cost at the
 least if the checkpoint had one.
 """
@@ -36,8 +37,12 @@ FOLDER: Final = CHECKPOINTS / EMBEDDED
 GOALS_MS: Final = {128: 2.0, 256: 2.5, 512: 4.0}  # word pieces -> of one score on one core
 CALL_CHARACTERS: Final = 9_000  # before a call
 CALL: Final = "a call after 9,000 characters, ms"
+SHORT: Final = "a short factual reply, ms"
+SHORT_OF_MANY: Final = "the same, of eight together, ms"
 GOALS: Final = {
     CALL: 25.0,
+    SHORT: GOALS_MS[256],
+    SHORT_OF_MANY: GOALS_MS[256],
     "scores a second": 600.0,
     "load and warm-up, s": 3.0,
     "memory of the proxy, MB": 450,
@@ -66,6 +71,11 @@ class Texts:
         """A quarter of the pieces is the question."""
         chosen = self._rng.choices(self._words, k=pieces)
         return Item(" ".join(chosen[: pieces // 4]), " ".join(chosen[pieces // 4 :]))
+
+    def short(self) -> Item:
+        """A dozen word pieces each, to a question for a fact."""
+        chosen = self._rng.choices(self._words, k=20)
+        return Item(f"Which {' '.join(chosen[:10])}?", " ".join(chosen[10:]) + ".")
 
     def call(self, characters: int) -> Item:
         """A call whose arguments stand in one of the look-ups before it."""
@@ -118,6 +128,14 @@ def call_ms(repeats: int, at_most_s: float) -> float:
     texts = Texts(scorer)
     items = iter([texts.call(CALL_CHARACTERS) for _ in range(WARM_UP + repeats)])
     return median_ms(lambda: scorer.score_batch([next(items)]), repeats, at_most_s)
+
+
+def short_ms(repeats: int, at_most_s: float, together: int) -> float:
+    """The same of one short factual reply among so many, each to a new question."""
+    scorer = load_embedded(FOLDER, "cpu")
+    texts = Texts(scorer)
+    batches = iter([[texts.short() for _ in range(together)] for _ in range(WARM_UP + repeats)])
+    return median_ms(lambda: scorer.score_batch(next(batches)), repeats, at_most_s) / together
 
 
 def encoder_ms(repeats: int, at_most_s: float) -> dict[str, float] | None:
@@ -201,6 +219,8 @@ def main() -> None:
     say("batches, start and memory ...")
     others = {
         CALL: call_ms(repeats, at_most_s),
+        SHORT: short_ms(repeats, at_most_s, 1),
+        SHORT_OF_MANY: short_ms(repeats, at_most_s, 8),
         "scores a second": scores_per_s(at_most_s),
         "load and warm-up, s": first_score_s(3),
         "memory of the proxy, MB": proxy_mb(),

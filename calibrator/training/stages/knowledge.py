@@ -136,9 +136,8 @@ class Reader:
     def vectors(self, question: str, answer: str) -> Floats:
         """The three vectors of a question and an answer that were read."""
         (asked, first), (said, second) = self._states[question], self._states[answer]
-        return vectors_of(
-            first.astype(np.float32), second.astype(np.float32), asked, said, self.plain
-        )
+        mean = first.astype(np.float32).mean(axis=0)
+        return vectors_of(mean, second.astype(np.float32), asked, said, self.plain)
 
     def both(self, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor]:
         """Vectors (N, 3, hidden) of right and of wrong answers."""

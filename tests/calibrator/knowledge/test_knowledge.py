@@ -14,7 +14,7 @@ from calibrator import Item, load_scorer
 from calibrator.checkpoints.checkpoint import EMBEDDED
 from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.embedded.familiarity import shifted
-from calibrator.features.weights import Array
+from calibrator.features.weights import Array, Floats
 from calibrator.knowledge import PREFIX, Knowledge
 from calibrator.knowledge.knowledge import LIMIT, asks_for_fact, is_short
 from calibrator.knowledge.lessons import KnowledgeConfig, pairs_of_rows
@@ -23,6 +23,7 @@ from calibrator.text.layout import load_tokenizer
 from calibrator.training.run import base_folder
 from calibrator.training.stages.knowledge import fit_knowledge
 
+ROUNDING = 4e-6  # of log-odds: at most a quarter of it, 1e-6, of a confidence
 SMALL = KnowledgeConfig(layers=1, members=1, width=8, steps=25, own_pairs=160, questions=20)
 
 
@@ -54,8 +55,21 @@ def arrays(rows: Sequence[Row], tokenizer: Tokenizer) -> dict[str, Array]:
 
 
 def shift_of(known: Knowledge, tokenizer: Tokenizer, question: str, answer: str) -> float:
-    ids = [tokenizer.encode(text, add_special_tokens=False).ids for text in (question, answer)]
-    return float(known.shifts([(question, answer)], [(ids[0], ids[1])])[0])
+    return shifts_of(known, tokenizer, [(question, answer)])[0]
+
+
+def shifts_of(
+    known: Knowledge, tokenizer: Tokenizer, texts: Sequence[tuple[str, str]]
+) -> list[float]:
+    pieces = [
+        (
+            tokenizer.encode(asked, add_special_tokens=False).ids,
+            tokenizer.encode(said, add_special_tokens=False).ids,
+        )
+        for asked, said in texts
+    ]
+    found: list[float] = known.shifts(texts, pieces).tolist()
+    return found
 
 
 @pytest.mark.parametrize(
@@ -101,11 +115,7 @@ def test_neighbours_change_nothing(arrays: dict[str, Array], tokenizer: Tokenize
         ("What is the capital of Norway?", "Oslo"),
         ("Who wrote Emma?", "Emma was written by Jane Austen."),
     ]
-    encoded = [
-        tuple(tokenizer.encode(text, add_special_tokens=False).ids for text in both)
-        for both in texts
-    ]
-    every = known.shifts(texts, [(asked, said) for asked, said in encoded])
+    every = shifts_of(known, tokenizer, texts)
     alone = [shift_of(known, tokenizer, *both) for both in texts]
     assert every == pytest.approx(alone, abs=1e-6)
 
@@ -163,3 +173,51 @@ def test_arrays_that_do_not_fit_are_refused(arrays: dict[str, Array], tmp_path: 
     with pytest.raises(ValueError, match="another shape"):
         Knowledge(own | {"weights": np.zeros(2, np.float32)})
     assert Knowledge.from_state({}) is None
+
+
+def counted_reading(known: Knowledge, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many texts the encoder is given each time, as they come."""
+    counts: list[int] = []
+    encoder = known.encoder
+
+    def read(texts: Sequence[Sequence[int]]) -> list[Floats]:
+        counts.append(len(texts))
+        return encoder(texts)
+
+    monkeypatch.setattr(known, "encoder", read)
+    return counts
+
+
+def test_a_question_is_read_once_for_all_replies(
+    arrays: dict[str, Array], tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Choices, escalations and retries cost their answers alone, and get the same numbers; what is
+    remembered is bounded."""
+    known = Knowledge.from_state(arrays)
+    assert known is not None
+    read = counted_reading(known, monkeypatch)
+    monkeypatch.setattr("calibrator.knowledge.knowledge.MOST_ASKED", 2)
+    question = "What is the capital of Norway?"
+    together = shifts_of(known, tokenizer, [(question, "Oslo"), (question, "Bergen")])
+    later = shifts_of(known, tokenizer, [(question, "Oslo")])
+    assert read == [3, 1]
+    assert later == pytest.approx(together[:1], abs=ROUNDING)
+    others = [(f"Who wrote book {number}?", "Jane Austen") for number in range(5)]
+    shifts_of(known, tokenizer, others)
+    assert len(known._asked) <= 2
+    assert shifts_of(known, tokenizer, [(question, "Oslo")]) == pytest.approx(later, abs=ROUNDING)
+
+
+def test_many_replies_go_through_the_encoder_some_at_a_time(
+    arrays: dict[str, Array], tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch of any size needs no more memory than a few texts, and gets the same numbers."""
+    known = Knowledge.from_state(arrays)
+    assert known is not None
+    texts = [(f"Who wrote book {number}?", f"Author {number}") for number in range(7)]
+    at_once = shifts_of(known, tokenizer, texts)
+    known._asked.clear()
+    read = counted_reading(known, monkeypatch)
+    monkeypatch.setattr("calibrator.knowledge.knowledge.AT_ONCE", 200)
+    assert shifts_of(known, tokenizer, texts) == pytest.approx(at_once, abs=ROUNDING)
+    assert read == [4, 4, 4, 2]
