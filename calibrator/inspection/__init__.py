@@ -3,6 +3,6 @@
 Other rooms use `Inspector`, which serves; `training` makes its arrays.
 """
 
-from calibrator.inspection.inspector import DOUBTED, PREFIX, Inspector, inspect
+from calibrator.inspection.inspector import CHECKS, DOUBTED, PREFIX, Check, Inspector, inspect
 
-__all__ = ["DOUBTED", "PREFIX", "Inspector", "inspect", "training"]
+__all__ = ["CHECKS", "DOUBTED", "PREFIX", "Check", "Inspector", "inspect", "training"]

@@ -122,7 +122,24 @@ def fit_inspector(
         raise TrainingError("there is no right reply in which a fault could be made")
     say(f"inspector: {len(lessons)} replies to look at")
     seen = seen_in(lessons, tokenizer, layout, Pieces.from_state(state))
-    for check in CHECKS:
+    state |= fit_checks(lessons, seen, config, seed, say)
+    return {PREFIX + name: array for name, array in state.items()}
+
+
+def fit_checks(
+    lessons: Sequence[Lesson],
+    seen: Floats,
+    config: InspectorConfig,
+    seed: int,
+    say: Callable[[str], None] = lambda _: None,
+    checks: Sequence[Check] = CHECKS,
+) -> dict[str, Array]:
+    """The arrays of these checks, with prior and slope, from what is `seen` (N, SEEN) in lessons.
+
+    A check that nothing teaches has none. Raises MissingExtraError without scikit-learn.
+    """
+    state: dict[str, Array] = {}
+    for check in checks:
         weights = weights_of(check, lessons, seen)
         if not weights.any():  # there are no options, say, in this data
             say(f"inspector: nothing teaches the check {check.name!r}, which is left out")
@@ -130,8 +147,7 @@ def fit_inspector(
         trees = fit_check(lessons, seen, weights, config, seed)
         state |= {f"{check.name}.{name}": array for name, array in trees.items()}
         say(f"inspector: {check.name}")
-    state |= _counted(state, config)
-    return {PREFIX + name: array for name, array in state.items()}
+    return state | _counted(state, config)
 
 
 def _counted(

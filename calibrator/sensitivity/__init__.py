@@ -6,7 +6,13 @@ rooms use the names below; the answer swap (paper L04) is in `studies/`.
 """
 
 from calibrator.sensitivity.everyday import EverydayFigures, everyday_questions
-from calibrator.sensitivity.figures import KindFigures, Sensitivity, read_sensitivity
+from calibrator.sensitivity.figures import (
+    KindFigures,
+    Sensitivity,
+    figures_of_kind,
+    mean_of_kind,
+    read_sensitivity,
+)
 from calibrator.sensitivity.measure import items_to_score, measure, sensitivity_of
 from calibrator.sensitivity.pairs import Pair, pairs_of
 
@@ -16,7 +22,9 @@ __all__ = [
     "Pair",
     "Sensitivity",
     "everyday_questions",
+    "figures_of_kind",
     "items_to_score",
+    "mean_of_kind",
     "measure",
     "pairs_of",
     "read_sensitivity",

@@ -24,12 +24,19 @@ PARTS = ("inspector", "calls")  # left out, and told, where a fold has too few r
 
 
 def as_shipped(device: str = "auto") -> TrainConfig:
-    """The training of the calibrator that ships: tower, forest, inspector, trees for calls.
+    """The training of the calibrator that ships: tower, forest, inspector, knowledge, trees for
+    calls.
 
     Its second stage reads other replies, and rows of a study have none.
     """
     return TrainConfig(
-        data=(), name="study", device=device, has_forest=True, has_inspector=True, has_calls=True
+        data=(),
+        name="study",
+        device=device,
+        has_forest=True,
+        has_inspector=True,
+        has_knowledge=True,
+        has_calls=True,
     )
 
 

@@ -47,7 +47,7 @@ ASKING = (
 
 TRAINING = (
     *("models", "families", "benchmarks", "benchmark-folds", "domains"),
-    *("growing-sources", "single-sources", "size", "elicitations", "calls"),
+    *("growing-sources", "single-sources", "size", "elicitations", "calls", "faults"),
 )
 STUDIES = (*TRAINING, *ASKING)
 
@@ -61,7 +61,8 @@ Name = Annotated[
         "alone; size: train on fewer rows; probes: change what the calibrator is shown; "
         "answer-swap: swap the answers of models to a question while the name stays; elicitations: "
         "read a language model in other ways than from its labels; calls: leave sources, faults "
-        "and domains out of the trees for calls; opinion: read other models' replies to the same "
+        "and domains out of the trees for calls; faults: leave kinds of faults out of what the "
+        "inspector learns from; opinion: read other models' replies to the same "
         "question beside each reply; cascade: let a strong model answer where a cheap one is "
         "unsure; failures: show where the calibrator is most wrong. With --out: rows.",
     ),
@@ -207,6 +208,8 @@ def _entries(
         return _elicitations(training, test, rows, calibrator, device)
     if name == "calls":
         return _calls(training, test, rows)
+    if name == "faults":
+        return _faults(training, test, rows, calibrator)
     with tempfile.TemporaryDirectory() as scratch:
         folder = runs or Path(scratch)
         return _leave_out(name, method, training, test, rows, folder, device, is_renewed)
@@ -270,6 +273,13 @@ def _calls(train: Sequence[Row], test: Sequence[Row], most: int | None) -> Study
     from calibrator.studies.calls_study import calls_study
 
     return calls_study(train, test, most=most or 300, say=say)
+
+
+def _faults(train: Sequence[Row], test: Sequence[Row], most: int | None, calibrator: str) -> Study:
+    from calibrator.studies.left_out.faults_study import faults_study
+    from calibrator.studies.probes import sample
+
+    return faults_study(sample(train, most or len(train)), test, calibrator, say=say)
 
 
 def _leave_out(

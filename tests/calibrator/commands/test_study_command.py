@@ -122,7 +122,8 @@ def test_the_calibrator_is_trained_on_the_folds_rows(tmp_path: Path) -> None:
     """K04: a fold's rows go through the ordinary training; asked again, it does not train again."""
     rows = [parse_row(raw) for raw in raw_rows(88, seed=1, replies=2)]
     shipped = as_shipped("cpu")
-    assert (shipped.has_forest, shipped.has_inspector, shipped.has_calls) == (True, True, True)
+    parts = shipped.has_forest, shipped.has_inspector, shipped.has_knowledge, shipped.has_calls
+    assert parts == (True, True, True, True)
     config = replace(
         TrainConfig(data=(), name="study", device="cpu", layout=Layout(max_tokens=32)),
         selection=Selection(rows=60, validation_share=0.25),
