@@ -128,3 +128,13 @@ def test_a_difficulty_of_another_shape_is_refused(name: str, message: str) -> No
     state, _ = fit_difficulty(*questions(20), meaning())
     with pytest.raises(ValueError, match=message):
         Difficulty.from_state(state | {PREFIX + name: state[PREFIX + name][:3]})
+
+
+def test_a_question_without_weight_says_nothing() -> None:
+    """Each question of training counts by its weight; where all weigh nothing, the base rate is
+    left."""
+    state, _ = fit_difficulty(*questions(20), meaning())
+    name = f"{PREFIX}weight"
+    difficulty = Difficulty.from_state(state | {name: np.zeros_like(state[name])})
+    assert sigmoid(difficulty.of([asked(0, 3)]))[0] == pytest.approx(difficulty.base)
+    assert Difficulty.from_state(state).of([asked(0, 3)])[0] != difficulty.of([asked(0, 3)])[0]
