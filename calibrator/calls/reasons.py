@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from calibrator.calls.reading.conversation import Call, View, view_of
+from calibrator.calls.reading.conversation import Call, Tool, View, view_of
 from calibrator.calls.reading.grounding import SOUGHT, Sources, is_placeholder, sources_of
 from calibrator.calls.reading.requests import dating
 from calibrator.calls.reading.rules import ruling, sentences_of
 from calibrator.calls.reading.steps import schema_of, steps_of
+from calibrator.calls.reading.values import Value
 from calibrator.scorer import ToolUse
 
 MOST = 3
+MOST_READ = 2_000  # characters of an argument's description
 _BY_STEP = {
     "same_again_after_success": "the same call has been made already",
     "same_again_after_error": "the same call has failed already",
@@ -53,12 +56,12 @@ def _told(view: View, sources: Sources) -> list[str]:
 
 def _reasons(call: Call, view: View, sources: Sources) -> list[str]:
     found = []
+    tool = view.tools.get(call.name)
     for value in call.values:
         name = value.path.replace(" ", ".")[:60] or "?"
-        if value.kind in SOUGHT and not sources.holds(value):
+        if _is_unfounded(value, tool, sources):
             what = "placeholder" if is_placeholder(value) else "value not in conversation"
             found.append(f"{what}: {name}")
-    tool = view.tools.get(call.name)
     sentences = sentences_of(view.rules)
     for texts, traits in (
         (_BY_SCHEMA, schema_of(call, tool, view)),
@@ -68,6 +71,18 @@ def _reasons(call: Call, view: View, sources: Sources) -> list[str]:
     ):
         found += [text for trait, text in texts.items() if traits[trait] > 0]
     return found
+
+
+def _is_unfounded(value: Value, tool: Tool | None, sources: Sources) -> bool:
+    """Whether a value stands neither in the conversation nor in what describes its argument."""
+    if value.kind not in SOUGHT or sources.holds(value):
+        return False
+    if tool is None or is_placeholder(value):
+        return True
+    schema = tool.properties.get(value.path.partition(" ")[0])
+    described = schema.get("description") if isinstance(schema, Mapping) else None
+    texts = (tool.description, described[:MOST_READ] if isinstance(described, str) else "")
+    return not any(value.text in text.lower() for text in texts)
 
 
 class CallDoubts(NamedTuple):
@@ -85,15 +100,16 @@ def call_doubts(used: ToolUse) -> CallDoubts:
     """What speaks against a reply's calls; raises nothing, whatever stands in them."""
     view = view_of(used)
     sources = sources_of(view)
-    marks = [] if view.is_cut else [_unfounded(call, sources) for call in view.calls]
+    marks = [] if view.is_cut else [_unfounded(call, view, sources) for call in view.calls]
     return CallDoubts(marks, _told(view, sources))
 
 
-def _unfounded(call: Call, sources: Sources) -> dict[str, str]:
+def _unfounded(call: Call, view: View, sources: Sources) -> dict[str, str]:
+    tool = view.tools.get(call.name)
     return {
         name: "a placeholder" if is_placeholder(value) else "not in the conversation"
         for value in call.values
-        if value.kind in SOUGHT and not sources.holds(value)
+        if _is_unfounded(value, tool, sources)
         for name in call.arguments
         if value.path == name or value.path.startswith(f"{name} ")
     }

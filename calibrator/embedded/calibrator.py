@@ -44,6 +44,9 @@ from calibrator.text.restated_question import without_question
 from calibrator.text.word_pieces import WordPieces
 
 ON_CPU = ("auto", "cpu")
+TOLD = 0.05  # by which a number has to rise without a reason, for the reason to be told
+OFTEN_WRONG = "the model is often wrong on such questions"
+NOT_KNOWN = "the calibrator does not know the model"
 
 
 class Encoder(Protocol):
@@ -75,6 +78,9 @@ class TextReading:
     findings: list[tuple[str, ...]]  # that speak against being in order
     is_cut: list[bool]  # whether only a part of the text was read
     shifts: NDArray[np.float64]  # (B,) what `knowledge` adds to the log-odds of right; 0: nothing
+    names: list[int]  # places of the models' names among the known ones; 0: none of them
+    bags: Floats | None  # what the tower says of the n-grams, and the forest's rows,
+    given: Floats | None  # for a second look
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +162,13 @@ class EmbeddedCalibrator:
         seen = self._seen(items, pieces, rows)
         odds, features = np.zeros(len(items)), np.zeros((len(items), 0), np.float32)
         is_cut = [too_long(question, answer) for _, question, answer in pieces]
+        names = [self._source_models.get(self._known_model(item) or "", 0) for item in items]
+        bags = self.parts.tower.bags(rows) if self.parts.tower else None
+        given = self.parts.forest.given(rows, names) if self.parts.forest and rows else None
         if self.parts.tower is not None:
-            names = [self._source_models.get(self._known_model(item) or "", 0) for item in items]
-            odds, features = self.parts.tower.read(rows, names)
-            if self.parts.forest is not None:
-                odds = self.parts.forest.joined(odds, rows, names)
+            odds, features = self.parts.tower.read(rows, names, bags)
+            if self.parts.forest is not None and given is not None:
+                odds = self.parts.forest.joined_given(odds, given)
         if self.encoder is not None:
             assembled = self._assemble(pieces)
             is_cut = [row.is_truncated for row in assembled]
@@ -175,6 +183,9 @@ class EmbeddedCalibrator:
             **self._in_order(items, seen),
             is_cut=[a or self._is_clipped(b) for a, b in zip(is_cut, items, strict=True)],
             shifts=self._shifts(items, pieces),
+            names=names,
+            bags=bags,
+            given=given,
         )
 
     def _shifts(
@@ -272,20 +283,48 @@ class EmbeddedCalibrator:
         read = self.read_texts(items)
         confidence = self.confidence(read)
         scores = sigmoid(read.odds + read.shifts) * read.in_order
+        because = self._because(read, confidence)
         return [
             Score(*each)
-            for each in zip(
-                scores.tolist(), confidence.tolist(), read.is_cut, read.findings, strict=True
-            )
+            for each in zip(scores.tolist(), confidence.tolist(), read.is_cut, because, strict=True)
         ]
+
+    def _because(self, read: TextReading, confidence: NDArray[np.float64]) -> list[tuple[str, ...]]:
+        """What speaks against each text: what the inspector found, or else the model's name, where
+        a middling model's reply, word for word the same, would be surer by `TOLD`."""
+        found = list(read.findings)
+        low = [at for at, each in enumerate(found) if not each and confidence[at] < DOUBTED]
+        tower, forest = self.parts.tower, self.parts.forest
+        # with an encoder the log-odds are not those of tower and forest alone
+        if not low or tower is None or forest is None or self.encoder:
+            return found
+        assert read.bags is not None
+        assert read.given is not None
+        middling = forest.middling()
+        odds, _ = tower.read([read.rows[at] for at in low], [middling] * len(low), read.bags[low])
+        odds = forest.joined_given(odds, forest.given_by(middling, read.given[low]))
+        surer = self._confidence(odds, read.distances[low], read.shifts[low], read.in_order[low])
+        for at, other in zip(low, surer.tolist(), strict=True):
+            if other - confidence[at] >= TOLD:
+                found[at] = (OFTEN_WRONG if read.names[at] else NOT_KNOWN,)
+        return found
 
     def confidence(self, read: TextReading) -> NDArray[np.float64]:
         """What is said of texts in the end, (B,): right if in order, and in order."""
-        score, curve = sigmoid(read.odds), self.config.recalibration
+        return self._confidence(read.odds, read.distances, read.shifts, read.in_order)
+
+    def _confidence(
+        self,
+        odds: NDArray[np.float64],
+        distances: NDArray[np.floating],
+        shifts: NDArray[np.float64],
+        in_order: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        score, curve = sigmoid(odds), self.config.recalibration
         right = modest_all(
-            curve.apply_all(score) if curve else score, read.distances, self.config.base_rate
+            curve.apply_all(score) if curve else score, distances, self.config.base_rate
         )
-        return np.asarray(shifted(right, read.shifts) * read.in_order)
+        return np.asarray(shifted(right, shifts) * in_order)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,16 +48,34 @@ class Forest:
         names: Sequence[int] | NDArray[np.int64],
     ) -> NDArray[np.float64]:
         """The tower's log-odds (B,) and the forest's as one, (B,)."""
-        return np.asarray(self.share * (odds + self.read(rows, names)))
+        return self.joined_given(odds, self.given(rows, names))
 
     def read(
         self, rows: Sequence[TowerRow], names: Sequence[int] | NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """Log-odds of correct, (B,); a name is its place in the list of known ones, 0 for none."""
+        return self.trees.read(self.given(rows, names))
+
+    def given(self, rows: Sequence[TowerRow], names: Sequence[int] | NDArray[np.int64]) -> Floats:
+        """What the trees read of rows, (B, width)."""
         abilities = self.ability[np.asarray(names, dtype=np.intp)]
         difficulties = self.difficulty.of([row.asked for row in rows])
-        given = features_of(rows, self.topics, np.stack([abilities, difficulties], axis=1))
-        return self.trees.read(given)
+        return features_of(rows, self.topics, np.stack([abilities, difficulties], axis=1))
+
+    def joined_given(self, odds: NDArray[np.float64], given: Floats) -> NDArray[np.float64]:
+        """As `joined`, of rows as `given` makes them."""
+        return np.asarray(self.share * (odds + self.trees.read(given)))
+
+    def given_by(self, name: int, given: Floats) -> Floats:
+        """The same rows as if the model of that name had answered."""
+        found = given.copy()
+        found[:, -2] = self.ability[name]
+        return found
+
+    def middling(self) -> int:
+        """The place of a known name whose ability is in the middle; 0 where none is known."""
+        order = np.argsort(self.ability[1:], kind="stable")
+        return int(order[len(order) // 2]) + 1 if len(order) else 0
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Forest | None:

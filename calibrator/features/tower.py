@@ -67,14 +67,19 @@ class Tower:
         self._members = _Members(weights)
         self._bags = Bags([each["table"] for each in weights], [each["scale"] for each in weights])
 
+    def bags(self, rows: Sequence[TowerRow]) -> Floats:
+        """What the towers say of the rows' n-grams: most of the cost of reading them."""
+        return self._bags.of([row.grams for row in rows])
+
     def read(
-        self, rows: Sequence[TowerRow], names: Sequence[int]
+        self, rows: Sequence[TowerRow], names: Sequence[int], bags: Floats | None = None
     ) -> tuple[NDArray[np.float64], Floats]:
         """log-odds of correct, (B,), and the first tower's hidden layer, (B, HIDDEN[0]).
 
-        A name is its place in the list of known ones, 0 for none.
+        A name is its place in the list of known ones, 0 for none. `bags` are those of the rows,
+        where they are known already.
         """
-        bags = self._bags.of([row.grams for row in rows])
+        bags = self.bags(rows) if bags is None else bags
         traits = np.stack([row.traits for row in rows])
         logits, hidden = self._members.read(bags, traits, np.array(names))
         return np.asarray(logits.mean(axis=0, dtype=np.float64)), hidden[0]

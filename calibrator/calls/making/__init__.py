@@ -17,5 +17,6 @@ __all__ = [
     "lessons_of",
     "replies",
     "stages",
+    "taken_away",
     "worlds",
 ]

@@ -43,6 +43,7 @@ ASKING = (
     "opinion",
     "cascade",
     "failures",
+    "reasons",
 )  # they ask a calibrator and train none
 
 TRAINING = (
@@ -64,7 +65,8 @@ Name = Annotated[
         "and domains out of the trees for calls; faults: leave kinds of faults out of what the "
         "inspector learns from; opinion: read other models' replies to the same "
         "question beside each reply; cascade: let a strong model answer where a cheap one is "
-        "unsure; failures: show where the calibrator is most wrong. With --out: rows.",
+        "unsure; failures: show where the calibrator is most wrong; reasons: take away what the "
+        "reasons of low numbers name, and see whether the numbers rise. With --out: rows.",
     ),
 ]
 Rows = Annotated[list[Path] | None, typer.Argument(metavar="ROWS", help=ROWS_HELP)]
@@ -176,6 +178,11 @@ def _run(
 
             scorer = _scorer(others.calibrator, others.device, others.is_renewed)
             show_failures(test, scorer, output)
+        elif name == "reasons":
+            from calibrator.commands.studies.reasons import show_reasons
+
+            scorer = _scorer(others.calibrator, others.device, others.is_renewed)
+            show_reasons(test, scorer, rows, output)
         else:
             given = [] if name in ASKING else training_files(files, train)
             found = _entries(name, test, given, method, rows, others, runs)
