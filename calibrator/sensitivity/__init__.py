@@ -27,6 +27,7 @@ __all__ = [
     "mean_of_kind",
     "measure",
     "pairs_of",
+    "reasons",
     "read_sensitivity",
     "sensitivity_of",
     "tables",
