@@ -27,8 +27,8 @@ __all__ = [
     "mean_of_kind",
     "measure",
     "pairs_of",
-    "reasons",
     "read_sensitivity",
+    "reasons",
     "sensitivity_of",
     "tables",
 ]
