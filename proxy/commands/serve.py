@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated
 
 import typer
@@ -30,6 +31,9 @@ def serve(
     ] = False,
 ) -> None:
     """Run the proxy."""
+    # numpy reads it when it is imported. With a thread for each core its library waits for cores
+    # that others use: a score of a short reply took ten times as long on a busy machine.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with errors_told():
         if scorer_only:
             refuse(
