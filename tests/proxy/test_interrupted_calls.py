@@ -200,3 +200,24 @@ def test_limits_of_keys_hold(start_proxy: StartProxy) -> None:
     full = proxy.http.post(CALLS, json=body("b"), headers=key)
     assert (full.status_code, error_of(full)["code"]) == (503, "too_many_held")
     assert proxy.http.post(CALLS, json=body("a")).status_code == 401
+
+
+def test_two_proxies_on_one_store_share_a_call(start_proxy: StartProxy, store_url: str) -> None:
+    """Held once, whichever of them is asked; decided at one, and heard by who waits at the other.
+
+    On SQLite and PostgreSQL.
+    """
+    first, second = (start_proxy(policy=WATCH, store=store_url, **DESK) for _ in range(2))
+    for proxy in (first, second):  # FastAPI builds one application at a time in a process
+        hold(proxy, "before")
+    with ThreadPoolExecutor(8) as pool:
+        at = [(first, second)[number % 2] for number in range(12)]
+        ids = {told["review_id"] for told in pool.map(lambda each: hold(each, "shared"), at)}
+    [id] = ids
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(verdict, first, id, 20)
+        assert decide(second, id, verdict="approve").status_code == 200
+        assert waiting.result()["verdict"] == "approve"
+    assert [hold(each, "shared")["verdict"] for each in (first, second)] == ["approve"] * 2
+    other = second.http.post(CALLS, json=body("shared", amount=9000))
+    assert error_of(other)["code"] == "call_differs"
