@@ -49,8 +49,9 @@ EXPIRES_S: Final = 7 * 86_400.0
 LONGEST_WAIT_S: Final = 60.0
 RECORDED_WITHIN_S: Final = 2.0  # the record of an exchange is written after its reply
 _MEMBERS: Final = frozenset(
-    {"call", "messages", "tools", "model", "request_id", "queue", "expires_s"}
+    {"call", "messages", "tools", "model", "request_id", "queue", "expires_s", "escalate"}
 )
+_OF_ESCALATION: Final = frozenset({"after_s", "to"})
 _OF_CALL: Final = frozenset({"id", "name", "arguments"})
 
 
@@ -67,6 +68,8 @@ class InterruptedCall:
     queue: str
     expires_s: float
     request_id: str | None
+    escalate_s: float | None = None
+    escalate_to: str | None = None
 
     def request(self) -> bytes:
         """The question as a chat completion's, which the desk knows how to show."""
@@ -174,6 +177,8 @@ def held_call(
         reply=call.reply(),
         created_at=now,
         expires_at=now + call.expires_s,
+        escalate_at=None if call.escalate_s is None else now + call.escalate_s,
+        escalate_to=call.escalate_to,
         request_id=recorded.request_id if recorded and is_alone else new_request_id(),
         team=team,
         path=CHAT.path,
@@ -221,6 +226,8 @@ def read_call(body: Any) -> InterruptedCall:
         raise _wrong("call", "an object with id, name and arguments")
     _check_members(call, _OF_CALL, "call.")
     request_id = body.get("request_id")
+    queue = _name(body, "queue") if body.get("queue") is not None else "review"
+    expires_s = _seconds(body.get("expires_s", EXPIRES_S))
     return InterruptedCall(
         id=_name(call, "id", "call."),
         name=_name(call, "name", "call."),
@@ -228,10 +235,28 @@ def read_call(body: Any) -> InterruptedCall:
         messages=_objects(body, "messages"),
         tools=_objects(body, "tools") if "tools" in body else [],
         model=_name(body, "model") if body.get("model") is not None else "",
-        queue=_name(body, "queue") if body.get("queue") is not None else "review",
-        expires_s=_seconds(body.get("expires_s", EXPIRES_S)),
+        queue=queue,
+        expires_s=expires_s,
         request_id=None if request_id is None else _name(body, "request_id"),
+        **_escalation(body.get("escalate"), queue, expires_s),
     )
+
+
+def _escalation(value: Any, queue: str, expires_s: float) -> dict[str, Any]:
+    """After how many seconds without a verdict a call goes to which other queue, before it
+    expires."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise _wrong("escalate", "an object with after_s and to")
+    _check_members(value, _OF_ESCALATION, "escalate.")
+    after_s = _seconds(value.get("after_s"), "escalate.after_s")
+    to = _name(value, "to", "escalate.")
+    if after_s >= expires_s:
+        raise _wrong("escalate.after_s", "less than expires_s")
+    if to == queue:
+        raise _wrong("escalate.to", "another queue")
+    return {"escalate_s": after_s, "escalate_to": to}
 
 
 def _check_members(found: Json, known: frozenset[str], where: str) -> None:
@@ -265,10 +290,10 @@ def _arguments(value: Any) -> str:
     return value if isinstance(value, str) else dumps(found).decode()
 
 
-def _seconds(value: Any) -> float:
+def _seconds(value: Any, member: str = "expires_s") -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not 0 < value <= LONGEST_S:
-        raise _wrong("expires_s", f"a number of seconds, at most {LONGEST_S:.0f}")
+        raise _wrong(member, f"a number of seconds, at most {LONGEST_S:.0f}")
     return float(value)
 
 

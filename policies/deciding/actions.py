@@ -98,7 +98,8 @@ class Hold:
     `wait` keeps the connection for up to `wait_s`; `async` is a 202 for clients that asked for
     one. Where these do not apply, or no longer, `otherwise` is sent, None again for either.
     After `expires_s` without a verdict, `on_expiry` is done. So many different reviewers as
-    `approvals` have to approve; one of them rejects.
+    `approvals` have to approve; one of them rejects. After `escalate_s` without a verdict it goes
+    to the queue `escalate_to`; None, it stays where it is.
     """
 
     queue: str = "review"
@@ -108,6 +109,8 @@ class Hold:
     otherwise: Otherwise | None = None
     on_expiry: OnExpiry = "reject"
     approvals: int = field(default=1, repr=False)  # what was bound before it was there stays bound
+    escalate_s: float | None = field(default=None, repr=False)  # likewise
+    escalate_to: str | None = field(default=None, repr=False)
 
     name: ClassVar[Literal["hold"]] = "hold"
 
@@ -223,6 +226,7 @@ def _held(node: Node, queue: str) -> Hold:
     wait_s = _duration(node["wait"], WAIT_S, MAX_WAIT_S, "10m")
     if reply == "wait" and wait_s > expires_s:
         node.report(f"{node} waits for {wait_s:g}s and expires after {expires_s:g}s; wait less")
+    escalate_s, escalate_to = _escalation(node["escalate"], queue, expires_s)
     return Hold(
         queue=queue,
         reply=reply,
@@ -231,7 +235,28 @@ def _held(node: Node, queue: str) -> Hold:
         otherwise=node["otherwise"].choice(OTHERWISE, None),
         on_expiry=node["on_expiry"].choice(ON_EXPIRY, "reject"),
         approvals=_approvals(node["approvals"]),
+        escalate_s=escalate_s,
+        escalate_to=escalate_to,
     )
+
+
+def _escalation(node: Node, queue: str, expires_s: float) -> tuple[float | None, str | None]:
+    """Read after how many seconds a hold goes to which other queue."""
+    if not node.is_present:
+        return None, None
+    node.check_keys(("after", "to"))
+    if not (node["after"].is_present and node["to"].is_present):
+        node.report(f"{node} needs both, as in {{escalate: {{after: 10m, to: leads}}}}")
+        return None, None
+    after_s, to = (
+        _duration(node["after"], HOLD_EXPIRES_S, MAX_EXPIRES_S, "365d"),
+        node["to"].text(""),
+    )
+    if to == queue:
+        node.report(f"{node} leads to its own queue {queue!r}; name another one")
+    if after_s >= expires_s:
+        node.report(f"{node} comes after {after_s:g}s, and the hold expires after {expires_s:g}s")
+    return after_s, to
 
 
 def _approvals(node: Node) -> int:
@@ -287,7 +312,9 @@ def _duration(node: Node, default: float, longest: float, longest_text: str) -> 
     return seconds
 
 
-HOLD_OPTIONS: Final = ("reply", "wait", "otherwise", "expires", "on_expiry", "approvals")
+HOLD_OPTIONS: Final = (
+    *("reply", "wait", "otherwise", "expires", "on_expiry", "approvals", "escalate"),
+)
 _READERS: Final[Mapping[ActionName, Callable[[Node], Action]]] = {
     "deliver": _deliver,
     "annotate": _annotate,

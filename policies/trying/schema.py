@@ -92,6 +92,7 @@ _HOLD: Final[Schema] = {
     "expires": _DURATION,
     "on_expiry": _words(ON_EXPIRY),
     "approvals": {"type": "integer", "minimum": 1, "maximum": MAX_APPROVALS},
+    "escalate": _nullable(_keys({"after": _DURATION, "to": _TEXT}, required=("after", "to"))),
 }
 _MODELS: Final[Schema] = {
     "anyOf": [

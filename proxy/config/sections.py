@@ -242,7 +242,7 @@ class AdminConfig(Section):
         return bool(self.token.get_secret_value())
 
 
-WebhookEvent = Literal["held", "approved", "edited", "released", "rejected", "expired"]
+WebhookEvent = Literal["held", "approved", "edited", "escalated", "released", "rejected", "expired"]
 
 
 class WebhookConfig(Section):

@@ -352,6 +352,7 @@ def listed_facts(held: Listed | HeldReply) -> dict[str, Any]:
     if held.kind == AUDIT:  # it was delivered: nothing becomes of it
         facts["on_expiry"] = None
     facts["approvals"] = approvals_of(held)
+    facts["escalation"] = escalation_of(held)
     return facts | {"state": state_name(held.state), "question": held.question[:500]}
 
 
@@ -360,6 +361,13 @@ def approvals_of(held: Listed | HeldReply) -> dict[str, Any] | None:
     if held.needed == 1:
         return None
     return {"needed": held.needed, "given": approved_by(held.approved)}
+
+
+def escalation_of(held: Listed | HeldReply) -> dict[str, Any] | None:
+    """To which queue it goes and when (`at`; null: it has gone); None where it stays."""
+    if held.escalate_to is None:
+        return None
+    return {"at": held.escalate_at, "to": held.escalate_to}
 
 
 def _turn(turn: Turn) -> dict[str, Any]:

@@ -218,6 +218,12 @@ class Gauges:
             labels,
             series(lambda row: row["time_used"] or 0.0),
         )
+        yield _gauges(
+            "pinocchio_held_escalated",
+            "Those of them that came from another queue, where nobody decided in time.",
+            labels,
+            series(lambda row: row["escalated"]),
+        )
 
     def _drifted(self) -> list[tuple[Labels, float]]:
         at, known = self._drift

@@ -294,4 +294,6 @@ def _digest_of_rule(policy: Policy, decision: Decision, others: Sequence[str]) -
     told = [policy.name, decision.rule, above, repr(decision.action), *others]
     if (hold := _hold_in(decision.action)) is not None and hold.approvals > 1:
         told.append(f"approvals: {hold.approvals}")
+    if hold is not None and hold.escalate_s is not None:
+        told.append(f"escalate: {hold.escalate_s} {hold.escalate_to}")
     return hashlib.sha256(_canonical(told)).hexdigest()

@@ -67,6 +67,8 @@ def held_reply(
         expires_at=now + hold.expires_s,
         on_expiry=hold.on_expiry,
         approvals=hold.approvals if hold.approvals > 1 else None,
+        escalate_at=None if hold.escalate_s is None else now + hold.escalate_s,
+        escalate_to=hold.escalate_to,
         request_id=outcome.request_id,
         team=asked.caller.team,
         path=asked.format.path,

@@ -19,7 +19,7 @@ from proxy.errors import StoreError
 from proxy.store.chain.chain import audit_chain, note_change, note_deletion
 from proxy.store.database import LazyEngine, cause
 from proxy.store.record.writer import DAY_S, exchanges, first_id
-from proxy.store.reviews.held_replies import HELD, expire_some, held_replies
+from proxy.store.reviews.held_replies import HELD, escalate_some, expire_some, held_replies
 from proxy.store.reviews.outbox import Outbox
 from proxy.store.reviews.polls import polls
 from proxy.store.reviews.queue import ReviewQueue
@@ -60,8 +60,10 @@ class Retention:
         self._engine.close()
 
     def expire(self) -> None:
-        """Marks what nobody decided in time; raises StoreError."""
+        """Marks what nobody decided in time, and moves what goes to another queue before that;
+        raises StoreError."""
         self._in_slices(expire_some)
+        self._in_slices(escalate_some)
 
     def forget(self) -> None:
         """Deletes what is older than it is kept; raises StoreError."""

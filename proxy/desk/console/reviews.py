@@ -283,6 +283,7 @@ def _item(held: HeldReply, facts: Mapping[str, Any]) -> dict[str, Any]:
         "state": facts["state"],
         "path": facts["path"],
         "approvals": facts["approvals"],
+        "escalation": facts["escalation"],
         "revision": facts["revision"],
         "is_audit": held.kind == AUDIT,
         "on_expiry": OFF_THE_QUEUE if held.kind == AUDIT else ON_EXPIRY[held.on_expiry],

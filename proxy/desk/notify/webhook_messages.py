@@ -21,6 +21,7 @@ _TITLES: Final = {
     "held": "A reply waits for review",
     "approved": "A held reply was approved, and needs another approval",
     "edited": "A held reply was edited, and needs another approval",
+    "escalated": "Nobody decided in time on a held reply: it waits in another queue",
     "released": "A held reply was released",
     "rejected": "A held reply was rejected",
     "expired": "Nobody decided on a held reply in time",

@@ -21,7 +21,7 @@ review_events = sa.Table(
     sa.Column("review_id", sa.String, nullable=False, index=True),
     sa.Column(
         "event", sa.String, nullable=False
-    ),  # held, approved, edited, released, rejected, expired
+    ),  # held, approved, edited, escalated, released, rejected, expired
     sa.Column("at", sa.Float, nullable=False),  # seconds since the epoch
     sa.Column("by", sa.String),  # the reviewer
     sa.Column("is_announced", sa.Boolean, nullable=False, server_default=sa.false()),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
+import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError, TooManyHeldError
@@ -29,8 +30,11 @@ from proxy.wire.caller import ANYONE, Caller
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
+log = structlog.get_logger(__name__)
+
 HOLD, AUDIT = "hold", "audit"
 HELD, RELEASED, REJECTED, EXPIRED = "held", "released", "rejected", "expired"
+ESCALATED = "escalated"  # what happened to a reply that went to another queue; it stays held
 STATES = (HELD, RELEASED, REJECTED, EXPIRED)
 OPEN = "open"  # how people and programs call what is stored as HELD
 STATE_NAMES = (OPEN, RELEASED, REJECTED, EXPIRED)
@@ -76,6 +80,8 @@ _held = sa.Table(
     sa.Column("approvals", sa.Integer, nullable=True),  # that it needs; null: one
     sa.Column("approved", sa.Text, nullable=True),  # by whom, where it needs several; JSON
     sa.Column("proposed", sa.LargeBinary, nullable=True),  # an edit that others have to approve
+    sa.Column("escalate_at", sa.Float, nullable=True),  # null once it is done
+    sa.Column("escalate_to", sa.String, nullable=True),  # the queue that it goes to, or went to
 )
 held_replies = _held
 sa.Index(  # the order of the queue, with all that it can be narrowed to: rows are read when shown
@@ -84,6 +90,7 @@ sa.Index(  # the order of the queue, with all that it can be narrowed to: rows a
     *(_held.c.queue, _held.c.team, _held.c.kind),
 )
 sa.Index("review_expiry", _held.c.state, _held.c.expires_at)
+sa.Index("review_escalation", _held.c.escalate_at)
 sa.Index("review_decided", _held.c.decided_at)
 sa.Index("held_of_key", _held.c.key_hash, _held.c.state)
 
@@ -128,6 +135,8 @@ class HeldReply:
     approvals: int | None = None
     approved: str | None = None
     proposed: bytes | None = None
+    escalate_at: float | None = None
+    escalate_to: str | None = None
 
     @property
     def needed(self) -> int:
@@ -341,6 +350,26 @@ def expire_some(connection: sa.Connection) -> int:
         connection.execute(review_events.insert(), notes)
         note_change(connection, "expired", _held, _held.c.id.in_(ids))
     connection.commit()
+    return len(ids)
+
+
+def escalate_some(connection: sa.Connection) -> int:
+    """Moves some of what nobody decided in time to the queue that its policy names; returns how
+    many, 0 when all is done. Each goes once, whoever else does this at the same time."""
+    now = time.time()
+    is_due = _held.c.escalate_at <= now, _held.c.state == HELD, _held.c.expires_at > now
+    some = sa.select(_held.c.id).where(*is_due).limit(EXPIRED_AT_ONCE)
+    if not connection.execute(some.limit(1)).all():
+        return 0
+    connection.rollback()  # as above
+    change = _held.update().where(_held.c.id.in_(some.with_for_update(skip_locked=True)))
+    moved = {"queue": _held.c.escalate_to, "escalate_at": None}
+    if ids := connection.execute(change.values(moved).returning(_held.c.id)).scalars().all():
+        connection.execute(review_events.insert(), [noted(id, ESCALATED, now) for id in ids])
+        note_change(connection, ESCALATED, _held, _held.c.id.in_(ids))
+    connection.commit()
+    if ids:
+        log.info("reviews_escalated", reviews=len(ids))
     return len(ids)
 
 

@@ -30,6 +30,7 @@ from proxy.store.reviews.held_replies import (
     HELD,
     RELEASED,
     HeldReply,
+    escalate_some,
     expire_some,
     held_replies,
     row_of,
@@ -41,6 +42,7 @@ _LISTED = (
     *("id", "kind", "state", "queue", "team", "model", "policy", "confidence", "calibrator"),
     *("request_id", "created_at", "expires_at", "on_expiry"),
     *("decided_at", "decided_by", "path", "approvals", "approved"),
+    *("escalate_at", "escalate_to"),
 )
 SEEN_QUEUES: ContextVar[frozenset[str] | None] = ContextVar("seen_queues", default=None)
 """The queues that whoever asks may see; None: all."""
@@ -74,6 +76,8 @@ class Listed:
     path: str | None = None
     approvals: int | None = None
     approved: str | None = None
+    escalate_at: float | None = None
+    escalate_to: str | None = None
     reply: bytes = b""
     request: bytes | None = None
     edit: bytes | None = None
@@ -196,16 +200,19 @@ class ReviewQueue:
     def open_counts(self) -> list[dict[str, Any]]:
         """What waits in each queue, by kind: `count`, `oldest_at` and mean `confidence`.
 
-        `time_used` is the largest share of its time, 0 to 1, that one of them has waited.
+        `time_used` is the largest share of its time, 0 to 1, that one of them has waited,
+        `escalated` how many came from another queue, where nobody decided.
         """
         table, now = held_replies.c, time.time()
         time_given = sa.func.nullif(table.expires_at - table.created_at, 0)
         used = (now - table.created_at) / time_given
+        has_moved = sa.and_(table.escalate_to.is_not(None), table.escalate_at.is_(None))
         columns = (
             *(table.queue, table.kind, sa.func.count().label("count")),
             sa.func.min(table.created_at).label("oldest_at"),
             sa.func.avg(table.confidence).label("confidence"),
             sa.func.max(used).label("time_used"),
+            sa.func.sum(sa.case((has_moved, 1), else_=0)).label("escalated"),
         )
         query = sa.select(*columns).where(table.state == HELD).group_by(table.queue, table.kind)
         rows = self._rows(query.order_by(table.queue, table.kind))
@@ -304,12 +311,14 @@ class ReviewQueue:
             keep_label(connection, request_id, is_correct, reviewer, storable(note))
 
     def expire(self, slices: int = 1) -> None:
-        """Marks what nobody decided in time, in so many slices at most."""
+        """Marks what nobody decided in time, and moves what goes to another queue first, in so many
+        slices at most of each."""
         try:
             with self.engine.connect() as connection:
-                for _ in range(slices):
-                    if expire_some(connection) == 0:
-                        return
+                for work in (expire_some, escalate_some):
+                    for _ in range(slices):
+                        if work(connection) == 0:
+                            break
         except SQLAlchemyError as error:
             raise StoreError(f"the store cannot be written: {cause(error)}") from error
 

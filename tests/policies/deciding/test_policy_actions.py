@@ -90,13 +90,13 @@ def test_an_action_reads_as_written(text: str, action: Action) -> None:
         (
             "{hold: oncall}",
             "default.hold must be a mapping, not 'oncall'; "
-            "valid keys: queue, reply, wait, otherwise, expires, on_expiry, approvals",
+            "valid keys: queue, reply, wait, otherwise, expires, on_expiry, approvals, escalate",
         ),
         ("{hold: {queu: a}}", "unknown key 'queu' in default.hold; did you mean 'queue'?"),
         (
             "{hold: {zzz: a}}",
             "unknown key 'zzz' in default.hold; "
-            "valid keys: queue, reply, wait, otherwise, expires, on_expiry, approvals",
+            "valid keys: queue, reply, wait, otherwise, expires, on_expiry, approvals, escalate",
         ),
         ("{hold: {queue: ''}}", "default.hold.queue must be text, not ''"),
         (
@@ -177,7 +177,7 @@ def test_an_action_reads_as_written(text: str, action: Action) -> None:
         (
             "{escalate: {human: nurse, to: big}}",
             "unknown key 'to' in default.escalate; "
-            "valid keys: human, reply, wait, otherwise, expires, on_expiry, approvals",
+            "valid keys: human, reply, wait, otherwise, expires, on_expiry, approvals, escalate",
         ),
         (
             "{escalate: {to: big, keep: worst}}",

@@ -207,6 +207,7 @@ def test_the_desks_work_is_measured(start_proxy: StartProxy) -> None:
         connection.execute(past, {"at": time.time(), "id": ids[0]})
     waiting = {"queue": "seniors", "kind": "hold"}
     until(lambda: now(proxy, "pinocchio_held_replies", **waiting) == 3)
+    assert now(proxy, "pinocchio_held_escalated", **waiting) == 0
     found = scraped(proxy.desk)
     assert 100 <= value(found, "pinocchio_held_oldest_seconds", **waiting) < 130
     assert 0.5 <= value(found, "pinocchio_held_time_used", **waiting) < 0.65

@@ -10,7 +10,7 @@ export function moveInQueue(main, key) {
 }
 
 const NARROWED = ["queue", "team", "kind"];
-const STAYS = ["approved", "edited"]; // what happens to a reply that others have to approve too
+const STAYS = ["approved", "edited", "escalated"]; // what happens to a reply that stays open
 
 let events;
 
