@@ -617,6 +617,7 @@ def test_what_waits_is_counted(queue: ReviewQueue) -> None:
         "oldest_at": 5.0,
         "confidence": pytest.approx(0.3),
         "time_used": pytest.approx((time.time() - 9) / (REPLY.expires_at - 9), rel=1e-3),
+        "escalated": 0,
     }
     [decided] = stats["decided"]
     today = time.strftime("%Y-%m-%d", time.gmtime())
