@@ -10,8 +10,8 @@ from pathlib import Path
 
 from policies import load_policy
 from proxy import errors
+from proxy.admission import ALIVE, READY
 from proxy.config.sections import Config, load_config
-from proxy.generation import ALIVE, READY
 from proxy.reloading import NEEDS_RESTART
 from tests.running.live_proxy import ROOT, ProxyProcess, environment
 from tests.running.warm_cli import Program, run_warm, shell_command
