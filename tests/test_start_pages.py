@@ -144,7 +144,8 @@ def test_the_page_of_the_api_has_every_error() -> None:
     told = {(int(status), code) for numbers, codes in rows
             for status in re.findall(r"\d+", numbers)
             for code in re.findall(r"`(\w+)`", codes)}  # fmt: skip
-    for name in ("proxy.desk.application", "proxy.scoring.server"):  # which have kinds of their own
+    own = ("proxy.desk.application", "proxy.desk.access.issuer", "proxy.scoring.server")
+    for name in own:  # which have kinds of their own
         import_module(name)
     kinds = _kinds(errors.ProxyError)
     assert len(kinds) > 20
