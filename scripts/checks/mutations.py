@@ -57,28 +57,28 @@ class Mutant:
                 if path.is_file():
                     shutil.copy(path, scratch)
             (Path(scratch) / self.place).write_text(self.source, encoding="utf-8")
-            command = [
-                sys.executable,
-                "-m",
-                "pytest",
-                "-q",
-                "-x",
-                "-n",
-                "0",
-                "-p",
-                "no:cacheprovider",
-            ]
-            try:
-                done = subprocess.run(
-                    [*command, *tests],
-                    cwd=scratch,
-                    env=os.environ | {"PYTHONPATH": scratch},
-                    capture_output=True,
-                    timeout=TIMEOUT_S,
-                )
-            except subprocess.TimeoutExpired:
-                return True
-        return done.returncode in (1, 2)  # 2: what cannot even be collected
+            done = tests_run(Path(scratch), tests, TIMEOUT_S)
+        return done is None or done.returncode in (1, 2)  # 2: what cannot even be collected
+
+
+def tests_run(
+    folder: Path, tests: Sequence[str], timeout_s: float
+) -> subprocess.CompletedProcess[str] | None:
+    """What pytest came to in a copy of the tree, at the first failure; None where it took too
+    long."""
+    options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-rfE"]
+    there = {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
+    try:
+        return subprocess.run(
+            [sys.executable, "-m", "pytest", *options, *tests],
+            cwd=folder,
+            env=os.environ | there,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+        )
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def killed_of(root: Path, row: Row) -> Mutant | None:

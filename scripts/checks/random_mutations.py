@@ -16,12 +16,9 @@ import argparse
 import ast
 import copy
 import json
-import os
 import random
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -29,7 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from scripts.checks.checklist import PACKAGES, ROOT
-from scripts.checks.mutations import change, is_changeable
+from scripts.checks.mutations import change, is_changeable, tests_run
 
 TIMEOUT_S = 600  # of one run of tests
 MOST_FILES = 8
@@ -176,18 +173,8 @@ class Tree:
 
     def _run(self, tests: Sequence[str]) -> tuple[int | None, str]:
         """The exit status of pytest, None where it took too long, and the first test to fail."""
-        options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-rfE"]
-        there = {"PYTHONPATH": str(self._folder), "PYTHONDONTWRITEBYTECODE": "1"}
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", "pytest", *options, *tests],
-                cwd=self._folder,
-                env=os.environ | there,
-                capture_output=True,
-                text=True,
-                timeout=TIMEOUT_S,
-            )
-        except subprocess.TimeoutExpired:
+        done = tests_run(self._folder, tests, TIMEOUT_S)
+        if done is None:
             return None, ""
         failed = re.search(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", done.stdout, re.M)
         return done.returncode, failed[1] if failed else ""

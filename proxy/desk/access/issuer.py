@@ -190,10 +190,8 @@ class Issuer:
             authorization=_address(said, "authorization_endpoint", issuer),
             token=_address(said, "token_endpoint", issuer),
             keys=_address(said, "jwks_uri", issuer),
-            userinfo=_address(said, "userinfo_endpoint", issuer) if has(said, "userinfo") else None,
-            end_session=(
-                _address(said, "end_session_endpoint", issuer) if has(said, "end_session") else None
-            ),
+            userinfo=_named_address(said, "userinfo_endpoint", issuer),
+            end_session=_named_address(said, "end_session_endpoint", issuer),
             takes_basic="client_secret_basic" in methods,
             names_itself=said.get("authorization_response_iss_parameter_supported") is True,
         )
@@ -277,8 +275,9 @@ def claim(claims: Mapping[str, Any], name: str) -> Any:
     return found
 
 
-def has(said: Mapping[str, Any], name: str) -> bool:
-    return bool(said.get(f"{name}_endpoint"))
+def _named_address(said: Mapping[str, Any], name: str, issuer: str) -> str | None:
+    """As `_address`; None where the issuer names none."""
+    return _address(said, name, issuer) if said.get(name) else None
 
 
 def _address(said: Mapping[str, Any], name: str, issuer: str) -> str:

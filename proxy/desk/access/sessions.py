@@ -35,9 +35,7 @@ class Visitor:
 
     name: str
     role: Role
-    digest: str | None = (
-        None  # of the key that let them in; None: the token, the login link, or an issuer
-    )
+    digest: str | None = None  # of the key that let them in; None: token, login link, or issuer
     csrf: str | None = None
     queues: frozenset[str] | None = None  # that a reviewer is bound to; None: all
     is_named: bool = True  # whether the name is a person's, and not the id of a key

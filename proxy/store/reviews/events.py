@@ -19,9 +19,8 @@ review_events = sa.Table(
     metadata,
     sa.Column("id", sa.Integer, primary_key=True),
     sa.Column("review_id", sa.String, nullable=False, index=True),
-    sa.Column(
-        "event", sa.String, nullable=False
-    ),  # held, approved, edited, escalated, released, rejected, expired
+    # held, approved, edited, escalated, released, rejected, expired
+    sa.Column("event", sa.String, nullable=False),
     sa.Column("at", sa.Float, nullable=False),  # seconds since the epoch
     sa.Column("by", sa.String),  # the reviewer
     sa.Column("is_announced", sa.Boolean, nullable=False, server_default=sa.false()),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -339,18 +339,7 @@ def expire_some(connection: sa.Connection) -> int:
     waiting for long; returns how many, 0 when all is done."""
     now = time.time()
     is_late = _held.c.state == HELD, _held.c.expires_at <= now
-    some = sa.select(_held.c.id).where(*is_late).limit(EXPIRED_AT_ONCE)
-    if not connection.execute(some.limit(1)).all():
-        return 0  # nearly always, and then nobody has to wait for the lock
-    connection.rollback()  # SQLite lets nobody write who goes on from what he read
-    change = _held.update().where(_held.c.id.in_(some.with_for_update(skip_locked=True)))
-    change = change.values(state=EXPIRED, decided_at=now).returning(_held.c.id)
-    if ids := connection.execute(change).scalars().all():
-        notes = [noted(id, EXPIRED, now) for id in ids]
-        connection.execute(review_events.insert(), notes)
-        note_change(connection, "expired", _held, _held.c.id.in_(ids))
-    connection.commit()
-    return len(ids)
+    return _change_some(connection, is_late, {"state": EXPIRED, "decided_at": now}, EXPIRED, now)
 
 
 def escalate_some(connection: sa.Connection) -> int:
@@ -358,18 +347,30 @@ def escalate_some(connection: sa.Connection) -> int:
     many, 0 when all is done. Each goes once, whoever else does this at the same time."""
     now = time.time()
     is_due = _held.c.escalate_at <= now, _held.c.state == HELD, _held.c.expires_at > now
-    some = sa.select(_held.c.id).where(*is_due).limit(EXPIRED_AT_ONCE)
-    if not connection.execute(some.limit(1)).all():
-        return 0
-    connection.rollback()  # as above
-    change = _held.update().where(_held.c.id.in_(some.with_for_update(skip_locked=True)))
     moved = {"queue": _held.c.escalate_to, "escalate_at": None}
-    if ids := connection.execute(change.values(moved).returning(_held.c.id)).scalars().all():
-        connection.execute(review_events.insert(), [noted(id, ESCALATED, now) for id in ids])
-        note_change(connection, ESCALATED, _held, _held.c.id.in_(ids))
+    if count := _change_some(connection, is_due, moved, ESCALATED, now):
+        log.info("reviews_escalated", reviews=count)
+    return count
+
+
+def _change_some(
+    connection: sa.Connection,
+    which: Iterable[sa.ColumnElement[bool]],
+    values: dict[str, Any],
+    event: str,
+    now: float,
+) -> int:
+    """Changes some rows in a transaction of their own, and notes the event of each."""
+    some = sa.select(_held.c.id).where(*which).limit(EXPIRED_AT_ONCE)
+    if not connection.execute(some.limit(1)).all():
+        return 0  # nearly always, and then nobody has to wait for the lock
+    connection.rollback()  # SQLite lets nobody write who goes on from what he read
+    change = _held.update().where(_held.c.id.in_(some.with_for_update(skip_locked=True)))
+    change = change.values(values).returning(_held.c.id)
+    if ids := connection.execute(change).scalars().all():
+        connection.execute(review_events.insert(), [noted(id, event, now) for id in ids])
+        note_change(connection, event, _held, _held.c.id.in_(ids))
     connection.commit()
-    if ids:
-        log.info("reviews_escalated", reviews=len(ids))
     return len(ids)
 
 
