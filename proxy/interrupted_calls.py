@@ -207,7 +207,7 @@ def _call_in(reply: bytes) -> Json:
 
 
 def _is_same(held: HeldReply, call: InterruptedCall) -> bool:
-    """What is kept no longer cannot be compared, and is decided on."""
+    """What is no longer kept cannot be compared, and is decided on."""
     if held.is_forgotten:
         return True
     return _call_in(held.reply) == {"name": call.name, "arguments": json.loads(call.arguments)}

@@ -29,7 +29,7 @@ def drift(
 ) -> None:
     """Report drift of scores and of calibration; the exit status is 3 if there is any now.
 
-    Alarms about a calibrator that no longer scores are listed, and change the status no more.
+    Alarms about a calibrator that no longer scores are listed, but no longer change the status.
     """
     from proxy.learning.drift import look, standing, weekly
     from proxy.store.verdicts.drift import forget_monitors

@@ -14,7 +14,7 @@ def _base_url(value: str) -> str:
     if not re.fullmatch(r"https?://[^/@?#\s]+(/[^?#\s]*)?", value):
         raise ValueError(
             "a base_url begins with http:// or https:// and ends with a host, port or path; a key "
-            "belongs into api_key"
+            "belongs in api_key"
         )
     return value
 

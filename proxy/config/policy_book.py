@@ -55,7 +55,7 @@ class PolicyBook:
         name, *others = (value.decode("latin-1") for field, value in headers if field == POLICY)
         if others:
             raise BadRequestError(
-                f"{POLICY.decode()} stands there {1 + len(others)} times; ask for one policy",
+                f"{POLICY.decode()} is there {1 + len(others)} times; name one policy",
                 code="unusable_policy",
             )
         if name not in self._asked_for:

@@ -75,7 +75,7 @@ def _keys(value: Any) -> Any:
     if isinstance(value, list):
         if value:
             raise ValueError(
-                "keys do not stand here; say 'required' and make them with `pinocchio keys create`"
+                "no keys here; say 'required' and make them with `pinocchio keys create`"
             )
         return "open"
     return value

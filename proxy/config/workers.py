@@ -24,7 +24,7 @@ class WorkersConfig(Section):
     def _can_fork(cls, value: int) -> int:
         if value > 1 and sys.platform == "win32":
             raise ValueError(
-                "several workers need fork, which Windows has not; run several proxies"
+                "several workers need fork, which Windows does not have; run several proxies"
             )
         return value
 

@@ -82,7 +82,7 @@ class Gauges:
             return
         gathered = self._parts.peers.gather("figures")
         if gathered is None:  # a scrape that failed, rather than counts that go back
-            raise ProxyError("the workers did not tell their figures in time")
+            raise ProxyError("the workers did not send their figures in time")
         dead = [] if gathered.of_dead is None else [gathered.of_dead]
         total, facts = added([*gathered.of_living, *dead]), gathered.facts
         counted = Metrics(self._engine)

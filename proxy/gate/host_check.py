@@ -64,7 +64,7 @@ def check_local(headers: Headers, reason: str = "while no client keys are config
         elif name == b"sec-fetch-site":
             is_cross_site |= value.strip().lower() == b"cross-site"
     if is_cross_site and not has_origin:
-        text = f"a page of another site asks for this (Sec-Fetch-Site), {reason}"
+        text = f"a page of another site sent this (Sec-Fetch-Site), {reason}"
         raise HostNotAllowedError(text, code="origin_not_allowed")
 
 

@@ -68,13 +68,13 @@ def take_secret(scope: Scope) -> bytes:
         fields = [field for field in fields if field[0] != b"sec-websocket-protocol"]
     scope["headers"] = fields
     if not presented:
-        raise InvalidKeyError(f"this proxy asks for a client key, in {WHERE}")
+        raise InvalidKeyError(f"this proxy needs a client key, in {WHERE}")
     if len(presented) > 1:
-        raise InvalidKeyError("the request presents several keys that differ; send one")
+        raise InvalidKeyError("the request carries several different keys; send one")
     path: bytes = scope.get("raw_path") or b""
     elsewhere = (path, scope["query_string"], *(value for _, value in fields))
     if any(_PREFIX in text for text in elsewhere):
-        raise BadRequestError(f"a client key belongs into {WHERE} only", code="misplaced_api_key")
+        raise BadRequestError(f"a client key belongs in {WHERE} only", code="misplaced_api_key")
     secret = presented.pop()
     if not _SECRET.fullmatch(secret):
         raise InvalidKeyError(UNKNOWN_KEY)

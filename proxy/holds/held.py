@@ -96,7 +96,7 @@ async def fetch_held(
     """What the client that asked gets under a held reply's id: placeholder, reply or error.
 
     Raises NotFoundError for an unknown id, a foreign key, and what was rejected, has expired, was
-    taken before or is kept no longer; BlockedByPolicyError for what a policy blocks since nobody
+    taken before or is no longer kept; BlockedByPolicyError for what a policy blocks since nobody
     decided on it.
     """
     held = await store.get(id)
@@ -111,7 +111,7 @@ async def fetch_held(
     elif standing == BLOCKED:
         raise BlockedByPolicyError("nobody released this reply in time, and a policy blocks it")
     elif standing == RELEASED and held.is_forgotten:
-        raise NotFoundError(f"the held reply {id} is kept no longer", code="held_reply_forgotten")
+        raise NotFoundError(f"the held reply {id} is no longer kept", code="held_reply_forgotten")
     elif standing != RELEASED:
         raise _gone(held)
     elif await may_go_out(store, format, held):

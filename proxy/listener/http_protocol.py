@@ -288,7 +288,7 @@ class HttpProtocol(asyncio.Protocol):
     def _refuse_body(self) -> None:
         if self.cycle is not None and self.cycle.more_body and not self.has_ended:
             self._refuse(
-                OverloadedError("too many bodies are on their way, and this one takes longest")
+                OverloadedError("too many bodies are being received, and this one is the slowest")
             )
 
     # one after the other

@@ -114,7 +114,7 @@ class Router:
         try:
             return self._upstreams[name]
         except KeyError:
-            raise UnknownModelError(f"upstream {name!r} is not configured any more") from None
+            raise UnknownModelError(f"upstream {name!r} is no longer configured") from None
 
     @property
     def breakers(self) -> Mapping[str, Breaker]:

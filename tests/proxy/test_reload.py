@@ -204,7 +204,7 @@ def test_sighup_reads_the_files_again(running: Running) -> None:
 
 def test_a_request_ends_as_it_began(running: Running, upstream: FaultyUpstream) -> None:
     """What upstream is still answering is delivered under the policy of its beginning, although
-    its upstream is not configured any more; new requests go the new way."""
+    its upstream is no longer configured; new requests go the new way."""
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(running.ask, "slow")
         asked = upstream.wait_for_request()

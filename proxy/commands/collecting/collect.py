@@ -43,7 +43,7 @@ Prices = Annotated[
     list[str] | None,
     typer.Option("--price", help="MODEL=PROMPT,COMPLETION in dollars for a million tokens."),
 ]
-Most = Annotated[int | None, typer.Option(min=1, help="At most so many questions of each file.")]
+Most = Annotated[int | None, typer.Option(min=1, help="At most this many questions of each file.")]
 Beside = Annotated[str, typer.Option("--with", help=MODES)]
 AsItIs = Annotated[
     bool, typer.Option("--as-it-is", help="Add no prompt for the form of the answer.")
@@ -57,7 +57,7 @@ Attempts = Annotated[int, typer.Option(min=1, help="Attempts for each call.")]
 Timeout = Annotated[float, typer.Option(min=0.1, help="Time for one attempt.")]
 ExpectTokens = Annotated[int, typer.Option(min=1, help="Tokens of a reply, for the estimate.")]
 MaxCost = Annotated[
-    float | None, typer.Option(min=0, help="End the run once it has cost so many dollars.")
+    float | None, typer.Option(min=0, help="End the run once it has cost this many dollars.")
 ]
 Estimate = Annotated[
     bool, typer.Option("--estimate", help="Say what it would cost, and ask nobody.")
@@ -88,7 +88,7 @@ def collect(
 ) -> None:
     """Collect answers of models to questions, grade them, and split them by question.
 
-    What is answered is kept: the same command goes on after an interruption or a crash.
+    Answers are kept as they come: the same command goes on after an interruption or a crash.
     """
     from calibrator import load_tasks
 

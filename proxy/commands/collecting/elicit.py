@@ -32,7 +32,7 @@ def elicit(
         str, typer.Option(help="Ask this model how likely each reply is right; it sees no answer.")
     ] = "",
     samples: Annotated[
-        int, typer.Option(min=0, max=100, help="Ask each question so many times more.")
+        int, typer.Option(min=0, max=100, help="Ask each question this many times more.")
     ] = 0,
     model: Annotated[
         str, typer.Option(help="Ask this model in place of the one that replied (a proxy).")
@@ -45,7 +45,7 @@ def elicit(
 ) -> None:
     """Ask models about labelled replies: stated confidence, a judge's estimate, more samples.
 
-    What is answered is kept beside the output: the same command goes on after an interruption.
+    Answers are kept beside the output: the same command goes on after an interruption.
     """
     from calibrator import load_labelled
     from proxy.collecting.eliciting import Elicitation, lines_of

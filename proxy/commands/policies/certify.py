@@ -70,8 +70,8 @@ def certify(
 ) -> None:
     """Find the threshold above which at most a stated share of the replies is wrong.
 
-    Numbers that know a second opinion or signals have a threshold of their own. Exit status 3 where
-    the labels prove none; how many more are needed is then said.
+    Confidences that include a second opinion or signals have a threshold of their own. Exit
+    status 3 where the labels prove none; it then says how many more are needed.
     """
     from calibrator import check_target
 

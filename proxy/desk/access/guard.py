@@ -179,9 +179,9 @@ def check_site(request: Request, visitor: Visitor | None) -> None:
     """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site not in (None, "same-origin", "none"):
-        raise NotAllowedError("another site's page asks for this", code="cross_site")
+        raise NotAllowedError("a page of another site sent this", code="cross_site")
     if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
-        raise NotAllowedError(f"a page of {origin} asks for this", code="cross_site")
+        raise NotAllowedError(f"a page of {origin} sent this", code="cross_site")
     if site is None and origin is None and visitor is not None:
         _check_token(request.headers.get(CSRF_HEADER, ""), visitor)
 

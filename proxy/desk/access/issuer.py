@@ -127,7 +127,7 @@ class Issuer:
         if said is None and not (await self.metadata()).names_itself:
             return
         if said != self.config.issuer:
-            raise LoginRefusedError("this answer is not of the issuer that was asked")
+            raise LoginRefusedError("this answer does not come from the issuer that was asked")
 
     async def claims(self, code: str, verifier: str, nonce: str, back: str) -> dict[str, Any]:
         """What a code stands for: the claims of the ID token, checked; groups that it leaves out
@@ -160,7 +160,7 @@ class Issuer:
         except jwt.PyJWTError as error:
             raise LoginRefusedError(f"the ID token cannot be used: {error}") from error
         if not hmac.compare_digest(str(claims.get("nonce", "")).encode(), nonce.encode()):
-            raise LoginRefusedError("the ID token is of another login")
+            raise LoginRefusedError("the ID token belongs to another login")
         party = claims.get("azp")
         has_others = claims["aud"] not in (self.config.client_id, [self.config.client_id])
         if (has_others or party is not None) and party != self.config.client_id:
@@ -221,7 +221,7 @@ class Issuer:
         headers = {"authorization": f"Bearer {access_token}", "accept": "application/json"}
         status, said = await self._asked("GET", url, headers=headers)
         if status != 200 or said.get("sub") != claims["sub"]:
-            raise LoginRefusedError("what the issuer knows of this person cannot be read")
+            raise LoginRefusedError("what the issuer knows about this person cannot be read")
         return {**said, **claims}
 
     async def _key(self, id: object, algorithm: str) -> dict[str, Any]:
@@ -232,7 +232,7 @@ class Issuer:
             self._keys, self._keys_at = await self.keys(), time.monotonic()
             found = _suited(self._keys, id, algorithm)
         if len(found) != 1:
-            raise LoginRefusedError("the ID token is signed with a key that the issuer has not")
+            raise LoginRefusedError("the ID token's key is not among the issuer's keys")
         return found[0]
 
     async def _asked(self, method: str, url: str, **options: Any) -> tuple[int, dict[str, Any]]:

@@ -102,7 +102,7 @@ class SingleSignOn:
             raise LoginRefusedError(f"no login was begun in this browser: {_AGAIN}")
         attempt = Attempt(**json.loads(base64.urlsafe_b64decode(text)))
         if not hmac.compare_digest(attempt.state.encode(), state.encode()):
-            raise LoginRefusedError(f"this answer is of another login: {_AGAIN}")
+            raise LoginRefusedError(f"this answer belongs to another login: {_AGAIN}")
         if attempt.ends_at <= time.time():
             raise LoginRefusedError(f"the login took too long: {_AGAIN}")
         if attempt.state in self._used:
@@ -117,9 +117,9 @@ def visitor_of(config: OidcConfig, claims: Mapping[str, Any]) -> Visitor:
     """Whom claims let in, and to which queues; raises LoginRefusedError."""
     name = claim(claims, config.name_claim)
     if not isinstance(name, str) or not name.strip() or len(name) > MOST_OF_A_NAME:
-        raise LoginRefusedError(f"the ID token says no name (claim {config.name_claim!r})")
+        raise LoginRefusedError(f"the ID token has no name (claim {config.name_claim!r})")
     if config.name_claim == "email" and claims.get("email_verified") is not True:
-        raise LoginRefusedError("the issuer has not verified this address of e-mail")
+        raise LoginRefusedError("the issuer has not verified this e-mail address")
     name = name.strip()
     given = claim(claims, config.groups_claim)
     listed = given if isinstance(given, list) else [given]

@@ -58,7 +58,7 @@ class JsonClient:
             return json.loads(body)
         except (ValueError, RecursionError) as error:
             kind = reply.header(b"content-type") or "no content type"
-            raise EngineError("engine_answer", f"answered with no JSON ({kind[:60]})") from error
+            raise EngineError("engine_answer", f"did not answer with JSON ({kind[:60]})") from error
 
     async def _send(self, request: UpstreamRequest) -> tuple[UpstreamReply, bytes]:
         try:

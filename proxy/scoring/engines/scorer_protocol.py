@@ -257,5 +257,5 @@ def _error(reason: str, message: str) -> CalibratorError:
     if reason in NOT_SUPPORTED:
         return NotScorableError(reason, message)
     if reason == DEADLINE:
-        return EngineError(BUSY, "has not come to it in time")
+        return EngineError(BUSY, "did not get to it in time")
     return CalibratorError(message)

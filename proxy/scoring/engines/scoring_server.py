@@ -30,7 +30,7 @@ class ScoringServerEngine:
         facts = await self._client.get(SCORER_PATH)
         name = field_of(facts, "calibrator", str)
         if not can_stand_in_a_header(name):
-            raise EngineError("engine_answer", "has a name that cannot be told in a header")
+            raise EngineError("engine_answer", "has a name that a header cannot carry")
         if self._expected not in (None, name):
             text = f"scores with {name}, and the configuration names {self._expected}"
             raise EngineError("engine_other", text)

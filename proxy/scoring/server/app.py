@@ -141,7 +141,7 @@ class ScoringApp:
             return
         presented = (header(headers, b"authorization") or "").removeprefix("Bearer ")
         if not hmac.compare_digest(presented.encode(), self._token.encode()):
-            raise InvalidKeyError("the request presents no token of this scoring server")
+            raise InvalidKeyError("the request has no valid token of this scoring server")
 
     async def _live(self, _: Request) -> Reply:
         return Reply(200, JSON, b'{"status":"ok"}')

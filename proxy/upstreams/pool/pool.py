@@ -271,7 +271,7 @@ def origin_of(base_url: str) -> Origin:
     if parts.scheme not in ("http", "https") or not re.fullmatch(r"[!-~]+", ascii_host):
         problem = "must begin with http:// or https:// and a host"
     elif parts.username is not None or parts.password is not None:
-        problem = "may not hold a user name or password; a key belongs into api_key"
+        problem = "may not hold a user name or password; a key belongs in api_key"
     elif parts.query or parts.fragment or (path and not _TARGET.fullmatch(path)):
         problem = "ends with a path, without '?', '#', spaces or control characters"
     else:

@@ -177,7 +177,7 @@ def test_a_held_call_is_explained_by_its_arguments(
     assert (found["is_same"], found["lacks"]) == (True, [])
     with closing(sqlite3.connect(tmp_path / "held.db")) as store_file, store_file:
         store_file.execute("UPDATE held_replies SET reply = x''")
-    assert "not tried again" in run("explain", id).stdout, "its content is kept no longer"
+    assert "not tried again" in run("explain", id).stdout, "its content is no longer kept"
 
 
 def test_a_policy_of_another_name_is_named(ask: Ask, run: Run, tmp_path: Path) -> None:

@@ -227,7 +227,7 @@ MISTAKES = [
         "calibrator:\n  engine: {kind: scorer, base_url: 'http://sk-x@h'}",
         2,
         "calibrator.engine.base_url: a base_url begins with http:// or https:// and ends with a "
-        "host, port or path; a key belongs into api_key",
+        "host, port or path; a key belongs in api_key",
     ),
     (
         "calibrator: {device: cuda, engine: {kind: scorer, base_url: 'http://x'}}",
@@ -376,7 +376,7 @@ MISTAKES = [
     (
         "keys: [abc]",
         1,
-        "keys: keys do not stand here; say 'required' and make them with `pinocchio keys create`",
+        "keys: no keys here; say 'required' and make them with `pinocchio keys create`",
     ),
     ("keys: closed", 1, "keys: must be 'open' or 'required'"),
     ("teams: {a: {}}", 1, "teams: teams are told apart by their keys: add 'keys: required'"),

@@ -136,8 +136,8 @@ FAULTS: list[tuple[bytes, str, str]] = [
     (said({}, 429, b"retry-after: 1"), "engine_busy", "has no room for more"),
     (said({}, 503, b"retry-after: 1"), "engine_busy", "has no room for more"),
     (said({}, 503), "engine_failed", "with 503"),
-    (said(b"<html>down"), "engine_answer", "answered with no JSON (text/html)"),
-    (said(b"[" * 100_000), "engine_answer", "answered with no JSON"),
+    (said(b"<html>down"), "engine_answer", "did not answer with JSON (text/html)"),
+    (said(b"[" * 100_000), "engine_answer", "did not answer with JSON"),
     (said([]), "engine_answer", "without a text in 'calibrator'"),
     (said({"calibrator": "words@1"}), "engine_answer", "without a list in 'scores'"),
     (said(scores(GOOD)), "engine_answer", "gave 1 scores for 2 items"),
@@ -201,7 +201,7 @@ def test_an_item_without_a_score() -> None:
         with pytest.raises(CalibratorError, match="no"):
             remote.score_batch(ITEMS)
         told.reply = said(scores(GOOD, {"error": {"message": "no", "reason": "deadline"}}))
-        with pytest.raises(EngineError, match="has not come to it in time") as caught:
+        with pytest.raises(EngineError, match="did not get to it in time") as caught:
             remote.score_batch(ITEMS)
         assert caught.value.reason == "engine_busy"
         told.reply = None
@@ -257,10 +257,10 @@ def test_another_calibrator_than_configured() -> None:
 
 @pytest.mark.parametrize("name", ["", "two words", "a\r\nx-evil: 1", "\u00fc", "x" * 201])
 def test_a_name_that_no_header_can_tell(name: str) -> None:
-    """What a server calls its calibrator cannot break the replies in which it is told."""
+    """What a server calls its calibrator cannot break the replies in which it is named."""
     told = Told()
     told.facts = {**FACTS, "calibrator": name}
-    with SaidServer(told) as server, pytest.raises(EngineError, match="cannot be told in a header"):
+    with SaidServer(told) as server, pytest.raises(EngineError, match="a header cannot carry"):
         engine_loader(settings(server.url))()
 
 
