@@ -24,6 +24,7 @@ from typing import Any, Protocol
 
 _MEMBER = "pinocchio"
 _JSON, _EVENTS = "application/json", "text/event-stream"
+_BY_ID = ("tool_use", "custom", "mcp_approval_request")  # calls that are known by their `id`
 _MOST_BYTES = 64 * 2**20  # of a reply that is read for its calls
 
 
@@ -196,7 +197,7 @@ def _calls_in(part: Any) -> Iterator[tuple[str, str | None]]:
     if not isinstance(part, dict):
         return
     function = part.get("function") or part.get("custom")
-    is_call = "function" in part or part.get("type") in ("tool_use", "custom")
+    is_call = "function" in part or part.get("type") in _BY_ID
     for key in ("id",) if is_call else ("call_id",):
         if isinstance(part.get(key), str):
             owner = function if isinstance(function, dict) else part

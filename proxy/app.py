@@ -229,6 +229,7 @@ class App:
         parts = self._parts
         peers.on("result", lambda key: parts.results.kept(*key))
         peers.on("response", lambda key: parts.conversations.answer_for(*key))
+        peers.on("approval", parts.conversations.approvals.known)
         peers.on("owners", parts.conversations.owned.known)
         peers.on("figures", lambda _: figures_of(parts, self._reloading))
         peers.on("decided", lambda id: self._loop.call_soon_threadsafe(parts.verdicts.hear, id))

@@ -11,6 +11,7 @@ from proxy.completions.further_calls.clarify import written_question
 from proxy.completions.job import Job
 from proxy.errors import ProxyError, StoreError
 from proxy.exchange.answer import Answer, outgoing
+from proxy.exchange.mcp_approvals import approving_items
 from proxy.exchange.outcome import Outcome
 from proxy.formats import Json
 from proxy.holds.held import comes_later, postpone
@@ -88,6 +89,7 @@ async def _hold(job: Job, answer: Answer, outcome: Outcome, hold: Hold) -> Json 
         _raise(job, outcome, error)
     outcome.action = {RELEASED: "deliver", BLOCKED: "block"}.get(standing, "hold")
     if standing == RELEASED:
+        outcome.approvals = approving_items(answer.completion)
         return await holding.revised(held, answer)
     refusal = replacements.withheld_error(standing, hold, answer, request, held)
     if not job.is_status_out and comes_later(standing, hold, request, job.http):

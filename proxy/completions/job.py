@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from calibrator import Signals
-from policies import Decision, StreamMode
+from policies import Decision, Facts, StreamMode
 from proxy.completions.further_calls.calls import Calls
 from proxy.completions.further_calls.judging import Judgement, Judging
 from proxy.completions.further_calls.opinions import Opinions, others_of
@@ -23,6 +23,7 @@ from proxy.exchange.exchange import Exchange
 from proxy.exchange.outcome import Outcome, summarise
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import RESPONSES, Json
+from proxy.formats.called import tool_calls, without_calls
 from proxy.formats.logprobs import summary
 from proxy.gate.key_hash import hash_key
 from proxy.holds.binding import Earlier
@@ -221,12 +222,23 @@ class Job:
         if not answer.confidences:
             return self.exchange.unscored(Status.PENDING, "late", services.scoring.name)
         facts = answer.facts(self.request, services.scoring.name)
+        if self.request.format is RESPONSES:
+            self._leave_out_approved(answer, facts)
         outcome = self.outcome(answer, [services.governing.decide(each) for each in facts])
         outcome.facts = facts
         if answer.is_out:
             self.exchange.tell_calls(outcome)
             self.outcomes[answer.choices[0].index] = outcome
         return outcome
+
+    def _leave_out_approved(self, answer: Answer, facts: Sequence[Facts]) -> None:
+        """Let no call be decided on twice: one that upstream made after its approval was decided on
+        when upstream asked for that."""
+        approvals = self.services.conversations.approvals
+        made = approvals.made(answer.completion, hash_key(self.http))
+        if made:
+            for each, choice in zip(facts, answer.choices, strict=True):
+                each.tools = tool_calls(without_calls(choice.message, made))
 
     def outcome(self, answer: Answer, decisions: list[Decision]) -> Outcome:
         """Return what the decisions, one for each choice, come to."""

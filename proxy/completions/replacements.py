@@ -9,7 +9,8 @@ from proxy.errors import BlockedByPolicyError, HeldForReviewError, ProxyError, R
 from proxy.exchange.answer import Answer
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import Ending, Format, Json
-from proxy.formats.called import tool_calls
+from proxy.formats.called import tool_calls, without_calls
+from proxy.formats.responses_items import calls_made
 from proxy.holds.held import placeholder_for
 from proxy.store.reviews.held_replies import BLOCKED, HELD, REJECTED, HeldReply
 from proxy.wire.headers import REVIEW_ID
@@ -96,7 +97,9 @@ def _around(answer: Answer) -> Json:
 
 def refused_text(answer: Answer, held: HeldReply) -> str:
     """What an agent's model reads in the place of its calls; their arguments are not repeated."""
-    called = [call.name for choice in answer.choices for call in tool_calls(choice.message)]
+    made = calls_made(answer.completion)  # it would be untrue that they are not done
+    messages = (without_calls(choice.message, made) for choice in answer.choices)
+    called = [call.name for message in messages for call in tool_calls(message)]
     shown = (name if _PLAIN_NAME.fullmatch(name) else "a call" for name in called)
     calls = ", ".join(dict.fromkeys(shown))
     return (REFUSED_CALLS if calls else REFUSED_TEXT).format(calls=calls, id=held.id)

@@ -10,6 +10,7 @@ __all__ = [
     "call",
     "conversations",
     "exchange",
+    "mcp_approvals",
     "metrics",
     "openings",
     "outcome",

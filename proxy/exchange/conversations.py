@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from proxy.exchange.mcp_approvals import McpApprovals
 from proxy.exchange.openings import Openings
 from proxy.exchange.polls import Polls
 from proxy.exchange.request import NO_TAGS, CompletionRequest
@@ -72,6 +73,7 @@ class Conversations:
         self._held: OrderedDict[_Key, str] = OrderedDict()
         self._openings = Openings()
         self.polls = Polls()
+        self.approvals = McpApprovals(max_responses, peers)
         self.owned = owned or OwnedIds(None)
 
     def __len__(self) -> int:
@@ -110,6 +112,7 @@ class Conversations:
         self, asked: CompletionRequest, response: Mapping[str, Any], key_hash: str, upstream: str
     ) -> None:
         """Remembers a response that upstream stores, and the request that it answers."""
+        self.approvals.note(response, key_hash)
         id = response.get("id")
         if not isinstance(id, str) or asked.payload.get("store") is False:
             return

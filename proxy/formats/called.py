@@ -7,7 +7,7 @@ like a call therefore counts as one, under every name that it could be read to h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import compress
 from typing import Any
 
@@ -27,6 +27,15 @@ _BEYOND_TEXT = {"audio": "audio", "images": "image", "video": "video"}  # member
 def tool_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
     """The calls of a chat message, custom tools and the one of old times among them."""
     return tuple(call for part in _calling_parts(message) for call in _called(part))
+
+
+def without_calls(message: Mapping[str, Any], ids: Collection[str]) -> Mapping[str, Any]:
+    """A chat message without the calls of these ids."""
+    calls = message.get("tool_calls")
+    if not ids or not isinstance(calls, list):
+        return message
+    kept = [each for each in calls if not isinstance(each, dict) or each.get("id") not in ids]
+    return {**message, "tool_calls": kept}
 
 
 def has_call(message: Mapping[str, Any]) -> bool:

@@ -14,11 +14,21 @@ from proxy.formats.format import Json
 from proxy.wire.json_splice import dumps
 
 _LEFT_OUT = {  # what says nothing about the question
-    *("reasoning", "mcp_list_tools", "mcp_approval_response", "additional_tools"),
+    *("reasoning", "mcp_list_tools", "additional_tools"),
     *("tool_search_output", "program_output", "compaction_trigger"),
 }
 MOST_URL = 2_000  # characters of an image's URL that is remembered
 _TEXTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
+
+
+_MADE_UPSTREAM = ("mcp_call", "web_search_call", "file_search_call", "code_interpreter_call")
+
+
+def calls_made(completion: Mapping[str, Any]) -> frozenset[str]:
+    """The ids of calls that upstream has made by itself; of other formats' completions none."""
+    items = completion.get("output")
+    made = [i for i in items if item_type(i) in _MADE_UPSTREAM] if isinstance(items, list) else []
+    return frozenset(str(item.get("call_id") or item.get("id")) for item in made)
 
 
 def with_text(item: Any, added: str) -> Json | None:
@@ -61,9 +71,12 @@ def as_items(given: Any) -> list[Any]:
 def chat_messages(items: Sequence[Any]) -> list[Json]:
     """Raises NotScorableError for items whose text is not there, ValueError for what is no item."""
     messages: list[Json] = []
+    made = [i.get("approval_request_id") for i in items if item_type(i) == "mcp_call"]
     for item in items:
         if not isinstance(item, Mapping):
             raise ValueError(f"an input item must be an object, not {type(item).__name__}")
+        if item.get("type") == "mcp_approval_request" and item.get("id") in made:
+            continue  # the call that was made stands behind it
         for message in _messages_of(item):
             _append(messages, message)
     return messages
@@ -87,6 +100,8 @@ def _messages_of(item: Mapping[str, Any]) -> list[Json]:
         return [{"role": item.get("role", "user"), "content": item.get("content")}]
     if kind in _LEFT_OUT:
         return []
+    if kind == "mcp_approval_response":
+        return [] if item.get("approve") is not False else [_result(_denial(item))]
     if kind == "computer_call_output":
         return [{"role": "tool", "content": [_screenshot(item.get("output"))]}]
     if is_call(item):
@@ -108,6 +123,12 @@ def _result(output: Any) -> Json:
     is_text = isinstance(output, str) or output is None
     content = output if is_text or is_parts else dumps(output).decode()
     return {"role": "tool", "content": content}
+
+
+def _denial(answer: Mapping[str, Any]) -> str:
+    """What a call came to that the client did not approve."""
+    reason = answer.get("reason")
+    return f"not approved: {reason}" if isinstance(reason, str) and reason else "not approved"
 
 
 def _screenshot(output: Any) -> Json:

@@ -13,6 +13,7 @@ from proxy.config.sections import AttachConfig
 from proxy.errors import BlockedByPolicyError, NotFoundError
 from proxy.exchange.answer import Answer
 from proxy.exchange.conversations import Conversations, going_on_with
+from proxy.exchange.mcp_approvals import approving_items
 from proxy.exchange.outcome import DIGITS, Outcome, choice_member, shown
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import FORMATS, MEMBER, RESPONSES, Choice, Format, Json
@@ -216,6 +217,7 @@ async def resumed(
     if isinstance(previous, str) and previous.startswith(RESPONSES.held_prefix):
         theirs = await released_id(store, previous, key_hash)
         asked = asked if theirs is None else going_on_with(asked, theirs)
+    await conversations.approvals.look_for(asked.payload, key_hash)
     if isinstance(previous := asked.payload.get("previous_response_id"), str):
         await conversations.look_for(previous, key_hash)
     return conversations.resumed(asked, key_hash)
@@ -233,7 +235,9 @@ async def released_id(store: Store, id: str, key_hash: str) -> str | None:
 def _facts(held: HeldReply, action: str, format: Format) -> dict[str, Any]:
     """The `pinocchio` object of a fetched reply; its request is the one that it answers."""
     status, reason = _scoring_of(held)
-    choices = _scored_before(held, format.choices(json_object(held.outgoing) or {}))
+    completion = json_object(held.outgoing) or {}
+    choices = _scored_before(held, format.choices(completion))
+    approvals = approving_items(completion) if action == "deliver" else []
     return {
         **({"request_id": held.request_id} if held.request_id else {}),
         "confidence": None if held.confidence is None else shown(held.confidence),
@@ -243,6 +247,7 @@ def _facts(held: HeldReply, action: str, format: Format) -> dict[str, Any]:
         "policy": held.policy,
         "calibrator": held.calibrator,
         "review_id": held.id,
+        **({"approvals": approvals} if approvals else {}),
         "choices": [choice_member(*choice) for choice in choices],
     }
 

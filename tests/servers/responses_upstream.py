@@ -9,6 +9,7 @@ The model's name chooses what it does, whole and streamed:
     say TEXT            the answer is TEXT
     tools               a text, then a call of `get_weather` with that text as its argument
     many                reasoning, a text, a custom call, a shell call and an MCP call
+    mcp                 asks to approve a call of `send_email` on an MCP server, then makes it
     refusal             the text as a refusal
     incomplete          the text, cut by `max_output_tokens`
     failed              a failure, after half an answer
@@ -97,6 +98,8 @@ class ResponsesUpstream(ServedUpstream):
             await _send(send, json.dumps({"error": error}).encode(), int(model[7:]))
             return
         response = response_to(asked, f"resp_{next(self._ids)}")
+        if model == "mcp":
+            response["output"] = self._on_mcp_server(asked)
         self.stored[response["id"]] = response
         if asked.get("stream"):
             await _send_stream(send, model, response)
@@ -105,6 +108,20 @@ class ResponsesUpstream(ServedUpstream):
         else:
             body = VENDOR if model == "vendor" else json.dumps(response, indent=1).encode()
             await _send(send, body)
+
+    def _on_mcp_server(self, asked: Json) -> list[Json]:
+        """What an MCP server's tool comes to: a request for its approval, or what was answered."""
+        given = asked.get("input")
+        told = [item for item in given if isinstance(item, dict)] if isinstance(given, list) else []
+        answers = [item for item in told if item.get("type") == "mcp_approval_response"]
+        if not answers:
+            return [LISTED_TOOLS, approval_request(_text_of(given), f"mcpr_{next(self._ids)}")]
+        earlier = self.stored.get(asked.get("previous_response_id") or "", {}).get("output", [])
+        ids = [answer["approval_request_id"] for answer in answers]
+        requests = [item for item in (*told, *earlier) if item.get("id") in ids]
+        if len(requests) != len(answers) or not all(answer["approve"] for answer in answers):
+            return [message("It was not approved. p=0.9")]
+        return [*(_run(request) for request in requests), message("It is sent. p=0.9")]
 
     async def _by_id(self, request: Received, send: Send) -> None:
         id, _, rest = request.path.removeprefix("/responses/").partition("/")
@@ -203,6 +220,31 @@ def function_call(text: str, name: str = "get_weather") -> Json:
         "name": name,
         "arguments": json.dumps({"city": text}),
     }
+
+
+LISTED_TOOLS: Json = {
+    "id": "mcpl_1",
+    "type": "mcp_list_tools",
+    "server_label": "mail",
+    "tools": [{"name": "send_email", "input_schema": {"type": "object"}, "annotations": None}],
+}
+
+
+def approval_request(text: str, id: str = "mcpr_1") -> Json:
+    """As OpenAI's documentation of remote MCP servers has it."""
+    return {
+        "id": id,
+        "type": "mcp_approval_request",
+        "arguments": json.dumps({"to": "ann", "body": text}),
+        "name": "send_email",
+        "server_label": "mail",
+    }
+
+
+def _run(request: Json) -> Json:
+    """The call that was approved, which the upstream has made."""
+    made = {"type": "mcp_call", "approval_request_id": request["id"], "error": None}
+    return {**request, **made, "id": "mcp_1", "output": "sent"}
 
 
 def output_of(model: str, text: str) -> list[Json]:
