@@ -19,8 +19,12 @@ import pytest
 import typer.testing
 
 from tests.builders.tiny_models import Family, OfFamily, write_tiny_adapter, write_tiny_base
+from tests.forked import processes_of
+from tests.forked import pytest_addoption as pytest_addoption
+from tests.forked import pytest_runtestloop as pytest_runtestloop
 from tests.running.live_proxy import LiveProxy, ProxyProcess, proxies
 from tests.running.postgres import PostgresServer
+from tests.running.warm_cli import begin_server
 from tests.servers.faulty_upstream import FaultyUpstream
 from tests.servers.messages_upstream import MessagesUpstream
 from tests.servers.responses_upstream import ResponsesUpstream
@@ -66,6 +70,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files begin first, the others in their order."""
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Processes of the suite share one server of commands, which begins before they do."""
+    if processes_of(session.config):
+        begin_server()
 
 
 @pytest.fixture(scope="session", autouse=True)

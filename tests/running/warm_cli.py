@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -33,6 +34,7 @@ from typing import IO, Any, NoReturn
 ROOT = Path(__file__).parents[2]
 START_TIMEOUT_S = 120
 RUN = "--run"
+SERVERS: list[subprocess.Popen[bytes]] = []  # those that began, also in processes forked since
 PRELOADED = (
     "alembic.command",
     "fastapi",
@@ -81,8 +83,7 @@ class WarmProcess:
         server: str = "",
     ) -> None:
         """`server` is the socket of one that is there already."""
-        self._connection = socket.socket(socket.AF_UNIX)
-        self._connection.connect(server or _server(program.python, program.imports))
+        self._connection = _connected(server or begin_server(program.python, program.imports))
         files = [f if isinstance(f, int) else f.fileno() for f in (stdout, stderr)]
         command = {"arguments": [*arguments], "cwd": str(cwd), "env": {**env}}
         command["file"] = str(program.file) if program.file else None
@@ -152,7 +153,7 @@ def run_warm(
 
 def shell_command() -> str:
     """What scripts of a shell run for `pinocchio`: as `run_warm`, with the shell's own files."""
-    return f"{sys.executable} -m tests.running.warm_cli {_server(sys.executable, PRELOADED)} {RUN}"
+    return f"{sys.executable} -m tests.running.warm_cli {begin_server()} {RUN}"
 
 
 def _run_in_shell(server: str, arguments: Sequence[str]) -> int:
@@ -163,21 +164,33 @@ def _run_in_shell(server: str, arguments: Sequence[str]) -> int:
 
 
 @cache
-def _server(python: str, imports: tuple[str, ...]) -> str:
-    """The socket of this process's server, which is started now and ends with this process."""
-    folder = tempfile.mkdtemp(prefix="warm")
-    path = str(Path(folder) / "socket")
+def begin_server(python: str = sys.executable, imports: tuple[str, ...] = PRELOADED) -> str:
+    """The socket of a server that begins now and ends with this process and those forked of it."""
+    path = str(Path(tempfile.mkdtemp(prefix="warm")) / "socket")
     server = subprocess.Popen(
         [python, "-m", "tests.running.warm_cli", path, *imports],
         stdin=subprocess.PIPE,  # whose end tells it that we are gone
-        stdout=subprocess.PIPE,
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
     )
-    assert server.stdout is not None
-    assert server.stdout.readline() == b"ready\n"
     atexit.register(server.kill)
+    SERVERS.append(server)
     return path
+
+
+def _connected(path: str) -> socket.socket:
+    """A connection to a server, once it has imported what commands need."""
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while True:
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(path)
+        except (FileNotFoundError, ConnectionRefusedError):
+            connection.close()
+            assert time.monotonic() < deadline, "the server of commands does not begin"
+            time.sleep(0.02)
+        else:
+            return connection
 
 
 # --- the server -------------------------------------------------------------------------------
@@ -197,7 +210,6 @@ def serve(path: str, imports: Sequence[str]) -> dict[str, Any]:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who waits for a command are its own parents
     gc.collect()
     gc.freeze()  # or a collection would copy every page
-    print("ready", flush=True)
     while True:
         readable, _, _ = select.select([listening, sys.stdin], [], [])
         if sys.stdin in readable:
