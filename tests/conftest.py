@@ -19,9 +19,9 @@ import pytest
 import typer.testing
 
 from tests.builders.tiny_models import Family, OfFamily, write_tiny_adapter, write_tiny_base
-from tests.forked import processes_of
-from tests.forked import pytest_addoption as pytest_addoption
-from tests.forked import pytest_runtestloop as pytest_runtestloop
+from tests.forking.forked import processes_of
+from tests.forking.forked import pytest_addoption as pytest_addoption
+from tests.forking.forked import pytest_runtestloop as pytest_runtestloop
 from tests.running.live_proxy import LiveProxy, ProxyProcess, proxies
 from tests.running.postgres import PostgresServer
 from tests.running.warm_cli import begin_server
