@@ -72,11 +72,12 @@ class When:
     """Those of them that look at the request alone."""
 
     def __post_init__(self) -> None:
-        of_request, of_reply = self._tests(ON_REQUEST), self._tests(ON_REPLY)
+        of_request, of_reply = self.tests_on(ON_REQUEST), self.tests_on(ON_REPLY)
         object.__setattr__(self, "request_tests", of_request)
         object.__setattr__(self, "tests", of_request + of_reply)
 
-    def _tests(self, names: Sequence[str]) -> tuple[Test, ...]:
+    def tests_on(self, names: Sequence[str]) -> tuple[Test, ...]:
+        """One test for each of the conditions that is given."""
         given = ((name, getattr(self, name)) for name in names)
         return tuple(_test(name, condition) for name, condition in given if condition is not None)
 

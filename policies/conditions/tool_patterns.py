@@ -33,7 +33,7 @@ from typing import Any, Final, TypeAlias
 
 from policies.conditions.facts import UNREADABLE, ToolCall
 from policies.conditions.globs import Globs, is_literal, matching
-from policies.conditions.tool_words import NameWords, Phrases, words_in
+from policies.conditions.tool_words import MAX_NAME, NameWords, Phrases, words_in
 from policies.reading.reading import Node, either, shown
 
 _COMPARISONS: Final = ("above", "at_least", "below", "at_most")
@@ -131,7 +131,12 @@ class ToolPattern:
         def has_name(name: str) -> bool:
             return names(name) and (words is None or words.match(name))
 
-        object.__setattr__(self, "has_name", lru_cache(maxsize=1_024)(has_name))
+        remembered = lru_cache(maxsize=1_024)(has_name)
+        object.__setattr__(
+            self,
+            "has_name",
+            lambda name: (remembered if len(name) <= MAX_NAME else has_name)(name),
+        )
 
     def match(self, call: ToolCall) -> bool:
         if not self.has_name(call.name):

@@ -22,10 +22,14 @@ _WORD: Final = re.compile(r"-{0,2}[^\W_][\w-]*")
 MAX_NAME: Final = 500  # characters of a tool's name; a longer one is cut
 
 
-@lru_cache(maxsize=4_096)
 def words_in(name: str) -> tuple[str, ...]:
     """The words of a name in snake, kebab, camel, Pascal or dotted case, in lower case."""
-    return tuple(word.lower() for word in _HUMPS.findall(name[:MAX_NAME]))
+    return _words_in(name[:MAX_NAME])
+
+
+@lru_cache(maxsize=4_096)
+def _words_in(name: str) -> tuple[str, ...]:
+    return tuple(word.lower() for word in _HUMPS.findall(name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ __all__ = [
     "costs",
     "decision",
     "judge",
+    "narrowing",
     "policy",
     "rules",
     "second_opinion",

@@ -197,8 +197,7 @@ def _first_match(policy: Policy, facts: Facts, calls: tuple[ToolCall, ...]) -> M
     """Which rule decides; see `Match`."""
     confidence = facts.confidence
     shadowed: tuple[tuple[int, bool], ...] = ()
-    rules = policy.compiled if facts.tools else policy.compiled_for_text
-    for low, high, tests, index, needs_score, is_shadow in rules:
+    for low, high, tests, index, needs_score, is_shadow in policy.rules_for(facts, calls):
         if confidence is not None and not low <= confidence < high:
             continue
         for test in tests:

@@ -37,7 +37,8 @@ from policies.deciding.actions import (
 from policies.deciding.asking import Asking, read_asking
 from policies.deciding.costs import Costs, read_costs
 from policies.deciding.judge import Judge, read_judge
-from policies.deciding.rules import CompiledRule, Rule, canonical, compiled, read_rules
+from policies.deciding.narrowing import RulesFor, rules_for
+from policies.deciding.rules import Rule, canonical, read_rules
 from policies.deciding.second_opinion import SecondOpinion, read_second_opinion
 from policies.errors import InvalidDocumentError, Problem
 from policies.reading.reading import Node, shown, suggestion
@@ -98,10 +99,8 @@ class Policy:
     certificate_path: Path | None = field(default=None, compare=False, repr=False)
     """Where the certificate is, or will be; a change of the file is a change of the policy."""
 
-    compiled: tuple[CompiledRule, ...] = field(init=False, repr=False, compare=False)
-    """The rules in the form in which they are matched."""
-    compiled_for_text: tuple[CompiledRule, ...] = field(init=False, repr=False, compare=False)
-    """Those that may match a reply without tool calls."""
+    rules_for: RulesFor = field(init=False, repr=False, compare=False)
+    """Finds the rules that can match, in the form in which they are matched."""
     looks_at_tools: bool = field(init=False, repr=False, compare=False)
     """Whether any rule looks at the tools that a reply calls."""
     looks_at: frozenset[str] = field(init=False, repr=False, compare=False)
@@ -114,11 +113,7 @@ class Policy:
     """The decisions that were made so far, each of which never changes."""
 
     def __post_init__(self) -> None:
-        in_order = tuple(compiled(index, rule) for index, rule in enumerate(self.rules))
-        object.__setattr__(self, "compiled", in_order)
-        pairs = zip(in_order, self.rules, strict=True)
-        for_text = tuple(each for each, rule in pairs if not rule.when.needs_tool_call)
-        object.__setattr__(self, "compiled_for_text", for_text)
+        object.__setattr__(self, "rules_for", rules_for(self.rules))
         looks_at_tools = any(rule.when.tools is not None for rule in self.rules)
         object.__setattr__(self, "looks_at_tools", looks_at_tools)
         looks_at = frozenset(name for rule in self.rules for name in rule.when.facts)

@@ -108,9 +108,10 @@ def _check_reachable(items: list[Node], rules: list[Rule]) -> None:
             return
 
 
-def compiled(index: int, rule: Rule) -> CompiledRule:
-    """The rule in the form in which it is matched."""
-    condition, tests = rule.when.confidence, rule.when.tests
+def compiled(index: int, rule: Rule, tests: tuple[Test, ...] | None = None) -> CompiledRule:
+    """The rule in the form in which it is matched; `tests` are all but that of the confidence
+    unless given."""
+    condition, tests = rule.when.confidence, rule.when.tests if tests is None else tests
     if condition is None:
         return -math.inf, math.inf, tests, index, False, rule.is_shadow
     if isinstance(condition, Band):

@@ -1,0 +1,86 @@
+"""Which rules of a long policy can match a reply, by what it has in common with many others.
+
+A policy of a thousand rules is one for many teams, models and tools, and a reply belongs to one
+team, one model, and calls few tools. So the conditions on these are asked once for each such
+combination, and what a rule asks of the single reply, its score above all, each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
+
+from policies.conditions.conditions import CONDITIONS, Calls, When
+from policies.conditions.facts import Facts
+from policies.deciding.rules import CompiledRule, Rule, compiled
+
+RulesFor: TypeAlias = Callable[[Facts, Calls], Sequence[CompiledRule]]
+"""The rules that can match facts, judged by these calls, in their order."""
+
+MANY_RULES: Final = 16
+"""More are narrowed; so many are read from the top in less time than it takes to look one up."""
+
+_SHARED: Final = (
+    *("model", "stream", "team", "key", "domain", "tags"),
+    *("n", "finish_reason", "refusal"),
+)
+_OF_ONE_REPLY: Final = tuple(name for name in CONDITIONS if name not in (*_SHARED, "confidence"))
+_REMEMBERED: Final = 512
+_LONGEST: Final = 1_000  # characters that others chose, of what is remembered
+
+
+def rules_for(rules: Sequence[Rule]) -> RulesFor:
+    """Return what finds the rules that can match."""
+    if len(rules) > MANY_RULES:
+        return Narrowing(rules).of
+    every = tuple(compiled(index, rule) for index, rule in enumerate(rules))
+    pairs = zip(every, rules, strict=True)
+    for_text = tuple(each for each, rule in pairs if not rule.when.needs_tool_call)
+    return lambda facts, calls: every if facts.tools else for_text
+
+
+class Narrowing:
+    """The rules of a policy, and those of them that 512 kinds of replies have left."""
+
+    def __init__(self, rules: Sequence[Rule]) -> None:
+        self._whens = [rule.when for rule in rules]
+        self._shared_tests = [when.tests_on(_SHARED) for when in self._whens]
+        self._rules = [
+            compiled(index, rule, rule.when.tests_on(_OF_ONE_REPLY))
+            for index, rule in enumerate(rules)
+        ]
+        given = {name for when in self._whens for name in when.given()}
+        # an attrgetter of one name would give no tuple
+        self._names = [name for name in _SHARED if name in given or name in ("model", "stream")]
+        self._shared = attrgetter(*self._names)
+        self._remembered = lru_cache(_REMEMBERED)(self._narrow)
+
+    def of(self, facts: Facts, calls: Calls) -> Sequence[CompiledRule]:
+        """Return the rules that can match these facts, judged by these calls."""
+        shared: tuple[Any, ...] = self._shared(facts)
+        tools = tuple([call.name for call in calls])
+        narrow = self._remembered if _is_short(facts, tools) else self._narrow
+        return narrow(shared, tools)
+
+    def _narrow(self, shared: tuple[Any, ...], tools: tuple[str, ...]) -> tuple[CompiledRule, ...]:
+        facts = Facts(None, **dict(zip(self._names, shared, strict=True)))
+        of_rules = zip(self._rules, self._whens, self._shared_tests, strict=True)
+        return tuple(
+            rule
+            for rule, when, tests in of_rules
+            if _may_call(when, tools) and all(test(facts, ()) for test in tests)
+        )
+
+
+def _may_call(when: When, tools: tuple[str, ...]) -> bool:
+    """Whether calls of these tools can be what the rule asks for, whatever their arguments."""
+    if when.tools is None or when.tools.patterns is None:
+        return True
+    return any(pattern.has_name(name) for pattern in when.tools.patterns for name in tools)
+
+
+def _is_short(facts: Facts, tools: tuple[str, ...]) -> bool:
+    chosen = (facts.model, facts.domain or "", facts.finish_reason or "", *facts.tags, *tools)
+    return sum(map(len, chosen)) <= _LONGEST
