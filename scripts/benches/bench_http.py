@@ -109,13 +109,14 @@ def request(
     elif is_stream:
         payload["stream"] = True
     body = json.dumps(payload).encode()
+    has_key = any(name.lower() == "authorization" for name, _ in headers)
     lines = [
         f"POST {path} HTTP/1.1",
         "Host: 127.0.0.1",
         "Accept: */*",
         "User-Agent: bench",
         "Content-Type: application/json",
-        "Authorization: Bearer bench",
+        *(() if has_key else ("Authorization: Bearer bench",)),
         *(f"{name}: {value}" for name, value in headers),
         f"Content-Length: {len(body)}",
     ]

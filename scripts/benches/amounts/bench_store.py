@@ -29,7 +29,7 @@ from bench_load import Job, Paced, Sample, run
 from bench_servers import SERVERS, Server, proxy_config, start
 from bench_table import say, shown, table
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT))  # for the tests' PostgreSQL, where nobody names a server
 
 from proxy.exchange.exchange import new_request_id  # noqa: E402
