@@ -8,6 +8,7 @@ __all__ = [
     "intervals",
     "metrics",
     "numbers",
+    "rankings",
     "sampling",
     "validation",
 ]

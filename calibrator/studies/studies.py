@@ -12,7 +12,7 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +26,7 @@ from calibrator.evaluation.recalibration_study import mend
 from calibrator.metrics.disagreement import disagreement
 from calibrator.metrics.intervals import RESAMPLES, auroc_interval
 from calibrator.metrics.metrics import Floats, Ints, auroc, ece
+from calibrator.metrics.rankings import Ranking, ranking
 from calibrator.results.groups import shown
 from calibrator.results.results import numbers, plain
 from calibrator.rows.kept_scores import kept_folds
@@ -112,12 +113,24 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Together:
+    """All judged rows of a study at once, each scored by the fit that did not see its group.
+
+    `reference` are the same rows by the fit on everything.
+    """
+
+    left_out: Ranking
+    reference: Ranking
+
+
+@dataclass(frozen=True, slots=True)
 class Study:
     """A study's entries; `method` is what was fitted, or asked, each time."""
 
     name: str
     method: str
     entries: list[Entry]
+    together: Together | None = None  # where each judged row was left out of one fit
 
     def mean(self, figure: str = "auroc") -> float:
         """The unweighted mean of a figure over the entries that have it (H16)."""
@@ -154,10 +167,14 @@ def entry_of(
     )
 
 
-def plan(name: StudyName, train: Sequence[Row], test: Sequence[Row]) -> list[Fold]:
-    """The folds of a study; rows are numbered through `train`, then `test`.
+def plan(
+    name: StudyName, train: Sequence[Row], test: Sequence[Row], only: Collection[str] = ()
+) -> list[Fold]:
+    """The folds of a study, or `only` those of these labels; rows are numbered through `train`,
+    then `test`.
 
-    Raises JudgingError when there is nothing to leave out, or questions stand on both sides.
+    Raises JudgingError when there is nothing to leave out, for a label that no fold has, or when
+    questions stand on both sides.
     """
     check_questions(train, test)
     if name == "size":
@@ -181,7 +198,10 @@ def plan(name: StudyName, train: Sequence[Row], test: Sequence[Row]) -> list[Fol
     ]
     if not folds:
         raise JudgingError(f"nothing to leave out: no group has {MIN_JUDGED} rows to judge")
-    return folds
+    labels = [fold.label for fold in folds]
+    if unknown := [label for label in only if label not in labels]:
+        raise JudgingError(f"{unknown[0]!r} is not one of what is left out: {', '.join(labels)}")
+    return [fold for fold in folds if not only or fold.label in only]
 
 
 def _left_out(counts: Counter[str], name: StudyName) -> list[tuple[str, set[str]]]:
@@ -214,28 +234,38 @@ def run(
     test: Sequence[Row],
     say: Callable[[str], None] = lambda _: None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
+    only: Collection[str] = (),
 ) -> Study:
     """Fits and judges every fold; where something is left out, beside a fit on everything.
 
-    `progress` hears how many fits are done, and of how many.
+    `progress` hears how many fits are done, and of how many. `only` names folds by their labels.
     """
-    rows, folds = [*train, *test], plan(name, train, test)
+    rows, folds = [*train, *test], plan(name, train, test, only)
     fits = len(folds) + (name != "size")
     progress(0, fits)
     whole = np.full(len(rows), math.nan)
     if name != "size":
         whole[len(train) :] = fit(np.arange(len(train)), np.arange(len(train), len(rows)))
         progress(1, fits)
-    entries = []
+    entries, apart = [], np.full(len(rows), math.nan)
     for fold in folds:
         found, inside = _fitted(name, fit, fold, rows, len(train))
         reference = None if name == "size" else whole[fold.judged]
-        judged = [rows[i] for i in fold.judged]
+        judged, apart[fold.judged] = [rows[i] for i in fold.judged], found
         entry = entry_of(fold.label, len(fold.train), judged, found, reference)
         entries.append(replace(entry, inside=inside))
         say(f"{fold.label}: AUROC {entries[-1].auroc:.3f} on {len(judged)} rows")
         progress(fits - len(folds) + len(entries), fits)
-    return Study(name, method, entries)
+    return Study(name, method, entries, None if name == "size" else _together(rows, apart, whole))
+
+
+def _together(rows: Sequence[Row], apart: Floats, whole: Floats) -> Together:
+    """The rows that have been judged, by the folds' numbers and by those of the fit on all."""
+    at = np.flatnonzero(~np.isnan(apart))
+    judged = [rows[i] for i in at.tolist()]
+    names = [row.benchmark or "" for row in judged], [row.question_id for row in judged]
+    y = labels_of(judged)
+    return Together(ranking(y, apart[at], *names), ranking(y, whole[at], *names))
 
 
 def _fitted(
@@ -263,6 +293,10 @@ def read_study(path: Path) -> Study:
         if values["format"] != FORMAT:
             raise ValueError(f"this version reads format {FORMAT}")
         entries = [Entry(**one) for one in values["entries"]]
+        together = values.get("together")  # studies of before have none
+        if isinstance(together, dict):
+            rankings = {key: Ranking(**one) for key, one in together.items()}
+            return Study(str(values["name"]), str(values["method"]), entries, Together(**rankings))
         return Study(str(values["name"]), str(values["method"]), entries)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise JudgingError(f"{path} is no study that this version wrote: {error}") from error

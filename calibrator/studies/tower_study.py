@@ -8,7 +8,6 @@ left out, all at once or each alone. The figures of what training did not see, a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from enum import StrEnum
@@ -23,8 +22,7 @@ from numpy.typing import NDArray
 from calibrator.baselines.tfidf import WordCounts
 from calibrator.features.forest import Forest
 from calibrator.features.tower import TowerRow
-from calibrator.metrics.disagreement import disagreement
-from calibrator.metrics.metrics import auroc
+from calibrator.metrics.rankings import ranking
 from calibrator.rows.rows import Row, Tags
 from calibrator.rows.selection import is_trainable, load_labelled, share_of, without_copies
 from calibrator.studies.studies import FAMILIES as MAKERS
@@ -72,18 +70,6 @@ def changed(config: TowerConfig, setting: str) -> TowerConfig:
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(kinds)}")
     kind = kinds[name]
     return replace(config, **{name: value == "true" if kind is bool else kind(value)})
-
-
-def figures(rows: list[Row], scores: Scores) -> tuple[float, float, float]:
-    """AUROC pooled, as the mean over benchmarks, and as the mean within questions (L02)."""
-    labels = np.array([row.correct or 0 for row in rows])
-
-    def mean(groups: list[str]) -> float:
-        within = disagreement(labels, scores, groups, permutations=0)
-        return within.auroc if within else math.nan
-
-    benchmarks = [row.benchmark or "" for row in rows]
-    return auroc(labels, scores), mean(benchmarks), mean([row.question_id for row in rows])
 
 
 def main(
@@ -245,8 +231,9 @@ class TowerStudy:
         return Forest(fitted)
 
     def tell(self, name: str, at: NDArray[np.int64], scores: Scores) -> None:
-        found = figures([self.rows[i] for i in at], scores)
-        shown = "  ".join(f"{figure:.4f}" for figure in found)
+        asked = [self.rows[i].question_id for i in at]
+        found = ranking(self.labels[at], scores, self.benchmarks[at].tolist(), asked)
+        shown = "  ".join(f"{figure:.4f}" for figure in found.figures)
         typer.echo(f"  {name:28} {len(at):6} rows  {shown}")
 
 

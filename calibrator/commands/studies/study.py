@@ -35,7 +35,7 @@ from calibrator.rows.files import check_readable
 if TYPE_CHECKING:
     from calibrator.rows.rows import Row
     from calibrator.scorer import Scorer
-    from calibrator.studies.studies import Study
+    from calibrator.studies.studies import Study, Together
 
 ASKING = (
     "probes",
@@ -46,8 +46,9 @@ ASKING = (
     "reasons",
 )  # they ask a calibrator and train none
 
+LEAVING_OUT = ("models", "families", "benchmarks", "benchmark-folds", "domains")
 TRAINING = (
-    *("models", "families", "benchmarks", "benchmark-folds", "domains"),
+    *LEAVING_OUT,
     *("growing-sources", "single-sources", "size", "elicitations", "calls", "faults"),
 )
 STUDIES = (*TRAINING, *ASKING)
@@ -78,7 +79,13 @@ Out = Annotated[
         "Markdown and JSON in this folder; the same command goes on after an interruption.",
     ),
 ]
-Only = Annotated[list[str] | None, typer.Option(help="With --out: this table alone; repeat.")]
+Only = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="With --out: this table alone; without it: leave out this alone, as the study's "
+        "lines name it; repeat."
+    ),
+]
 Retrain = Annotated[
     bool, typer.Option("--retrain", help="With --out: also the tables that train calibrators.")
 ]
@@ -140,17 +147,22 @@ def study(
         named = (calibrator, device, rescore, train, method, only or [], retrain, quick, runs)
         report([Path(name), *(files or [])], ReportOptions(out, *named))
         return
-    _run(_study_named(name, files), files or [], train, method, rows, runs, output,
-         OthersOptions(calibrator, device, rescore, leave_out, cheap, strong))  # fmt: skip
+    _run(
+        _study_named(name, files, only), files or [], train, method, rows, runs, output, only or [],
+        OthersOptions(calibrator, device, rescore, leave_out, cheap, strong),
+    )  # fmt: skip
 
 
-def _study_named(name: str, files: Sequence[Path] | None) -> str:
-    """The study; raises BadParameter for a word that is none, or where rows are missing."""
+def _study_named(name: str, files: Sequence[Path] | None, only: Sequence[str] | None) -> str:
+    """The study; raises BadParameter for a word that is none, where rows are missing, or for folds
+    of a study that has none."""
     if name not in STUDIES:
         hint = "; for a report of these rows add --out FOLDER" if Path(name).exists() else ""
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(STUDIES)}{hint}")
     if not files:
         raise typer.BadParameter("name the files of labelled rows behind the study")
+    if only and name not in LEAVING_OUT:
+        raise typer.BadParameter(f"--only is for {', '.join(LEAVING_OUT)}, or beside --out")
     return name
 
 
@@ -162,6 +174,7 @@ def _run(
     rows: int | None,
     runs: Path | None,
     output: Path | None,
+    only: Sequence[str],
     others: OthersOptions,
 ) -> None:
     """One study: its entries printed and, where `output` is given, written."""
@@ -185,7 +198,7 @@ def _run(
             show_reasons(test, scorer, rows, output)
         else:
             given = [] if name in ASKING else training_files(files, train)
-            found = _entries(name, test, given, method, rows, others, runs)
+            found = _entries(name, test, given, method, rows, others, runs, only)
             if output:
                 with writer(output) as stream:
                     stream.write(study_json(found) + "\n")
@@ -201,6 +214,7 @@ def _entries(
     rows: int | None,
     others: OthersOptions,
     runs: Path | None,
+    only: Sequence[str],
 ) -> Study:
     """The entries of a study that has some; those that train read `files`."""
     from calibrator.rows.selection import load_labelled
@@ -219,7 +233,7 @@ def _entries(
         return _faults(training, test, rows, calibrator)
     with tempfile.TemporaryDirectory() as scratch:
         folder = runs or Path(scratch)
-        return _leave_out(name, method, training, test, rows, folder, device, is_renewed)
+        return _leave_out(name, method, training, test, rows, folder, device, only, is_renewed)
 
 
 def _check(
@@ -297,6 +311,7 @@ def _leave_out(
     most: int | None,
     folder: Path,
     device: str,
+    only: Sequence[str],
     is_renewed: bool,
 ) -> Study:
     from calibrator.studies.probes import sample
@@ -308,7 +323,7 @@ def _leave_out(
     with Progress("fitting", 0) as bar:
         if name in ("growing-sources", "single-sources"):
             return run_sources(name, SHOWN[method], fit, chosen, test, bar.update)
-        return run(name, SHOWN[method], fit, chosen, test, bar.say, bar.update)
+        return run(name, SHOWN[method], fit, chosen, test, bar.say, bar.update, only)
 
 
 def _print(study: Study) -> None:
@@ -330,4 +345,15 @@ def _print(study: Study) -> None:
     print_table(
         [*head, "after 100 labels", "reference", "inside", "shift"],
         [*rows, ["mean", "", "", "", *means]],
+    )
+    if study.together is not None:
+        _print_together(study.together)
+
+
+def _print_together(together: Together) -> None:
+    """What was left out by the fits that did not see it, beside the fit on everything."""
+    both = ("left out", together.left_out), ("reference", together.reference)
+    print_table(
+        ["all of it together", "rows", "AUROC", "mean over benchmarks", "within questions"],
+        [[name, f"{one.rows:,}", *map(figure, one.figures)] for name, one in both],
     )

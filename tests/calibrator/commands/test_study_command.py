@@ -12,13 +12,18 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from calibrator.commands.app import cli
+from calibrator.embedded.calibrator import EmbeddedCalibrator
+from calibrator.inspection.training import InspectorConfig
 from calibrator.installing import install_command
+from calibrator.knowledge.lessons import KnowledgeConfig
+from calibrator.loading import load_scorer
 from calibrator.rows.rows import parse_row
 from calibrator.rows.selection import Selection
 from calibrator.studies.embedded_fit import EmbeddedFit, as_shipped
 from calibrator.studies.studies import read_study
 from calibrator.text.layout import Layout
-from calibrator.training.run import TrainConfig
+from calibrator.training.stages import parts_stage, tower_stage
+from calibrator.training.stages.forest import ForestConfig
 from tests.builders.labelled_rows import raw_rows, write
 
 
@@ -45,16 +50,29 @@ def test_file(tmp_path: Path) -> Path:
 def test_leaving_out_prints_and_writes(
     test_file: Path, tmp_path: Path, name: str, left_out: list[str]
 ) -> None:
-    """K04: one line for each group left out, with what a fit on everything gives, and the mean."""
+    """K04: one line for each group left out, with what a fit on everything gives, the mean, and
+    three figures of all of them together."""
     output = tmp_path / "study.json"
     result = run("study", name, test_file, "-o", output)
     assert result.exit_code == 0, result.stderr
     lines = result.stdout.splitlines()
-    assert [line.split()[0] for line in lines[1:]] == [*left_out, "mean"]
+    assert [line.split()[0] for line in lines[1:]] == [
+        *left_out,
+        "mean",
+        "all",
+        "left",
+        "reference",
+    ]
     found = read_study(output)
     assert [entry.label for entry in found.entries] == left_out
     assert (found.name, found.method) == (name, "TF-IDF")
     assert all(0.5 < entry.reference < 1 for entry in found.entries)
+    assert found.together is not None
+    shown = [f"{one:.3f}" for one in found.together.left_out.figures]
+    assert lines[-2].split() == ["left", "out", "400", *shown]
+
+    alone = run("study", name, test_file, "--only", left_out[0])
+    assert [line.split()[0] for line in alone.stdout.splitlines()[1:3]] == [left_out[0], "mean"]
 
 
 def test_a_study_looks_for_what_it_needs_before_it_begins(test_file: Path) -> None:
@@ -107,6 +125,7 @@ def test_probes_ask_the_calibrator(test_file: Path) -> None:
         (["models", "{alone}", "--train", "{alone}"], "are both trained on and judged"),
         (["models", "{alone}", "--train", "nowhere"], "No such file or directory"),
         (["nonsense", "{alone}"], "Invalid value"),
+        (["size", "{alone}", "--only", "openai"], "--only is for models, families, benchmarks"),
     ],
 )
 def test_mistakes_are_told(tmp_path: Path, arguments: list[str], message: str) -> None:
@@ -118,22 +137,44 @@ def test_mistakes_are_told(tmp_path: Path, arguments: list[str], message: str) -
     assert "Traceback" not in result.stderr
 
 
-def test_the_calibrator_is_trained_on_the_folds_rows(tmp_path: Path) -> None:
-    """K04: a fold's rows go through the ordinary training; asked again, it does not train again."""
-    rows = [parse_row(raw) for raw in raw_rows(88, seed=1, replies=2)]
+def test_the_calibrator_is_trained_on_the_folds_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K04: a fold's rows go through the ordinary training, inspector and knowledge too are fitted
+    anew without what is left out; asked again, it does not train again."""
+    rows = [parse_row(raw) for raw in raw_rows(144, seed=1)]
     shipped = as_shipped("cpu")
     parts = shipped.has_forest, shipped.has_inspector, shipped.has_knowledge, shipped.has_calls
     assert parts == (True, True, True, True)
+    vectors = np.random.default_rng(9).normal(size=(30_522, 16)).astype(np.float32)
+    for stage in (parts_stage, tower_stage):  # those of the encoder take a minute
+        monkeypatch.setattr(stage, "piece_vectors", lambda _: vectors)
     config = replace(
-        TrainConfig(data=(), name="study", device="cpu", layout=Layout(max_tokens=32)),
-        selection=Selection(rows=60, validation_share=0.25),
+        shipped,
+        selection=Selection(validation_share=0.25),
+        layout=Layout(max_tokens=32),
+        forest=ForestConfig(trees=2, topics=(2, 2, 2, 2, 2), grams=50, leaf_rows=5),
+        inspector=InspectorConfig(trees=2, width=8, leaf_rows=5),
+        knowledge=KnowledgeConfig(layers=1, members=1, width=8, steps=2, own_pairs=30),
     )
     said: list[str] = []
     fit = EmbeddedFit(rows, tmp_path, config, said.append)
-    found = fit(np.arange(80), np.arange(80, 88))
-    assert found.shape == (8,)
+    is_left_out = np.array([row.model == "gpt-small" for row in rows])
+    train, judged = np.flatnonzero(~is_left_out), np.flatnonzero(is_left_out)
+    found = fit(train, judged)
+    assert found.shape == (48,)
     assert ((found > 0) & (found < 1)).all()
-    (run_folder,) = tmp_path.iterdir()
-    assert (run_folder / "rows.jsonl").read_text().count("\n") == 80
-    assert (fit(np.arange(80), np.arange(80, 88)) == found).all()
+    (folder,) = tmp_path.iterdir()
+    learnt = (folder / "rows.jsonl").read_text()
+    assert (learnt.count("\n"), "gpt-small" in learnt) == (96, False)
+    assert any("without the part 'calls'" in sentence for sentence in said)
+
+    scorer = load_scorer(str(folder / "run" / "checkpoint"), "cpu")
+    assert isinstance(scorer, EmbeddedCalibrator)
+    assert scorer.parts.forest is not None
+    assert scorer.parts.inspector is not None
+    assert scorer.parts.knowledge is not None
+    assert scorer.config.source_models == ("claude-large", "llama-tiny")
+
+    assert (fit(train, judged) == found).all()
     assert sum(sentence.startswith("tower 1 of") for sentence in said) == 1

@@ -235,6 +235,37 @@ def test_a_study_tells_what_leaving_out_costs(train: list[Row], test_rows: list[
     assert found.mean() == pytest.approx(np.mean([entry.auroc for entry in found.entries]))
 
 
+def test_what_was_left_out_is_ranked_together(
+    train: list[Row], test_rows: list[Row], tmp_path: Path
+) -> None:
+    """K04: three figures over the judged rows of all folds, beside the fit on everything's: folds
+    whose levels differ rank well within a benchmark and worse pooled. They survive the file."""
+    rows = [*train, *test_rows]
+
+    def fit(trained: Ints, judged: Ints) -> Floats:
+        y, is_whole = labels([rows[i] for i in judged]), len(trained) == len(train)
+        level = {"history": 0.0, "arithmetic": 0.2, "BFCL-simple": 0.4}
+        shifts = [0.0 if is_whole else level[rows[i].benchmark or ""] for i in judged]
+        return np.asarray(0.1 + 0.1 * y + shifts)
+
+    found = run("benchmarks", "a fit", fit, train, test_rows)
+    assert found.together is not None
+    left_out, reference = found.together.left_out, found.together.reference
+    assert (left_out.rows, left_out.over_benchmarks, left_out.within_questions) == (600, 1.0, 1.0)
+    assert 0.5 < left_out.pooled < 0.9
+    assert reference.figures == (1.0, 1.0, 1.0)
+    (tmp_path / "study.json").write_text(study_json(found))
+    assert read_study(tmp_path / "study.json").together == found.together
+
+    one = run("benchmarks", "a fit", fit, train, test_rows, only=["history"])
+    assert [entry.label for entry in one.entries] == ["history"]
+    assert one.together is not None
+    assert one.together.left_out.figures == (1.0, 1.0, 1.0)
+    with pytest.raises(JudgingError, match="'histories' is not one of what is left out: BFCL, ari"):
+        plan("benchmarks", train, test_rows, ["histories"])
+    assert run("size", "a fit", fit, train, test_rows).together is None
+
+
 def test_more_rows_help(test_rows: list[Row]) -> None:
     """K08: on words that carry something, TF-IDF gains with rows."""
     train = labelled(2_400, seed=3)
