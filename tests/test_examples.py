@@ -6,6 +6,8 @@ import json
 import re
 import shutil
 import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -186,6 +188,50 @@ def test_two_people_approve_a_refund(tmp_path: Path) -> None:
             config = str(tmp_path / "proxy.yaml")
             done = run_cli("reviews", "approve", id[1], "--as", name, "--config", config)
             assert done.stdout == f"{id[1]} is {told}\n"
+
+
+def test_two_people_approve_from_a_chat(tmp_path: Path) -> None:
+    """As docs/chat.md begins: messages for each of them over a socket, a link each, no key."""
+    page = (ROOT / "docs" / "chat.md").read_text(encoding="utf-8")
+    for command in ("examples/review/chat_endpoint.py", "examples/review/chat.yaml"):
+        assert f" {command}\n" in page
+    shutil.copy(EXAMPLES / "review" / "two_people.yaml", tmp_path)
+    script, printed = EXAMPLES / "review" / "chat_endpoint.py", tmp_path / "printed"
+    with printed.open("w") as output:
+        endpoint = subprocess.Popen([sys.executable, script, "0"], stdout=output)
+    try:
+        until(lambda: "listens on" in printed.read_text(), within_s=30)
+        text = (EXAMPLES / "review" / "chat.yaml").read_text()
+        text = text.replace("http://127.0.0.1:8090", printed.read_text().split()[-1])
+        text = text.replace("port: 8001", "port: 0") + CONFIG.format(folder=tmp_path)
+        with ProxyProcess(tmp_path, text) as proxy:
+            wait_until_ready(proxy)
+            id = re.search(r"reviews approve (\S+)", run("curl.sh", url=proxy.base_url))
+            assert id is not None
+            _approve_in_turn(printed, id[1])
+            fetched = httpx.get(f"{proxy.base_url}/chat/completions/{id[1]}", trust_env=False)
+            [call] = fetched.json()["choices"][0]["message"]["tool_calls"]
+            assert call["function"]["name"] == "refund_order"
+            until(lambda: "to channel: A held reply was released" in printed.read_text())
+    finally:
+        endpoint.terminate()
+        endpoint.wait(20)
+
+
+def _approve_in_turn(printed: Path, id: str) -> None:
+    """Each person opens the button of their own message, looks and approves."""
+    for name, told in (("alice", "Approved by you"), ("bob", "Approved")):
+        link = re.compile(rf"to {name}: [^\[]*{id}.*?\[Approve\] (\S+)", re.DOTALL)
+        until(lambda found=link: found.search(printed.read_text()) is not None, within_s=30)
+        found = link.search(printed.read_text())
+        assert found is not None
+        with httpx.Client(trust_env=False) as browser:
+            assert "refund_order" not in browser.get(found[1]).text
+            shown = browser.post(found[1], data={"step": "show"}).text
+            assert "refund_order" in shown
+            opened = f"{time.time() - 5:.3f}"
+            form = {"opened": opened, "verdict": "approve", "confirmed": "yes"}
+            assert f"<h1>{told}</h1>" in browser.post(found[1], data=form).text
 
 
 def test_verdicts_on_audited_replies_are_learnt_from(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ __all__ = [
     "file_watcher",
     "guardrails",
     "images",
-    "oidc",
     "policy_book",
     "problems",
     "sections",

@@ -6,7 +6,6 @@ Every section is optional. A mistake is refused with file, line, key and the nea
 
 from __future__ import annotations
 
-import base64
 import os
 import re
 from collections.abc import Collection, Mapping
@@ -25,10 +24,11 @@ from pydantic import (
 from calibrator import CheckpointError, check_device
 from policies import InvalidDocumentError, Policy, Problem, load_document, load_policy
 from proxy.config.allowed_surfaces import SURFACES
+from proxy.config.desk.admin import AdminConfig
+from proxy.config.desk.webhooks import WebhookConfig, link_problems
 from proxy.config.engines import ENGINES, Engine, InProcess
 from proxy.config.guardrails import GuardrailsConfig
 from proxy.config.images import ImagesConfig
-from proxy.config.oidc import OidcConfig
 from proxy.config.problems import hint, problem_of, sentence
 from proxy.config.section import Secret, Section, Size
 from proxy.config.telemetry import TelemetryConfig
@@ -225,55 +225,6 @@ class TeamConfig(Section):
     surfaces: Surfaces = None
 
 
-class AdminConfig(Section):
-    """The review desk's own listener; `admin: false` is `enabled: false`."""
-
-    enabled: bool = True
-    host: str = "127.0.0.1"
-    port: int | None = Field(default=None, ge=0, le=65_535)  # None: 8001, or a free one
-    token: Secret = Field(  # empty: a login link, printed at start
-        default_factory=lambda: SecretStr(os.environ.get("PINOCCHIO_ADMIN_TOKEN", ""))
-    )
-    url: str | None = None  # under which people reach it, where that is another; for links
-    oidc: OidcConfig | None = None  # None: people log in with tokens and keys alone
-
-    @property
-    def has_token(self) -> bool:
-        return bool(self.token.get_secret_value())
-
-
-WebhookEvent = Literal["held", "approved", "edited", "escalated", "released", "rejected", "expired"]
-
-
-class WebhookConfig(Section):
-    """Who is told what happens to held replies; without `include_reply`, no text of theirs."""
-
-    url: str
-    events: Annotated[tuple[WebhookEvent, ...], Field(strict=False, min_length=1)] = (
-        "held",
-        "released",
-        "rejected",
-        "expired",
-    )
-    secret: Secret = SecretStr("")  # with which messages are signed
-    format: Literal["json", "slack"] = "json"
-    include_reply: bool = False  # of released ones, in `json`
-    allow_private: bool = False  # addresses of this network, and http://
-
-    @model_validator(mode="after")
-    def _is_safe(self) -> WebhookConfig:
-        allowed = "https?" if self.allow_private else "https"
-        if not re.fullmatch(allowed + r"://[^/@\s]+(/\S*)?", self.url):
-            scheme = "http:// or https://" if self.allow_private else "https://"
-            raise ValueError(f"url must begin with {scheme}, and name no user")
-        secret = self.secret.get_secret_value()
-        if secret.startswith("whsec_"):
-            base64.b64decode(secret.removeprefix("whsec_"), validate=True)  # raises ValueError
-        if self.format == "json" and not secret:
-            raise ValueError("a secret is needed, by which the receiver knows who sent a message")
-        return self
-
-
 class ScorerConfig(Section):
     """Of `pinocchio serve --scorer-only`, the scoring server for other processes."""
 
@@ -349,6 +300,7 @@ class Config(Section):
             or fallback_problems(self.models, self.upstreams)
             or self._about_audits()
             or self._about_keys()
+            or link_problems(self.admin, self.webhooks)
         )
 
     def _about_audits(self) -> list[tuple[tuple[str | int, ...], str]]:

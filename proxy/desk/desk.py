@@ -43,6 +43,7 @@ from proxy.store.reviews.held_replies import (
 )
 from proxy.store.reviews.outbox import delivery_counts
 from proxy.store.reviews.queue import SEEN_QUEUES, Listed, Place, ReviewQueue
+from proxy.store.reviews.used_links import LinkUse, found_use
 from proxy.store.verdicts.feedback import FeedbackStore
 from proxy.wire.json_splice import json_object
 
@@ -160,13 +161,20 @@ class Desk:
         return {**self._facts(held), "why": self._why(held)}
 
     def decide(
-        self, id: str, verdict: Verdict, reviewer: str, *, is_named: bool = True
+        self,
+        id: str,
+        verdict: Verdict,
+        reviewer: str,
+        *,
+        is_named: bool = True,
+        link: LinkUse | None = None,
     ) -> dict[str, Any]:
         """Decides, or finds that the same was decided by the same reviewer; gives the review, which
-        stays open where others have to approve too.
+        stays open where others have to approve too. A `link` is used up by its decision.
 
         Raises NotFoundError, UnusableEditError, DecidedError where somebody else, or time, was
-        faster, and NotAllowedError for one of several approvals by somebody without a name.
+        faster, or the link was used before, and NotAllowedError for one of several approvals by
+        somebody without a name.
         """
         if (verdict.verdict == "edit") != (verdict.content is not None):
             message = "'edit' takes content, and only 'edit' does"
@@ -187,6 +195,7 @@ class Desk:
                 revised=revised,
                 note=verdict.note,
                 revision=verdict.revision,
+                link=link,
             )
             if decided is not None:
                 if (decided.state, decided.approved) != (HELD, held.approved):
@@ -194,6 +203,9 @@ class Desk:
                     self._on_decision(decided, verdict)
                 return self._facts(decided)
             held = self.held(id)
+        if link is not None and found_use(self.queue.engine, link) is not None:
+            text = f"this link has decided on {id} before"
+            raise DecidedError(text, self._facts(held), code="link_used")
         if self._is_same(held, verdict, reviewer):
             return self._facts(held)
         if held.state == HELD:

@@ -49,6 +49,15 @@ class Decided:
             "Approvals at this desk after which further people have to approve.",
             "queue",
         )
+        self._links = Counter(
+            "pinocchio_decision_links",
+            "What links of chat messages came to at this desk.",
+            "outcome",
+        )
+
+    def note_link(self, outcome: str) -> None:
+        """Counts what a link was used for, or why it decided nothing."""
+        self._links.add(outcome)
 
     def note_approval(self, queue: str) -> None:
         """Counts one of several approvals that is not the last."""
@@ -63,6 +72,7 @@ class Decided:
         yield from self._verdicts.collect()
         yield from self._waits.collect()
         yield from self._approvals.collect()
+        yield from self._links.collect()
 
 
 class Gauges:
@@ -223,6 +233,13 @@ class Gauges:
             "Those of them that came from another queue, where nobody decided in time.",
             labels,
             series(lambda row: row["escalated"]),
+        )
+        messages = _readable(lambda: [*self._desk.stats()["webhooks"].items()])
+        yield _gauges(
+            "pinocchio_webhook_messages",
+            "Messages to webhooks that wait, and that were given up in the last week.",
+            ("state",),
+            [((state,), float(count)) for state, count in messages],
         )
 
     def _drifted(self) -> list[tuple[Labels, float]]:

@@ -21,7 +21,8 @@ import structlog
 import uvicorn
 
 from calibrator import install_command
-from proxy.config.sections import AdminConfig, Config
+from proxy.config.desk.admin import AdminConfig
+from proxy.config.sections import Config
 from proxy.errors import ExitStatus, StartupError
 from proxy.gate.host_check import is_loopback
 from proxy.generation import Parts
@@ -217,8 +218,10 @@ class DeskServer:
 
     def _load(self) -> Application:
         """Called once, by the first request, on another thread."""
+        from proxy.desk.access.links import Signer
         from proxy.desk.access.sessions import Door
         from proxy.desk.application import DeskApplication
+        from proxy.desk.console.link_pages import LinkPages
         from proxy.desk.desk import Desk, Verdict
         from proxy.desk.exposition import drain_route, metrics_route
         from proxy.desk.gauges import Decided, Gauges
@@ -249,6 +252,9 @@ class DeskServer:
             loop.call_soon_threadsafe(decided.note, *noted)
             feed.wake()
 
+        def on_link(outcome: str) -> None:
+            loop.call_soon_threadsafe(decided.note_link, outcome)
+
         desk = Desk(queue, lambda: holder.current.setup, on_decision, lambda: holder.refusal)
         return DeskApplication(
             desk,
@@ -257,6 +263,7 @@ class DeskServer:
             [
                 metrics_route(decided, Gauges(desk, parts, holder)),
                 drain_route(lambda: loop.call_soon_threadsafe(self._drain)),
+                *LinkPages(desk, Signer(admin.link_keys), config.webhooks, on_link).routes(),
             ],
             is_loopback=is_loopback(admin.host),
             max_body=config.limits.max_body,

@@ -52,7 +52,7 @@ TABLES_IN: Final = (
         "reviews.held_replies",
         "reviews.outbox",
     ),
-    *("owned_ids", "reviews.polls", "record.writer", "reviews.events"),
+    *("owned_ids", "reviews.polls", "record.writer", "reviews.events", "reviews.used_links"),
 )
 
 

@@ -27,7 +27,8 @@ from openai import OpenAI
 from calibrator import Item, NotScorableError, Score, Scorer
 from policies import load_policy, parse_policy
 from proxy.app import create_app
-from proxy.config.sections import AdminConfig, Config
+from proxy.config.desk.admin import AdminConfig
+from proxy.config.sections import Config
 from proxy.desk.listening import bind_admin
 from proxy.guardrails.listening import bind_guardrails
 from proxy.listener.sockets import server_settings

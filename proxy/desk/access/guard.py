@@ -20,6 +20,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
+from proxy.desk.access.links import LINKS
 from proxy.desk.access.sessions import Door, Visitor
 from proxy.errors import InvalidKeyError, NotAllowedError, ProxyError, StoreError
 from proxy.gate.host_check import check_host
@@ -111,11 +112,16 @@ class Guard:
         return self._door.session(cookie) if cookie else None
 
 
+def known_visitor(request: Request) -> Visitor | None:
+    """Who is at the desk; None for a stranger."""
+    visitor = request.scope.get(_VISITOR)
+    return visitor if isinstance(visitor, Visitor) else None
+
+
 def visitor_of(request: Request) -> Visitor:
     """Who is at the desk; raises InvalidKeyError for a stranger, whom the guard lets in to the
-    login page alone."""
-    visitor = request.scope.get(_VISITOR)
-    if not isinstance(visitor, Visitor):
+    login page alone, and to pages of links."""
+    if (visitor := known_visitor(request)) is None:
         raise InvalidKeyError("the review desk asks for a session, or for a bearer token")
     return visitor
 
@@ -128,7 +134,7 @@ def stays(request: Request) -> Callable[[], bool]:
 
 def is_for_strangers(path: str) -> bool:
     """Whether everybody may see what stands at a path, or in a template of paths."""
-    return path in _OF_LOGIN or path.startswith(STATIC)
+    return path in _OF_LOGIN or path.startswith((STATIC, LINKS))
 
 
 def demand_visitor(routes: Iterable[BaseRoute]) -> None:
@@ -164,12 +170,17 @@ def _check_bound(path: str, visitor: Visitor) -> None:
 
 async def checked_form(request: Request) -> dict[str, str]:
     """The fields of a form that a page of the desk's sent; raises NotAllowedError for others."""
-    body = (await request.body()).decode(errors="replace")
-    fields = dict(parse_qsl(body, keep_blank_values=True))
-    visitor = request.scope[_VISITOR]
+    fields = await form_of(request)
+    visitor = known_visitor(request)
     if visitor is not None and visitor.csrf is not None:
         _check_token(fields.pop(CSRF_FIELD, ""), visitor)
     return fields
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """The fields of a form whose address is a secret already, which no other page knows."""
+    body = (await request.body()).decode(errors="replace")
+    return dict(parse_qsl(body, keep_blank_values=True))
 
 
 def check_site(request: Request, visitor: Visitor | None) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from proxy.desk.desk import Desk
 
-__all__ = ["login_page", "routes"]
+__all__ = ["link_pages", "login_page", "routes"]
 
 
 def routes(desk: Desk) -> list[BaseRoute]:
@@ -57,4 +57,4 @@ def login_page(
     `sign_on` leads to an issuer with that `title`, and `leave` ends the session there.
     """
     ways = {"sign_on": sign_on, "issuer": title, "told": told, "leave": leave}
-    return rendered("login.html", status, action=action, wanted=wanted, error=error, **ways)
+    return rendered("outside/login.html", status, action=action, wanted=wanted, error=error, **ways)

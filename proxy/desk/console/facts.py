@@ -17,8 +17,8 @@ from proxy.desk.console.cards import calibrator_cards
 from proxy.desk.console.pages import rendered
 from proxy.desk.console.rules import policy_views, source_of
 from proxy.desk.console.shell import Handler, page, told
-from proxy.desk.console.text import one_line
 from proxy.desk.desk import Desk
+from proxy.desk.unseen import one_line
 from proxy.errors import NotFoundError
 from proxy.learning.drift import FALSE_ALARM_RATE, standing, weekly
 from proxy.learning.second_opinions import LABELS_FOR_DAYS, second_opinions

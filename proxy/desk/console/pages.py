@@ -22,6 +22,7 @@ from starlette.responses import HTMLResponse, Response
 
 from policies import counted
 from proxy.desk.console import text
+from proxy.desk.unseen import one_line, visible
 from proxy.store.reviews.held_replies import state_name
 
 HERE: Final = Path(__file__).parent
@@ -116,7 +117,7 @@ def _templates() -> Environment:
         "raw": text.raw,
         "rule": lambda label: label.rpartition("@")[0] or label,
         "share": lambda value: NOTHING if value is None else f"{value * 100:.1f} %",
-        "short": text.one_line,
+        "short": one_line,
         "state": state_name,
         "span": lambda found: f"{found.low * 100:.1f} to {found.high * 100:.1f} %",
     }
@@ -127,7 +128,7 @@ def _finalized(value: Any) -> Any:
     """Whatever a template puts into a page shows its unseen characters, but for `raw`."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
-    return text.visible(value)
+    return visible(value)
 
 
 def in_words(seconds: float) -> str:

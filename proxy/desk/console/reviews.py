@@ -17,13 +17,13 @@ from starlette.routing import Route
 
 from proxy.desk.access.guard import checked_form, visitor_of
 from proxy.desk.access.sessions import Visitor
-from proxy.desk.console import text
 from proxy.desk.console.edits import content_of, form_of
 from proxy.desk.console.pages import SAFE, query
 from proxy.desk.console.shell import page, told
 from proxy.desk.console.shown import MOST_TURNS, shown
 from proxy.desk.desk import STATES, Desk, Verdict, approvals_of
 from proxy.desk.edits.editable import editable, surface_of
+from proxy.desk.unseen import one_line
 from proxy.desk.waiting_calls import calls_in
 from proxy.errors import BadRequestError, ProxyError
 from proxy.formats.conversation import answered, asked, tools_of
@@ -85,7 +85,7 @@ class Reviews:
                 "confidence": each.confidence,
                 "leaning": self._desk.leaning(each.policy, each.confidence),
                 "calls": self._desk.calls(each),
-                "subject": text.one_line(each.question) or "(no text)",
+                "subject": one_line(each.question) or "(no text)",
                 "kind": each.kind,
                 "model": each.model,
                 "team": each.team,
@@ -207,7 +207,7 @@ class Reviews:
         held = self._desk.held(id)
         content = content_of(editable(held.as_proposed), fields) if kind == "edit" else None
         if held.state == HELD:
-            _check_look(held, fields)
+            check_look(held, fields)
         revision = fields.get("revision") or None
         return Verdict(kind, LABELS[correct], content, note or None, revision)  # type: ignore[arg-type]
 
@@ -241,7 +241,7 @@ class Reviews:
         return f"{where}?{query({**filters, 'state': None})}"
 
 
-def _check_look(held: HeldReply, fields: Mapping[str, str]) -> None:
+def check_look(held: HeldReply, fields: Mapping[str, str]) -> None:
     """Refuses what falls on a reply that nobody can have looked at; raises BadRequestError.
 
     The page's script refuses it before; this is for pages without one.

@@ -71,6 +71,6 @@ def told(desk: Desk, handler: Handler) -> Handler:
             try:
                 return page(desk, request, "message.html", here, error.status, **values)
             except ProxyError:  # the store, which the frame needs too
-                return rendered("door.html", error.status, **values)
+                return rendered("outside/door.html", error.status, **values)
 
     return answer

@@ -10,6 +10,7 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from proxy.desk.console import text
+from proxy.desk.unseen import one_line
 from proxy.desk.waiting_calls import WaitingCall
 from proxy.formats.conversation import Part, Turn
 
@@ -83,7 +84,7 @@ def shown(
             left -= size if is_formatted else 0
             one = _shown(part, MOST_AT_ALL if is_all else MOST_SHOWN, is_formatted)
             parts.append(_marked(one, marked.pop()) if one.kind == "call" and marked else one)
-        found.append(ShownTurn(text.one_line(turn.role, 40), tuple(parts[::-1])))
+        found.append(ShownTurn(one_line(turn.role, 40), tuple(parts[::-1])))
     return found[::-1]
 
 
@@ -101,7 +102,7 @@ def _shown(part: Part, most: int, is_formatted: bool) -> ShownPart:
     if part.kind == "call":
         fields = fields_of(part.text)
         laid_out = "" if fields else text.laid_out(part.text)[:most]
-        return ShownPart("call", laid_out, text.one_line(part.name, 80), fields=fields, cut=cut)
+        return ShownPart("call", laid_out, one_line(part.name, 80), fields=fields, cut=cut)
     if part.kind == "image":
         return ShownPart("image", part.text)  # nobody needs half of one
     return ShownPart(part.kind, head, cut=cut)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from functools import lru_cache
 from typing import Any
 
@@ -18,19 +17,14 @@ from markdown_it import MarkdownIt
 from markdown_it.renderer import RendererHTML
 from markupsafe import Markup, escape
 
+from proxy.desk.unseen import visible
+
 MOST_FORMATTED = 12_000
 """Characters of a text that are read as markdown; more would let a reply keep the server busy."""
 
 PIECE = 10_000  # characters
 MOST_JSON = 20_000  # characters of a call's arguments that are laid out over several lines
 
-_KEPT = frozenset("\n\t\u200c\u200d")  # the joiners of scripts and emoji
-_HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Zl", "Zp"))
-_SUSPECT = re.compile(  # a superset of what is hidden, found fast
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u0600-\u061c\u06dd\u070f\u0890-\u08e2\u180e\u200b\u200e-\u200f"
-    "\u2028-\u202e\u2060-\u206f\ud800-\uf8ff\ufeff\ufff9-\ufffb\U000110bd-\U000e0fff"
-    "\U000f0000-\U0010ffff]"
-)
 _LINKS = frozenset(("http", "https", "mailto"))
 _PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]+", re.IGNORECASE)
 _TAGS = {
@@ -38,27 +32,6 @@ _TAGS = {
     *("strong", "s", "ul", "ol", "li", "table", "thead", "tbody", "tr", "th", "td", "a", "img"),
 }
 _ATTRIBUTES = {"*": set[str](), "a": {"href"}, "img": {"src", "alt"}, "ol": {"start"}}
-
-
-def visible(text: str) -> str:
-    """The text with its control, direction and other unseen characters as `⸨U+202E⸩`.
-
-    Half a surrogate pair, which no page can hold, is shown in the same way.
-    """
-    return _SUSPECT.sub(lambda found: _shown(found[0]), text.replace("\r\n", "\n"))
-
-
-@lru_cache(maxsize=1_024)
-def _shown(character: str) -> str:
-    if character in _KEPT or unicodedata.category(character) not in _HIDDEN:
-        return character
-    return f"⸨U+{ord(character):04X}⸩"
-
-
-def one_line(text: str, most: int = 160) -> str:
-    """The beginning of a text for a list, its white space in single blanks."""
-    head = " ".join(text[: most * 4].split())
-    return visible(head if len(head) <= most else head[: most - 1] + "…")
 
 
 def is_picture(url: str) -> bool:

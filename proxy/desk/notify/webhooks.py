@@ -18,8 +18,10 @@ from typing import Any, Final, TypeVar
 import httpx
 import structlog
 
-from proxy.config.sections import Config, WebhookConfig
-from proxy.desk.notify.webhook_messages import as_json, as_slack, signature
+from proxy.config.desk.webhooks import WebhookConfig
+from proxy.config.sections import Config
+from proxy.desk.notify.chat import Chat
+from proxy.desk.notify.webhook_messages import as_json, signature
 from proxy.errors import StoreError
 from proxy.store.reviews.events import Event
 from proxy.store.reviews.held_replies import AUDIT, RELEASED
@@ -52,8 +54,9 @@ class Courier:
         every_s: float = 1.0,
         first_wait_s: float = FIRST_WAIT_S,
     ) -> None:
-        self._webhooks = {_target(each.url): each for each in config.webhooks}
+        self._webhooks = {_target(each): each for each in config.webhooks}
         self._desk_url = desk_url
+        self._chat = Chat(config.admin, desk_url)
         self._every_s = every_s
         self._first_wait_s = first_wait_s
         self._outbox = Outbox(config.store)
@@ -107,7 +110,11 @@ class Courier:
         """Whom an event is told; audits are no business of applications."""
         if event.kind == AUDIT:
             return []
-        return [target for target, each in self._webhooks.items() if event.event in each.events]
+        return [
+            target
+            for target, each in self._webhooks.items()
+            if event.event in each.events and (each.queues is None or event.queue in each.queues)
+        ]
 
     async def _deliver(self, delivery: Delivery) -> None:
         webhook = self._webhooks.get(delivery.target)
@@ -168,13 +175,18 @@ class Courier:
         return response
 
     async def _body(self, webhook: WebhookConfig, event: Event) -> bytes:
-        if webhook.format == "slack":
-            return as_slack(event, self._desk_url)
-        reply = None
-        if webhook.include_reply and event.event == RELEASED:
-            held = await _to_its_end(self._queue.get, event.review_id)
-            reply = held.outgoing if held else None
-        return as_json(event, self._desk_url, reply)
+        """Of the reply as it is now: an attempt hours later says what has become of it."""
+        return await _to_its_end(self._body_of, webhook, event)
+
+    def _body_of(self, webhook: WebhookConfig, event: Event) -> bytes:
+        is_wanted = webhook.is_chat or webhook.reviewer is not None or webhook.include_reply
+        held = self._queue.get(event.review_id) if is_wanted else None
+        if webhook.is_chat:
+            return self._chat.body(webhook, event, held)
+        reply = held.outgoing if held and webhook.include_reply else None
+        decide_url = self._chat.decide_url(webhook, event, held)
+        is_released = event.event == RELEASED
+        return as_json(event, self._desk_url, reply if is_released else None, decide_url)
 
 
 async def _to_its_end(work: Callable[..., T], *args: Any) -> T:
@@ -187,8 +199,10 @@ async def _to_its_end(work: Callable[..., T], *args: Any) -> T:
         raise
 
 
-def _target(url: str) -> str:
-    return hashlib.sha256(url.encode()).hexdigest()
+def _target(webhook: WebhookConfig) -> str:
+    """What the outbox knows a webhook by; one address may serve several reviewers."""
+    named = webhook.url if webhook.reviewer is None else f"{webhook.url}\n{webhook.reviewer}"
+    return hashlib.sha256(named.encode()).hexdigest()
 
 
 def _is_gone(response: httpx.Response | None) -> bool:

@@ -1,3 +1,12 @@
 """Held and audited replies, their queue, their history, and the outbox."""
 
-__all__ = ["approvals", "audit_writer", "events", "held_replies", "outbox", "polls", "queue"]
+__all__ = [
+    "approvals",
+    "audit_writer",
+    "events",
+    "held_replies",
+    "outbox",
+    "polls",
+    "queue",
+    "used_links",
+]

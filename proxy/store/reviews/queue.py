@@ -35,6 +35,7 @@ from proxy.store.reviews.held_replies import (
     held_replies,
     row_of,
 )
+from proxy.store.reviews.used_links import LinkUse, forget_uses, use_up
 from proxy.store.verdicts.verdicts import keep_label, reading, verdicts
 
 MOST_TURNS = 500  # that are read at once
@@ -257,17 +258,26 @@ class ReviewQueue:
         revised: bytes | None = None,
         note: str | None = None,
         revision: str | None = None,
+        link: LinkUse | None = None,
     ) -> HeldReply | None:
         """Releases or rejects what is still open; None when somebody or time was faster.
 
         What several people have to approve stays open until the last of them does. `revision` is
-        the edit that this one read, see `approvals.py`: of another one nothing is approved.
+        the edit that this one read, see `approvals.py`: of another one nothing is approved. A
+        `link` that brought the decision is used up by it, and decides nothing where it was before.
         """
         with self._changing() as connection:
+            verdict = "approve" if state == RELEASED else "reject"
+            if link is not None and not use_up(connection, link, verdict):
+                return None
             if held.needed == 1 or state != RELEASED:
-                return _decided(connection, held, state, reviewer, is_correct, revised, note)
-            given = Approval(reviewer, is_correct, revised, storable(note), revision)
-            return approve(connection, held, given)
+                after = _decided(connection, held, state, reviewer, is_correct, revised, note)
+            else:
+                given = Approval(reviewer, is_correct, revised, storable(note), revision)
+                after = approve(connection, held, given)
+            if after is None:
+                connection.rollback()  # nothing was decided: the link is as before
+            return after
 
     def audit_of(self, request_id: str) -> HeldReply | None:
         """What was drawn of an exchange and waits for its verdict."""
@@ -331,10 +341,11 @@ class ReviewQueue:
                 note_change(connection, "expired", held_replies, table.id == held.id)
 
     def forget_events(self) -> None:
-        """Deletes what happened long ago."""
+        """Deletes what happened long ago, and which links were used then."""
         with self._changing() as connection:
             is_old = review_events.c.at < time.time() - KEPT_S
             connection.execute(review_events.delete().where(is_old))
+            forget_uses(connection)
 
     def _rows(self, query: sa.Select[Any]) -> Sequence[sa.Row[Any]]:
         with reading(self.engine) as connection:

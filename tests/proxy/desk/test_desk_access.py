@@ -13,7 +13,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from proxy.config.sections import AdminConfig
+from proxy.config.desk.admin import AdminConfig
 from proxy.desk.access.sessions import ATTEMPTS_A_MINUTE
 from proxy.desk.console.shell import PAGES
 from proxy.desk.listening import DEFAULT_PORT, bind_admin

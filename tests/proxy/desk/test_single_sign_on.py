@@ -24,8 +24,9 @@ from structlog.testing import capture_logs
 
 from policies import InvalidDocumentError
 from proxy.commands.doctor import examine
-from proxy.config.oidc import OidcConfig
-from proxy.config.sections import AdminConfig, load_config
+from proxy.config.desk.admin import AdminConfig
+from proxy.config.desk.oidc import OidcConfig
+from proxy.config.sections import load_config
 from proxy.desk.access.issuer import LoginRefusedError
 from proxy.desk.access.single_sign_on import visitor_of
 from proxy.desk.listening import bind_admin

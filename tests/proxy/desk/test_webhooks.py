@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from policies import InvalidDocumentError
 from proxy.config.sections import Config, load_config
 from proxy.desk.desk import Desk, Verdict
-from proxy.desk.notify.webhook_messages import as_slack, link, signature
+from proxy.desk.notify.webhook_messages import link, signature
 from proxy.desk.notify.webhooks import MOST_ATTEMPTS, Courier
 from proxy.store.reviews.events import Event
 from proxy.store.reviews.held_replies import AUDIT, HeldReply, Store
@@ -235,22 +235,13 @@ async def test_nothing_is_sent_into_the_own_network(
 
 EVENT = Event(
     *(1, "chatcmpl-held-1", "held", 1.0, None, "hold", "seniors", None),
-    *("<!channel> & <https://evil.example|free>", "desk/r@1", 0.123, None, 2.0),
+    *("gpt", "desk/r@1", 0.123, None, 2.0),
 )
-
-
-def test_slack_shows_names_and_obeys_none() -> None:
-    """A model's name comes from a client: no mention, no link of its own."""
-    told = as_slack(EVENT, DESK_URL).decode()
-    assert "&lt;!channel&gt; &amp; &lt;https://evil.example|free&gt;" in told
-    assert "<!channel>" not in told
-    assert f"<{DESK_URL}console/reviews/chatcmpl-held-1|A reply waits for review>" in told
-    assert "confidence 0.12" in told
 
 
 def test_without_a_desk_there_is_no_link() -> None:
     assert link(EVENT, None) is None
-    assert "<http" not in as_slack(EVENT, None).decode()
+    assert link(EVENT, DESK_URL) == f"{DESK_URL}console/reviews/chatcmpl-held-1"
 
 
 def test_a_plain_secret_signs_too() -> None:
@@ -268,6 +259,9 @@ def test_a_plain_secret_signs_too() -> None:
         ("{url: 'https://a.example', secret: x, events: []}", "at least 1 item"),
         ("{url: 'https://a.example', secret: x, events: [hold]}", "'held'"),
         ("{url: 'https://a.example', secret: x, event: [held]}", "did you mean 'events'?"),
+        ("{url: 'https://a.example', secret: x, shows: calls}", "json has include_reply"),
+        ("{url: 'https://a.example', format: slack, reviewer: ' '}", "a reviewer has a name"),
+        ("{url: 'https://a.example', format: slack, queues: []}", "at least 1 item"),
     ],
 )
 def test_a_webhook_that_could_not_work(tmp_path: Path, webhook: str, said: str) -> None:

@@ -10,13 +10,14 @@ import pytest
 
 from proxy.desk.console import text
 from proxy.desk.console.shown import MOST_SHOWN, fields_of, shown
+from proxy.desk.unseen import visible
 from proxy.formats.conversation import Part, Turn
 
 
 def test_what_cannot_be_seen_is_shown_by_its_number() -> None:
     """Control and direction characters, and half a surrogate pair, stand there as code points."""
     given = "pay\u202e\u2066 \x00\x1b[31m\u200b\ufeff\ud800\U000e0041!"
-    told = text.visible(given)
+    told = visible(given)
     assert told == "pay⸨U+202E⸩⸨U+2066⸩ ⸨U+0000⸩⸨U+001B⸩[31m⸨U+200B⸩⸨U+FEFF⸩⸨U+D800⸩⸨U+E0041⸩!"
     told.encode()
 
@@ -27,7 +28,7 @@ def test_every_hidden_character_is_found() -> None:
     passing = [
         character
         for character in map(chr, range(0x110000))
-        if unicodedata.category(character) in hidden and text.visible(character) == character
+        if unicodedata.category(character) in hidden and visible(character) == character
     ]
     assert passing == ["\t", "\n", "\u200c", "\u200d"]
 
@@ -35,7 +36,7 @@ def test_every_hidden_character_is_found() -> None:
 def test_ordinary_text_of_any_script_stays_as_it_is() -> None:
     """Accents, right-to-left letters, joined emoji: nothing of it is marked."""
     given = "Ωραία, naïve café — שלום, مرحبا, नमस्ते, 👩\u200d👩\u200d👧 ♥\ufe0f"
-    assert text.visible(given) == given
+    assert visible(given) == given
 
 
 HOSTILE = [

@@ -18,12 +18,13 @@ def _issuer(value: str) -> str:
     parts = urlsplit(value)
     if not parts.hostname or parts.username is not None or parts.query or parts.fragment:
         raise ValueError("an issuer is an address such as https://login.example/realms/main")
-    if parts.scheme == "https" or (parts.scheme == "http" and _is_here(parts.hostname)):
+    if parts.scheme == "https" or (parts.scheme == "http" and is_here(parts.hostname)):
         return value
     raise ValueError("an issuer is asked over https://; http:// is for this machine alone")
 
 
-def _is_here(host: str) -> bool:
+def is_here(host: str) -> bool:
+    """Whether a host is this machine, by its address or as `localhost`."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -1,0 +1,86 @@
+"""`webhooks` of proxy.yaml: who is told what happens to held replies, and who may decide there."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr, model_validator
+
+from proxy.config.desk.admin import AdminConfig
+from proxy.config.desk.oidc import is_here
+from proxy.config.section import Secret, Section
+
+WebhookEvent = Literal["held", "approved", "edited", "escalated", "released", "rejected", "expired"]
+Place = tuple[str | int, ...]
+"""Keys and numbers of entries that lead to a place in the file."""
+
+
+class WebhookConfig(Section):
+    """Who is told what happens to held replies; of their text only what `include_reply` or `shows`
+    says."""
+
+    url: str
+    events: Annotated[tuple[WebhookEvent, ...], Field(strict=False, min_length=1)] = (
+        "held",
+        "released",
+        "rejected",
+        "expired",
+    )
+    secret: Secret = SecretStr("")  # with which messages are signed
+    format: Literal["json", "slack", "teams"] = "json"
+    include_reply: bool = False  # of released ones, in `json`
+    shows: Literal["facts", "calls", "excerpt"] = "facts"  # in a chat: arguments of calls, a text
+    reviewer: str | None = Field(default=None, min_length=1, max_length=200)  # who reads it, alone
+    queues: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None  # None: all
+    allow_private: bool = False  # addresses of this network, and http://
+
+    @property
+    def is_chat(self) -> bool:
+        return self.format != "json"
+
+    @model_validator(mode="after")
+    def _is_safe(self) -> WebhookConfig:
+        allowed = "https?" if self.allow_private else "https"
+        if not re.fullmatch(allowed + r"://[^/@\s]+(/\S*)?", self.url):
+            scheme = "http:// or https://" if self.allow_private else "https://"
+            raise ValueError(f"url must begin with {scheme}, and name no user")
+        secret = self.secret.get_secret_value()
+        if secret.startswith("whsec_"):
+            base64.b64decode(secret.removeprefix("whsec_"), validate=True)  # raises ValueError
+        if self.format == "json" and not secret:
+            raise ValueError("a secret is needed, by which the receiver knows who sent a message")
+        return self
+
+    @model_validator(mode="after")
+    def _says_text_as_its_format_does(self) -> WebhookConfig:
+        if self.shows != "facts" and not self.is_chat:
+            raise ValueError("shows is for slack and teams; json has include_reply")
+        if self.reviewer is not None and not self.reviewer.strip():
+            raise ValueError("a reviewer has a name")
+        return self
+
+
+def link_problems(admin: AdminConfig, webhooks: Sequence[WebhookConfig]) -> list[tuple[Place, str]]:
+    """What links that decide lack, each with its place and a sentence."""
+    named = [at for at, each in enumerate(webhooks) if each.reviewer is not None]
+    if not named:
+        return []
+    place: Place = ("webhooks", named[0], "reviewer")
+    return [(place, text) for text in _missing(admin)][:1]
+
+
+def _missing(admin: AdminConfig) -> Iterator[str]:
+    if not admin.enabled:
+        yield "a reviewer decides at the desk, which 'admin: false' switches off"
+    if not admin.link_secrets:
+        yield (
+            "links that decide are signed: set admin.link_secrets to a list with one secret "
+            "(openssl rand -base64 32), or remove reviewer"
+        )
+    if admin.url is None and not is_here(admin.host):
+        yield "links need the address under which people reach the desk: set admin.url"
+    if admin.url is not None and not admin.url.startswith(("https://", "http://")):
+        yield "links need an admin.url that begins with https:// or http://"

@@ -1,0 +1,80 @@
+"""Links by which a reviewer decides from a message of a chat: signed, for one person, used once.
+
+A link says which reply, as it stands, may be decided on, by whom and until when:
+
+    TOKEN = base64url([review id, reviewer, revision, expires]) . base64url(HMAC-SHA256)
+
+It is no session and opens nothing else. Of two secrets the first signs and both are good, so that
+one can take the other's place while links are under way.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import json
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import Final
+from urllib.parse import quote
+
+from proxy.store.reviews.used_links import LinkUse
+
+LINKS: Final = "/pinocchio/links/"
+MOST_OF_A_TOKEN: Final = 4_096  # characters
+_MEANING: Final = b"pinocchio: decide on a held reply\n"  # what no other HMAC of the secret is of
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """`revision` names the edit that waits, None is upstream's own reply; `expires_at` is seconds
+    since the epoch."""
+
+    review_id: str
+    reviewer: str
+    revision: str | None
+    expires_at: int
+
+    @property
+    def use(self) -> LinkUse:
+        return LinkUse(self.review_id, self.reviewer, self.revision)
+
+
+class Signer:
+    """Makes links and reads them; `secrets` are one or two."""
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        self._keys = [each.encode() for each in secrets]
+
+    def token(self, link: Link) -> str:
+        said = _encoded(json.dumps(astuple(link)).encode())
+        return f"{said}.{_signature(self._keys[0], said)}"
+
+    def read(self, token: str) -> Link | None:
+        """The link that a token is; None where no secret of ours has signed it as it stands."""
+        said, _, signature = token.partition(".")
+        if len(token) > MOST_OF_A_TOKEN:
+            return None
+        good = [_signature(key, said) for key in self._keys]
+        if not any([hmac.compare_digest(each.encode(), signature.encode()) for each in good]):
+            return None
+        try:
+            return Link(*json.loads(base64.urlsafe_b64decode(said + "=" * (-len(said) % 4))))
+        except (ValueError, TypeError, binascii.Error):  # signed by somebody for something else
+            return None
+
+
+def link_url(desk_url: str, token: str, verdict: str | None = None) -> str:
+    """Where a link leads; `verdict` is the button that was pressed, which decides nothing yet."""
+    asked = f"?verdict={quote(verdict)}" if verdict else ""
+    return f"{desk_url.rstrip('/')}{LINKS}{token}{asked}"
+
+
+def _signature(key: bytes, said: str) -> str:
+    return _encoded(hmac.new(key, _MEANING + said.encode(), hashlib.sha256).digest())
+
+
+def _encoded(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).decode().rstrip("=")

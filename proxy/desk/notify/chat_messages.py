@@ -1,0 +1,183 @@
+"""What a chat is told of a held reply: the facts, and buttons that lead to where it is decided.
+
+Names, arguments and excerpts are foreign: they go out as plain text, in which a chat makes no link
+and mentions nobody, with their unseen characters shown. The shapes are those of Slack's Block Kit
+and of Adaptive Cards, which Teams takes from a workflow's webhook.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from proxy.desk.unseen import one_line
+from proxy.store.reviews.approvals import approved_by
+from proxy.store.reviews.events import Event
+from proxy.store.reviews.held_replies import HELD, HeldReply
+from proxy.wire.json_splice import dumps
+
+TITLES: Final = {
+    "held": "A reply waits for review",
+    "approved": "A held reply was approved, and needs another approval",
+    "edited": "A held reply was edited, and needs another approval",
+    "escalated": "Nobody decided in time on a held reply: it waits in another queue",
+    "released": "A held reply was released",
+    "rejected": "A held reply was rejected",
+    "expired": "Nobody decided on a held reply in time",
+}
+MOST_OF_A_FACT: Final = 150
+MOST_OF_A_SECTION: Final = 2_900  # Slack takes 3,000 characters
+MINUTE_S, HOUR_S = 60, 3_600
+
+
+@dataclass(frozen=True, slots=True)
+class Button:
+    label: str
+    url: str
+    kind: str = ""  # primary, danger
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What is said beside the facts, as far as a webhook may say it: `calls` as code, `excerpts`
+    with a name each."""
+
+    reasons: Sequence[str] = ()
+    calls: Sequence[str] = ()
+    excerpts: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """A message before it has the shape of a chat's."""
+
+    title: str
+    facts: Sequence[tuple[str, str]]
+    shown: Shown
+    buttons: Sequence[Button]
+    url: str | None = None  # of the review at the desk
+
+    @property
+    def summary(self) -> str:
+        """One line for notifications."""
+        facts = dict(self.facts)
+        return (
+            f"{self.title}: {facts['Model']} in {facts['Queue']}, confidence {facts['Confidence']}"
+        )
+
+
+def chat_message(
+    event: Event, held: HeldReply | None, shown: Shown, buttons: Sequence[Button], url: str | None
+) -> ChatMessage:
+    """Of the reply as it stands now, which may be decided by the time that this is sent."""
+    sure = "none" if event.confidence is None else f"{event.confidence:.2f}"
+    policy = event.policy.rpartition("@")[0] or event.policy
+    facts = {"Queue": event.queue, "Policy": policy, "Model": event.model, "Confidence": sure}
+    facts |= {"Team": event.team or "", "By": event.by or ""}
+    if held is not None and held.needed > 1:
+        facts["Approved"] = _approved(held)
+    if held is not None and held.state == HELD:
+        facts["Time left"] = _left(held.expires_at)
+    facts["Id"] = event.review_id
+    told = [(name, one_line(value, MOST_OF_A_FACT)) for name, value in facts.items() if value]
+    return ChatMessage(TITLES[event.event], told, shown, buttons, url)
+
+
+def as_slack(message: ChatMessage) -> bytes:
+    """A message for Slack's chat webhooks, with buttons that are links."""
+    title = _escaped(message.title)
+    title = f"*<{message.url}|{title}>*" if message.url else f"*{title}*"
+    fields = [_marked(f"*{name}*\n{_escaped(value)}") for name, value in message.facts[:10]]
+    blocks: list[dict[str, Any]] = [
+        {"type": "section", "text": _marked(title)},
+        {"type": "section", "fields": fields},
+    ]
+    if message.shown.reasons:
+        reasons = f"_Doubtful_: {_escaped(', '.join(message.shown.reasons))}"
+        blocks.append({"type": "section", "text": _marked(reasons)})
+    for text in _plain_lines(message.shown):
+        told = {"type": "plain_text", "text": text[:MOST_OF_A_SECTION], "emoji": False}
+        blocks.append({"type": "section", "text": told})
+    if message.buttons:
+        blocks.append({"type": "actions", "elements": list(map(_slack_button, message.buttons))})
+    whole = {"text": _escaped(message.summary), "blocks": blocks}
+    return dumps({**whole, "unfurl_links": False, "unfurl_media": False})
+
+
+def _slack_button(button: Button) -> dict[str, Any]:
+    label = {"type": "plain_text", "text": button.label}
+    made = {"type": "button", "text": label, "url": button.url, "action_id": button.label.lower()}
+    return {**made, "style": button.kind} if button.kind else made
+
+
+def _marked(text: str) -> dict[str, Any]:
+    """Our own words, and foreign ones escaped; `verbatim` makes no links of what looks like one."""
+    return {"type": "mrkdwn", "text": text[:MOST_OF_A_SECTION], "verbatim": True}
+
+
+def _escaped(text: str) -> str:
+    """Names come from clients: none of them may mention a channel or make a link."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def as_teams(message: ChatMessage) -> bytes:
+    """An Adaptive Card for a workflow of Teams that posts what its webhook receives."""
+    body: list[dict[str, Any]] = [
+        {"type": "TextBlock", "text": message.title, "weight": "Bolder", "size": "Medium"},
+    ]
+    body[0]["wrap"] = True
+    for name, value in message.facts:
+        body.append(_runs((f"{name}: ", True), (value, False)))
+    if message.shown.reasons:
+        body.append(_runs(("Doubtful: ", True), (", ".join(message.shown.reasons), False)))
+    body += [_runs((text, False)) for text in _plain_lines(message.shown)]
+    card = {
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
+        "type": "AdaptiveCard",
+        "version": "1.4",
+        "fallbackText": message.summary,
+        "body": body,
+        "actions": [_teams_button(each) for each in message.buttons],
+    }
+    attachment = {
+        "contentType": "application/vnd.microsoft.card.adaptive",
+        "contentUrl": None,
+        "content": card,
+    }
+    return dumps({"type": "message", "attachments": [attachment]})
+
+
+def _runs(*pieces: tuple[str, bool]) -> dict[str, Any]:
+    """Text as it is, some of it bold: a TextBlock would read it as markdown."""
+    inlines = [
+        {"type": "TextRun", "text": text, "weight": "Bolder" if is_bold else "Default"}
+        for text, is_bold in pieces
+    ]
+    return {"type": "RichTextBlock", "inlines": inlines}
+
+
+def _teams_button(button: Button) -> dict[str, Any]:
+    style = {"primary": "positive", "danger": "destructive"}.get(button.kind, "default")
+    return {"type": "Action.OpenUrl", "title": button.label, "url": button.url, "style": style}
+
+
+def _plain_lines(shown: Shown) -> list[str]:
+    """Calls, one under the other, then each excerpt."""
+    calls = ["\n".join(shown.calls)] if shown.calls else []
+    return calls + [f"{name}: {text}" for name, text in shown.excerpts]
+
+
+def _approved(held: HeldReply) -> str:
+    """How many of those who have to: `1 of 2, by alice`."""
+    people = [each["by"] for each in approved_by(held.approved)]
+    by = f", by {', '.join(people)}" if people else ""
+    return f"{len(people)} of {held.needed}{by}"
+
+
+def _left(until: float) -> str:
+    """How long somebody has to decide, and when that ends."""
+    left_s = max(0.0, until - time.time())
+    amount = f"{left_s / HOUR_S:.0f} h" if left_s >= 2 * HOUR_S else f"{left_s / MINUTE_S:.0f} min"
+    return f"{amount}, until {time.strftime('%Y-%m-%d %H:%M', time.gmtime(until))} UTC"
