@@ -2,7 +2,7 @@
 
     desk = Desk("http://127.0.0.1:8000/v1", key)
     told = desk.hold("call_1", "refund", {"amount": 84.2}, messages)
-    told = desk.verdict(told.review_id, wait_s=30)      # open until somebody decides
+    told = desk.verdict(told.review_id, wait_s=30)      # open until it is decided
 
 Holding the same call again, from any process, gives the same review. `at_desk` of
 `pinocchio.langchain`, `pinocchio.openai_agents` and `pinocchio.pydantic_ai` does both for all calls
@@ -37,7 +37,8 @@ class Told:
     """Where a held call stands: `verdict` is None while it is open.
 
     `name` and `arguments` are those to run, which with `edit` are the reviewer's. `message` is what
-    the model may be told of a rejection, or the reviewer's note.
+    the model may be told of a rejection, or the reviewer's note. `approvals` says how many people
+    it needs (`needed`), and how many have approved it (`given`).
     """
 
     review_id: str
@@ -46,6 +47,7 @@ class Told:
     name: str | None = None
     arguments: Mapping[str, Any] | None = None
     message: str | None = None
+    approvals: Mapping[str, int] | None = None
 
     @property
     def is_open(self) -> bool:
@@ -75,16 +77,32 @@ def made_call(id: str, name: str, arguments: str) -> dict[str, Any]:
 
 
 class Desk:
-    """`url` is the proxy's, as clients use it, `key` what they send; `queue` and `expires_s` hold
-    for every call. Methods raise DeskError, and OSError where the proxy is not reached."""
+    """`url` is the proxy's, as clients use it, `key` what they send; all else holds for every call.
+
+    `approvals` is how many different people have to approve: a number, or one for each tool by its
+    name, of others one. After `escalate_after_s` without a verdict a call goes on to the queue
+    `escalate_to`. Methods raise DeskError, and OSError where the proxy is not reached.
+    """
 
     def __init__(
-        self, url: str, key: str, *, queue: str | None = None, expires_s: float | None = None
+        self,
+        url: str,
+        key: str,
+        *,
+        queue: str | None = None,
+        expires_s: float | None = None,
+        escalate_after_s: float | None = None,
+        escalate_to: str | None = None,
+        approvals: int | Mapping[str, int] = 1,
     ) -> None:
+        if (escalate_after_s is None) != (escalate_to is None):
+            raise ValueError("escalate_after_s and escalate_to go together")
         self._url = url.rstrip("/").removesuffix("/v1") + _PATH
         self._key = key
-        given = {"queue": queue, "expires_s": expires_s}
+        escalate = {"after_s": escalate_after_s, "to": escalate_to} if escalate_to else None
+        given = {"queue": queue, "expires_s": expires_s, "escalate": escalate}
         self._given = {name: value for name, value in given.items() if value is not None}
+        self._approvals = approvals
 
     def hold(
         self,
@@ -103,11 +121,18 @@ class Desk:
         """
         call = {"id": call_id, "name": name, "arguments": arguments}
         body = {**self._given, "call": call, "messages": [*messages]}
+        if (needed := self._needed(name)) != 1:
+            body["approvals"] = needed
         if tools:
             body["tools"] = [*tools]
         if request_id is not None:
             body["request_id"] = request_id
         return self._ask(self._url, json.dumps(body).encode())
+
+    def _needed(self, tool: str) -> int:
+        """How many people have to approve a call of this tool."""
+        given = self._approvals
+        return given if isinstance(given, int) else given.get(tool, 1)
 
     def verdict(self, review_id: str, wait_s: float = 0.0) -> Told:
         """Where a held call stands, after waiting for a verdict for at most `wait_s`."""
@@ -137,7 +162,7 @@ class Desk:
                 found = json.load(reply)
         except urllib.error.HTTPError as error:
             raise _error_of(error) from error
-        names = ("review_id", "state", "verdict", "name", "arguments", "message")
+        names = ("review_id", "state", "verdict", "name", "arguments", "message", "approvals")
         return Told(**{name: found.get(name) for name in names})
 
 

@@ -28,6 +28,7 @@ from policies.conditions.facts import Facts, ToolCall
 from policies.conditions.ranking import RecentConfidences
 from policies.counting import counted
 from policies.deciding.actions import (
+    MAX_APPROVALS,
     Action,
     Annotate,
     Block,
@@ -134,6 +135,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "CALIBRATION_DRIFTED",
     "GRID",
+    "MAX_APPROVALS",
     "Action",
     "Annotate",
     "Asking",

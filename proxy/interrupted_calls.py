@@ -16,11 +16,13 @@ import hashlib
 import hmac
 import json
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
 import structlog
 
+from policies import MAX_APPROVALS
 from proxy.errors import BadRequestError, NotFoundError, StoreError
 from proxy.exchange.exchange import is_known, new_request_id
 from proxy.exchange.metrics import Metrics
@@ -29,6 +31,7 @@ from proxy.formats.called import tool_calls
 from proxy.gate.key_hash import hash_key
 from proxy.holds.waiting import Verdicts
 from proxy.store.record.reader import OwnRecord, Recorded
+from proxy.store.reviews.approvals import approved_by
 from proxy.store.reviews.held_replies import (
     HELD,
     REJECTED,
@@ -48,8 +51,9 @@ LONGEST_S: Final = 30 * 86_400.0  # for which a call may wait
 EXPIRES_S: Final = 7 * 86_400.0
 LONGEST_WAIT_S: Final = 60.0
 RECORDED_WITHIN_S: Final = 2.0  # the record of an exchange is written after its reply
-_MEMBERS: Final = frozenset(
-    {"call", "messages", "tools", "model", "request_id", "queue", "expires_s", "escalate"}
+_MEMBERS: Final = (
+    *("call", "messages", "tools", "model", "request_id"),
+    *("queue", "expires_s", "escalate", "approvals"),
 )
 _OF_ESCALATION: Final = frozenset({"after_s", "to"})
 _OF_CALL: Final = frozenset({"id", "name", "arguments"})
@@ -70,6 +74,7 @@ class InterruptedCall:
     request_id: str | None
     escalate_s: float | None = None
     escalate_to: str | None = None
+    approvals: int = 1  # different people who have to approve it
 
     def request(self) -> bytes:
         """The question as a chat completion's, which the desk knows how to show."""
@@ -114,6 +119,9 @@ class InterruptedCalls:
         if not _is_same(known, call):
             text = f"the call {call.id[:100]!r} is held with another name or other arguments"
             raise BadRequestError(text, param="call.id", code="call_differs")
+        if call.approvals > known.needed:  # whoever asks for more must not get what fewer approved
+            text = f"the call {call.id[:100]!r} is held until {known.needed} approve, not more"
+            raise BadRequestError(text, param="approvals", code="call_differs")
         return told_of(known)
 
     async def verdict(self, id: str, wait_s: float, request: Request) -> Json:
@@ -179,6 +187,7 @@ def held_call(
         expires_at=now + call.expires_s,
         escalate_at=None if call.escalate_s is None else now + call.escalate_s,
         escalate_to=call.escalate_to,
+        approvals=call.approvals if call.approvals > 1 else None,
         request_id=recorded.request_id if recorded and is_alone else new_request_id(),
         team=team,
         path=CHAT.path,
@@ -187,11 +196,12 @@ def held_call(
 
 
 def told_of(held: HeldReply) -> Json:
-    """What an agent goes on with: `state`, and once somebody decided the `verdict` with the call
-    as it may be run (`arguments`), or why not (`message`)."""
+    """What an agent goes on with: `state`, and once that is decided the `verdict` with the call as
+    it may be run (`arguments`), or why not (`message`)."""
     standing = held.standing
     facts: Json = {"review_id": held.id, "state": state_name(standing)}
     facts |= {"confidence": held.confidence, "expires_at": held.expires_at}
+    facts["approvals"] = {"needed": held.needed, "given": len(approved_by(held.approved))}
     if standing == RELEASED and not held.is_forgotten:
         call = _call_in(held.outgoing)
         verdict = "approve" if held.revised is None else "edit"
@@ -238,6 +248,7 @@ def read_call(body: Any) -> InterruptedCall:
         queue=queue,
         expires_s=expires_s,
         request_id=None if request_id is None else _name(body, "request_id"),
+        approvals=_approvals(body.get("approvals", 1)),
         **_escalation(body.get("escalate"), queue, expires_s),
     )
 
@@ -259,8 +270,8 @@ def _escalation(value: Any, queue: str, expires_s: float) -> dict[str, Any]:
     return {"escalate_s": after_s, "escalate_to": to}
 
 
-def _check_members(found: Json, known: frozenset[str], where: str) -> None:
-    if unknown := sorted(set(found) - known):
+def _check_members(found: Json, known: Collection[str], where: str) -> None:
+    if unknown := sorted(set(found) - set(known)):
         text = f"unknown field {where + unknown[0]!r} (known: {', '.join(sorted(known))})"
         raise BadRequestError(text, param=where + unknown[0])
 
@@ -295,6 +306,14 @@ def _seconds(value: Any, member: str = "expires_s") -> float:
     if not is_number or not 0 < value <= LONGEST_S:
         raise _wrong(member, f"a number of seconds, at most {LONGEST_S:.0f}")
     return float(value)
+
+
+def _approvals(value: Any) -> int:
+    """How many people: as many as a policy may ask for."""
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if not is_number or not 1 <= value <= MAX_APPROVALS:
+        raise _wrong("approvals", f"a number of people from 1 to {MAX_APPROVALS}")
+    return int(value)
 
 
 def _wrong(member: str, wanted: str) -> BadRequestError:

@@ -38,7 +38,8 @@ def ship(parcel: int) -> str:
 
 
 agent = Agent("shipper", model=os.environ["MODEL"], tools=[ship])
-desk = Desk(os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"])
+people = int(os.environ.get("APPROVALS", "1"))  # who have to approve a call
+desk = Desk(os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"], approvals=people)
 
 
 async def run() -> None:

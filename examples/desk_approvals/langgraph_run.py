@@ -46,7 +46,8 @@ model = ChatOpenAI(
 )
 middleware = [HumanInTheLoopMiddleware(interrupt_on={"ship": gate}), noting(seen)]
 agent = create_agent(model, [ship], checkpointer=saver, middleware=middleware)
-desk = Desk(os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"])
+people = int(os.environ.get("APPROVALS", "1"))  # who have to approve a call
+desk = Desk(os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"], approvals=people)
 
 given = {"messages": [("user", "Ship all parcels.")]}
 if agent.get_state(thread).next:  # an earlier process stopped here

@@ -28,7 +28,8 @@ def ship(parcel: int) -> str:
 model = OpenAIChatModel(os.environ["MODEL"], provider=OpenAIProvider(openai_client=client))
 tools = FunctionToolset([ship]).approval_required(unsure(below=0.9, seen=seen))
 agent = Agent(model, toolsets=[tools], output_type=[str, DeferredToolRequests])
-desk = Desk(os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"])
+people = int(os.environ.get("APPROVALS", "1"))  # who have to approve a call
+desk = Desk(os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"], approvals=people)
 
 given = {"user_prompt": "Ship all parcels."}
 if kept.exists():  # an earlier process stopped here

@@ -1,6 +1,7 @@
 // The review desk, for runs of Vercel's AI SDK that stop before a call of a tool.
 //
 //   const desk = atDesk({ url: "http://127.0.0.1:8000/v1", key, queue: "approvals" });
+//                        // and approvals: 2, expiresS: 3600, escalate: { after_s: 600, to: "leads" }
 //   const messages = [...asked, ...result.response.messages];   // keep them: they are the run
 //   const decided = await desk(messages, { seen });             // null while one call is open
 //   if (decided) await generateText({ ..., messages: [...messages, decided] });
@@ -12,7 +13,7 @@
 const CHANGED = "A reviewer changed this call. Make it again, with just these arguments: ";
 const REFUSED = "A reviewer rejected this call, or nobody approved it in time.";
 
-export function atDesk({ url, key, queue, expiresS }) {
+export function atDesk({ url, key, queue, expiresS, escalate, approvals }) {
   const calls = `${url.replace(/\/+$/, "").replace(/\/v1$/, "")}/pinocchio/v1/calls`;
   const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
 
@@ -27,8 +28,9 @@ export function atDesk({ url, key, queue, expiresS }) {
     const content = [];
     for (const { approvalId, toolCallId, toolName, input } of waiting(messages)) {
       const call = { id: toolCallId, name: toolName, arguments: input };
-      const fields = { queue, expires_s: expiresS, request_id: await seen?.requestId(toolCallId) };
-      const body = JSON.stringify({ call, messages: conversation(messages), ...fields });
+      const fields = { queue, expires_s: expiresS, escalate, approvals };
+      const asked = { call, messages: conversation(messages), ...fields };
+      const body = JSON.stringify({ ...asked, request_id: await seen?.requestId(toolCallId) });
       let told = await ask(calls, { method: "POST", body });
       if (!told.verdict && waitS) told = await ask(`${calls}/${told.review_id}?wait_s=${waitS}`);
       if (!told.verdict) content.push(null);

@@ -13,11 +13,11 @@ import { seenCalls } from "../../examples/node/seen_calls.mjs";
 
 globalThis.AI_SDK_LOG_WARNINGS = false;
 const folder = process.argv[2];
-const { OPENAI_BASE_URL: baseURL, OPENAI_API_KEY: apiKey, MODEL } = process.env;
+const { OPENAI_BASE_URL: baseURL, OPENAI_API_KEY: apiKey, MODEL, APPROVALS } = process.env;
 const kept = join(folder, "run.json");
 mkdirSync(folder, { recursive: true });
 const seen = seenCalls();
-const desk = atDesk({ url: baseURL, key: apiKey });
+const desk = atDesk({ url: baseURL, key: apiKey, approvals: Number(APPROVALS ?? 1) });
 const provider = createOpenAICompatible({ baseURL, apiKey, name: "proxied", fetch: seen.fetch });
 const ship = tool({
   description: "Ship a parcel by its number.",

@@ -11,9 +11,12 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
+from pinocchio.desk import Desk as AgentsDesk
+from pinocchio.desk import DeskError
 from tests.conftest import StartProxy
 from tests.running.client_keys import OWN_KEY, make_key, wait_until_known
 from tests.running.desk_client import DESK, bearer, decide, scraped, value
+from tests.running.desk_client import make_key as make_reviewer
 from tests.running.live_proxy import Json, LiveProxy, error_of
 
 CALLS = "/pinocchio/v1/calls"
@@ -166,6 +169,9 @@ def test_nobody_in_time_is_a_rejection(proxy: LiveProxy) -> None:
         ({"expires_s": True}, "expires_s"),
         ({"expires_s": 1e12}, "expires_s"),
         ({"request_id": ["req"]}, "request_id"),
+        ({"approvals": 0}, "approvals"),
+        ({"approvals": 6}, "approvals"),
+        ({"approvals": True}, "approvals"),
     ],
 )
 def test_what_has_another_shape_is_refused(proxy: LiveProxy, change: Json, param: str) -> None:
@@ -178,6 +184,77 @@ def test_a_wait_is_a_number(proxy: LiveProxy) -> None:
     """Anything else is refused."""
     reply = proxy.http.get(f"{CALLS}/chatcmpl-x", params={"wait_s": "long"})
     assert (reply.status_code, error_of(reply)["param"]) == (400, "wait_s")
+
+
+def test_two_people_approve_a_call(proxy: LiveProxy) -> None:
+    """Where the agent asks for two: alice by two keys is one of them, and the agent still waits;
+    an edit of hers needs bob, who has read it."""
+    keys = {name: make_reviewer(proxy, "reviewer", name) for name in ("alice", "Alice", "bob")}
+    desk = AgentsDesk(proxy.base_url, "sk-client", approvals={"refund": 2})
+    told = desk.hold("two", "refund", {"amount": 84.2}, MESSAGES)
+    assert (told.is_open, told.approvals) == (True, {"needed": 2, "given": 0})
+    edit = {"arguments": {"amount": 8.42}}
+    assert decide(proxy, told.review_id, keys["Alice"], verdict="approve").status_code == 200
+    edited = decide(proxy, told.review_id, keys["alice"], verdict="edit", content=edit).json()
+    assert edited["state"] == "open"
+    told = desk.verdict(told.review_id, wait_s=0.05)
+    assert (told.is_open, told.arguments, told.approvals) == (True, None, {"needed": 2, "given": 1})
+    again = {"verdict": "approve", "revision": edited["revision"]}
+    assert decide(proxy, told.review_id, keys["Alice"], **again).json()["state"] == "open"
+    assert decide(proxy, told.review_id, keys["bob"], **again).json()["state"] == "released"
+    done = desk.hold("two", "refund", {"amount": 84.2}, MESSAGES)
+    assert (done.verdict, done.arguments) == ("edit", {"amount": 8.42})
+    assert desk.hold("one", "look_up", {}, MESSAGES).approvals == {"needed": 1, "given": 0}
+
+
+def test_nobody_gets_for_two_what_one_has_approved(proxy: LiveProxy) -> None:
+    """The number of the first who put the call there holds; who asks for more is refused, also once
+    it is decided, and who asks for fewer waits for as many."""
+    one, two = (AgentsDesk(proxy.base_url, "sk-client", approvals=count) for count in (1, 2))
+    told = one.hold("few", "refund", {}, MESSAGES)
+    for _ in range(2):
+        with pytest.raises(DeskError, match="held until 1 approve") as caught:
+            two.hold("few", "refund", {}, MESSAGES)
+        assert (caught.value.status, caught.value.code) == (400, "call_differs")
+        decide(proxy, told.review_id, verdict="approve")
+    strict = two.hold("many", "refund", {}, MESSAGES)
+    assert one.hold("many", "refund", {}, MESSAGES).approvals == {"needed": 2, "given": 0}
+    decide(proxy, strict.review_id, verdict="approve")
+    assert one.verdict(strict.review_id).is_open
+
+
+def test_an_agent_says_where_a_call_goes_on_to(proxy: LiveProxy) -> None:
+    """The queue and the time of every call of its desk."""
+    desk = AgentsDesk(
+        proxy.base_url, "sk-client", expires_s=3600, escalate_after_s=600, escalate_to="leads"
+    )
+    id = desk.hold("on", "refund", {}, MESSAGES).review_id
+    escalation = proxy.desk.get(f"/pinocchio/v1/reviews/{id}").json()["escalation"]
+    assert escalation["to"] == "leads"
+    assert escalation["at"] == pytest.approx(time.time() + 600, abs=30)
+    with pytest.raises(ValueError, match="go together"):
+        AgentsDesk(proxy.base_url, "sk-client", escalate_to="leads")
+
+
+@pytest.mark.parametrize("rounds", [5, pytest.param(100, marks=pytest.mark.slow)])
+def test_a_call_is_released_by_two_people_however_they_race(
+    start_proxy: StartProxy, store_url: str, rounds: int
+) -> None:
+    """Through the desks of two proxies on one store, by two keys of alice's and one of bob's at the
+    same time: never by one person, and once. On SQLite and PostgreSQL."""
+    proxies = [start_proxy(policy=WATCH, store=store_url, **DESK) for _ in range(2)]
+    names = ("alice", "ALICE", "alice", "bob")
+    keys = [make_reviewer(proxies[0], "reviewer", name) for name in names]
+    agents = [AgentsDesk(each.base_url, "sk-client", approvals=2) for each in proxies]
+    for number in range(rounds):
+        id = agents[0].hold(f"raced-{number}", "refund", {}, MESSAGES).review_id
+        count = 3 if number % 2 else 4  # without bob, then with him
+        with ThreadPoolExecutor(count) as pool:
+            at = [(proxies[n % 2], id, keys[n]) for n in range(count)]
+            list(pool.map(lambda each: decide(*each, verdict="approve"), at))
+        told = agents[1].verdict(id)
+        assert told.approvals == {"needed": 2, "given": count - 2}
+        assert told.verdict == ("approve" if count == 4 else None)
 
 
 def test_calls_are_counted(start_proxy: StartProxy) -> None:
