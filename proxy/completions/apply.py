@@ -81,6 +81,10 @@ async def _hold(job: Job, answer: Answer, outcome: Outcome, hold: Hold) -> Json 
     request, holding = job.request, job.services.holding
     try:
         held = job.earlier.held if job.earlier else None
+        if held is None and (used := await holding.covered(answer, outcome, job.http)):
+            outcome.action, outcome.standing_approval = "deliver", ", ".join(used)
+            job.note_owner(answer.completion)
+            return None
         held = held or await holding.hold(answer, request, outcome, hold, job.http, job.digest)
         job.note_owner(answer.completion, held.id)
         job.exchange.note_held(outcome, held.id)

@@ -239,6 +239,8 @@ class LimitsConfig(Section):
     commit_after_s: float = Field(default=15, gt=0)
     clarify_timeout_s: float = Field(default=10, gt=0)  # of a model that writes the question
     max_held: int = Field(default=100_000, gt=0)
+    standing_s: float = Field(default=3_600, ge=0)  # of an approval for further calls; 0: none
+    standing_uses: int = Field(default=100, gt=0)
     max_connections: int | None = Field(default=None, gt=0)  # None: as the open files allow
     drain_s: float = Field(default=0, ge=0)  # after SIGTERM, in which it still answers
     grace_s: int = Field(default=30, gt=0)  # then, for what goes on

@@ -14,6 +14,7 @@ from proxy.desk.access.guard import stays, visitor_of
 from proxy.desk.access.sessions import Visitor
 from proxy.desk.desk import MOST_ON_A_PAGE, STATES, Desk, State, Verdict
 from proxy.desk.notify.feed import Feed
+from proxy.desk.standing import LikeThis, end, told
 from proxy.learning.feedback import keep_feedback
 from proxy.learning.second_opinions import read_second_opinions
 from proxy.store.reviews.held_replies import state_name, stored_state
@@ -25,6 +26,16 @@ Narrowed = Annotated[str | None, Query(max_length=200)]
 STATE = "`held` and `waits` are older names of `open`."
 MOST_OF_A_NOTE = 10_000  # characters
 Given = ParamSpec("Given")
+
+
+class LikeThisBody(BaseModel):
+    """Which calls are approved with the one that is decided on."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    for_s: float = Field(gt=0, description="Seconds; at most `most_s` of the review's `like_this`.")
+    uses: int = Field(gt=0, description="Calls; at most its `most_uses`.")
+    any: list[str] = Field([], description="Arguments of any value; all others stay as they are.")
 
 
 class VerdictBody(BaseModel):
@@ -39,6 +50,15 @@ class VerdictBody(BaseModel):
     revision: str | None = Field(
         None, description="The review's, where one of several reviewers has edited it before."
     )
+    like_this: LikeThisBody | None = Field(
+        None, description="Of an approval: it covers calls like this one too, for a while."
+    )
+
+    def verdict_given(self) -> Verdict:
+        wish = self.like_this
+        like_this = None if wish is None else LikeThis(wish.for_s, wish.uses, wish.any)
+        told = self.verdict, self.correct, self.content, self.note, self.revision
+        return Verdict(*told, like_this)
 
 
 class LabelBody(BaseModel):
@@ -92,8 +112,7 @@ def review_routes(desk: Desk, feed: Feed) -> APIRouter:
         same; another verdict is a 409 with the review, `review_decided` or `review_expired`.
         Where several people approve, the review stays open until the last; of a reply that one of
         them edits, the others approve its `revision`, else a 409 `review_edited`."""
-        given = Verdict(body.verdict, body.correct, body.content, body.note, body.revision)
-        return desk.decide(id, given, who.name, is_named=who.is_named)
+        return desk.decide(id, body.verdict_given(), who.name, is_named=who.is_named)
 
     @api.post("/reviews/{id}/label")
     @as_json
@@ -113,7 +132,7 @@ def review_routes(desk: Desk, feed: Feed) -> APIRouter:
         """What waits, was decided in 30 days, is refused; for admins why, and webhooks."""
         return desk.stats() if who.is_admin else _for_reviewers(desk.stats())
 
-    return _with_quality(_with_feedback(_with_events(api, feed), desk), desk)
+    return _with_standing(_with_quality(_with_feedback(_with_events(api, feed), desk), desk), desk)
 
 
 def _for_reviewers(stats: dict[str, Any]) -> dict[str, Any]:
@@ -138,6 +157,24 @@ def _with_events(api: APIRouter, feed: Feed) -> APIRouter:
         since = heard if last_event_id is None else last_event_id
         stream = await feed.watch(since, stays(request))
         return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+
+    return api
+
+
+def _with_standing(api: APIRouter, desk: Desk) -> APIRouter:
+    @api.get("/standing-approvals")
+    @as_json
+    def standing(
+        all: Annotated[bool, Query(description="Also those that are over.")] = False,
+    ) -> dict[str, Any]:
+        """Approvals that cover further calls, the newest first."""
+        return {"items": [told(each) for each in desk.queue.standing(is_all=all)]}
+
+    @api.post("/standing-approvals/{id}/revoke")
+    @as_json
+    def revoke(id: Id, who: Who) -> dict[str, Any]:
+        """Ends one at once; what it has let go is gone."""
+        return end(desk.queue, id, who.name)
 
     return api
 

@@ -15,9 +15,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from policies import Policy
+from proxy.config.sections import LimitsConfig
 from proxy.desk.edits.editable import editable, surface_of
 from proxy.desk.edits.editing import edited
 from proxy.desk.rules import Leaning, leaning, policy_of, rule_of
+from proxy.desk.standing import LikeThis, coverable, standing_for
 from proxy.desk.waiting_calls import Doubts, WaitingCall, with_arguments
 from proxy.errors import (
     BadRequestError,
@@ -43,6 +45,7 @@ from proxy.store.reviews.held_replies import (
 )
 from proxy.store.reviews.outbox import delivery_counts
 from proxy.store.reviews.queue import SEEN_QUEUES, Listed, Place, ReviewQueue
+from proxy.store.reviews.standing import Standing
 from proxy.store.reviews.used_links import LinkUse, found_use
 from proxy.store.verdicts.feedback import FeedbackStore
 from proxy.wire.json_splice import json_object
@@ -67,6 +70,7 @@ class Verdict:
     content: Any = None  # of an edit
     note: str | None = None
     revision: str | None = None  # the edit that is approved, where one waits for another approval
+    like_this: LikeThis | None = None  # the calls that are approved with it
 
     @property
     def state(self) -> str:
@@ -135,6 +139,10 @@ class Desk:
         return leaning(self._book, label, confidence)
 
     @property
+    def _limits(self) -> LimitsConfig:
+        return self.setup().config.limits if self.setup is not None else LimitsConfig()
+
+    @property
     def _book(self) -> Iterable[Policy]:
         return self.setup().book if self.setup is not None else ()
 
@@ -179,6 +187,8 @@ class Desk:
         if (verdict.verdict == "edit") != (verdict.content is not None):
             message = "'edit' takes content, and only 'edit' does"
             raise BadRequestError(message, param="content")
+        if verdict.like_this is not None and verdict.verdict != "approve":
+            raise BadRequestError("only 'approve' takes like_this", param="like_this")
         held = self.held(id)
         if held.needed > 1 and verdict.verdict != "reject" and not is_named:
             text = f"{id} needs {held.needed} people, and this key does not say whose it is"
@@ -196,6 +206,7 @@ class Desk:
                 note=verdict.note,
                 revision=verdict.revision,
                 link=link,
+                standing=self._standing(held, verdict),
             )
             if decided is not None:
                 if (decided.state, decided.approved) != (HELD, held.approved):
@@ -213,6 +224,10 @@ class Desk:
             text = f"{by} has edited {id}: read it, and approve its 'revision'"
             raise DecidedError(text, self._facts(held), code="review_edited")
         raise self._decided_error(held)
+
+    def _standing(self, held: HeldReply, verdict: Verdict) -> Standing | None:
+        wanted = verdict.like_this
+        return None if wanted is None else standing_for(held, wanted, self._limits)
 
     def _is_same(self, held: HeldReply, verdict: Verdict, reviewer: str) -> bool:
         """Whether this is what was decided: an answer was lost, and somebody asks once more."""
@@ -300,6 +315,7 @@ class Desk:
             "taken_at": held.taken_at,
             "is_bound": held.is_bound,
             "revision": revision_of(held.proposed),
+            "like_this": coverable(held, self._limits) if held.state == HELD else None,
             "conversation": [_turn(each) for each in asked(held.request, path, held.question)],
             "answer": [_turn(each) for each in answered(held.reply, path)],
             "request": json_object(held.request) if held.request is not None else None,

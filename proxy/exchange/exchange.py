@@ -231,6 +231,7 @@ class Exchange:
             "would_action": outcome.would_action,
             "policy": outcome.decision.label if outcome.decision else None,
             "review_id": outcome.review_id,
+            "standing_approval": outcome.standing_approval,
             "label": outcome.label,
             "shadowed": outcome.shadowed_values() or None,
         }
@@ -266,6 +267,7 @@ class Exchange:
             *(_judged(outcome, self.model) if outcome and outcome.facts else (None, None)),
             outcome.score if outcome is not None else None,
             self.conversation,
+            outcome.standing_approval if outcome is not None else None,
         )
 
 

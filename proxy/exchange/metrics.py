@@ -111,6 +111,10 @@ class Metrics:
             "Replies that other gateways asked about, by what became of them.",
             *("gateway", "told", "scored"),
         )
+        self._standing = Counter(
+            "pinocchio_standing_approval_uses",
+            "Replies delivered because a reviewer approved calls like theirs.",
+        )
         self._interrupted = Counter(
             "pinocchio_interrupted_calls",
             "Calls of tools that agents' frameworks stopped and put before the desk.",
@@ -165,6 +169,8 @@ class Metrics:
                 if facts.tools:
                     kind = "tool_call"
             self._confidence.observe(outcome.confidence, outcome.calibrator or "", kind)
+        if outcome.standing_approval is not None:
+            self._standing.add()
         if outcome.evidence is not None:
             for agreement in outcome.evidence.opinions:
                 self._opinions.add(agreement)

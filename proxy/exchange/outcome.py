@@ -40,6 +40,7 @@ class Outcome:
     escalated_from: str | None = None
     fallback_from: str | None = None  # the model that was asked first and failed
     clarification: Literal["template", "generated"] | None = None  # of what is clarified
+    standing_approval: str | None = None  # that let a call go which would have been held
     approvals: Sequence[dict[str, Any]] = ()  # with which a client tells upstream of a reviewer's
     calls: Sequence[dict[str, Any]] = ()  # where more than one was made
     choices: Sequence[tuple[Choice, Confidence, Decision | None]] = ()
@@ -126,6 +127,8 @@ class Outcome:
             member["fallback_from"] = self.fallback_from
         if self.clarification is not None:
             member["clarification"] = self.clarification
+        if self.standing_approval is not None:
+            member["standing_approval"] = self.standing_approval
         if self.approvals:
             member["approvals"] = self.approvals
         if self.calls:

@@ -31,6 +31,14 @@ def calls_made(completion: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(str(item.get("call_id") or item.get("id")) for item in made)
 
 
+def has_server_calls(completion: Mapping[str, Any]) -> bool:
+    """Whether a call is of a remote MCP server's tool: its name alone does not say which one."""
+    items = completion.get("output")
+    return isinstance(items, list) and any(
+        is_call(item) and item.get("server_label") is not None for item in items
+    )
+
+
 def with_text(item: Any, added: str) -> Json | None:
     """A message with more behind its last text; None for what has no text."""
     parts = item.get("content") if isinstance(item, dict) else None

@@ -85,9 +85,13 @@ class Approvals:
         return replace(
             held,
             request_digest=request_digest,
-            rule_digest=self._digests.get((decision.policy, decision.rule)),
+            rule_digest=self.rule_digest(decision),
             calls=digest_of_calls(format, held.reply),
         )
+
+    def rule_digest(self, decision: Decision) -> str | None:
+        """What names the rule that holds, with all that stands above it."""
+        return self._digests.get((decision.policy, decision.rule))
 
     async def find(
         self, format: Format, request_digest: str, key_hash: str, calls: str | None = None

@@ -15,6 +15,8 @@ from proxy.exchange.exchange import is_known
 from proxy.exchange.outcome import Outcome
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import RESPONSES, Format, Json
+from proxy.formats.called import tool_calls
+from proxy.formats.responses_items import has_server_calls
 from proxy.gate.key_hash import hash_key
 from proxy.holds.binding import Approvals, Earlier, may_go_out
 from proxy.holds.held import held_reply, new_held_id
@@ -97,6 +99,17 @@ class Holding:
         if asked.format is RESPONSES:
             self._conversations.note_held(answer.completion.get("id"), key_hash, id)
         return held
+
+    async def covered(self, answer: Answer, outcome: Outcome, request: Request) -> Sequence[str]:
+        """The standing approvals that let all calls of an answer go, each use counted; none where
+        they do not, or a choice has no call. Raises StoreError."""
+        rule = None if outcome.decision is None else self._approvals.rule_digest(outcome.decision)
+        calls = [tool_calls(choice.message) for choice in answer.choices]
+        is_covered = all(calls) and not has_server_calls(answer.completion)
+        if rule is None or not is_covered or not is_known(request):
+            return ()
+        told = [(call.name, call.arguments) for each in calls for call in each]
+        return await self._store.use_standing(hash_key(request), rule, told) or ()
 
     async def _look_again(self, request_digest: str | None, key_hash: str) -> None:
         """One request has one held reply, also where the store was away for a moment: whoever asks

@@ -51,6 +51,7 @@ TABLES_IN: Final = (
         "verdicts.verdicts",
         "reviews.held_replies",
         "reviews.outbox",
+        "reviews.standing",
     ),
     *("owned_ids", "reviews.polls", "record.writer", "reviews.events", "reviews.used_links"),
 )

@@ -23,10 +23,11 @@ from proxy.commands.exits import (
     user,
 )
 from proxy.commands.opened_record import NOT_CONFIGURED
-from proxy.errors import DecidedError, ExitStatus, NotFoundError, StartupError
+from proxy.errors import BadRequestError, DecidedError, ExitStatus, NotFoundError, StartupError
 
 if TYPE_CHECKING:
     from proxy.desk.desk import Desk
+    from proxy.desk.standing import LikeThis
     from proxy.store.reviews.held_replies import HeldReply
     from proxy.store.reviews.queue import Listed
 
@@ -103,9 +104,59 @@ def approve(
     correct: LabelOption = None,
     note: NoteOption = None,
     revision: RevisionOption = None,
+    like_this: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MINUTES", help="Also approve calls like its one call, for so many minutes."
+        ),
+    ] = None,
+    uses: Annotated[int, typer.Option(min=1, help="With --like-this: how many calls.")] = 10,
+    any_of: Annotated[
+        list[str] | None,
+        typer.Option("--any", help="With --like-this: an argument that may have any value."),
+    ] = None,
 ) -> None:
     """Let the client fetch the reply."""
-    _decide(id, config, "approve", reviewer, correct, note, revision)
+    from proxy.desk.standing import LikeThis
+
+    wish = None if like_this is None else LikeThis(like_this * 60, uses, any_of or ())
+    _decide(id, config, "approve", reviewer, correct, note, revision, wish)
+
+
+@reviews.command("standing")
+def list_standing(
+    config: ConfigOption = None,
+    is_all: Annotated[bool, typer.Option("--all", help="Also those that are over.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List approvals that cover further calls."""
+    from proxy.desk.standing import told
+
+    with _desk(config) as desk:
+        found = [told(each) for each in desk.queue.standing(is_all=is_all)]
+    for each in found:
+        if as_json:
+            typer.echo(json.dumps(each))
+            continue
+        left = _span(max(0.0, each["expires_at"] - time.time()))
+        state = f"{left} left" if each["state"] == "open" else each["state"]
+        free = ", ".join(map(plain, each["any"])) or "nothing"
+        typer.echo(
+            f"{each['id']}  {plain(each['tool'])}  any: {free}"
+            f"  {each['uses']} of {each['most_uses']} used  {state}  by {plain(each['created_by'])}"
+        )
+    if not found and not as_json:
+        typer.echo("no approval covers further calls", err=True)
+
+
+@reviews.command("revoke")
+def revoke(id: str, config: ConfigOption = None, reviewer: AsOption = None) -> None:
+    """End an approval that covers further calls."""
+    from proxy.desk.standing import end
+
+    with _desk(config) as desk:
+        ended = end(desk.queue, id, reviewer or user())
+    typer.echo(f"{id} is {ended['state']}")
 
 
 @reviews.command("release", hidden=True)
@@ -134,13 +185,13 @@ def _decide(
     correct: bool | None = None,
     note: str | None = None,
     revision: str | None = None,
+    like_this: LikeThis | None = None,
 ) -> None:
     from proxy.desk.desk import Verdict
 
+    given = Verdict(verdict, correct, None, note, revision, like_this)
     with _desk(config) as desk:
-        decided = desk.decide(
-            id, Verdict(verdict, correct, None, note, revision), reviewer or user()
-        )
+        decided = desk.decide(id, given, reviewer or user())
     typer.echo(f"{id} is {decided['state']}{_approvals(decided['approvals'])}")
 
 
@@ -169,7 +220,7 @@ def _desk(config: Path | None) -> Iterator[Desk]:
         desk = Desk(ReviewQueue(store), (lambda: setup) if setup is not None else None)
         try:
             yield desk
-        except (NotFoundError, DecidedError) as error:
+        except (NotFoundError, DecidedError, BadRequestError) as error:
             raise stop(ExitStatus.FAILED, error.message) from error
         finally:
             desk.queue.close()

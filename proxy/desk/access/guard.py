@@ -42,7 +42,10 @@ API: Final = "/pinocchio/v1/"
 METRICS: Final = "/metrics"
 DRAIN: Final = "/drain"
 _OF_LOGIN: Final = (LOGIN, SINGLE_SIGN_ON, SINGLE_SIGN_ON_BACK)
-_OF_QUEUES: Final = ("/console/reviews", f"{API}reviews")  # what a bound reviewer may use
+_OF_QUEUES: Final = (  # what a bound reviewer may use
+    *("/console/reviews", "/console/standing"),
+    *(f"{API}reviews", f"{API}standing-approvals"),
+)
 _OF_ALL: Final = ("/", "/console", "/console/", "/pinocchio/logout", f"{API}me", f"{API}stats")
 READING: Final = ("GET", "HEAD", "OPTIONS")
 MOST_OF_A_STRANGERS_BODY: Final = 2**14  # bytes

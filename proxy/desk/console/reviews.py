@@ -23,6 +23,8 @@ from proxy.desk.console.shell import page, told
 from proxy.desk.console.shown import MOST_TURNS, shown
 from proxy.desk.desk import STATES, Desk, Verdict, approvals_of
 from proxy.desk.edits.editable import editable, surface_of
+from proxy.desk.standing import LikeThis, end
+from proxy.desk.standing import told as told_standing
 from proxy.desk.unseen import one_line
 from proxy.desk.waiting_calls import calls_in
 from proxy.errors import BadRequestError, ProxyError
@@ -33,6 +35,7 @@ FILTERS: Final = ("state", "queue", "team", "kind")
 VERDICTS: Final = ("approve", "edit", "reject")
 DONE: Final = {
     **dict(zip(VERDICTS, ("Approved.", "Sent as edited.", "Rejected."), strict=True)),
+    "revoked": "Revoked. Calls like that one wait for a reviewer again.",
     "first": "Approved by you. It waits until others have approved it too.",
 }
 ON_EXPIRY: Final = {"reject": "rejected", "deliver": "delivered", "block": "blocked"}
@@ -64,6 +67,7 @@ class Reviews:
             Route(one, told(self._desk, self._review)),
             Route(f"{one}/next", told(self._desk, self._next)),
             Route(f"{one}/verdict", self._verdict, methods=["POST"]),
+            Route("/console/standing/{id}/revoke", self._revoke, methods=["POST"]),
         ]
 
     # --- the queue ------------------------------------------------------------------------------
@@ -110,6 +114,7 @@ class Reviews:
             filters=filters,
             states=STATES,
             items=items,
+            standing=[told_standing(each) for each in self._desk.queue.standing()],
             more=found.next,
             queues=sorted(queues),
             teams=sorted(teams),
@@ -164,6 +169,7 @@ class Reviews:
             editable=None if is_large else form_of(found, given.fields),
             is_large=is_large,
             why=facts["why"] or [],
+            like_this=facts["like_this"],
             rule=_rule(held),
             labels=facts["labels"],
             history=facts["history"],
@@ -190,6 +196,16 @@ class Reviews:
         place = await asyncio.to_thread(self._place_after, id, _filters(request))
         return RedirectResponse(f"{place}&done={done}", 303)
 
+    async def _revoke(self, request: Request) -> Response:
+        """Ends a standing approval."""
+        try:
+            await checked_form(request)
+            id, name = request.path_params["id"], visitor_of(request).name
+            await asyncio.to_thread(end, self._desk.queue, id, name)
+        except ProxyError as error:
+            return JSONResponse(error.envelope(), error.status, SAFE)
+        return RedirectResponse("/console/reviews?done=revoked", 303)
+
     def _decide(self, id: str, fields: Mapping[str, str], visitor: Visitor) -> str:
         """The key in DONE of what it came to."""
         verdict = self._read(id, fields)
@@ -209,7 +225,8 @@ class Reviews:
         if held.state == HELD:
             check_look(held, fields)
         revision = fields.get("revision") or None
-        return Verdict(kind, LABELS[correct], content, note or None, revision)  # type: ignore[arg-type]
+        like_this = _like_this(fields) if kind == "approve" else None
+        return Verdict(kind, LABELS[correct], content, note or None, revision, like_this)  # type: ignore[arg-type]
 
     def _again(self, request: Request, fields: Mapping[str, str], error: ProxyError) -> Response:
         """The page once more, with what was written and what is wrong with it."""
@@ -257,6 +274,18 @@ def check_look(held: HeldReply, fields: Mapping[str, str]) -> None:
     if is_approved and calls_in(held.reply, surface_of(held)):
         text = "approving a call of a tool has to be confirmed: tick the box below the buttons"
         raise BadRequestError(text, param="confirmed", code="confirmation_missing")
+
+
+def _like_this(fields: Mapping[str, str]) -> LikeThis | None:
+    """Which further calls a form covers; raises BadRequestError."""
+    if fields.get("like_this") != "yes":
+        return None
+    try:
+        for_s, uses = float(fields.get("minutes", "")) * 60, int(fields.get("uses", ""))
+    except ValueError as error:
+        raise BadRequestError("minutes and uses are numbers", param="like_this") from error
+    given = [name.removeprefix("any.") for name in fields if name.startswith("any.")]
+    return LikeThis(for_s, uses, given)
 
 
 def _filters(request: Request) -> dict[str, Any]:

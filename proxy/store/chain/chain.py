@@ -43,7 +43,7 @@ _FOUND_AT_ONCE: Final = 500
 _WRITTEN: Final = "pinocchio_audit_head"  # of a connection's transaction, until it is committed
 CHAINED: Final = (
     *("exchanges", "held_replies", "verdicts", "feedback"),
-    *("withdrawn_grants", "client_keys"),
+    *("withdrawn_grants", "client_keys", "standing_approvals"),
 )
 _DIGITS: Final = 32  # of a row's digest, in hex
 _LOCK: Final = 0x70696E6F6D  # of PostgreSQL, from reading the last entry to the commit

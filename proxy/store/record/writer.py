@@ -62,6 +62,7 @@ exchanges = sa.Table(
     sa.Column("shadowed", sa.String),  # JSON: what rules in shadow would have done
     sa.Column("score", sa.Float),  # what a recalibration made the confidence of
     sa.Column("conversation", sa.String),  # a digest of how it was opened, see openings.py
+    sa.Column("standing_approval", sa.String),  # that let a call go which would have been held
 )
 conversation_of_row: Final = sa.func.coalesce(exchanges.c.conversation, exchanges.c.request_id)
 """Where an older version noted none, each exchange is one of its own."""

@@ -8,5 +8,6 @@ __all__ = [
     "outbox",
     "polls",
     "queue",
+    "standing",
     "used_links",
 ]

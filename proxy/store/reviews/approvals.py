@@ -21,6 +21,7 @@ from proxy.store.chain.chain import note_change
 from proxy.store.notifications import DECIDED, notify
 from proxy.store.reviews.events import happened
 from proxy.store.reviews.held_replies import HELD, RELEASED, HeldReply, held_replies
+from proxy.store.reviews.standing import Standing, agreed, give
 from proxy.store.verdicts.verdicts import keep_label
 
 APPROVED, EDITED = "approved", "edited"  # what happened to a reply that stays held
@@ -57,6 +58,7 @@ class Approval:
     revised: bytes | None = None
     note: str | None = None
     revision: str | None = None
+    standing: Standing | None = None  # that the approval shall cover calls like this one
 
 
 def approve(connection: sa.Connection, held: HeldReply, given: Approval) -> HeldReply | None:
@@ -77,7 +79,14 @@ def approve(connection: sa.Connection, held: HeldReply, given: Approval) -> Held
         return replace(held, approved=before, proposed=proposed)
     if revision_of(row.proposed) != given.revision:
         return None
-    one = {"by": given.reviewer, "at": now, "correct": given.is_correct, "note": given.note}
+    one: dict[str, Any] = {
+        "by": given.reviewer,
+        "at": now,
+        "correct": given.is_correct,
+        "note": given.note,
+    }
+    if given.standing is not None:
+        one["like_this"] = given.standing.told()
     people = [*approved_by(before), one]
     values: dict[str, Any] = {"approved": json.dumps(people), "proposed": proposed}
     event = APPROVED if given.revised is None else EDITED
@@ -91,5 +100,16 @@ def approve(connection: sa.Connection, held: HeldReply, given: Approval) -> Held
         keep_label(connection, held.request_id, given.is_correct, given.reviewer, given.note)
     if event == RELEASED:
         notify(connection, DECIDED, held.id)
+        _cover(connection, held, given, people)
     note_change(connection, "decided" if event == RELEASED else event, held_replies, is_its)
     return replace(held, **values)
+
+
+def _cover(
+    connection: sa.Connection, held: HeldReply, given: Approval, people: list[dict[str, Any]]
+) -> None:
+    """Covers calls like this one where all who approved said so, within the narrower bounds."""
+    if given.standing is not None and (bounds := agreed(people)) is not None:
+        for_s, most_uses = bounds
+        standing = replace(given.standing, for_s=for_s, most_uses=most_uses)
+        give(connection, held, standing, ", ".join(each["by"] for each in people))

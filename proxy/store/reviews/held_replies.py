@@ -24,6 +24,7 @@ from proxy.store.client_keys import client_keys
 from proxy.store.database import cause, open_async_engine, open_engine, storable
 from proxy.store.reviews.bound_replies import BoundReplies
 from proxy.store.reviews.events import happened, noted, review_events
+from proxy.store.reviews.standing import Call, candidates, matching, use
 from proxy.store.tables import metadata, place_of
 from proxy.wire.caller import ANYONE, Caller
 
@@ -302,6 +303,26 @@ class Store:
             return True
         may_again = _held.c.id == id, _held.c.taken_at > time.time() - again_s
         return bool(await self._rows(sa.select(_held.c.id).where(*may_again)))
+
+    async def use_standing(
+        self, key_hash: str, rule_digest: str, calls: Sequence[Call]
+    ) -> list[str] | None:
+        """Counts a use of standing approvals that cover each of these calls, and gives their ids;
+        None where one of them is not covered."""
+        tools = {tool for tool, _ in calls}
+        if any(storable(tool) != tool for tool in tools):  # nor is one given for such a name
+            return None
+        found = await self._rows(candidates(key_hash, rule_digest, tools))
+        ids = [*matching(calls, found)]
+        if not found or not all(ids):
+            return None
+        try:
+            async with self._opened().connect() as connection:
+                used: list[str] | None = await connection.run_sync(use, ids)
+                await (connection.rollback() if used is None else connection.commit())
+        except SQLAlchemyError as error:
+            raise StoreError(f"the store cannot be written: {cause(error)}") from error
+        return used
 
     def _opened(self) -> AsyncEngine:
         """Connected on first use: most proxies hold nothing, and the import takes memory."""

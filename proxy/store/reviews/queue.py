@@ -35,6 +35,7 @@ from proxy.store.reviews.held_replies import (
     held_replies,
     row_of,
 )
+from proxy.store.reviews.standing import Standing, StandingApproval, give, listed, revoke
 from proxy.store.reviews.used_links import LinkUse, forget_uses, use_up
 from proxy.store.verdicts.verdicts import keep_label, reading, verdicts
 
@@ -259,12 +260,14 @@ class ReviewQueue:
         note: str | None = None,
         revision: str | None = None,
         link: LinkUse | None = None,
+        standing: Standing | None = None,
     ) -> HeldReply | None:
         """Releases or rejects what is still open; None when somebody or time was faster.
 
         What several people have to approve stays open until the last of them does. `revision` is
         the edit that this one read, see `approvals.py`: of another one nothing is approved. A
         `link` that brought the decision is used up by it, and decides nothing where it was before.
+        With `standing`, calls like this one are covered too.
         """
         with self._changing() as connection:
             verdict = "approve" if state == RELEASED else "reject"
@@ -272,12 +275,24 @@ class ReviewQueue:
                 return None
             if held.needed == 1 or state != RELEASED:
                 after = _decided(connection, held, state, reviewer, is_correct, revised, note)
+                if after is not None and standing is not None:
+                    give(connection, held, standing, reviewer)
             else:
-                given = Approval(reviewer, is_correct, revised, storable(note), revision)
+                given = Approval(reviewer, is_correct, revised, storable(note), revision, standing)
                 after = approve(connection, held, given)
             if after is None:
                 connection.rollback()  # nothing was decided: the link is as before
             return after
+
+    def standing(self, *, is_all: bool = False) -> list[StandingApproval]:
+        """Approvals that cover calls, of the queues that are seen: those in force, or all."""
+        rows = self._rows(listed(SEEN_QUEUES.get(), is_all=is_all))
+        return [StandingApproval(**row._mapping) for row in rows]
+
+    def revoke(self, id: str, by: str) -> bool:
+        """Ends a standing approval; False where there is none to end."""
+        with self._changing() as connection:
+            return revoke(connection, id, by)
 
     def audit_of(self, request_id: str) -> HeldReply | None:
         """What was drawn of an exchange and waits for its verdict."""

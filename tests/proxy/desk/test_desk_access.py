@@ -375,7 +375,7 @@ def test_who_may_see_which_page(proxy: LiveProxy, alice: str) -> None:
         everything = seen(admin)
         assert everything >= {"/metrics", f"{API}/stats", f"{API}/reviews", "/console/calibrator"}
         assert seen(bearer(alice)) == everything - {"/metrics"}
-        of_queues = {"/console/reviews", f"{API}/reviews"}
+        of_queues = {"/console/reviews", f"{API}/reviews", f"{API}/standing-approvals"}
         assert seen(bound) == {*of_queues, "/pinocchio/login", f"{API}/me", f"{API}/stats"}
         refused = client.get("/metrics", headers=bearer(alice))
         assert code_of(refused) == (403, "not_allowed")

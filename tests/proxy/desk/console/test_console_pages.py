@@ -98,12 +98,12 @@ def test_tool_calls_are_edited_field_by_field(proxy: LiveProxy, visit: Visit) ->
     open_review(page, id)
     expect(page.locator(".call .tool")).to_have_text("book_train")
     page.keyboard.press("e")
-    page.get_by_label("number").fill('"many"')
+    page.get_by_label("number JSON").fill('"many"')
     look_at(page)
     page.get_by_role("button", name="Send it as edited").click()
     expect(page.locator(".toast.bad")).to_contain_text("do not fit book_train")
     assert state_of(proxy, id) == "open"
-    page.get_by_label("number").fill("7")
+    page.get_by_label("number JSON").fill("7")
     page.get_by_role("button", name="Send it as edited").click()
     expect(page.get_by_text("Sent as edited")).to_be_visible()
     call = review(proxy, id)["revised"]["choices"][0]["message"]["tool_calls"][0]["function"]

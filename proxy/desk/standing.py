@@ -1,0 +1,83 @@
+"""What a reviewer may cover beside the reply that is approved: calls like its one call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.config.sections import LimitsConfig
+from proxy.desk.waiting_calls import calls_in
+from proxy.errors import BadRequestError, NotFoundError
+from proxy.formats.responses_items import has_server_calls
+from proxy.store.database import storable
+from proxy.store.reviews.held_replies import HOLD, HeldReply
+from proxy.store.reviews.queue import ReviewQueue
+from proxy.store.reviews.standing import Standing, StandingApproval, pattern_of
+from proxy.wire.json_splice import json_object
+
+
+@dataclass(frozen=True, slots=True)
+class LikeThis:
+    """For how long, how often, and which arguments may have any value."""
+
+    for_s: float
+    uses: int
+    any_of: Sequence[str] = ()
+
+
+def coverable(held: HeldReply, limits: LimitsConfig) -> dict[str, Any] | None:
+    """How far an approval of this reply may reach: `most_s`, `most_uses` and the `arguments` that
+    may be any; None where it can cover no other call."""
+    if limits.standing_s <= 0 or held.kind != HOLD or not held.reply or held.rule_digest is None:
+        return None
+    calls = calls_in(held.as_proposed.reply, held.path)
+    if len(calls) != 1 or storable(calls[0].name) != calls[0].name:
+        return None
+    if has_server_calls(json_object(held.reply) or {}):
+        return None
+    arguments = list(calls[0].values or {})
+    bounds = {"most_s": limits.standing_s, "most_uses": limits.standing_uses}
+    return {**bounds, "tool": calls[0].name, "arguments": arguments}
+
+
+def standing_for(held: HeldReply, wanted: LikeThis, limits: LimitsConfig) -> Standing:
+    """What is kept of a reviewer's wish; raises BadRequestError where it goes too far."""
+    found = coverable(held, limits)
+    if found is None:
+        text = (
+            "no other call can be covered: it takes a reply with one call of a tool, held for a "
+            "client that sent a key (not of a remote MCP server), and limits.standing_s above 0"
+        )
+        raise BadRequestError(text, param="like_this", code="not_coverable")
+    if not 0 < wanted.for_s <= limits.standing_s or not 0 < wanted.uses <= limits.standing_uses:
+        most = f"{limits.standing_s:g} s and {limits.standing_uses} uses (limits.standing_s, _uses)"
+        text = f"calls like this can be approved for more than nothing, and at most {most}"
+        raise BadRequestError(text, param="like_this", code="beyond_limits")
+    [call] = calls_in(held.as_proposed.reply, held.path)
+    try:
+        pattern = pattern_of(call.arguments, wanted.any_of)
+    except ValueError as error:
+        raise BadRequestError(str(error), param="like_this", code="unknown_argument") from error
+    return Standing(call.name, pattern, wanted.for_s, wanted.uses)
+
+
+def told(standing: StandingApproval) -> dict[str, Any]:
+    """A standing approval as JSON values; of values only that they have to be the same."""
+    names = ("id", "review_id", "queue", "tool", "created_at", "created_by", "expires_at")
+    more = ("most_uses", "uses", "used_at", "revoked_at", "revoked_by", "state")
+    pattern = json.loads(standing.arguments)
+    return {
+        **{name: getattr(standing, name) for name in names + more},
+        "same": sorted(pattern.get("exact", {})) if "text" not in pattern else None,
+        "any": pattern.get("any", []),
+    }
+
+
+def end(queue: ReviewQueue, id: str, by: str) -> dict[str, Any]:
+    """Revokes one; raises NotFoundError where this reviewer sees none."""
+    if id in {each.id for each in queue.standing(is_all=True)}:
+        queue.revoke(id, by)  # a second time it changes nothing
+        return next(told(each) for each in queue.standing(is_all=True) if each.id == id)
+    raise NotFoundError(f"there is no standing approval {id[:100]!r}", code="standing_not_found")

@@ -1,0 +1,234 @@
+"""Standing approvals: a reviewer's approval of a call that covers calls like it, for a while.
+
+Like it is a call of the same tool by the same key, held by the same rule, with the same arguments
+but for those that the reviewer let be any. Each use counts in one statement, whoever else uses it
+at the same time, on whatever machine; the last one allowed is the last one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+import sqlalchemy as sa
+
+from proxy.store.chain.chain import note_change
+from proxy.store.tables import metadata
+
+standing_approvals = sa.Table(
+    "standing_approvals",
+    metadata,
+    sa.Column("id", sa.String, primary_key=True),
+    sa.Column("review_id", sa.String, nullable=False),  # of the reply that was approved with it
+    sa.Column("key_hash", sa.String, nullable=False),  # of the client's key; no other one's calls
+    sa.Column("rule_digest", sa.String, nullable=False),  # of the rule that held it
+    sa.Column("queue", sa.String, nullable=False),
+    sa.Column("tool", sa.String, nullable=False),
+    sa.Column("arguments", sa.Text, nullable=False),  # JSON, as `pattern_of` makes it
+    sa.Column("created_at", sa.Float, nullable=False),  # seconds since the epoch
+    sa.Column("created_by", sa.String, nullable=False),  # all of them, where several approve
+    sa.Column("expires_at", sa.Float, nullable=False),
+    sa.Column("most_uses", sa.Integer, nullable=False),
+    sa.Column("uses", sa.Integer, nullable=False),
+    sa.Column("used_at", sa.Float, nullable=True),  # the last time
+    sa.Column("revoked_at", sa.Float, nullable=True),
+    sa.Column("revoked_by", sa.String, nullable=True),
+    sa.Index("standing_of_key", "key_hash", "rule_digest"),
+)
+_standing = standing_approvals
+NEW, USED, REVOKED = "standing", "standing used", "standing revoked"  # in the chain
+MOST_LISTED: Final = 500
+Call = tuple[str, str]
+"""A tool's name and the text of its arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a reviewer wants to cover: for how long, how often, and which calls."""
+
+    tool: str
+    arguments: str
+    for_s: float
+    most_uses: int
+
+    def told(self) -> dict[str, Any]:
+        """As it stands beside one of several approvals, until the last is given."""
+        return {"for_s": self.for_s, "uses": self.most_uses, "pattern": json.loads(self.arguments)}
+
+
+@dataclass(frozen=True, slots=True)
+class StandingApproval:
+    """One that was given; times are seconds since the epoch."""
+
+    id: str
+    review_id: str
+    key_hash: str
+    rule_digest: str
+    queue: str
+    tool: str
+    arguments: str
+    created_at: float
+    created_by: str
+    expires_at: float
+    most_uses: int
+    uses: int
+    used_at: float | None
+    revoked_at: float | None
+    revoked_by: str | None
+
+    @property
+    def state(self) -> str:
+        if self.revoked_at is not None:
+            return "revoked"
+        if self.uses >= self.most_uses:
+            return "used up"
+        return "expired" if self.expires_at <= time.time() else "open"
+
+
+# --- which calls ---------------------------------------------------------------------------------
+
+
+def pattern_of(arguments: str, any_of: Collection[str] = ()) -> str:
+    """The arguments that a call has to have: SHA-256 of each value, but for those of any value.
+
+    Of arguments that are no JSON object the whole text counts; raises ValueError where one of
+    `any_of` is not among them.
+    """
+    values = _object(arguments)
+    if unknown := [name for name in any_of if name not in (values or {})]:
+        raise ValueError(f"the call has no argument {unknown[0]!r}")
+    if values is None:
+        return json.dumps({"text": _digest(arguments)})
+    exact = {name: _digest(value) for name, value in values.items() if name not in any_of}
+    return json.dumps({"exact": exact, "any": sorted(set(any_of))}, sort_keys=True)
+
+
+def covers(pattern: str, arguments: str) -> bool:
+    """Whether a call with these arguments is like the one that was approved."""
+    told, values = json.loads(pattern), _object(arguments)
+    if values is None or "text" in told:
+        return values is None and told.get("text") == _digest(arguments)
+    left = {name: value for name, value in values.items() if name not in told["any"]}
+    return left.keys() == told["exact"].keys() and all(
+        _digest(value) == told["exact"][name] for name, value in left.items()
+    )
+
+
+def _object(arguments: str) -> dict[str, Any] | None:
+    """None for what is no JSON object, or one in which a member stands twice."""
+    try:
+        value = json.loads(arguments or "{}", object_pairs_hook=_once)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) != len(members):
+        raise ValueError("a member stands twice")
+    return found
+
+
+def _digest(value: Any) -> str:
+    try:
+        told = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:  # a large integer, or half a surrogate pair
+        told = json.dumps(value, sort_keys=True).encode()
+    return hashlib.sha256(told).hexdigest()
+
+
+# --- given, used, revoked ------------------------------------------------------------------------
+
+
+def give(connection: sa.Connection, held: Any, standing: Standing, by: str) -> str:
+    """Keeps one, in the transaction of the approval that it came with; returns its id."""
+    now = time.time()
+    values = {
+        "id": f"standing-{secrets.token_hex(8)}",
+        **{name: getattr(held, name) for name in ("key_hash", "rule_digest", "queue")},
+        "review_id": held.id,
+        "tool": standing.tool,
+        "arguments": standing.arguments,
+        "created_at": now,
+        "created_by": by,
+        "expires_at": now + standing.for_s,
+        "most_uses": standing.most_uses,
+        "uses": 0,
+    }
+    connection.execute(_standing.insert().values(**values))
+    note_change(connection, NEW, _standing, _standing.c.id == values["id"])
+    return str(values["id"])
+
+
+def agreed(people: Sequence[dict[str, Any]]) -> tuple[float, int] | None:
+    """The bounds on which all who approved agree, the narrower ones; None where one of them did
+    not say so, or of other calls."""
+    told = [each.get("like_this") for each in people]
+    said = [each for each in told if each is not None]
+    if len(said) < len(told) or any(each["pattern"] != said[0]["pattern"] for each in said):
+        return None
+    return min(each["for_s"] for each in said), min(each["uses"] for each in said)
+
+
+def candidates(key_hash: str, rule_digest: str, tools: Collection[str]) -> sa.Select[Any]:
+    """Those that may cover calls of these tools, the first to expire first."""
+    table = _standing.c
+    is_its = table.key_hash == key_hash, table.rule_digest == rule_digest, table.tool.in_(tools)
+    query = sa.select(table.id, table.tool, table.arguments).where(*is_its, *_is_open())
+    return query.order_by(table.expires_at).limit(MOST_LISTED)
+
+
+def use(connection: sa.Connection, ids: Sequence[Sequence[str]]) -> list[str] | None:
+    """Counts a use for each call, of the first of its `ids` that may still be used; None where one
+    has none left, and then the transaction is to be undone."""
+    used = [_use_one(connection, each) for each in ids]
+    if None in used:
+        return None
+    found = sorted({id for id in used if id is not None})
+    note_change(connection, USED, _standing, _standing.c.id.in_(found))
+    return found
+
+
+def _use_one(connection: sa.Connection, ids: Sequence[str]) -> str | None:
+    for id in ids:
+        counted = {"uses": _standing.c.uses + 1, "used_at": time.time()}
+        change = _standing.update().where(_standing.c.id == id, *_is_open()).values(counted)
+        if connection.execute(change).rowcount == 1:
+            return id
+    return None
+
+
+def revoke(connection: sa.Connection, id: str, by: str) -> bool:
+    """Whether it was there and not revoked before."""
+    is_its = _standing.c.id == id, _standing.c.revoked_at.is_(None)
+    change = _standing.update().where(*is_its)
+    if connection.execute(change.values(revoked_at=time.time(), revoked_by=by)).rowcount != 1:
+        return False
+    note_change(connection, REVOKED, _standing, _standing.c.id == id)
+    return True
+
+
+def listed(queues: Collection[str] | None, *, is_all: bool = False) -> sa.Select[Any]:
+    """A query for StandingApprovals of some queues, the newest first."""
+    query = sa.select(_standing).order_by(_standing.c.created_at.desc()).limit(MOST_LISTED)
+    query = query if queues is None else query.where(_standing.c.queue.in_(sorted(queues)))
+    return query if is_all else query.where(*_is_open())
+
+
+def matching(calls: Sequence[Call], found: Sequence[Any]) -> Iterator[list[str]]:
+    """For each call the ids of those that cover it."""
+    for tool, arguments in calls:
+        yield [row.id for row in found if row.tool == tool and covers(row.arguments, arguments)]
+
+
+def _is_open() -> tuple[sa.ColumnElement[bool], ...]:
+    table = _standing.c
+    is_left = table.uses < table.most_uses
+    return table.revoked_at.is_(None), is_left, table.expires_at > time.time()
