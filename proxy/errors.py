@@ -18,6 +18,7 @@
     ├── BlockedByPolicyError        422  a policy blocks the reply
     │   └── UnreadableReplyError    422  a policy has to decide on a reply that cannot be read
     ├── DecidedError                409  at the review desk: somebody, or time, was faster
+    ├── NotScoredError              422  who asks for a number alone, and there is none
     ├── UnusableEditError           422  at the review desk: the edited reply would be broken
     ├── RateLimitedError            429  more requests than the key or its team may make
     ├── StoreError                  503  a reply that must be held cannot be stored
@@ -188,6 +189,16 @@ class DecidedError(ProxyError):
 
     def envelope(self) -> dict[str, Any]:
         return {**super().envelope(), "review": self.review}
+
+
+class NotScoredError(ProxyError):
+    """`reason` is the word for why there is no number."""
+
+    status, type, code = 422, "invalid_request_error", "not_scored"
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.details["reason"] = reason
 
 
 class UnusableEditError(ProxyError):

@@ -13,10 +13,10 @@ from proxy.errors import InvalidKeyError, NotFoundError, ProxyError
 from proxy.exchange.metrics import Metrics
 from proxy.formats import Json
 from proxy.gate.host_check import check_local
-from proxy.guardrails import agentgateway, analyze, litellm, portkey
+from proxy.guardrails import agentgateway, analyze, litellm, portkey, systemone
 from proxy.guardrails.questions import Questions
 from proxy.guardrails.reading import read_object
-from proxy.guardrails.visits import Finding, Visit, assess, request_for
+from proxy.guardrails.visits import Finding, Visit, assess, request_for, scored
 from proxy.holds.held import fetch_held, held_format
 from proxy.listener.endpoint import Endpoint, send_reply
 from proxy.reloading import Reloading
@@ -85,7 +85,9 @@ class GuardrailsApplication:
             ),
             analyze.PATH: (lambda payload, _: analyze.read(payload), analyze.answer, analyze.PASS),
         }
+        self._visited: dict[str, Callable[[Services, Request], Awaitable[Reply]]]
         self._visited = {path: partial(self._visit, *each) for path, each in contracts.items()}
+        self._visited[systemone.PATH] = self._tell_number
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         generation = self._holder.current  # for this visit, to its end
@@ -152,6 +154,13 @@ class GuardrailsApplication:
             told = "changed"
         self._metrics.note_visit(visit.gateway, told, has_number=has_number)
         return Reply(200, JSON, dumps(answer(finding)))
+
+    async def _tell_number(self, services: Services, http: Request) -> Reply:
+        payload = await read_object(http.body)
+        outcome = await scored(services, http, systemone.read(payload), self._presented)
+        has_number = outcome.confidence is not None
+        self._metrics.note_visit(systemone.GATEWAY, "passed", has_number=has_number)
+        return Reply(200, JSON, dumps(systemone.answer(payload, outcome)))
 
     async def _fetch(self, services: Services, id: str, http: Request) -> Reply:
         format = held_format(id)

@@ -130,6 +130,24 @@ async def assess(services: Services, http: Request, visit: Visit, presented: byt
     return _found(visit, outcome, reply)
 
 
+async def scored(services: Services, http: Request, visit: Visit, presented: bytes) -> Outcome:
+    """Score a reply and record it; what the policy would do is told and not carried out. Raises
+    ProxyError for a visit that cannot be read."""
+    request = request_for(http, dumps(visit.asked or {}), presented, visit.caller)
+    exchange = Exchange(request, services.records)
+    exchange.upstream = visit.gateway
+    with Recording(exchange) as recording:
+        job = recording.job = await _job(services, exchange, visit)
+        answer = _answer(visit)
+        if not answer.choices:
+            raise UnreadableReplyError("not_a_completion")
+        await job.score(answer)
+        outcome = job.decide(answer)
+        outcome.action = "deliver"
+        exchange.finish(outcome, 200)
+    return outcome
+
+
 async def _job(services: Services, exchange: Exchange, visit: Visit) -> Job:
     request = exchange.request
     max_body = services.config.limits.max_body
