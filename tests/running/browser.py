@@ -58,13 +58,15 @@ def chromium() -> Iterator[Browser]:
 
 
 class Visit:
-    """A context of its own, logged in at a proxy's desk, and a page in it.
+    """A context of its own, logged in at a proxy's desk by `secret`, and a page in it.
 
     `dialogs`, `elsewhere` (requests to other origins) and `errors` (exceptions of scripts) are what
     happened so far.
     """
 
-    def __init__(self, browser: Browser, proxy: LiveProxy, **options: Any) -> None:
+    def __init__(
+        self, browser: Browser, proxy: LiveProxy, secret: str = TOKEN, **options: Any
+    ) -> None:
         self.origin = desk_url(proxy)
         self.context: BrowserContext = browser.new_context(base_url=self.origin, **options)
         self.context.set_default_timeout(10_000)
@@ -77,7 +79,7 @@ class Visit:
         self._watch(self.page)
         self.context.on("page", self._watch)
         self.page.goto("/pinocchio/login")
-        self.page.get_by_label("Token").fill(TOKEN)
+        self.page.get_by_label("Token").fill(secret)
         self.page.get_by_role("button", name="Sign in").click()
         self.page.wait_for_url("**/console/reviews")
 

@@ -29,6 +29,7 @@ from proxy.desk.unseen import one_line
 from proxy.desk.waiting_calls import calls_in
 from proxy.errors import BadRequestError, ProxyError
 from proxy.formats.conversation import answered, asked, tools_of
+from proxy.store.reviews.approvals import approved_by, has_approved
 from proxy.store.reviews.held_replies import AUDIT, HELD, OPEN, HeldReply, state_name, stored_state
 
 FILTERS: Final = ("state", "queue", "team", "kind")
@@ -171,6 +172,7 @@ class Reviews:
             why=facts["why"] or [],
             like_this=facts["like_this"],
             rule=_rule(held),
+            has_approved=has_approved(held.approved, visitor_of(request).name),
             labels=facts["labels"],
             history=facts["history"],
             given=given,
@@ -312,6 +314,7 @@ def _item(held: HeldReply, facts: Mapping[str, Any]) -> dict[str, Any]:
         "state": facts["state"],
         "path": facts["path"],
         "approvals": facts["approvals"],
+        "is_first": held.needed - len(approved_by(held.approved)) > 1,
         "escalation": facts["escalation"],
         "revision": facts["revision"],
         "is_audit": held.kind == AUDIT,

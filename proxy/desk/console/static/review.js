@@ -12,6 +12,7 @@ const DELAY_MS = 5_000;
 const MOST_LATER = 50_000; // bytes that a closing page may still send
 
 const DONE = { approve: "Approved", reject: "Rejected", edit: "Sent as edited" };
+const FIRST = { approve: "Approved by you", edit: "Edited by you" }; // what others have to approve too
 
 let pending;
 const sending = new Set(); // decisions that the server has not answered yet
@@ -85,6 +86,7 @@ async function decide(form, verdict, isConfirmed) {
   const review = form.closest("[data-review]");
   if (review.dataset.decided) return;
   review.dataset.decided = verdict; // whatever comes now is not about this reply
+  const told = (form.hasAttribute("data-first") && FIRST[verdict]) || DONE[verdict];
   const isSent = flush(); // or the reply before this one would be offered as the next
   const body = new URLSearchParams(new FormData(form));
   body.set("verdict", verdict);
@@ -99,10 +101,10 @@ async function decide(form, verdict, isConfirmed) {
       delete review.dataset.decided;
       return tell(problem, { isBad: true });
     }
-    tell(DONE[verdict]);
+    tell(told);
   } else {
     pending = decision;
-    decision.toast = tell(DONE[verdict], { action: "Undo", key: "u", act: undo, lastsMs: DELAY_MS });
+    decision.toast = tell(told, { action: "Undo", key: "u", act: undo, lastsMs: DELAY_MS });
     decision.timer = setTimeout(() => void flush(), DELAY_MS);
   }
   await isSent;

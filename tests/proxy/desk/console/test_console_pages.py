@@ -17,7 +17,16 @@ from proxy.store.database import open_engine
 from tests.conftest import StartProxy
 from tests.running.browser import Visit, look_at, visiting
 from tests.running.databases import execute
-from tests.running.desk_client import API, DESK, HOLD, desk_url, held_id, logged_in
+from tests.running.desk_client import (
+    API,
+    DESK,
+    HOLD,
+    decide,
+    desk_url,
+    held_id,
+    logged_in,
+    make_key,
+)
 from tests.running.live_proxy import HearingScorer, LiveProxy, until
 
 TOOL = {
@@ -167,6 +176,39 @@ def test_a_verdict_is_sent_when_its_time_is_up(browser: Browser, proxy: LiveProx
         page.get_by_role("button", name="Approve").click()
         page.clock.fast_forward(6_000)
         expect(page.locator(".toast.bad")).to_contain_text("rejected by admin already")
+
+
+def test_two_people_approve_in_their_browsers(browser: Browser, start_proxy: StartProxy) -> None:
+    """The first sees that it waits for another, and approving again changes nothing; the second
+    sees who it was, and releases it."""
+    two = HOLD.replace("seniors", "seniors, approvals: 2").replace("desk", "two")
+    proxy = start_proxy(policy=two, **DESK)
+    id = held_id(proxy, "Rome p=0.1")
+    keys = {name: make_key(proxy, "reviewer", name) for name in ("alice", "bob")}
+    with (
+        visiting(browser, proxy, secret=keys["alice"]) as alice,
+        visiting(browser, proxy, secret=keys["bob"]) as bob,
+    ):
+        look_at(alice.page, id)
+        expect(alice.page.locator(".approvals")).to_contain_text(
+            "0 of 2 approved. 2 different people"
+        )
+        alice.page.keyboard.press("a")
+        expect(alice.page.locator("[data-toasts]")).to_contain_text("Approved by you")
+        alice.page.goto("about:blank")  # which sends what could still be undone
+        until(lambda: review(proxy, id)["approvals"]["given"] != [])
+        alice.page.goto(f"/console/reviews/{id}")
+        told = "1 of 2 approved: by alice. You have: it waits for somebody else."
+        expect(alice.page.locator(".approvals")).to_have_text(told)
+        assert decide(proxy, id, keys["alice"], verdict="approve").json()["state"] == "open"
+        look_at(bob.page, id)
+        expect(bob.page.locator(".approvals")).to_contain_text("by alice. 2 different people")
+        bob.page.keyboard.press("a")
+        expect(bob.page.locator("[data-toasts]")).to_contain_text("Approved")
+        bob.page.goto("about:blank")
+        until(lambda: state_of(proxy, id) == "released")
+        assert (alice.errors, bob.errors) == ([], [])
+    assert fetched(proxy, id) == "Rome p=0.1"
 
 
 def test_pages_work_without_script(browser: Browser, proxy: LiveProxy) -> None:
