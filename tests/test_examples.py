@@ -203,7 +203,7 @@ def test_two_people_approve_from_a_chat(tmp_path: Path) -> None:
         until(lambda: "listens on" in printed.read_text(), within_s=30)
         text = (EXAMPLES / "review" / "chat.yaml").read_text()
         text = text.replace("http://127.0.0.1:8090", printed.read_text().split()[-1])
-        text = text.replace("port: 8001", "port: 0") + CONFIG.format(folder=tmp_path)
+        text = text.replace("admin:\n", "admin:\n  port: 0\n") + CONFIG.format(folder=tmp_path)
         with ProxyProcess(tmp_path, text) as proxy:
             wait_until_ready(proxy)
             id = re.search(r"reviews approve (\S+)", run("curl.sh", url=proxy.base_url))

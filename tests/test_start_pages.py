@@ -124,6 +124,22 @@ def test_teams_have_keys_and_policies_of_their_own(tmp_path: Path) -> None:
     assert (tmp_path / "record.jsonl").exists()
 
 
+def test_two_reviewers_release_a_reply_at_the_desk(tmp_path: Path) -> None:
+    """And the policies further down that page are policies."""
+    reader = follow("../desk.md", tmp_path)
+    assert "content_filter" in reader.said("curl -s http")[0]
+    assert "second-look" in (tmp_path / "second-look.yaml").read_text()
+    told = [text for line, texts in reader.printed.items() if "approve" in line for text in texts]
+    assert [each.split(" is ")[1] for each in told] == [
+        "open: 1 of 2 approved (alice)\n",
+        "released: 2 of 2 approved (alice, bob)\n",
+    ]
+    *_, [released] = reader.printed.values()
+    assert "Yes, 91 is a prime number" in released
+    names = ["refunds", "refunds-in-time"]
+    assert [load_policy(str(tmp_path / f"{name}.yaml")).name for name in names] == names
+
+
 def test_the_page_of_the_configuration_has_every_section(tmp_path: Path) -> None:
     """And its example is a configuration."""
     text = (DOCS / "configuration.md").read_text(encoding="utf-8")

@@ -25,8 +25,8 @@ def lines_of(message: dict[str, Any]) -> Iterator[str]:
         for block in message["blocks"]:
             for field in block.get("fields", []):
                 yield field["text"].replace("*", "").replace("\n", ": ")
-            if block.get("text", {}).get("type") == "plain_text":
-                yield block["text"]["text"]
+            if "text" in block and block != message["blocks"][0]:
+                yield block["text"]["text"].replace("_", "", 2)
             for button in block.get("elements", []):
                 yield f"[{button['text']['text']}] {button['url']}"
         return

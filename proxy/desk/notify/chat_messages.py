@@ -29,7 +29,8 @@ TITLES: Final = {
 }
 MOST_OF_A_FACT: Final = 150
 MOST_OF_A_SECTION: Final = 2_900  # Slack takes 3,000 characters
-MINUTE_S, HOUR_S = 60, 3_600
+MINUTE_S: Final = 60
+UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", MINUTE_S))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,5 +180,6 @@ def _approved(held: HeldReply) -> str:
 def _left(until: float) -> str:
     """How long somebody has to decide, and when that ends."""
     left_s = max(0.0, until - time.time())
-    amount = f"{left_s / HOUR_S:.0f} h" if left_s >= 2 * HOUR_S else f"{left_s / MINUTE_S:.0f} min"
+    unit, size = next(each for each in UNITS if left_s >= 2 * each[1] or each[1] == MINUTE_S)
+    amount = f"{left_s / size:.0f} {unit}"
     return f"{amount}, until {time.strftime('%Y-%m-%d %H:%M', time.gmtime(until))} UTC"

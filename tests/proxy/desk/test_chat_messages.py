@@ -85,6 +85,22 @@ def test_slack_has_facts_call_and_buttons() -> None:
     assert (message["unfurl_links"], message["unfurl_media"]) == (False, False)
 
 
+@pytest.mark.parametrize(
+    ("left_s", "said"),
+    [
+        (100, "2 min, until"),
+        (7_100, "118 min, until"),
+        (90_000, "25 h, until"),
+        (6e5, "7 d, until"),
+    ],
+)
+def test_the_time_that_is_left(left_s: float, said: str) -> None:
+    """In the largest unit of which there are two, with the time at which it ends."""
+    message = told(held(expires_at=time.time() + left_s))
+    [field] = [each for each in message["blocks"][1]["fields"] if "Time left" in each["text"]]
+    assert field["text"].startswith(f"*Time left*\n{said} 20")
+
+
 def test_teams_has_the_same_in_a_card() -> None:
     """An Adaptive Card in a message, as a workflow's webhook takes it; buttons open addresses."""
     message = told(held(), format="teams", shows="calls", reviewer="alice")
