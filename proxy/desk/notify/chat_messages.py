@@ -30,7 +30,7 @@ TITLES: Final = {
 MOST_OF_A_FACT: Final = 150
 MOST_OF_A_SECTION: Final = 2_900  # Slack takes 3,000 characters
 MINUTE_S: Final = 60
-UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", MINUTE_S))
+UNITS: Final[tuple[tuple[str, int], ...]] = (("d", 86_400), ("h", 3_600), ("min", MINUTE_S))
 
 
 @dataclass(frozen=True, slots=True)
