@@ -50,7 +50,7 @@ def test_a_release_names_its_actions_by_commit() -> None:
 
 def test_a_release_runs_each_step_of_its_script_in_order() -> None:
     """Those that the script tells, and the image is what `sign` and the attestations are about."""
-    [job] = jobs(GITHUB / "workflows" / "release.yml").values()
+    job = jobs(GITHUB / "workflows" / "release.yml")["release"]
     run = [step["run"].split()[1] for step in job["steps"] if "run" in step]
     told = re.findall(r"^#   scripts/release (\w+)", RELEASE.read_text(), re.MULTILINE)
     assert run == told

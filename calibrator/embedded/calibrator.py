@@ -34,6 +34,7 @@ from calibrator.features.ngrams import is_cut as too_long
 from calibrator.features.tower import Tower, TowerRow, tower_row
 from calibrator.features.weights import Array, Floats, encoder_weights, read_weights
 from calibrator.inspection import DOUBTED, Inspector, inspect
+from calibrator.kernel import kernel_name
 from calibrator.knowledge import Knowledge
 from calibrator.opinion import OpinionReader, SecondStage
 from calibrator.recalibration.curves import sigmoid
@@ -122,6 +123,11 @@ class EmbeddedCalibrator:
     @property
     def name(self) -> str:
         return self.config.version
+
+    @property
+    def kernel(self) -> str:
+        """What computes its scores, compiled functions or numpy."""
+        return kernel_name()
 
     def token_rows(self, items: Sequence[Item]) -> list[TokenRow]:
         """Items as the encoder reads them; unknown models and benchmarks get no tag (paper B03)."""

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrator.kernel import compiled
 from calibrator.recalibration.curves import logit, sigmoid
 
 Floats = NDArray[np.float32]
@@ -39,6 +40,10 @@ class Familiarity:
 
     def distances(self, features: Floats) -> Floats:
         """The squared distance to the nearest centroid over the threshold, (B,)."""
+        if (kernel := compiled()) is not None:
+            found = np.empty(len(features), np.float32)
+            kernel.distances(np.ascontiguousarray(features), self.whitening, self.centroids, found)
+            return np.asarray(found / self.threshold)
         apart = self.white(features)[:, None, :] - self.centroids  # (B, K, D)
         return np.asarray((apart**2).sum(axis=2).min(axis=1) / self.threshold)
 

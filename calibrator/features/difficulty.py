@@ -12,11 +12,14 @@ Sums are `einsum`'s: BLAS would take threads, and beside a busy neighbour wait 9
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.features.ngrams import Ids
+from calibrator.features.trees import is_near
+from calibrator.kernel import compiled
 from calibrator.recalibration.curves import logit
 
 Floats = NDArray[np.float32]
@@ -28,6 +31,8 @@ PRIOR = 0.01  # what the base rate weighs beside the questions; one right there 
 BOUNDS = (0.03, 0.97)
 AT_ONCE = 256  # questions that are compared with all others
 MOST_TOLD, LONGEST_TOLD = 1_024, 4_096  # questions that are remembered, and bytes of one: 4 MB
+ROUNDING = 5e-6  # by which the kernel's log-odds may differ from numpy's; ten times what was seen
+TILE = 32  # questions that the kernel compares at a time
 TOGETHER = 4096  # of the others, so that what is added up stays in a core's first cache
 
 
@@ -51,10 +56,17 @@ class Difficulty:
         if shapes != (scale.shape, weight.shape, questions.shape[1:], weight.shape):
             raise ValueError(f"a difficulty of another shape: {table.shape}, {questions.shape}")
         self.table, self.scale = table, scale.astype(np.float32)
-        length_one = _of_length_one(questions.astype(np.float32))
-        self.questions = np.ascontiguousarray(length_one.T)  # (D, Q)
+        self._questions = questions
+        self.thresholds: Sequence[float] = ()  # which trees compare it with
         self.share, self.weight = share.astype(np.float32), weight.astype(np.float32)
         self.base = float(base[0])
+        self._kernel = compiled() if table.dtype == questions.dtype == np.int8 else None
+        if self._kernel is not None:
+            laid_out = _tiled(questions.astype(np.int8)), (self.share, self.weight)
+            self._held = self._kernel.difficulty_tables(
+                np.ascontiguousarray(table), self.scale, *laid_out[0], *laid_out[1],
+                NEARNESS, PRIOR, self.base,
+            )  # fmt: skip
         self._told: dict[bytes, float] = {}  # of the last questions; choices and retries share one
 
     def of(self, asked: Sequence[Ids]) -> NDArray[np.float64]:
@@ -63,13 +75,30 @@ class Difficulty:
         told = {key: known for key in keys if (known := self._told.get(key)) is not None}
         new = {key: ids for key, ids in zip(keys, asked, strict=True) if key not in told}
         if new:
-            told.update(zip(new, self.near(self.meanings([*new.values()])).tolist(), strict=True))
+            told.update(zip(new, self._near_each([*new.values()]).tolist(), strict=True))
             for key in new:
                 if len(self._told) >= MOST_TOLD:
                     self._told = {}
                 if len(key) <= LONGEST_TOLD:
                     self._told[key] = told[key]
         return np.array([told[key] for key in keys])
+
+    def _near_each(self, asked: Sequence[Ids]) -> NDArray[np.float64]:
+        """Log-odds (B,) by the questions around those of these word pieces."""
+        if self._kernel is None:
+            # one by one, for `einsum` adds those of several in another order
+            return np.concatenate([self.near(self.meanings([ids])) for ids in asked])
+        share = [self._kernel.difficulty(self._held, ids) for ids in asked]
+        found = np.asarray(logit(np.clip(np.array(share), *BOUNDS)))
+        for at, ids in enumerate(asked):
+            if is_near(self.thresholds, float(found[at]), ROUNDING):
+                found[at] = self.near(self.meanings([ids]))[0]
+        return found
+
+    @cached_property
+    def questions(self) -> Floats:
+        """The questions of training, each a column of length 1, (D, Q)."""
+        return np.ascontiguousarray(_of_length_one(self._questions.astype(np.float32)).T)
 
     def meanings(self, asked: Sequence[Ids]) -> Floats:
         """What questions of these distinct word pieces mean, (B, D), of length 1 or 0."""
@@ -119,6 +148,20 @@ def meanings(asked: Sequence[Ids], table: Array, scale: Array) -> Floats:
     return _of_length_one(np.stack(sums))
 
 
+def _tiled(questions: NDArray[np.int8]) -> tuple[NDArray[np.int8], Floats]:
+    """Questions (Q, D) as the kernel reads them: (tiles, D, TILE), each a column, and their lengths
+    (tiles * TILE,); what fills the last tile is as long as 1."""
+    tiles = -(-len(questions) // TILE)
+    padded = np.zeros((tiles * TILE, questions.shape[1]), np.int8)
+    padded[: len(questions)] = questions
+    lengths = np.ones(len(padded), np.float32)
+    lengths[: len(questions)] = _lengths(questions.astype(np.float32))[:, 0]
+    return np.ascontiguousarray(padded.reshape(tiles, TILE, -1).swapaxes(1, 2)), lengths
+
+
+def _lengths(vectors: Floats) -> Floats:
+    return np.asarray(np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6))
+
+
 def _of_length_one(vectors: Floats) -> Floats:
-    length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(length, 1e-6), dtype=np.float32)
+    return np.asarray(vectors / _lengths(vectors), dtype=np.float32)

@@ -37,7 +37,9 @@ class Forest:
         self.difficulty = Difficulty.from_state(state)
         self.share = float(state["share"][0])  # that is kept of the sum of tower and forest
         self.ability = state["ability"].astype(np.float32)  # (names,) of each known model; 0: none
-        self.trees = Trees(state, TRAITS + self.topics.width + 2)
+        width = TRAITS + self.topics.width + 2
+        self.trees = Trees(state, width)
+        self.difficulty.thresholds = self.trees.thresholds(width - 1)
         if "beside" in state:  # without it such a checkpoint would score otherwise under its name
             raise ValueError("a difficulty stands beside the trees, as in version 4: train anew")
 
@@ -86,5 +88,9 @@ class Forest:
 
 def features_of(rows: Sequence[TowerRow], topics: Topics, others: Floats) -> Floats:
     """What the trees read, (B, TRAITS + topics + 2); `others` (B, 2): abilities, difficulties."""
-    read = [np.concatenate([row.traits, topics.of(row.grams)]) for row in rows]
-    return np.hstack([np.stack(read), others]).astype(np.float32)
+    found = np.empty((len(rows), TRAITS + topics.width + others.shape[1]), np.float32)
+    for place, row in enumerate(rows):
+        found[place, :TRAITS] = row.traits
+    topics.write([row.grams for row in rows], found, TRAITS)
+    found[:, TRAITS + topics.width :] = others
+    return found

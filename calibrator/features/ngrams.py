@@ -14,6 +14,8 @@ from typing import Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrator.kernel import compiled
+
 Ids = NDArray[np.int32]
 Grams: TypeAlias = tuple[Ids, ...]
 """Bucket numbers of one row's `PARTS`: pieces of its question and answer, the answer's two ends,
@@ -41,14 +43,28 @@ def grams_of(
 ) -> Grams:
     """The distinct n-grams of a row, from its texts and their word pieces, as numbers below
     `buckets`, a power of two."""
+    asked_text, said_text = (
+        _looked_at(question, *QUESTION_CHARACTERS),
+        _looked_at(answer, *ANSWER_CHARACTERS),
+    )
+    if (kernel := compiled()) is not None:
+        sizes = (
+            (QUESTION_HEAD, QUESTION_TAIL, ANSWER_HEAD, ANSWER_TAIL),
+            (FIRST_PIECES, LAST_PIECES),
+        )
+        found, begins = kernel.grams(
+            asked_text, said_text, question_ids, answer_ids, buckets, *sizes
+        )
+        numbers = np.frombuffer(found, np.int32)
+        return tuple(numbers[start:end] for start, end in itertools.pairwise(begins))
     said = _ends(answer_ids, ANSWER_HEAD, ANSWER_TAIL)
     sequences = (
         np.array(_ends(question_ids, QUESTION_HEAD, QUESTION_TAIL), dtype=np.uint64),
         np.array(said, dtype=np.uint64),
         np.array(said[-LAST_PIECES:], dtype=np.uint64),
         np.array(said[:FIRST_PIECES], dtype=np.uint64),
-        _characters(question, *QUESTION_CHARACTERS),
-        _characters(answer, *ANSWER_CHARACTERS),
+        _characters(asked_text),
+        _characters(said_text),
     )
     keys = _distinct(sequences, buckets)
     ends = np.searchsorted(keys, [space * buckets for space in _PART_OF_SPACE])
@@ -66,11 +82,14 @@ def _ends(pieces: Sequence[int], head: int, tail: int) -> list[int]:
     return [*pieces[:head], *pieces[head:][-tail:]]
 
 
-def _characters(text: str, head: int, tail: int) -> NDArray[np.uint64]:
-    """Code points in lower case of a text, or of its two ends with a zero between them."""
-    if len(text) > head + tail:
-        text = f"{text[:head]}\0{text[-tail:]}"
-    points = text.lower().encode("utf-32-le", "surrogatepass")
+def _looked_at(text: str, head: int, tail: int) -> str:
+    """A text in lower case, or its two ends with a zero between them."""
+    return (text if len(text) <= head + tail else f"{text[:head]}\0{text[-tail:]}").lower()
+
+
+def _characters(text: str) -> NDArray[np.uint64]:
+    """The code points of a text."""
+    points = text.encode("utf-32-le", "surrogatepass")
     return np.frombuffer(points, dtype=np.uint32).astype(np.uint64)
 
 

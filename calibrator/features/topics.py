@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.features.ngrams import PARTS, Grams
+from calibrator.kernel import compiled
 
 Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
@@ -31,10 +32,24 @@ class Topics:
             raise ValueError(f"topics of {len(tables)} parts, not of {PARTS}")
         self._parts = [_Part(table) for table in tables]
         self.width = sum(part.width for part in self._parts)
+        self._kernel = compiled() if all(part.is_small for part in self._parts) else None
+        if self._kernel is not None:
+            self._held = self._kernel.topic_tables(*(part.arrays() for part in self._parts))
 
     def of(self, grams: Grams) -> Floats:
         """The topics of one row, (width,)."""
-        return np.concatenate([part.of(ids) for part, ids in zip(self._parts, grams, strict=True)])
+        found = np.empty((1, self.width), np.float32)
+        self.write([grams], found, 0)
+        return np.asarray(found[0])
+
+    def write(self, rows: Sequence[Grams], found: Floats, start: int) -> None:
+        """Writes the topics of rows into those of `found` (B, ..), from the column `start` on."""
+        if self._kernel is not None:
+            self._kernel.topics(self._held, list(rows), found, start)
+            return
+        for place, grams in enumerate(rows):
+            own = [part.of(ids) for part, ids in zip(self._parts, grams, strict=True)]
+            found[place, start : start + self.width] = np.concatenate(own)
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Topics:
@@ -64,6 +79,15 @@ class _Part:
         size = int(self.ids.max()) + 2  # the last place is for all buckets beyond
         self._places = np.full(size, self._nowhere, np.min_scalar_type(self._nowhere))
         self._places[self.ids] = np.arange(self._nowhere)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its arrays are of the kinds that the kernel reads."""
+        return self._places.dtype == np.uint16 and self.table.dtype == np.int8
+
+    def arrays(self) -> tuple[Array, ...]:
+        """All arrays in the order in which the kernel takes them."""
+        return self._places, self.rarity, self.scale, self.table
 
     def of(self, grams: NDArray[np.int32]) -> Floats:
         """The part's projection on its directions, (D,); zeros where no n-gram counts."""

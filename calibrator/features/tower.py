@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from calibrator.features.ngrams import PARTS, Grams, Ids, grams_of
 from calibrator.features.traits import TRAITS, traits_of
+from calibrator.kernel import compiled
 
 Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
@@ -81,8 +82,8 @@ class Tower:
         """
         bags = self.bags(rows) if bags is None else bags
         traits = np.stack([row.traits for row in rows])
-        logits, hidden = self._members.read(bags, traits, np.array(names))
-        return np.asarray(logits.mean(axis=0, dtype=np.float64)), hidden[0]
+        logits, hidden = self._members.read(bags, traits, np.array(names, np.int64))
+        return np.asarray(logits.mean(axis=0, dtype=np.float64)), hidden
 
     def logits(self, rows: Sequence[TowerRow], names: Sequence[int]) -> NDArray[np.float64]:
         """What `read` gives first."""
@@ -124,9 +125,29 @@ class _Members:
         shapes = (weights[0]["table"].shape, self.norm[0].shape[2:], self.center.shape[2:])
         if shapes != ((BUCKETS, 1 + WIDTH), (PARTS * WIDTH,), (TRAITS,)):
             raise ValueError(f"a tower of another shape: {shapes}")
+        self._kernel = compiled()
+        self._held = (
+            self._kernel.tower_weights(self._arrays(), TRAIT_LIMIT, LAYER_NORM_EPSILON)
+            if self._kernel
+            else None
+        )
+
+    def _arrays(self) -> tuple[Floats, ...]:
+        """All arrays in the order in which the kernel takes them."""
+        norm = [each[:, 0] for each in self.norm]
+        layers = [
+            each for layer in (self.first, self.second, self.last, self.asked) for each in layer
+        ]
+        return self.names, self.linear, self.center[:, 0], self.spread[:, 0], *norm, *layers
 
     def read(self, bags: Floats, traits: Floats, names: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """Logits (K, B) and first hidden layers (K, B, HIDDEN[0]) of bags as `Bags` gives them."""
+        """Logits (K, B) and the first tower's hidden layer (B, HIDDEN[0]) of bags as `Bags` gives
+        them."""
+        if self._kernel is not None:
+            logits = np.empty((len(self.names), len(traits)), np.float32)
+            wide = np.empty((len(traits), self.first[0].shape[2]), np.float32)
+            self._kernel.tower(self._held, bags, traits, names, logits, wide)
+            return logits, wide
         traits = self.traits(traits)
         bias, name = self.names[:, names, 0], self.names[:, names, 1:]
         words = bags[:, :, :, 1:].transpose(2, 0, 1, 3)
@@ -137,7 +158,7 @@ class _Members:
         deep = _linear(_gelu(_linear(hidden, *self.second)), *self.last)[:, :, 0]
         asked = (name * _linear(question, *self.asked)).sum(2)
         plain = bags[:, :, :, 0].sum(1).T + np.einsum("kbt,kt->kb", traits, self.linear)
-        return np.asarray(plain + bias + deep + asked), hidden
+        return np.asarray(plain + bias + deep + asked), hidden[0]
 
     def traits(self, traits: Floats) -> Floats:
         """In standard deviations from their mean, bounded, (K, B, TRAITS)."""
@@ -157,10 +178,15 @@ class Bags:
         for number, table in enumerate(tables):
             self._tables[:, number] = table
         self._scales = np.stack(scales, axis=1)  # (BUCKETS, members)
+        self._kernel = compiled() if self._scales.dtype == np.float16 else None
+        self._held = self._kernel.bag_tables(self._tables, self._scales) if self._kernel else None
 
     def of(self, rows: Sequence[Grams]) -> Floats:
         """Sums of n-grams' rows over the root of their number, (B, PARTS, members, 1 + WIDTH)."""
         found = np.empty((len(rows), PARTS, *self._tables.shape[1:]), np.float32)
+        if self._kernel is not None:
+            self._kernel.bags(self._held, list(rows), found)
+            return found
         for place, grams in enumerate(rows):
             ids = np.concatenate(grams)
             tables = self._tables.take(ids, axis=0).astype(np.float32)

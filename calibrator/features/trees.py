@@ -8,17 +8,21 @@ alone; `tree_arrays` writes the arrays of a fitted scikit-learn model.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrator.kernel import compiled
+
 Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
 Places = NDArray[np.intp]
 
+_NODE = np.dtype([("number", "f4"), ("feature", "i2"), ("left", "u1"), ("right", "u1")])
 MOST_LEAVES = 64  # of a tree that fits into the bits of one number
 
 
@@ -39,9 +43,37 @@ class Trees:
         if shapes != {self.branches.shape[1:]} or self.feature.max() >= width:
             raise ValueError("trees of another shape")
         self._crossing = _Crossing.of(self)
+        self._kernel = compiled()
+        self._held = self._nodes_held(width)
+
+    def _nodes_held(self, width: int) -> object | None:
+        """The nodes as the kernel walks through them; None for trees that do not fit into it."""
+        if self._kernel is None or self.feature.shape[1] > 256 or width > 2**15:
+            return None
+        own, (right, left) = np.arange(self.feature.shape[1]), self.branches
+        is_leaf = (left == own) & (right == own)
+        nodes = np.zeros(self.feature.shape, _NODE)
+        nodes["number"] = np.where(is_leaf, self.value, self.threshold)
+        nodes["feature"] = np.where(is_leaf, -1, self.feature)
+        nodes["left"], nodes["right"] = left, right
+        if not (is_leaf | ((self.feature >= 0) & (left > own) & (right > own))).all():
+            return None
+        found: object = self._kernel.tree_tables(
+            nodes.view(np.uint8).reshape(*nodes.shape, -1), width
+        )
+        return found
+
+    def thresholds(self, column: int) -> list[float]:
+        """What a column of the rows is compared with, ascending."""
+        asks = (self.feature == column) & (self.branches[0] != np.arange(self.feature.shape[1]))
+        return [float(each) for each in np.unique(self.threshold[asks])]
 
     def read(self, rows: Floats) -> NDArray[np.float64]:
         """Log-odds (B,) of rows (B, width)."""
+        if self._kernel is not None and self._held is not None:
+            sums = np.empty(len(rows), np.float64)
+            self._kernel.trees(self._held, np.ascontiguousarray(rows, np.float32), sums)
+            return self.base + sums
         found = self._crossing.values(rows) if self._crossing else self.walked(rows)
         return np.asarray(self.base + found.sum(axis=1, dtype=np.float64))
 
@@ -53,6 +85,12 @@ class Trees:
             is_left = rows[row, self.feature[tree, at]] <= self.threshold[tree, at]
             at = self.branches[is_left.astype(np.intp), tree, at]
         return np.asarray(self.value[tree, at])
+
+
+def is_near(thresholds: Sequence[float], number: float, reach: float) -> bool:
+    """Whether one of ascending thresholds is so near to a number that rounding may pass it."""
+    at = bisect_left(thresholds, number - reach)
+    return at < len(thresholds) and thresholds[at] <= number + reach
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,14 @@ doubts a little is left alone and what it doubts much is all but ruled out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.features.traits import traits_of
 from calibrator.features.trees import Trees
-from calibrator.inspection.relevance import Pieces, relevance
+from calibrator.inspection.relevance import COSINES, Pieces, relevance
 from calibrator.inspection.wanted import wanted
 from calibrator.inspection.working import NUMBER_SAID, OPTION_NAMED, working
 from calibrator.recalibration.curves import sigmoid
@@ -113,7 +113,6 @@ class Inspector:
     """
 
     def __init__(self, state: Mapping[str, Array]) -> None:
-        self.pieces = Pieces.from_state(state)
         self.drops_question = DROPS_QUESTION in state  # without it, all of them is read
         self.checks = [check for check in CHECKS if f"{check.name}.prior" in state]
         self.trees = [Trees(_under(state, check.name), SEEN) for check in self.checks]
@@ -124,6 +123,12 @@ class Inspector:
         ]
         if not self.checks:
             raise ValueError("an inspector without a check")
+        self.pieces = replace(Pieces.from_state(state), thresholds=self._thresholds())
+
+    def _thresholds(self) -> list[list[float]]:
+        """What the trees compare each of the cosines with, ascending."""
+        columns = range(COSINES.start, COSINES.stop)
+        return [sorted({x for each in self.trees for x in each.thresholds(at)}) for at in columns]
 
     def checked(self, seen: Floats) -> dict[str, NDArray[np.float64]]:
         """P(in order) by each check, (B,) each; 1 where a check does not apply."""

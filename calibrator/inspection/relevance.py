@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrator.features.trees import is_near
+from calibrator.kernel import compiled
 from calibrator.text.looking_for import beyond_ascii, reading_of
 
 Floats = NDArray[np.float32]
@@ -24,6 +27,10 @@ PREFIX = "pieces."
 HEAD, TAIL = 160, 160  # word pieces of a question, and of a reply, that are looked at
 STRONGEST = 24  # rarest pieces of each side whose meanings are compared one by one
 END = 48  # word pieces at the end of a question, where what is asked usually stands
+MOST_PIECES = 2**16  # of a vocabulary that the kernel reads
+COSINES = slice(16, 26)  # where they stand among the traits
+ROUNDING = 3e-6  # by which the kernel's cosines may differ from numpy's; twice what was seen
+EXACT = (0.0, -1.0)  # cosines that stand for none
 COPY = 4  # word pieces in a row that count as copied
 
 _LOOK = 4_000  # characters of each text's two ends in which numbers and names are looked for
@@ -40,10 +47,18 @@ class Pieces:
     table: Array
     scale: Floats
     rarity: Floats
+    thresholds: Sequence[Sequence[float]] = ()  # of trees on each of the cosines
+    kernel: ModuleType | None = field(init=False, repr=False, compare=False)
+    held: object = field(init=False, repr=False, compare=False)  # the same, as the kernel reads it
 
     def __post_init__(self) -> None:
         if self.table.shape[:1] != self.scale.shape or self.rarity.shape != self.scale.shape:
             raise ValueError(f"word pieces of another shape: {self.table.shape}")
+        fits = self.table.dtype == np.int8 and len(self.rarity) <= MOST_PIECES
+        kernel = compiled() if fits else None
+        arrays = self.table, self.scale, self.rarity
+        object.__setattr__(self, "kernel", kernel)
+        object.__setattr__(self, "held", kernel.piece_tables(*arrays) if kernel else None)
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Pieces:
@@ -66,6 +81,23 @@ def relevance(
     pieces: Pieces,
 ) -> list[float]:
     """The traits of one answered question; finite for every text."""
+    return [
+        *_pieces_in_common(question_ids, answer_ids, pieces),
+        *_numbers(_two_ends(question), _two_ends(answer)),
+        *_scripts(question[:_LOOK], answer[:_LOOK]),
+    ]
+
+
+def _pieces_in_common(
+    question_ids: Sequence[int], answer_ids: Sequence[int], pieces: Pieces
+) -> list[float]:
+    """What both sides' pieces and their meanings have in common, (27,)."""
+    if pieces.kernel is not None:
+        found: list[float] = pieces.kernel.relevance(pieces.held, question_ids, answer_ids)
+        # cosines come from BLAS in numpy, which adds in an order of its own
+        told = zip(pieces.thresholds, found[COSINES], strict=False)
+        if not any(x not in EXACT and is_near(each, x, ROUNDING) for each, x in told):
+            return found
     asked, said = _Side(question_ids, pieces), _Side(answer_ids, pieces)
     end_asked, end_said = asked.part(asked.kept[-END:]), said.part(said.kept[-END:])
     start_said = said.part(said.kept[:END])
@@ -80,8 +112,6 @@ def relevance(
         *_shares(said.rarity[is_shared & start_said.places], asked.all, start_said),
         *_meaning(asked, said, (asked.all.places, end_asked.places), is_shared, end_said.places),
         _copied(asked.kept, said.kept),
-        *_numbers(_two_ends(question), _two_ends(answer)),
-        *_scripts(question[:_LOOK], answer[:_LOOK]),
     ]
 
 

@@ -45,6 +45,8 @@ def tried(load: Callable[[], Scorer], place: str, its: Recalibrations | None) ->
         return Tried("fail", f"{place}: {error}")
     name = name_with(scorer.name, its)
     told = f"{name}: {text}, loaded in {loaded_s:.1f} s"
+    if kernel := getattr(scorer, "kernel", None):  # the embedded one's, which may not be built here
+        told += f", kernel: {kernel}"
     return Tried("ok" if is_well else "fail", told, name, memory)
 
 

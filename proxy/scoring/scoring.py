@@ -234,7 +234,9 @@ class Scoring:
             _close(scorer)
             return
         self._batcher = Batcher(scorer, max_queue=self._max_queue)
-        log.info("calibrator_ready", calibrator=scorer.name)
+        # the embedded one says whether its compiled kernel was built here
+        more = {"kernel": kernel} if (kernel := getattr(scorer, "kernel", None)) else {}
+        log.info("calibrator_ready", calibrator=scorer.name, **more)
 
     def close(self) -> None:
         self._is_closing.set()

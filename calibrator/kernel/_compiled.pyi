@@ -1,0 +1,86 @@
+"""What the C files in `source/` offer: each function checks kinds and sizes, and raises TypeError,
+ValueError or IndexError for what does not fit. All let other threads run while they compute."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Bytes = NDArray[np.int8]
+Halves = NDArray[np.float16]
+Ids = NDArray[np.int32]
+Held = object
+"""Tables that were handed over once; they must not change any more."""
+
+ARITHMETIC: str  # `avx2` or `plain`: what this processor runs
+SOURCES: str  # a digest of the files that it was built of
+
+def bag_tables(table: Bytes, scales: Halves) -> Held:
+    """`table` is (rows, members, width), `scales` (rows, members): a row is table * scale."""
+
+def bags(tables: Held, rows: list[tuple[Ids, ...]], found: NDArray[np.float32]) -> None:
+    """Sums of the rows of n-grams over the root of their number, (B, 5, members, width)."""
+
+def topic_tables(*parts: tuple[NDArray[np.uint16], Floats, Floats, Bytes]) -> Held:
+    """Of five parts `places` (buckets,), `rarity` (K,), `scale` (K,), `table` (K, D)."""
+
+def topics(tables: Held, rows: list[tuple[Ids, ...]], found: Floats, start: int) -> None:
+    """Topics of rows, into the columns of `found` (B, ..) from `start` on."""
+
+def difficulty_tables(
+    table: Bytes,
+    scale: Floats,
+    tiles: Bytes,
+    lengths: Floats,
+    share: Floats,
+    weight: Floats,
+    nearness: float,
+    prior: float,
+    base: float,
+) -> Held:
+    """`table` (V, D) and `scale` (V,) of word pieces; the questions as `difficulty._tiled` lays
+    them out, with their `share` of right replies and `weight`, (Q,) each."""
+
+def difficulty(tables: Held, ids: Ids) -> float:
+    """The share of right replies around the question of these distinct word pieces."""
+
+def tower_weights(arrays: tuple[Floats, ...], limit: float, epsilon: float) -> Held:
+    """The arrays of all members in the order of `_Members._arrays`."""
+
+def tower(
+    weights: Held,
+    bags: Floats,
+    traits: Floats,
+    names: NDArray[np.int64],
+    logits: Floats,
+    hidden: Floats,
+) -> None:
+    """Logits (K, B), and the first member's hidden layer (B, HIDDEN[0])."""
+
+def distances(features: Floats, whitening: Floats, centroids: Floats, found: Floats) -> None:
+    """Squared distances of whitened rows (B, D) to the nearest centroid, (B,)."""
+
+def tree_tables(nodes: NDArray[np.uint8], width: int) -> Held:
+    """Trees of nodes (T, N, 8), as `trees._NODE` packs them, on rows of `width` numbers."""
+
+def trees(tables: Held, rows: Floats, found: NDArray[np.float64]) -> None:
+    """Sums of the leaves in which rows (B, width) end, (B,)."""
+
+def piece_tables(table: Bytes, scale: Floats, rarity: Floats) -> Held:
+    """As `relevance.Pieces` has them."""
+
+def relevance(tables: Held, asked: Sequence[int], said: Sequence[int]) -> list[float]:
+    """What two lists of word pieces have in common, 27 numbers."""
+
+def grams(
+    question: str,
+    answer: str,
+    question_ids: Sequence[int],
+    answer_ids: Sequence[int],
+    buckets: int,
+    sizes: tuple[int, int, int, int],
+    ends: tuple[int, int],
+) -> tuple[bytearray, tuple[int, ...]]:
+    """The distinct n-grams of five parts as int32 in a row, and where each part begins and the
+    last one ends."""

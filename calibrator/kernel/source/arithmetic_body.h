@@ -1,0 +1,305 @@
+/* Included by `wide.c` and `narrow.c`; see `arithmetic.h`. */
+
+static void bags(const BagTables *of, const int32_t *ids, size_t count, float *found)
+{
+    size_t row = of->members * of->width;
+    for (size_t at = 0; at < row; at++)
+        found[at] = 0;
+    for (size_t number = 0; number < count; number++) {
+        if (number + 12 < count) {
+            const char *ahead = (const char *)(of->table + (size_t)ids[number + 12] * row);
+            for (size_t at = 0; at < row; at += 64)
+                __builtin_prefetch(ahead + at);
+            __builtin_prefetch(ahead + row - 1);
+            __builtin_prefetch(of->scales + (size_t)ids[number + 12] * of->members);
+        }
+        const int8_t *table = of->table + (size_t)ids[number] * row;
+        for (size_t member = 0; member < of->members; member++) {
+            float scale = float_of_half(of->scales[(size_t)ids[number] * of->members + member]);
+            const int8_t *own = table + member * of->width;
+            float *sums = found + member * of->width;
+            size_t at = 0;
+            for (; at + 8 <= of->width; at += 8)
+                store8(sums + at, load8(sums + at) + all8(scale) * bytes8(own + at));
+            for (; at < of->width; at++)
+                sums[at] += scale * (float)own[at];
+        }
+    }
+    float root = (float)sqrt((double)(count ? count : 1));
+    for (size_t at = 0; at < row; at++)
+        found[at] /= root;
+}
+
+/* `work` has room for 2 * count floats, and as many places */
+static void topics(const TopicTable *of, const int32_t *ids, size_t count, float *work, float *found)
+{
+    int32_t *places = (int32_t *)(work + count);
+    size_t known = 0;
+    for (size_t number = 0; number < count; number++) {
+        size_t bucket = (size_t)ids[number] < of->size ? (size_t)ids[number] : of->size - 1;
+        if (of->places[bucket] < of->rows) {
+            places[known] = of->places[bucket];
+            __builtin_prefetch(of->table + (size_t)places[known] * of->width);
+            work[known] = of->rarity[places[known]];
+            work[known] *= work[known];
+            known++;
+        }
+    }
+    double length = (double)sqrtf(added(work, known));
+    float divisor = (float)(length > 1e-6 ? length : 1e-6);
+    for (size_t at = 0; at < of->width; at++)
+        found[at] = 0;
+    for (size_t number = 0; number < known; number++) {
+        size_t place = (size_t)places[number];
+        float weight = of->rarity[place] * of->scale[place] / divisor;
+        const int8_t *row = of->table + place * of->width;
+        size_t at = 0;
+        for (; at + 8 <= of->width; at += 8)
+            store8(found + at, load8(found + at) + all8(weight) * bytes8(row + at));
+        for (; at < of->width; at++)
+            found[at] += weight * (float)row[at];
+    }
+}
+
+/* What a question means, of length 1 or 0. */
+static void meaning(const DifficultyTables *of, const int32_t *ids, size_t count, float *work, float *found)
+{
+    for (size_t at = 0; at < of->width; at++)
+        found[at] = 0;
+    for (size_t number = 0; number < count; number++) {
+        float scale = of->scale[ids[number]];
+        const int8_t *row = of->table + (size_t)ids[number] * of->width;
+        for (size_t at = 0; at < of->width; at++)
+            found[at] += scale * (float)row[at];
+    }
+    for (size_t at = 0; at < of->width; at++)
+        work[at] = found[at] * found[at];
+    float length = sqrtf(added(work, of->width));
+    length = length > 1e-6f ? length : 1e-6f;
+    for (size_t at = 0; at < of->width; at++)
+        found[at] /= length;
+}
+
+/* Eight numbers divided by the lengths of theirs, rounded as a division rounds. */
+static inline eight divided8(eight x, eight length, eight inverse)
+{
+#ifdef IS_WIDE
+    eight found = x * inverse; /* then Markstein's step, for a division takes five times as long */
+    __m256 rest = _mm256_fnmadd_ps((__m256)found, (__m256)length, (__m256)x);
+    return (eight)_mm256_fmadd_ps(rest, (__m256)inverse, (__m256)found);
+#else
+    (void)inverse;
+    return x / length;
+#endif
+}
+
+/* The sum of products as numpy's `einsum` has it: a buffer at a time, in it four lanes, of sixteen numbers the last four
+   first. */
+static float products(const float *x, const float *y, size_t count)
+{
+    enum { BUFFER = 8192 };
+    float sum = 0;
+    for (size_t start = 0; start < count; start += BUFFER) {
+        size_t end = count - start < BUFFER ? count : start + BUFFER, at = start;
+        float lanes[4] = {0, 0, 0, 0};
+        for (; at + 16 <= end; at += 16)
+            for (int part = 12; part >= 0; part -= 4)
+                for (int lane = 0; lane < 4; lane++)
+                    lanes[lane] = x[at + part + lane] * y[at + part + lane] + lanes[lane];
+        for (; at < end; at += 4)
+            for (size_t lane = 0; lane < 4 && at + lane < end; lane++)
+                lanes[lane] = x[at + lane] * y[at + lane] + lanes[lane];
+        sum += (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+    }
+    return sum;
+}
+
+/* `work` has room for the questions of whole tiles, and for two rows of `width` */
+static float difficulty(const DifficultyTables *of, const int32_t *ids, size_t count, float *work)
+{
+    float *vector = work, *near = work + of->width;
+    size_t tiles = (of->questions + TILE - 1) / TILE;
+    meaning(of, ids, count, near, vector);
+    for (size_t tile = 0; tile < tiles; tile++) {
+        const int8_t *columns = of->tiles + tile * of->width * TILE;
+        eight sums[TILE / 8], lengths[TILE / 8], inverses[TILE / 8];
+        for (int part = 0; part < TILE / 8; part++) {
+            sums[part] = all8(0);
+            lengths[part] = load8(of->lengths + tile * TILE + 8 * part);
+            inverses[part] = all8(1.0f) / lengths[part];
+        }
+        for (size_t at = 0; at < of->width; at++)
+            for (int part = 0; part < TILE / 8; part++) {
+                eight own = bytes8(columns + at * TILE + 8 * part);
+                sums[part] += all8(vector[at]) * divided8(own, lengths[part], inverses[part]);
+            }
+        for (int part = 0; part < TILE / 8; part++)
+            store8(near + tile * TILE + 8 * part, exp8((sums[part] - all8(1.0f)) / all8(of->nearness)));
+    }
+    for (size_t at = 0; at < of->questions; at++)
+        near[at] *= of->weight[at];
+    float right = products(near, of->share, of->questions);
+    return (right + of->prior * of->base) / (added(near, of->questions) + of->prior);
+}
+
+static inline void gelu(float *x, size_t count)
+{
+    size_t at = 0;
+    for (; at + 8 <= count; at += 8) {
+        eight own = load8(x + at);
+        eight inner = all8(0.7978845608f) * (own + all8(0.044715f) * (own * own * own));
+        store8(x + at, own * (all8(1.0f) + tanh8(inner)) * all8(0.5f));
+    }
+    for (; at < count; at++) {
+        float own = x[at];
+        x[at] = own * (1 + tanhf(0.7978845608f * (own + 0.044715f * (own * own * own)))) * 0.5f;
+    }
+}
+
+/* out (rows, outputs) = x (rows, inputs) @ weight (inputs, outputs) + bias; the weights are read once for all rows */
+static void linear(const float *x, size_t rows, size_t inputs, const float *weight, const float *bias, size_t outputs,
+                   float *out)
+{
+    size_t start = 0;
+    for (; start + 32 <= outputs; start += 32)
+        for (size_t row = 0; row < rows; row++) {
+            eight a = all8(0), b = a, c = a, d = a;
+            const float *own = x + row * inputs, *from = weight + start;
+            for (size_t at = 0; at < inputs; at++, from += outputs) {
+                eight factor = all8(own[at]);
+                a += factor * load8(from);
+                b += factor * load8(from + 8);
+                c += factor * load8(from + 16);
+                d += factor * load8(from + 24);
+            }
+            float *to = out + row * outputs + start;
+            store8(to, a + load8(bias + start));
+            store8(to + 8, b + load8(bias + start + 8));
+            store8(to + 16, c + load8(bias + start + 16));
+            store8(to + 24, d + load8(bias + start + 24));
+        }
+    for (size_t row = 0; row < rows; row++)
+        for (size_t to = start; to < outputs; to++) {
+            float sum = 0;
+            for (size_t at = 0; at < inputs; at++)
+                sum += x[row * inputs + at] * weight[at * outputs + to];
+            out[row * outputs + to] = sum + bias[to];
+        }
+}
+
+static void normed(float *x, size_t count, const float *weight, const float *bias, float epsilon)
+{
+    float mean = added(x, count) / (float)count, squares = 0;
+    for (size_t at = 0; at < count; at++) {
+        x[at] -= mean;
+        squares += x[at] * x[at];
+    }
+    float root = sqrtf(squares / (float)count + epsilon);
+    for (size_t at = 0; at < count; at++)
+        x[at] = x[at] / root * weight[at] + bias[at];
+}
+
+/* What the first layer of one member reads of a row; gives what the linear part says of it. */
+static float tower_inputs(const TowerWeights *of, size_t member, const float *bags, const float *traits,
+                          const float *name, float *found)
+{
+    size_t width = of->width, words = of->words;
+    float plain = name[0], lines = 0;
+    for (size_t part = 0; part < of->parts; part++) {
+        const float *own = bags + (part * of->members + member) * (1 + width);
+        plain += own[0];
+        memcpy(found + part * width, own + 1, width * sizeof(float));
+    }
+    normed(found, words, of->norm_weight + member * words, of->norm_bias + member * words, of->epsilon);
+    float *to = found + words;
+    for (size_t at = 0; at < width; at++) {
+        to[at] = found[at] * found[width + at];
+        to[width + at] = found[at] * found[2 * width + at];
+    }
+    to += 2 * width;
+    memcpy(to, name + 1, of->name * sizeof(float));
+    to += of->name;
+    const float *center = of->center + member * of->traits, *spread = of->spread + member * of->traits;
+    for (size_t at = 0; at < of->traits; at++) {
+        float own = (traits[at] - center[at]) / spread[at];
+        own = own < -of->limit ? -of->limit : own > of->limit ? of->limit : own;
+        to[at] = own;
+        lines += own * of->linear[member * of->traits + at];
+    }
+    return plain + lines;
+}
+
+/* `work` has room for rows * (inputs + wide + deep + name + 1) floats; `hidden` is the first member's */
+static void tower(const TowerWeights *of, const float *bags, const float *traits, const int64_t *names, size_t rows,
+                  float *work, float *logits, float *hidden)
+{
+    size_t inputs = of->words + 2 * of->width + of->name + of->traits;
+    float *given = work, *wide = given + rows * inputs, *deep = wide + rows * of->wide;
+    float *asked = deep + rows * of->deep, *plain = asked + of->name;
+    for (size_t member = 0; member < of->members; member++) {
+        const float *known = of->names + member * of->known * (1 + of->name);
+        for (size_t row = 0; row < rows; row++)
+            plain[row] = tower_inputs(of, member, bags + row * of->parts * of->members * (1 + of->width),
+                                      traits + row * of->traits, known + (size_t)names[row] * (1 + of->name),
+                                      given + row * inputs);
+        linear(given, rows, inputs, of->first + member * inputs * of->wide, of->first_bias + member * of->wide, of->wide,
+               wide);
+        gelu(wide, rows * of->wide);
+        if (member == 0)
+            memcpy(hidden, wide, rows * of->wide * sizeof(float));
+        linear(wide, rows, of->wide, of->second + member * of->wide * of->deep, of->second_bias + member * of->deep,
+               of->deep, deep);
+        gelu(deep, rows * of->deep);
+        for (size_t row = 0; row < rows; row++) {
+            const float *name = known + (size_t)names[row] * (1 + of->name) + 1;
+            linear(given + row * inputs, 1, of->width, of->asked + member * of->width * of->name,
+                   of->asked_bias + member * of->name, of->name, asked);
+            float sum = of->last_bias[member];
+            for (size_t at = 0; at < of->deep; at++)
+                sum += deep[row * of->deep + at] * of->last[member * of->deep + at];
+            float said = 0;
+            for (size_t at = 0; at < of->name; at++)
+                said += name[at] * asked[at];
+            logits[member * rows + row] = plain[row] + sum + said;
+        }
+    }
+}
+
+/* Squared distances of rows to the nearest centroid; `work` has room for rows * width floats and a bias of `width`. */
+static void distances(const float *features, const float *whitening, const float *centroids, size_t rows, size_t width,
+                 size_t count, float *work, float *found)
+{
+    float *none = work, *white = work + width;
+    memset(none, 0, width * sizeof(float));
+    linear(features, rows, width, whitening, none, width, white);
+    for (size_t row = 0; row < rows; row++) {
+        found[row] = INFINITY;
+        for (size_t number = 0; number < count; number++) {
+            const float *own = white + row * width, *centre = centroids + number * width;
+            eight sums = all8(0);
+            size_t at = 0;
+            for (; at + 8 <= width; at += 8) {
+                eight apart = load8(own + at) - load8(centre + at);
+                sums += apart * apart;
+            }
+            float sum = sum8(sums);
+            for (; at < width; at++)
+                sum += (own[at] - centre[at]) * (own[at] - centre[at]);
+            found[row] = sum < found[row] || sum != sum ? sum : found[row];
+        }
+    }
+}
+
+/* Adds the leaves of all trees to what is found of rows; the trees were checked when they were made. */
+static void trees(const Node *nodes, size_t count, size_t size, const float *rows, size_t row_count, size_t width,
+                  double *found)
+{
+    for (size_t tree = 0; tree < count; tree++, nodes += size)
+        for (size_t row = 0; row < row_count; row++) {
+            const float *own = rows + row * width;
+            const Node *at = nodes;
+            while (at->feature >= 0)
+                at = nodes + (own[at->feature] <= at->number ? at->left : at->right);
+            found[row] += (double)at->number;
+        }
+}

@@ -1,0 +1,94 @@
+#include "arrays.h"
+
+int open_arrays(Arrays *arrays, Py_ssize_t room)
+{
+    arrays->count = 0;
+    arrays->room = room;
+    arrays->held = PyMem_Calloc((size_t)room + 1, sizeof(Py_buffer));
+    if (arrays->held == NULL) {
+        arrays->room = 0;
+        PyErr_NoMemory();
+        return -1;
+    }
+    return 0;
+}
+
+void close_arrays(Arrays *arrays)
+{
+    for (Py_ssize_t at = 0; at < arrays->count; at++)
+        PyBuffer_Release(&arrays->held[at]);
+    PyMem_Free(arrays->held);
+    arrays->held = NULL;
+    arrays->count = 0;
+}
+
+static Py_ssize_t size_of(char kind)
+{
+    switch (kind) {
+    case 'b': case 'B': return 1;
+    case 'H': case 'e': return 2;
+    case 'i': case 'f': return 4;
+    default: return 8;
+    }
+}
+
+static int is_of_kind(const Py_buffer *view, char kind)
+{
+    const char *format = view->format ? view->format : "B";
+    if (*format == '@' || *format == '=')
+        format++;
+    if (*format == '\0' || format[1] != '\0' || view->itemsize != size_of(kind))
+        return 0;
+    return *format == kind || (*format == 'l' && (kind == 'i' || kind == 'q')); /* a long has either size */
+}
+
+Py_buffer *array_of(Arrays *arrays, PyObject *given, char kind, int dimensions, int is_written)
+{
+    if (arrays->count >= arrays->room) {
+        PyErr_SetString(PyExc_SystemError, "more arrays than there is room for");
+        return NULL;
+    }
+    Py_buffer *view = &arrays->held[arrays->count];
+    int wanted = PyBUF_FORMAT | PyBUF_C_CONTIGUOUS | (is_written ? PyBUF_WRITABLE : 0);
+    if (PyObject_GetBuffer(given, view, wanted) < 0)
+        return NULL;
+    arrays->count++;
+    if (!is_of_kind(view, kind) || view->ndim != dimensions) {
+        PyErr_Format(PyExc_ValueError, "an array of %d dimensions and kind %s, where %d and %c are wanted", view->ndim,
+                     view->format ? view->format : "B", dimensions, kind);
+        return NULL;
+    }
+    return view;
+}
+
+static int number_of(PyObject *given, Py_ssize_t at, int32_t limit, int32_t *found)
+{
+    PyObject *item = PyList_Check(given) ? PyList_GetItem(given, at) : PyTuple_GetItem(given, at);
+    long value = item == NULL ? -1 : PyLong_AsLong(item);
+    if (PyErr_Occurred())
+        return -1;
+    if (value < 0 || value >= limit) {
+        PyErr_Format(PyExc_IndexError, "%ld is no number below %d", value, (int)limit);
+        return -1;
+    }
+    *found = (int32_t)value;
+    return 0;
+}
+
+Py_ssize_t numbers_of(PyObject *given, int32_t limit, Py_ssize_t head, Py_ssize_t tail, int32_t *found)
+{
+    if (!PyList_Check(given) && !PyTuple_Check(given)) {
+        PyErr_SetString(PyExc_TypeError, "numbers stand in a list or a tuple");
+        return -1;
+    }
+    Py_ssize_t size = PyList_Check(given) ? PyList_Size(given) : PyTuple_Size(given);
+    Py_ssize_t left_out = size > head + tail ? size - head - tail : 0, count = 0;
+    for (Py_ssize_t at = 0; at < size; at++) {
+        if (left_out && at == head)
+            at += left_out;
+        if (number_of(given, at, limit, &found[count]) < 0)
+            return -1;
+        count++;
+    }
+    return count;
+}

@@ -1,0 +1,160 @@
+#include "grams.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SPACES = 6, LONGEST = 5, MOST_CHARACTERS = 451 * 3, MOST_SEQUENCE = 1536 };
+
+typedef struct {
+    int32_t numbers[MOST_SEQUENCE];
+    Py_ssize_t count;
+} Sequence;
+
+static const int lengths_of[SPACES][4] = {{1, 2}, {1, 2}, {1, 2, 3}, {1, 2, 3}, {3, 5}, {3, 5}};
+
+static uint64_t mixed(uint64_t x)
+{
+    x = (x ^ (x >> 33)) * 0xFF51AFD7ED558CCDu;
+    x = (x ^ (x >> 33)) * 0xC4CEB9FE1A85EC53u;
+    return x ^ (x >> 33);
+}
+
+/* The n-grams of a sequence, hashed into the buckets of its space; gives where the next are written. */
+static int32_t *hashed(const Sequence *of, int space, int32_t buckets, int32_t *to)
+{
+    for (int which = 0; which < 4 && lengths_of[space][which]; which++) {
+        int n = lengths_of[space][which];
+        uint64_t salt = ((uint64_t)(space + 1) * 7919u + (uint64_t)n) * 0x9E3779B97F4A7C15u;
+        for (Py_ssize_t at = 0; at + n <= of->count; at++) {
+            uint64_t running = (uint64_t)(uint32_t)of->numbers[at] + 1;
+            for (int next = 1; next < n; next++)
+                running = running * 1000003u + (uint64_t)(uint32_t)of->numbers[at + next] + 1;
+            *to++ = space * buckets + (int32_t)(mixed(running + salt) & (uint64_t)(buckets - 1));
+        }
+    }
+    return to;
+}
+
+/* Sorts numbers below 2**22 by two passes over 11 bits each. */
+static void sorted(int32_t *numbers, size_t count, int32_t *work)
+{
+    enum { BITS = 11, DIGITS = 1 << BITS };
+    for (int shift = 0; shift < 2 * BITS; shift += BITS) {
+        uint32_t starts[DIGITS + 1] = {0};
+        for (size_t at = 0; at < count; at++)
+            starts[((numbers[at] >> shift) & (DIGITS - 1)) + 1]++;
+        for (int digit = 0; digit < DIGITS; digit++)
+            starts[digit + 1] += starts[digit];
+        for (size_t at = 0; at < count; at++)
+            work[starts[(numbers[at] >> shift) & (DIGITS - 1)]++] = numbers[at];
+        memcpy(numbers, work, count * sizeof *numbers);
+    }
+}
+
+/* All n-grams of the sequences, each once: the numbers of the first spaces first. `starts` says where each space's
+   begin; gives how many there are. `keys` and `found` have room for all. */
+static size_t distinct_grams(const Sequence *of, int32_t buckets, int32_t *keys, int32_t *found, uint32_t *starts)
+{
+    int32_t *end = keys;
+    size_t count = 0;
+    int space = 0;
+    for (; space < SPACES; space++)
+        end = hashed(&of[space], space, buckets, end);
+    sorted(keys, (size_t)(end - keys), found);
+    space = 0;
+    for (const int32_t *key = keys; key < end; key++) {
+        if (key > keys && *key == key[-1])
+            continue;
+        while (space <= *key / buckets)
+            starts[space++] = (uint32_t)count;
+        found[count++] = *key & (buckets - 1);
+    }
+    while (space <= SPACES)
+        starts[space++] = (uint32_t)count;
+    return count;
+}
+
+static int characters(PyObject *text, Sequence *found)
+{
+    Py_ssize_t size = PyUnicode_GetLength(text);
+    Py_UCS4 points[MOST_CHARACTERS + 1];
+    if (size < 0)
+        return 0;
+    if (size > MOST_CHARACTERS) {
+        PyErr_SetString(PyExc_ValueError, "a text of which a part alone is read is too long");
+        return 0;
+    }
+    if (PyUnicode_AsUCS4(text, points, MOST_CHARACTERS + 1, 1) == NULL)
+        return 0;
+    for (Py_ssize_t at = 0; at < size; at++)
+        found->numbers[at] = (int32_t)points[at];
+    found->count = size;
+    return 1;
+}
+
+static void part_of(const Sequence *of, Py_ssize_t start, Py_ssize_t count, Sequence *found)
+{
+    found->count = count;
+    memcpy(found->numbers, of->numbers + start, (size_t)count * sizeof *found->numbers);
+}
+
+/* Reads the texts and pieces of both sides; 0 with an exception where they are of another kind. */
+static int read_sides(PyObject *const *texts, PyObject *const *pieces, const int *ends, const int *most, Sequence *of)
+{
+    for (int side = 0; side < 2; side++) {
+        of[side].count = numbers_of(pieces[side], INT32_MAX, ends[2 * side], ends[2 * side + 1], of[side].numbers);
+        if (of[side].count < 0 || !characters(texts[side], &of[4 + side]))
+            return 0;
+    }
+    Py_ssize_t said = of[1].count, last = said < most[1] ? said : most[1], first = said < most[0] ? said : most[0];
+    part_of(&of[1], said - last, last, &of[2]);
+    part_of(&of[1], 0, first, &of[3]);
+    return 1;
+}
+
+static int are_sizes(int buckets, const int *ends, const int *most)
+{
+    int fit = buckets >= 1 && buckets <= 1 << 19 && !(buckets & (buckets - 1)) && most[0] >= 0 && most[1] >= 0;
+    for (int side = 0; side < 2; side++)
+        fit = fit && ends[2 * side] >= 0 && ends[2 * side] <= MOST_SEQUENCE / 2 && ends[2 * side + 1] >= 0 &&
+              ends[2 * side + 1] <= MOST_SEQUENCE / 2;
+    if (!fit)
+        PyErr_SetString(PyExc_ValueError, "n-grams of other sizes");
+    return fit;
+}
+
+PyObject *grams(PyObject *module, PyObject *args)
+{
+    PyObject *texts[2], *pieces[2], *found = NULL;
+    int buckets, ends[4], most[2];
+    uint32_t starts[SPACES + 1];
+    (void)module;
+    if (!PyArg_ParseTuple(args, "UUOOi(iiii)(ii)", &texts[0], &texts[1], &pieces[0], &pieces[1], &buckets, &ends[0],
+                          &ends[1], &ends[2], &ends[3], &most[0], &most[1]) ||
+        !are_sizes(buckets, ends, most))
+        return NULL;
+    Sequence *of = PyMem_Malloc(SPACES * sizeof *of);
+    if (of == NULL)
+        return PyErr_NoMemory();
+    if (read_sides(texts, pieces, ends, most, of)) {
+        size_t room = 1, count;
+        for (int space = 0; space < SPACES; space++)
+            room += 3 * (size_t)of[space].count;
+        int32_t *keys = PyMem_Malloc(2 * room * sizeof *keys);
+        if (keys == NULL)
+            PyErr_NoMemory();
+        else {
+            Py_BEGIN_ALLOW_THREADS
+            count = distinct_grams(of, buckets, keys, keys + room, starts);
+            Py_END_ALLOW_THREADS
+            PyObject *bytes =
+                PyByteArray_FromStringAndSize((const char *)(keys + room), (Py_ssize_t)(count * sizeof *keys));
+            if (bytes != NULL)
+                found = Py_BuildValue("(N(IIIIII))", bytes, starts[0], starts[1], starts[2], starts[4], starts[5],
+                                      starts[6]);
+        }
+        PyMem_Free(keys);
+    }
+    PyMem_Free(of);
+    return found;
+}

@@ -1,0 +1,332 @@
+/* The functions that Python calls; `_compiled.pyi` says what each takes and gives.
+
+   They hold no state and let other threads run while they compute. */
+#include "grams.h"
+#include "tables.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#ifndef SOURCES
+#define SOURCES "" /* the digest of these files, by which Python tells what was built of others */
+#endif
+
+const Arithmetic *arithmetic = &narrow_arithmetic;
+
+/* The n-grams of rows: each a tuple of PARTS arrays, whose numbers are at least 0 and below a limit. */
+static Py_ssize_t open_rows(Arrays *arrays, PyObject *rows, int32_t limit)
+{
+    if (!PyList_Check(rows)) {
+        PyErr_SetString(PyExc_TypeError, "rows stand in a list");
+        arrays->held = NULL;
+        arrays->count = 0;
+        return -1;
+    }
+    Py_ssize_t count = PyList_Size(rows);
+    if (open_arrays(arrays, count * PARTS + 2) < 0)
+        return -1;
+    for (Py_ssize_t row = 0; row < count; row++) {
+        PyObject *parts = PyList_GetItem(rows, row);
+        if (parts == NULL || !PyTuple_Check(parts) || PyTuple_Size(parts) != PARTS) {
+            PyErr_Format(PyExc_TypeError, "a row is a tuple of %d arrays", PARTS);
+            return -1;
+        }
+        for (int part = 0; part < PARTS; part++) {
+            Py_buffer *view = array_of(arrays, PyTuple_GetItem(parts, part), 'i', 1, 0);
+            if (view == NULL)
+                return -1;
+            const int32_t *ids = view->buf;
+            for (Py_ssize_t at = 0; at < view->shape[0]; at++)
+                if (ids[at] < 0 || ids[at] >= limit) {
+                    PyErr_Format(PyExc_IndexError, "%d is no n-gram below %d", (int)ids[at], (int)limit);
+                    return -1;
+                }
+        }
+    }
+    return count;
+}
+
+static int is_shaped(const Py_buffer *view, Py_ssize_t a, Py_ssize_t b, Py_ssize_t c, Py_ssize_t d)
+{
+    const Py_ssize_t wanted[4] = {a, b, c, d};
+    for (int at = 0; at < view->ndim; at++)
+        if (view->shape[at] != wanted[at]) {
+            PyErr_Format(PyExc_ValueError, "an array of %zd along dimension %d, where %zd are wanted", view->shape[at], at,
+                         wanted[at]);
+            return 0;
+        }
+    return 1;
+}
+
+static PyObject *bags(PyObject *module, PyObject *args)
+{
+    PyObject *capsule, *rows, *out, *result = NULL;
+    Arrays arrays;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOO", &capsule, &rows, &out))
+        return NULL;
+    const HeldBags *own = held(capsule, BAGS);
+    if (own == NULL)
+        return NULL;
+    Py_ssize_t count = open_rows(&arrays, rows, own->rows);
+    Py_buffer *found = count < 0 ? NULL : array_of(&arrays, out, 'f', 4, 1);
+    size_t row = own->tables.members * own->tables.width;
+    if (found != NULL &&
+        is_shaped(found, count, PARTS, (Py_ssize_t)own->tables.members, (Py_ssize_t)own->tables.width)) {
+        Py_BEGIN_ALLOW_THREADS
+        for (Py_ssize_t at = 0; at < count * PARTS; at++)
+            arithmetic->bags(&own->tables, arrays.held[at].buf, (size_t)arrays.held[at].shape[0],
+                             (float *)found->buf + (size_t)at * row);
+        Py_END_ALLOW_THREADS
+        result = Py_NewRef(Py_None);
+    }
+    close_arrays(&arrays);
+    return result;
+}
+
+static PyObject *topics(PyObject *module, PyObject *args)
+{
+    PyObject *capsule, *rows, *out, *result = NULL;
+    Py_ssize_t start;
+    Arrays arrays;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOOn", &capsule, &rows, &out, &start))
+        return NULL;
+    const HeldTopics *own = held(capsule, TOPICS);
+    if (own == NULL)
+        return NULL;
+    Py_ssize_t count = open_rows(&arrays, rows, INT32_MAX);
+    Py_buffer *found = count < 0 ? NULL : array_of(&arrays, out, 'f', 2, 1);
+    size_t most = 1;
+    for (Py_ssize_t at = 0; at < arrays.count && found != NULL; at++)
+        most = (size_t)arrays.held[at].shape[0] > most ? (size_t)arrays.held[at].shape[0] : most;
+    float *work = found == NULL ? NULL : PyMem_Malloc(2 * most * sizeof *work);
+    if (found == NULL)
+        ;
+    else if (work == NULL)
+        PyErr_NoMemory();
+    else if (start < 0 || found->shape[0] != count || start + (Py_ssize_t)own->width > found->shape[1])
+        PyErr_SetString(PyExc_ValueError, "topics do not fit there");
+    else {
+        Py_BEGIN_ALLOW_THREADS
+        for (Py_ssize_t row = 0; row < count; row++) {
+            float *to = (float *)found->buf + row * found->shape[1] + start;
+            for (int part = 0; part < PARTS; part++) {
+                const Py_buffer *ids = &arrays.held[row * PARTS + part];
+                arithmetic->topics(&own->tables[part], ids->buf, (size_t)ids->shape[0], work, to);
+                to += own->tables[part].width;
+            }
+        }
+        Py_END_ALLOW_THREADS
+        result = Py_NewRef(Py_None);
+    }
+    PyMem_Free(work);
+    close_arrays(&arrays);
+    return result;
+}
+
+static PyObject *difficulty(PyObject *module, PyObject *args)
+{
+    PyObject *capsule, *given, *result = NULL;
+    Arrays arrays;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO", &capsule, &given))
+        return NULL;
+    const HeldDifficulty *own = held(capsule, DIFFICULTY);
+    if (own == NULL || open_arrays(&arrays, 1) < 0)
+        return NULL;
+    const DifficultyTables *of = &own->tables;
+    Py_buffer *ids = array_of(&arrays, given, 'i', 1, 0);
+    int is_known = ids != NULL;
+    for (Py_ssize_t at = 0; is_known && at < ids->shape[0]; at++)
+        is_known = ((int32_t *)ids->buf)[at] >= 0 && (size_t)((int32_t *)ids->buf)[at] < of->pieces;
+    size_t room = (of->questions / TILE + 1) * TILE + 2 * of->width;
+    float *work = is_known ? PyMem_Malloc(room * sizeof *work) : NULL, share;
+    if (work != NULL) {
+        Py_BEGIN_ALLOW_THREADS
+        share = arithmetic->difficulty(of, ids->buf, (size_t)ids->shape[0], work);
+        Py_END_ALLOW_THREADS
+        result = PyFloat_FromDouble((double)share);
+    } else if (is_known)
+        PyErr_NoMemory();
+    else if (ids != NULL)
+        PyErr_SetString(PyExc_IndexError, "a word piece without a meaning");
+    PyMem_Free(work);
+    close_arrays(&arrays);
+    return result;
+}
+
+static PyObject *tower(PyObject *module, PyObject *args)
+{
+    PyObject *capsule, *given[5], *result = NULL;
+    Arrays arrays;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOOOOO", &capsule, &given[0], &given[1], &given[2], &given[3], &given[4]))
+        return NULL;
+    const HeldTower *own = held(capsule, TOWER);
+    if (own == NULL || open_arrays(&arrays, 5) < 0)
+        return NULL;
+    const TowerWeights *of = &own->weights;
+    static const char kinds[5] = {'f', 'f', 'q', 'f', 'f'};
+    static const int dimensions[5] = {4, 2, 1, 2, 2};
+    Py_buffer *views[5];
+    int is_whole = 1;
+    for (int at = 0; at < 5 && is_whole; at++)
+        is_whole = (views[at] = array_of(&arrays, given[at], kinds[at], dimensions[at], at > 2)) != NULL;
+    Py_ssize_t rows = is_whole ? views[2]->shape[0] : 0, members = (Py_ssize_t)of->members;
+    is_whole = is_whole && is_shaped(views[0], rows, (Py_ssize_t)of->parts, members, (Py_ssize_t)of->width + 1) &&
+               is_shaped(views[1], rows, (Py_ssize_t)of->traits, 0, 0) && is_shaped(views[3], members, rows, 0, 0) &&
+               is_shaped(views[4], rows, (Py_ssize_t)of->wide, 0, 0);
+    for (Py_ssize_t at = 0; is_whole && at < rows; at++)
+        if ((uint64_t)((int64_t *)views[2]->buf)[at] >= of->known) {
+            PyErr_SetString(PyExc_IndexError, "a name that the tower does not know");
+            is_whole = 0;
+        }
+    size_t inputs = of->words + 2 * of->width + of->name + of->traits;
+    size_t room = (size_t)rows * (inputs + of->wide + of->deep + 1) + of->name;
+    float *work = is_whole ? PyMem_Malloc(room * sizeof *work) : NULL;
+    if (work != NULL) {
+        Py_BEGIN_ALLOW_THREADS
+        arithmetic->tower(of, views[0]->buf, views[1]->buf, views[2]->buf, (size_t)rows, work, views[3]->buf,
+                          views[4]->buf);
+        Py_END_ALLOW_THREADS
+        result = Py_NewRef(Py_None);
+    } else if (is_whole)
+        PyErr_NoMemory();
+    PyMem_Free(work);
+    close_arrays(&arrays);
+    return result;
+}
+
+static PyObject *distances(PyObject *module, PyObject *args)
+{
+    PyObject *given[4], *result = NULL;
+    Arrays arrays;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOOO", &given[0], &given[1], &given[2], &given[3]) || open_arrays(&arrays, 4) < 0)
+        return NULL;
+    Py_buffer *views[4];
+    int is_whole = 1;
+    for (int at = 0; at < 4 && is_whole; at++)
+        is_whole = (views[at] = array_of(&arrays, given[at], 'f', at < 3 ? 2 : 1, at == 3)) != NULL;
+    Py_ssize_t rows = is_whole ? views[0]->shape[0] : 0, width = is_whole ? views[0]->shape[1] : 0;
+    is_whole = is_whole && is_shaped(views[1], width, width, 0, 0) &&
+               is_shaped(views[2], views[2]->shape[0], width, 0, 0) && is_shaped(views[3], rows, 0, 0, 0);
+    float *work = is_whole ? PyMem_Malloc((size_t)(rows + 1) * (size_t)width * sizeof *work + 1) : NULL;
+    if (work != NULL) {
+        Py_BEGIN_ALLOW_THREADS
+        arithmetic->distances(views[0]->buf, views[1]->buf, views[2]->buf, (size_t)rows, (size_t)width,
+                              (size_t)views[2]->shape[0], work, views[3]->buf);
+        Py_END_ALLOW_THREADS
+        result = Py_NewRef(Py_None);
+    } else if (is_whole)
+        PyErr_NoMemory();
+    PyMem_Free(work);
+    close_arrays(&arrays);
+    return result;
+}
+
+static PyObject *trees(PyObject *module, PyObject *args)
+{
+    PyObject *capsule, *rows, *out, *result = NULL;
+    Arrays arrays;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOO", &capsule, &rows, &out))
+        return NULL;
+    const HeldTrees *own = held(capsule, TREES);
+    if (own == NULL || open_arrays(&arrays, 2) < 0)
+        return NULL;
+    Py_buffer *given = array_of(&arrays, rows, 'f', 2, 0);
+    Py_buffer *found = given == NULL ? NULL : array_of(&arrays, out, 'd', 1, 1);
+    if (found != NULL && is_shaped(given, found->shape[0], (Py_ssize_t)own->width, 0, 0)) {
+        Py_BEGIN_ALLOW_THREADS
+        memset(found->buf, 0, (size_t)found->len);
+        arithmetic->trees(own->nodes, own->trees, own->size, given->buf, (size_t)given->shape[0], own->width, found->buf);
+        Py_END_ALLOW_THREADS
+        result = Py_NewRef(Py_None);
+    }
+    close_arrays(&arrays);
+    return result;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static size_t distinct(const int32_t *some, size_t count, int32_t *found)
+{
+    size_t known = 0;
+    memcpy(found, some, count * sizeof *found);
+    qsort(found, count, sizeof *found, by_number);
+    for (size_t at = 0; at < count; at++)
+        if (known == 0 || found[known - 1] != found[at])
+            found[known++] = found[at];
+    return known;
+}
+
+static PyObject *relevance(PyObject *module, PyObject *args)
+{
+    PyObject *capsule, *given[2];
+    int32_t kept[2][MOST_PIECES], ids[2][MOST_PIECES];
+    Side sides[2];
+    double found[SHARED_TRAITS];
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOO", &capsule, &given[0], &given[1]))
+        return NULL;
+    const HeldPieces *own = held(capsule, PIECES);
+    if (own == NULL)
+        return NULL;
+    for (int side = 0; side < 2; side++) {
+        Py_ssize_t count = numbers_of(given[side], own->pieces, MOST_PIECES / 2, MOST_PIECES / 2, kept[side]);
+        if (count < 0)
+            return NULL;
+        sides[side] = (Side){kept[side], (size_t)count, ids[side], distinct(kept[side], (size_t)count, ids[side])};
+    }
+    float *work = PyMem_Malloc((3 * STRONGEST + 6) * own->tables.width * sizeof *work);
+    if (work == NULL)
+        return PyErr_NoMemory();
+    Py_BEGIN_ALLOW_THREADS
+    arithmetic->relevance(&own->tables, &sides[0], &sides[1], work, found);
+    Py_END_ALLOW_THREADS
+    PyMem_Free(work);
+    PyObject *result = PyList_New(SHARED_TRAITS);
+    for (Py_ssize_t at = 0; result != NULL && at < SHARED_TRAITS; at++) {
+        PyObject *number = PyFloat_FromDouble(found[at]);
+        if (number == NULL || PyList_SetItem(result, at, number) < 0)
+            Py_CLEAR(result);
+    }
+    return result;
+}
+
+static PyMethodDef methods[] = {
+    {"bag_tables", make_bag_tables, METH_VARARGS, NULL},
+    {"bags", bags, METH_VARARGS, NULL},
+    {"difficulty", difficulty, METH_VARARGS, NULL},
+    {"difficulty_tables", make_difficulty_tables, METH_VARARGS, NULL},
+    {"distances", distances, METH_VARARGS, NULL},
+    {"grams", grams, METH_VARARGS, NULL},
+    {"piece_tables", make_piece_tables, METH_VARARGS, NULL},
+    {"relevance", relevance, METH_VARARGS, NULL},
+    {"topic_tables", make_topic_tables, METH_VARARGS, NULL},
+    {"topics", topics, METH_VARARGS, NULL},
+    {"tower", tower, METH_VARARGS, NULL},
+    {"tower_weights", make_tower_weights, METH_VARARGS, NULL},
+    {"tree_tables", make_trees, METH_VARARGS, NULL},
+    {"trees", trees, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_compiled", NULL, 0, methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__compiled(void)
+{
+    PyObject *module = PyModule_Create(&definition);
+    arithmetic = chosen_arithmetic();
+    if (module != NULL &&
+        (PyModule_AddStringConstant(module, "ARITHMETIC", arithmetic == &narrow_arithmetic ? "plain" : "avx2") < 0 ||
+         PyModule_AddStringConstant(module, "SOURCES", SOURCES) < 0))
+        Py_CLEAR(module);
+    return module;
+}

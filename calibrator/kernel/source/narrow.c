@@ -1,0 +1,7 @@
+/* The arithmetic for every machine. */
+#include "arithmetic.h"
+#include "vectors.h"
+#include "arithmetic_body.h"
+#include "relevance_body.h"
+
+const Arithmetic narrow_arithmetic = {bags, topics, difficulty, tower, distances, trees, relevance};

@@ -1,0 +1,212 @@
+"""The compiled kernel gives what numpy gives, and takes nothing that does not fit."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED
+from calibrator.embedded.calibrator import EmbeddedCalibrator, load_embedded
+from calibrator.features.ngrams import grams_of
+from calibrator.features.trees import Trees
+from calibrator.kernel import compiled, hatch_hook, kernel_name
+from calibrator.scorer import Item
+from tests.running.live_proxy import ROOT
+
+CLOSE = 1e-6  # of a probability
+WORDS = (
+    *("the", "of", "Paris", "1492", "n't", "naïve", "東京", "Ωμέγα", "🙂", "\ud800", "\0", "\x1c"),
+    *("ß", "İ", "answer:", "(B)", "x=2", "```", "$5.00"),
+)
+
+
+@contextmanager
+def numpy_alone() -> Iterator[None]:
+    """Without the kernel, for what is made or called meanwhile."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PINOCCHIO_KERNEL", "numpy")
+        compiled.cache_clear()
+        yield
+    compiled.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def kernel() -> ModuleType:
+    if (found := compiled()) is None:
+        pytest.skip("no kernel was built here: there is no C compiler, or the C files have changed")
+    return found
+
+
+@pytest.fixture(scope="module")
+def both(kernel: ModuleType) -> tuple[EmbeddedCalibrator, EmbeddedCalibrator]:
+    """The shipped calibrator with the kernel, and in numpy."""
+    with numpy_alone():
+        plain = load_embedded(CHECKPOINTS / EMBEDDED)
+    return load_embedded(CHECKPOINTS / EMBEDDED), plain
+
+
+def texts(count: int) -> list[tuple[str, str]]:
+    """Questions and answers of words, signs and half characters in disorder; always the same."""
+    rng = random.Random(26)
+    lengths = [0, 1, 2, 5, 30, 200, 1_500]
+    made = [" ".join(rng.choices(WORDS, k=rng.choice(lengths))) for _ in range(2 * count)]
+    return list(zip(made[::2], made[1::2], strict=True))
+
+
+def test_scores_are_those_of_numpy(both: tuple[EmbeddedCalibrator, EmbeddedCalibrator]) -> None:
+    """To a millionth of a probability, with the same reasons, also where texts are odd."""
+    items = [Item(*each) for each in [*texts(40), ("a", "a"), ("Who wrote Faust?", "Goethe.")]]
+    found = both[0].score_batch(items)
+    with numpy_alone():
+        wanted = both[1].score_batch(items)
+    for one, other in zip(found, wanted, strict=True):
+        assert one.confidence == pytest.approx(other.confidence, abs=CLOSE)
+        assert (one.because, one.is_truncated) == (other.because, other.is_truncated)
+
+
+def test_neighbours_change_nothing(both: tuple[EmbeddedCalibrator, EmbeddedCalibrator]) -> None:
+    """Every bit of a score is the same alone, and so it is in numpy to a millionth."""
+    items = [Item(*each) for each in texts(12)]
+    together = [each.confidence for each in both[0].score_batch(items)]
+    alone = [both[0].score_batch([item])[0].confidence for item in items]
+    assert together == pytest.approx(alone, abs=1e-12)
+
+
+def test_n_grams_are_the_same_numbers(kernel: ModuleType) -> None:
+    """In the same order, for texts of any characters and pieces of any number."""
+    rng = random.Random(7)
+    for question, answer in texts(60):
+        asked, said = ([rng.randrange(40_000) for _ in text.split()] for text in (question, answer))
+        found = grams_of(question, answer, asked, said, 2**18)
+        with numpy_alone():
+            wanted = grams_of(question, answer, asked, said, 2**18)
+        assert all(np.array_equal(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+def test_what_trees_read_has_the_same_bits(
+    both: tuple[EmbeddedCalibrator, EmbeddedCalibrator],
+) -> None:
+    """A number on the other side of a threshold would end at another leaf: topics are added up in
+    numpy's order, and a difficulty beside a threshold is numpy's."""
+    with_kernel, plain = (each.parts.forest for each in both)
+    assert with_kernel is not None
+    assert plain is not None
+    rng = np.random.default_rng(3)
+    for size in (0, 1, 7, 8, 129, 900):
+        grams = tuple(np.unique(rng.integers(0, 2**18, size)).astype(np.int32) for _ in range(5))
+        assert np.array_equal(with_kernel.topics.of(grams), plain.topics.of(grams))
+        ids = np.unique(rng.integers(1_000, 30_000, size)).astype(np.int32)
+        [exact], [near] = (each.difficulty.of([ids]) for each in (plain, with_kernel))
+        assert near == pytest.approx(exact, abs=2e-6)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(with_kernel.difficulty, "thresholds", [near])
+            patch.setattr(with_kernel.difficulty, "_told", {})
+            assert with_kernel.difficulty.of([ids]).tolist() == [exact]
+
+
+def test_trees_end_at_the_same_leaves(kernel: ModuleType) -> None:
+    """Also for numbers that are none, and on a threshold."""
+    state = {
+        "feature": np.array([[0, 1, 0, 0, 0]], np.int16),
+        "threshold": np.array([[0.5, -1, 0, 0, 0]], np.float32),
+        "left": np.array([[1, 3, 2, 3, 4]], np.int16),
+        "right": np.array([[2, 4, 2, 3, 4]], np.int16),
+        "value": np.array([[0, 0, 1, 2, 4]], np.float32),
+        "base": np.array([0.25], np.float32),
+        "depth": np.array([2], np.int16),
+    }
+    rows = np.array([[0.5, -1], [0.5, 0], [0.6, -1], [np.nan, 0], [-np.inf, np.nan]], np.float32)
+    found = Trees(state, 2)
+    assert found.read(rows).tolist() == [2.25, 4.25, 1.25, 1.25, 4.25]
+    assert found.read(rows).tolist() == (0.25 + found.walked(rows).sum(axis=1)).tolist()
+
+
+def zeros(*shape: int, kind: type = np.float32) -> Any:
+    return np.zeros(shape, kind)
+
+
+NODES = np.zeros((1, 2, 8), np.uint8)  # the first leads to itself
+REFUSED: list[Callable[[Any], object]] = [
+    lambda k: k.bag_tables(zeros(4, 2, 3), zeros(4, 2, kind=np.float16)),
+    lambda k: k.bag_tables(zeros(4, 2, 3, kind=np.int8), zeros(3, 2, kind=np.float16)),
+    lambda k: k.bag_tables(zeros(0, 2, 3, kind=np.int8), zeros(0, 2, kind=np.float16)),
+    lambda k: k.bags(object(), [], zeros(0, 5, 2, 3)),
+    lambda k: k.tree_tables(NODES, 1),
+    lambda k: k.tree_tables(np.zeros((1, 2, 7), np.uint8), 1),
+    lambda k: k.piece_tables(zeros(4, 3, kind=np.int8), zeros(3), zeros(4)),
+    lambda k: k.distances(zeros(2, 3), zeros(3, 3), zeros(1, 4), zeros(2)),
+    lambda k: k.distances(zeros(2, 3), zeros(3, 3), zeros(1, 3), zeros(1)),
+    lambda k: k.distances(zeros(2, 6)[:, ::2], zeros(3, 3), zeros(1, 3), zeros(2)),
+    lambda k: k.grams("", "", [-1], [], 16, (9, 9, 9, 9), (2, 2)),
+    lambda k: k.grams("", "", [2**40], [], 16, (9, 9, 9, 9), (2, 2)),
+    lambda k: k.grams("", "", ["1"], [], 16, (9, 9, 9, 9), (2, 2)),
+    lambda k: k.grams("", "", [], [], 17, (9, 9, 9, 9), (2, 2)),
+    lambda k: k.grams("", "", [], [], 16, (10**6, 9, 9, 9), (2, 2)),
+    lambda k: k.grams("x" * 10**5, "", [], [], 16, (9, 9, 9, 9), (2, 2)),
+    lambda k: k.relevance(pieces(k), [4], []),
+    lambda k: k.relevance(pieces(k), [-1], []),
+    lambda k: k.relevance(pieces(k), range(2), []),
+    lambda k: k.bags(bags(k), [(np.array([4], np.int32),) * 5], zeros(1, 5, 2, 3)),
+    lambda k: k.bags(bags(k), [(np.array([-1], np.int32),) * 5], zeros(1, 5, 2, 3)),
+    lambda k: k.bags(bags(k), [(np.array([1], np.int32),) * 4], zeros(1, 5, 2, 3)),
+    lambda k: k.bags(bags(k), [(np.array([1], np.int32),) * 5], zeros(1, 5, 2, 2)),
+    lambda k: k.bags(bags(k), ((np.array([1], np.int32),) * 5,), zeros(1, 5, 2, 3)),
+    lambda k: k.trees(bags(k), zeros(1, 2), zeros(1, kind=np.float64)),
+]
+
+
+def bags(kernel: Any) -> object:
+    return kernel.bag_tables(zeros(4, 2, 3, kind=np.int8), zeros(4, 2, kind=np.float16))
+
+
+def pieces(kernel: Any) -> object:
+    return kernel.piece_tables(zeros(4, 3, kind=np.int8), zeros(4), zeros(4))
+
+
+@pytest.mark.parametrize("call", REFUSED, ids=range(len(REFUSED)))
+def test_what_does_not_fit_is_refused(kernel: ModuleType, call: Callable[[Any], object]) -> None:
+    """With an exception, before anything is read or written beside an array."""
+    with pytest.raises((TypeError, ValueError, IndexError, OverflowError, BufferError)):
+        call(kernel)
+
+
+def test_a_setting_turns_it_off(kernel: ModuleType) -> None:
+    """`PINOCCHIO_KERNEL=numpy`; its name says what computes."""
+    assert kernel_name() == f"compiled, {kernel.ARITHMETIC}"
+    with numpy_alone():
+        assert (compiled(), kernel_name()) == (None, "numpy")
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """A folder with the kernel's C files, and nothing built of them."""
+    shutil.copytree(ROOT / "calibrator/kernel/source", tmp_path / "source")
+    return tmp_path
+
+
+def test_without_a_compiler_there_is_none(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hook says why, leaves nothing behind, and the package is installed all the same."""
+    monkeypatch.setenv("CC", "/bin/false")
+    assert hatch_hook.build(sources) == "/bin/false gave 1"
+    monkeypatch.setenv("CC", "/no/such/compiler")
+    assert "No such file" in hatch_hook.build(sources)
+    assert [path.name for path in sources.iterdir()] == ["source"]
+
+
+def test_a_module_of_other_files_is_not_used(
+    kernel: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a pull the C files are new and the module is the old one, until it is built again."""
+    assert hatch_hook.sources_digest(ROOT / "calibrator/kernel/source") == kernel.SOURCES
+    monkeypatch.setattr(kernel, "SOURCES", "00000000")
+    compiled.cache_clear()
+    assert compiled() is None
+    compiled.cache_clear()
