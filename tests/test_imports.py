@@ -101,7 +101,7 @@ ROOMS: dict[str, set[str]] = {
     "calibrator.errors": {"installing"},
     "calibrator.batching": {"errors", "scorer"},
     "calibrator.extras": {"errors"},
-    "calibrator.text": {"errors", "scorer"},
+    "calibrator.text": {"errors", "kernel", "scorer"},
     "calibrator.rows": {"errors", "metrics", "scorer", "text"},
     "calibrator.corruptions": {"rows", "text"},
     "calibrator.selecting": {"errors", "rows"},

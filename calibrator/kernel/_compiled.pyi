@@ -1,7 +1,7 @@
 """What the C files in `source/` offer: each function checks kinds and sizes, and raises TypeError,
 ValueError or IndexError for what does not fit. All let other threads run while they compute."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,13 @@ def piece_tables(table: Bytes, scale: Floats, rarity: Floats) -> Held:
 
 def relevance(tables: Held, asked: Sequence[int], said: Sequence[int]) -> list[float]:
     """What two lists of word pieces have in common, 27 numbers."""
+
+def vocabulary(pieces: dict[str, int], unknown: int) -> Held:
+    """Of a tokenizer like BERT's; `##` in front marks a piece that goes on with a word."""
+
+def cut(vocabulary: Held, text: str, others: Mapping[str, Sequence[int]]) -> list[int]:
+    """The pieces of a text's words in a row. Those that are not ASCII letters and digits alone, or
+    long, are asked of `others`. Raises UnicodeEncodeError for half a surrogate pair."""
 
 def grams(
     question: str,

@@ -15,6 +15,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from calibrator.kernel import compiled
 from calibrator.text.layout import Layout, clip_characters, readable
 
 MOST_WORDS = 50_000  # that are kept, some 10 MB; then it begins anew
@@ -22,6 +23,7 @@ LONGEST_WORD = 40  # characters of one that is kept; longer ones rarely recur
 
 # spaces, and single signs of punctuation, end a word; all else, control characters and letters of
 # any script, stays together and is the tokenizer's to cut
+_HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair, which is no text in UTF-8
 _WORD = re.compile(r"[^ \t\n\r!-/:-@\[-`{-~]+|[!-/:-@\[-`{-~]")
 
 
@@ -34,6 +36,10 @@ class WordPieces:
         self._cuts_words = _cuts_words(told)
         self._added = [token["content"] for token in told["added_tokens"]]
         self._words = _Words(tokenizer)
+        self._kernel = compiled() if self._cuts_words and _is_usual(told["model"]) else None
+        if self._kernel is not None:
+            unknown = told["model"]["vocab"][told["model"]["unk_token"]]
+            self._held = self._kernel.vocabulary(told["model"]["vocab"], unknown)
 
     def encode(self, texts: Sequence[str], layout: Layout) -> list[list[int]]:
         """Token ids of each text, without [CLS] and [SEP]."""
@@ -42,6 +48,9 @@ class WordPieces:
     def _of(self, text: str) -> list[int]:
         if not self._cuts_words or any(token in text for token in self._added):
             return _ids(self._tokenizer, text)
+        if self._kernel is not None and (text.isascii() or not _HALF.search(text)):
+            found: list[int] = self._kernel.cut(self._held, text, self._words)
+            return found
         return list(chain.from_iterable(map(self._words.__getitem__, _WORD.findall(text))))
 
 
@@ -69,6 +78,12 @@ class _Words(dict[str, tuple[int, ...]]):
 def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
     found: list[int] = tokenizer.encode(readable(text), add_special_tokens=False).ids
     return found
+
+
+def _is_usual(model: dict[str, Any]) -> bool:
+    """Whether a model of word pieces has BERT's marks and lengths."""
+    prefix, most = model["continuing_subword_prefix"], model["max_input_chars_per_word"]
+    return (prefix, most, model["unk_token"] in model["vocab"]) == ("##", 100, True)
 
 
 def _cuts_words(told: dict[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
    They hold no state and let other threads run while they compute. */
 #include "grams.h"
+#include "pieces.h"
 #include "tables.h"
 
 #include <stdlib.h>
@@ -303,6 +304,7 @@ static PyObject *relevance(PyObject *module, PyObject *args)
 static PyMethodDef methods[] = {
     {"bag_tables", make_bag_tables, METH_VARARGS, NULL},
     {"bags", bags, METH_VARARGS, NULL},
+    {"cut", cut, METH_VARARGS, NULL},
     {"difficulty", difficulty, METH_VARARGS, NULL},
     {"difficulty_tables", make_difficulty_tables, METH_VARARGS, NULL},
     {"distances", distances, METH_VARARGS, NULL},
@@ -315,6 +317,7 @@ static PyMethodDef methods[] = {
     {"tower_weights", make_tower_weights, METH_VARARGS, NULL},
     {"tree_tables", make_trees, METH_VARARGS, NULL},
     {"trees", trees, METH_VARARGS, NULL},
+    {"vocabulary", make_vocabulary, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 
