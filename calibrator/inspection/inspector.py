@@ -50,13 +50,18 @@ def inspect(
 
     `traits` are those of `traits_of`, where they are known already.
     """
-    found = [
+    own = [
         *relevance(question, answer, question_ids, answer_ids, pieces),
         *working(question, answer),
         *wanted(question, answer),
-        *(traits_of(question, answer) if traits is None else traits),
     ]
-    return np.clip(np.nan_to_num(np.array(found, dtype=np.float32)), -LIMIT, LIMIT)
+    traits = traits_of(question, answer) if traits is None else traits
+    found = np.empty(len(own) + len(traits), np.float32)
+    found[: len(own)], found[len(own) :] = own, traits
+    found[np.isnan(found)] = 0
+    np.maximum(found, -LIMIT, out=found)  # faster than `clip`
+    np.minimum(found, LIMIT, out=found)
+    return found
 
 
 _NOTHING = Pieces(np.zeros((1, 1), np.int8), np.zeros(1, np.float32), np.zeros(1, np.float32))
@@ -137,7 +142,9 @@ class Inspector:
         for check, trees, slope, prior in parts:
             found[check.name] = np.ones(len(seen))
             applies = check.applies_to(seen)
-            if applies.any():
+            if applies.all():
+                found[check.name] = sigmoid(slope * trees.read(seen) + prior)
+            elif applies.any():
                 found[check.name][applies] = sigmoid(slope * trees.read(seen[applies]) + prior)
         return found
 

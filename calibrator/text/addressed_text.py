@@ -15,6 +15,7 @@ from calibrator.text.looking_for import Reading, Sought
 
 MAX_SENTENCE = 240  # characters; a longer one says more than that it is right
 MAX_STRIPPED = 8  # sentences at each end
+CLOSE = 300  # characters at an end in which its sentence nearly always begins
 LOOK = 2_000  # characters at each end in which they are looked for
 
 _VERDICT = r"(?:correct|right|accurate|perfect|flawless|verified|confirmed)"
@@ -84,6 +85,8 @@ _BREAK = re.compile(r"(?<=[.!?])[ \t]+|\n+")
 
 def stripped(answer: str) -> str:
     """The answer without sentences that address its reader, at its end and at its beginning."""
+    if not _may_begin_or_end_so(answer):
+        return answer
     body, tail = answer[:-LOOK], answer[-LOOK:]
     parts = _sentences(tail)
     for _ in range(MAX_STRIPPED):
@@ -98,6 +101,23 @@ def stripped(answer: str) -> str:
             break
         parts.pop(0)
     return "".join(parts) + rest
+
+
+def _may_begin_or_end_so(answer: str) -> bool:
+    """Whether a first or a last sentence is to be taken off; told without cutting all others."""
+    first = _BREAK.search(answer, 0, LOOK)
+    end = first.end() if first else LOOK
+    if end < len(answer) and addresses(answer[:end]):
+        return True
+    start = max(0, len(answer) - LOOK)
+    near = len(answer) - CLOSE
+    # spaces before it could belong to a break that began earlier
+    if near > start and answer[near - 1] not in " \t":
+        ends = [at for each in _BREAK.finditer(answer, near) if (at := each.end()) < len(answer)]
+        if ends:
+            return addresses(answer[ends[-1] :])
+    parts = _sentences(answer[start:])
+    return len(parts) + bool(answer[:start].strip()) > 1 and addresses(parts[-1])
 
 
 def addresses(sentence: str) -> bool:

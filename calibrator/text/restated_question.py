@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 
+from calibrator.text.looking_for import reading_of
+
 MAX_QUESTION = 600  # characters; a longer one is a task, whose text a reply may have to contain
 MAX_ANSWER = 20_000
 MIN_WORDS = 4  # of a question that is looked for word for word
@@ -20,6 +22,7 @@ COVERED = 0.9  # of the question's words with a content that a restatement holds
 _WORD = re.compile(r"\w+")
 _BREAK = re.compile(r"((?<=[.!?])\s+|\n\s*|[ \t]+(?=\()|(?<=\))[ \t]+)")
 _IS_CODE = re.compile(r"```|\bdef \w|[{;]\s*$", re.MULTILINE)
+_SIGMA = "\u03a3"  # which is another small letter at the end of a word than within it
 _QUOTED = "\x00"  # stands where the whole question stood
 _FUNCTION_WORDS = """
     a an the this that these those it its there here and or of in on at to for from by with as s
@@ -34,9 +37,11 @@ _WITHOUT_CONTENT = frozenset(_FUNCTION_WORDS.split())
 def without_question(question: str, answer: str) -> str:
     """The answer without restatements of the question; the answer itself where nothing is left."""
     asked = question.strip()
-    wanted = _contents(asked)
     is_long = len(asked) > MAX_QUESTION or len(answer) > MAX_ANSWER
     if is_long or len(_WORD.findall(asked)) < MIN_WORDS or _IS_CODE.search(asked):
+        return answer
+    wanted = _contents(asked)
+    if not _may_restate(asked, answer, wanted):
         return answer
     text = answer.replace(_QUOTED, " ").replace(asked, _QUOTED)
     parts = _BREAK.split(text)
@@ -50,6 +55,15 @@ def without_question(question: str, answer: str) -> str:
     left = "".join(part + end for part, end in kept).strip()
     is_changed = _QUOTED in text or len(kept) < len(said)
     return left if is_changed and _WORD.search(left) else answer
+
+
+def _may_restate(asked: str, answer: str, wanted: Counter[str]) -> bool:
+    """False where too few of the question's words stand in the answer, or no word has a content."""
+    if asked in answer or _SIGMA in answer or _QUOTED in answer:
+        return True
+    if len(wanted) < MIN_CONTENT:
+        return False
+    return len(wanted.keys() & reading_of(answer).words) >= COVERED * len(wanted)
 
 
 def _has_only(part: str, allowed: frozenset[str]) -> bool:
