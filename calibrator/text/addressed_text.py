@@ -80,7 +80,8 @@ _SAYS_MORE = re.compile(
     r"|\bnot (?:\w+ )?(?:sure|certain|confident)|n't|\bunsure|\buncertain",
     re.IGNORECASE,
 )
-_BREAK = re.compile(r"(?<=[.!?])[ \t]+|\n+")
+# a stop and spaces, or lines' ends; told so that only such signs are looked at
+_BREAK = re.compile(r"[.!?\n](?:(?<=\n)\n*|[ \t]+)")
 
 
 def stripped(answer: str) -> str:
@@ -111,8 +112,8 @@ def _may_begin_or_end_so(answer: str) -> bool:
         return True
     start = max(0, len(answer) - LOOK)
     near = len(answer) - CLOSE
-    # spaces before it could belong to a break that began earlier
-    if near > start and answer[near - 1] not in " \t":
+    # signs before it could belong to a break that began earlier
+    if near > start and answer[near - 1] not in " \t.!?":
         ends = [at for each in _BREAK.finditer(answer, near) if (at := each.end()) < len(answer)]
         if ends:
             return addresses(answer[ends[-1] :])
