@@ -22,6 +22,8 @@ from tests.builders.tiny_models import Family, OfFamily, write_tiny_adapter, wri
 from tests.forking.forked import processes_of
 from tests.forking.forked import pytest_addoption as pytest_addoption
 from tests.forking.forked import pytest_runtestloop as pytest_runtestloop
+from tests.forking.shipped import read_once, shipped
+from tests.forking.statements import compiled_once
 from tests.running.live_proxy import LiveProxy, ProxyProcess, proxies
 from tests.running.postgres import PostgresServer
 from tests.running.warm_cli import begin_server
@@ -36,11 +38,14 @@ if TYPE_CHECKING:
 
 StartProxy = Callable[..., LiveProxy]
 
-hypothesis.settings.register_profile("suite", deadline=None)  # a busy machine is no failure
+# a busy machine is no failure; nightly, more is tried: `--hypothesis-profile thorough`
+hypothesis.settings.register_profile("suite", deadline=None, max_examples=30)
+hypothesis.settings.register_profile("thorough", deadline=None, max_examples=300)
 hypothesis.settings.load_profile("suite")
 
-# as many younger collections before one that walks through everything, which takes 0.1 s
-OLDEST_EVERY = 100
+# objects before a collection, and younger collections before an older one; the oldest walks through
+# everything, which takes 0.1 s
+COLLECTED_AFTER = 5_000, 20, 100
 # files that take longest, in the order in which they begin: others would wait for a worker that had
 # one of them last
 LONGEST = (
@@ -63,7 +68,7 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
-        gc.set_threshold(*gc.get_threshold()[:2], OLDEST_EVERY)
+        gc.set_threshold(*COLLECTED_AFTER)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -72,10 +77,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Processes of the suite share one server of commands, which begins before they do."""
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Processes of the suite share one server of commands, which begins beside their collection."""
     if processes_of(session.config):
         begin_server()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """They share the calibrator that ships, too."""
+    if processes_of(session.config):
+        shipped()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -103,6 +114,20 @@ def shared_commands() -> Iterator[None]:
     """Commands are made once of their functions: it takes 15 ms of CPU, for each that is run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(typer.testing, "_get_command", lru_cache(typer.testing._get_command))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_checkpoint() -> Iterator[None]:
+    """The calibrator that ships is read once."""
+    with read_once():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_statements() -> Iterator[None]:
+    """Databases share what is compiled for them, half of what it takes a proxy to begin."""
+    with compiled_once():
         yield
 
 

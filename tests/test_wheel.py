@@ -61,6 +61,7 @@ def run(site: Path, folder: Path, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow  # it builds all of a release
 def test_a_release_names_the_hashes_of_what_is_in_it(release: Path, site: Path) -> None:
     """Wheel, chart and list of weights by their own names; the weights as they are installed."""
     names = {path.name for path in release.iterdir()} - {"SHA256SUMS"}

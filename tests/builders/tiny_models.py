@@ -7,9 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+import pytest
+
 Family = Literal["qwen3_5", "qwen3_5_text", "qwen3_vl"]
 OfFamily = Callable[[Family], Path]  # the folder of a base or checkpoint, made once
 FAMILIES: tuple[Family, ...] = ("qwen3_5", "qwen3_5_text", "qwen3_vl")
+# the second is the first without its eyes: where both come to the same layers, it is slow's
+EACH_FAMILY = ("qwen3_5", pytest.param("qwen3_5_text", marks=pytest.mark.slow), "qwen3_vl")
 SPECIAL = (
     "<|endoftext|>",
     "<|im_start|>",

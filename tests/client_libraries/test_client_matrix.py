@@ -1,6 +1,7 @@
 """Real client libraries through the proxy, each in an environment of its own: only the URL differs.
 
 A client's cases stand in `clients/*_cases.py` and `node/*.test.mjs`; each of them is a test here.
+Those of the official libraries run with the suite, those of what is built on them with `-m slow`.
 The clients run in environments of their own (`scripts/setup_clients`), a process for each and two
 at a time, against one proxy in front of `clients_upstream.py`, which a case asks what arrived and
 who was left.
@@ -20,6 +21,7 @@ from typing import Any
 
 import certifi
 import pytest
+from _pytest.mark.structures import ParameterSet
 from structlog.testing import capture_logs
 
 from tests.node.runner import SKIPPED, failures_of, run_node, sentences_of
@@ -55,6 +57,7 @@ class Client:
 
     program: Path
     environment: str = ""  # below .venv-clients; the suite's own where it is empty, or Node
+    is_slow: bool = False  # its imports take seconds, and it speaks through an official library
 
     def cases(self) -> list[str]:
         """The names of its tests, without importing it."""
@@ -70,13 +73,14 @@ CLIENTS = {
     "openai-3": Client(PROGRAMS / "openai_cases.py", "newest"),
     "anthropic": Client(PROGRAMS / "anthropic_cases.py", "newest"),
     "agents": Client(PROGRAMS / "agents_cases.py", "newest"),
-    "langchain": Client(PROGRAMS / "langchain_cases.py", "newest"),
-    "pydantic-ai": Client(PROGRAMS / "pydantic_ai_cases.py", "newest"),
-    "approvals": Client(PROGRAMS / "approvals_cases.py", "newest"),
-    "instructor": Client(PROGRAMS / "instructor_cases.py", "instructor"),
-    "litellm": Client(PROGRAMS / "litellm_cases.py", "litellm"),
-    "shown": Client(PROGRAMS / "shown_cases.py", "newest"),  # it changes the Agents SDK's defaults
-    "shown-litellm": Client(PROGRAMS / "shown_cases.py", "litellm"),
+    "langchain": Client(PROGRAMS / "langchain_cases.py", "newest", is_slow=True),
+    "pydantic-ai": Client(PROGRAMS / "pydantic_ai_cases.py", "newest", is_slow=True),
+    "approvals": Client(PROGRAMS / "approvals_cases.py", "newest", is_slow=True),
+    "instructor": Client(PROGRAMS / "instructor_cases.py", "instructor", is_slow=True),
+    "litellm": Client(PROGRAMS / "litellm_cases.py", "litellm", is_slow=True),
+    # it changes the Agents SDK's defaults
+    "shown": Client(PROGRAMS / "shown_cases.py", "newest", is_slow=True),
+    "shown-litellm": Client(PROGRAMS / "shown_cases.py", "litellm", is_slow=True),
     "ai-sdk": Client(NODE / "ai-sdk.test.mjs", IN_NODE),
     "openai-npm": Client(NODE / "responses.test.mjs", IN_NODE),
     "anthropic-npm": Client(NODE / "anthropic.test.mjs", IN_NODE),
@@ -84,9 +88,21 @@ CLIENTS = {
 CASES = [(client, case) for client, described in CLIENTS.items() for case in described.cases()]
 
 
-def run_all(environment_name: str, junit: Path, **env: str) -> dict[str, Failures]:
+def asked(client: str, *more: str) -> ParameterSet:
+    """A client's parameters, slow where it is."""
+    marks = [pytest.mark.slow] if CLIENTS[client].is_slow else []
+    return pytest.param(client, *more, id=": ".join([client, *more]), marks=marks)
+
+
+def run_all(
+    environment_name: str, wanted: set[str], junit: Path, **env: str
+) -> dict[str, Failures]:
     """Runs all cases of an environment's clients in one process, which imports what they share."""
-    clients = {name: c for name, c in CLIENTS.items() if c.environment == environment_name}
+    clients = {
+        name: c
+        for name, c in CLIENTS.items()
+        if c.environment == environment_name and name in wanted
+    }
     if environment_name == IN_NODE:
         return {name: _run_in_node(client.program, **env) for name, client in clients.items()}
     python = ROOT / ".venv-clients" / environment_name / "bin/python"
@@ -168,7 +184,7 @@ def runs(
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # litellm asks the network for prices otherwise
         }
         yield {
-            name: pool.submit(run_all, name, folder / f"{name or 'own'}.xml", **env)
+            name: pool.submit(run_all, name, {*wanted}, folder / f"{name or 'own'}.xml", **env)
             for name in dict.fromkeys(CLIENTS[client].environment for client in wanted)
         }
         pool.shutdown(cancel_futures=True)
@@ -179,7 +195,7 @@ def failures_in(runs: Runs, client: str) -> Failures:
     return runs[CLIENTS[client].environment].result()[client]
 
 
-@pytest.mark.parametrize(("client", "case"), CASES, ids=[f"{c}: {case}" for c, case in CASES])
+@pytest.mark.parametrize(("client", "case"), [asked(*each) for each in CASES])
 def test_client(runs: Runs, client: str, case: str) -> None:
     """The client's test of this name passed, in all its variants."""
     failures = failures_in(runs, client)
@@ -189,7 +205,7 @@ def test_client(runs: Runs, client: str, case: str) -> None:
     assert failures[case] is None, failures[case]
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", [asked(client) for client in CLIENTS])
 def test_no_case_is_left_out(runs: Runs, client: str) -> None:
     """Every case that a client's program runs is shown as a test here."""
     assert sorted(failures_in(runs, client)) == sorted(CLIENTS[client].cases())

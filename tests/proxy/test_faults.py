@@ -177,9 +177,9 @@ class BrokenScorer(WordScorer):
     ("fault", "status", "event"),
     [
         ("hang", "timeout", None),
-        ("memory", "error", "score_failed"),
+        pytest.param("memory", "error", "score_failed", marks=pytest.mark.slow),
         ("nan", "error", "score_failed"),
-        ("beyond", "error", "score_failed"),
+        pytest.param("beyond", "error", "score_failed", marks=pytest.mark.slow),
         ("crash", "error", "score_failed"),
     ],
 )

@@ -76,7 +76,7 @@ def conversation(messages: int) -> Json:
     [
         pytest.param(conversation(11), SHORT, id="11 messages"),
         pytest.param(conversation(201), LONG, id="201 messages"),
-        pytest.param(question("p=0.7", stream=True), STREAMED, id="a stream"),
+        pytest.param(question("p=0.7", "at-once", stream=True), STREAMED, id="a stream"),
     ],
 )
 def test_a_request_runs_no_more_bytecodes_than_it_may(
@@ -90,7 +90,7 @@ def test_to_tell_a_collector_costs_little_more(
     telling_proxy: LiveProxy, counted: CountedWork, is_stream: bool
 ) -> None:
     """Ids, the header for upstream and a queue; all the rest is a thread's."""
-    asked = question("p=0.7", stream=True) if is_stream else conversation(11)
+    asked = question("p=0.7", "at-once", stream=True) if is_stream else conversation(11)
     most = (STREAMED if is_stream else SHORT) + TOLD
     count_bytecodes(telling_proxy, counted, asked, most)
 

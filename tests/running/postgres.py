@@ -83,7 +83,9 @@ class PostgresServer:
         """The URL of an empty database, or of a copy of one that nobody is connected to."""
         name, template = f"db{next(self._numbers)}", (like or "template1").rpartition("/")[2]
         with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}".encode())
+            # from 15 on, all of it would go through the log else, at twice the CPU
+            how = " STRATEGY FILE_COPY" if connection.info.server_version >= 150_000 else ""
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}{how}".encode())
         return self._url(name)
 
     def drop(self, url: str) -> None:

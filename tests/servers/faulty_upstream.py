@@ -25,6 +25,7 @@ without `stream: true`:
     status-NNN          that status, with a body and, for 429, with limits
     spoofed             header fields of one connection, and of the proxy's own names
     html, endless-html, broken-json   200, and no completion
+    at-once             a stream that is sent in one piece
     always-stream       a stream, whatever was asked for
     flaky-BEHAVIOUR     to the first request with this body that behaviour, then ok
     slow                nothing at all until `proceed()`
@@ -451,8 +452,17 @@ def _streamed(request: Received) -> Response:
             return Response([compressed], headers=(*headers, ("Content-Encoding", "gzip")))
         case "spoofed":
             headers = (*headers, *_SPOOFED)
+        case "at-once":
+            return _at_once(Response([b"".join(told)], headers=headers, framing="chunked"))
     is_slow = request.behaviour == "slow"
     return Response(steps, headers=headers, framing="chunked", waits_first=is_slow)
+
+
+def _at_once(response: Response) -> Response:
+    """The same bytes in one step, which the proxy reads in one piece, whoever else is busy."""
+    [body] = response.steps
+    assert isinstance(body, bytes)
+    return Response([_head(response) + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)], framing="raw")
 
 
 def _again(part: bytes) -> Iterator[Step]:

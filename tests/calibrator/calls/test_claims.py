@@ -110,12 +110,13 @@ def test_nobody_has_looked() -> None:
 
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_hostile_input_is_read(kind: str) -> None:
-    """Traits are finite for whatever stands in a conversation, and take no time."""
+    """Traits are finite for whatever stands in a conversation, and take no time; below every eighth
+    conversation a long reply, and one of many calls."""
     used = HOSTILE[kind]
     long = "I have done it 1,000 times on 3 May; " * 3_000
     calling = "a(b=" * 5_000
-    for each in (used, replace(used, message={"content": long}),
-                 replace(used, message={"content": calling})):  # fmt: skip
+    further = [{"content": long}, {"content": calling}] if [*HOSTILE].index(kind) % 8 == 0 else []
+    for each in (used, *(replace(used, message=message) for message in further)):
         started = time.process_time()
         assert np.isfinite(claim_traits(each)).all()
         assert time.process_time() - started < 0.3
@@ -150,13 +151,13 @@ def trees() -> Iterator[Trees]:
     import sklearn.ensemble  # noqa: F401  (what is loaded later is not limited)
 
     with threadpool_limits(1):
-        state = fit_claims(list(remarks(900, 1, DOMAINS[:14])), SMALL, 0)
+        state = fit_claims(list(remarks(600, 1, DOMAINS[:14])), SMALL, 0)
         yield Trees({name.removeprefix(CLAIMS): a for name, a in state.items()}, len(NAMES))
 
 
 def test_it_holds_in_other_domains(trees: Trees) -> None:
     """Scenes of domains that it was not taught by are told apart, and honest ones are believed."""
-    fresh = list(remarks(400, 2, DOMAINS[14:]))
+    fresh = list(remarks(240, 2, DOMAINS[14:]))
     odds = trees.read(np.stack([claim_traits(each.used) for each in fresh]))
     correct = np.array([each.correct for each in fresh])
     assert auroc(correct, odds) > 0.85

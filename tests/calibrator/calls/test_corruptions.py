@@ -15,7 +15,9 @@ from calibrator.calls.making.changes import KINDS
 from calibrator.calls.making.corruptions import OTHER_REQUEST
 from calibrator.calls.making.disguises import SUSPICIOUS
 from calibrator.calls.making.drafts import changed
+from calibrator.calls.making.lessons import CORRUPTED, SUSPECT, lessons_of
 from calibrator.calls.making.worlds import scenes
+from calibrator.calls.reading.conversation import view_of
 from calibrator.rows.rows import Row, parse_row
 from tests.calibrator.calls.hostile_calls import hostile_calls
 
@@ -106,13 +108,31 @@ def test_invented_values_stand_nowhere() -> None:
         assert not any(fresh in (m.get("content") or "") for m in used.messages)
 
 
+def test_only_ids_are_renamed() -> None:
+    """Texts, dates and numbers of the call are what they were."""
+    for used, after in variants(SUSPICIOUS["renamed ids"]):
+        kinds = {v.text: v.kind for call in view_of(used).calls for v in call.values}
+        old, new = parts(used)[1], parts(after)[1]
+        renamed = {str(old[name]).casefold() for name in old if old[name] != new[name]}
+        assert {kinds[text] for text in renamed} == {"id"}
+
+
+def test_what_was_made_wrong_counts_once() -> None:
+    """Whatever the right one counts; what only looks suspicious counts as much as that."""
+    made = lessons_of([], 1, scene_count=80, faults=1)
+    wrong = [lesson for lesson in made if lesson.origin == CORRUPTED]
+    assert OTHER_REQUEST in {lesson.kind for lesson in wrong}
+    assert {lesson.weight for lesson in wrong} == {1.0}
+    assert {lesson.weight for lesson in made if lesson.origin == SUSPECT} == {1.0, 3.0}
+
+
 def rows() -> list[Row]:
     return [
         parse_row(
             {"messages": used.messages, "tools": used.tools, "response": used.message,
              "question_id": str(number), "benchmark": "scenes", "correct": number % 4 != 0}
         )
-        for number, used in enumerate(RIGHT[:60])
+        for number, used in enumerate(RIGHT[:40])
     ]  # fmt: skip
 
 

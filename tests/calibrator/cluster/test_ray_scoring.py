@@ -22,6 +22,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("rows") / "rows.jsonl", raw_rows(5, seed=1))
 
 
+@pytest.mark.slow  # Ray takes eight seconds of CPU to begin; parts of files: rows/test_parts.py
 def test_the_output_is_that_of_one_process(tmp_path: Path) -> None:
     """Good rows and bad, in their order, on a Ray of its own; a lost machine: test_ray_cluster."""
     files, output = files_of(tmp_path, 300), tmp_path / "out.jsonl"

@@ -297,7 +297,11 @@ def test_training_on_nothing_is_a_sentence(tmp_path: Path) -> None:
     "command",
     [
         ["--help"],
-        *([name, "--help"] for name in ("score", "evaluate", "recalibrate", "study", "serve")),
+        *([name, "--help"] for name in ("score", "serve")),
+        *(
+            pytest.param([name, "--help"], marks=pytest.mark.slow)
+            for name in ("evaluate", "recalibrate", "study")
+        ),
     ],
 )
 def test_help_is_quick(command: list[str]) -> None:

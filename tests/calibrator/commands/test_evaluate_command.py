@@ -36,19 +36,19 @@ def evaluated(result: Result) -> dict[tuple[str, str], Json]:
 
 @pytest.fixture
 def test_file(tmp_path: Path) -> Path:
-    return write(tmp_path / "test.jsonl", raw_rows(200, seed=2))
+    return write(tmp_path / "test.jsonl", raw_rows(120, seed=2))
 
 
 @pytest.fixture
 def train_file(tmp_path: Path) -> Path:
-    return write(tmp_path / "train.jsonl", raw_rows(300, seed=1))
+    return write(tmp_path / "train.jsonl", raw_rows(150, seed=1))
 
 
 def test_evaluate_prints_figures_beside_baselines(test_file: Path, train_file: Path) -> None:
     """H01, I01-I05: JSON lines for each group and method; length beats what knows nothing."""
     result = run("evaluate", test_file, "--train", train_file, "--calibrator", "fake:0.5", "--json")
     assert result.exit_code == 0, result.stderr
-    assert "baselines are fitted on 300 training rows" in result.stderr
+    assert "baselines are fitted on 150 training rows" in result.stderr
     found = evaluated(result)
     everywhere = {method for group, method in found if group == "pooled"}
     assert everywhere == {"fake:0.5", "TF-IDF", "length"} | NAMES
@@ -57,7 +57,7 @@ def test_evaluate_prints_figures_beside_baselines(test_file: Path, train_file: P
     }  # fmt: skip
     assert found["pooled", "fake:0.5"]["auroc"] == 0.5
     assert found["pooled", "length"]["auroc"] > 0.6
-    assert found["pooled", "length"]["rows"] == 200
+    assert found["pooled", "length"]["rows"] == 120
 
 
 def test_numbers_that_know_others_are_judged_under_their_own_name(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_stated_confidence_is_judged_where_it_stands(test_file: Path, train_file
         "stated confidence, isotonic",
         "stated confidence and length",
     }
-    assert {found[STATED_ROWS, method]["rows"] for method in methods} == {100}
+    assert {found[STATED_ROWS, method]["rows"] for method in methods} == {60}
     assert found[STATED_ROWS, "stated confidence, raw"]["auroc"] > 0.7
 
 
@@ -321,7 +321,7 @@ def test_training_rows_that_are_no_use_are_told(
     [
         (["--tags", "some"], "--tags are served, all, none, not 'some'"),
         (["--scores", "{tmp}/nowhere"], "No such file or directory"),
-        (["--scores", "{tmp}/empty.jsonl"], "200 of 200 rows have no score, the first is id '2-0'"),
+        (["--scores", "{tmp}/empty.jsonl"], "120 of 120 rows have no score, the first is id '2-0'"),
         (["--scores", "{tmp}/test.jsonl"], "test.jsonl:1: 'score' must be a number from 0 to 1"),
         (["--study", "{tmp}/empty.jsonl"], "empty.jsonl is no study that this version wrote"),
         (["--recalibration", "{tmp}/empty.jsonl"], "is no recalibration of this version"),

@@ -227,7 +227,10 @@ def test_figures_are_xml(evaluation: Evaluation) -> None:
         root = ElementTree.fromstring(svg)
         _, _, width, height = map(float, root.attrib["viewBox"].split())
         for shape in root.iter():
-            for name, limit in (("x1", width), ("cx", width), ("y1", height), ("cy", height)):
+            for name, limit in (
+                *(("x1", width), ("cx", width), ("x", width)),
+                *(("y1", height), ("cy", height), ("y", height)),
+            ):
                 assert 0 <= float(shape.attrib.get(name, 0)) <= limit
             assert "nan" not in "".join(shape.attrib.values())
 

@@ -53,7 +53,7 @@ def test_a_score_is_one_forward_pass(checkpoint: Path) -> None:
 def test_a_larger_budget_shows_more_of_an_answer(checkpoint: Path) -> None:
     """K13: 1,600 characters are other scores than 800, which is where the prompt cuts by itself."""
     scorer = load_scorer(str(checkpoint), "cpu")
-    long = [(n, "Bob " * 200 + f"{n % 2} " * 60) for n in range(20)]
+    long = [(n, "Bob " * 200 + f"{n % 2} " * 60) for n in range(6)]
     rows = [
         parse_row({"question": f"Ann {n}+1", "response": text, "correct": n % 2})
         for n, text in long

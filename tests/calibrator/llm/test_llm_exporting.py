@@ -30,7 +30,9 @@ def scores(folder: Path, items: list[Item] = ITEMS) -> list[float]:
     return [score.score for score in load_scorer(str(folder), "cpu").score_batch(items)]
 
 
-@pytest.mark.parametrize("family", ["qwen3_5", "qwen3_5_text", "qwen3_vl"])
+@pytest.mark.parametrize(
+    "family", ["qwen3_5", pytest.param("qwen3_5_text", marks=pytest.mark.slow), "qwen3_vl"]
+)
 def test_merged_weights_are_a_checkpoint_that_scores_the_same(
     tiny_checkpoint: OfFamily, tmp_path: Path, family: Family
 ) -> None:
@@ -53,7 +55,9 @@ def test_bf16_weights_stay_near(tiny_checkpoint: OfFamily, tmp_path: Path) -> No
     assert whole.version != config.version
 
 
-@pytest.mark.parametrize("family", ["qwen3_5", "qwen3_5_text"])
+@pytest.mark.parametrize(
+    "family", [pytest.param("qwen3_5", marks=pytest.mark.slow), "qwen3_5_text"]
+)
 def test_the_sequence_classifier_says_the_same_through_a_sigmoid(
     tiny_checkpoint: OfFamily, tmp_path: Path, family: Family
 ) -> None:

@@ -15,7 +15,7 @@ from calibrator.llm.cpu_layers.last_layer import LastLayer
 from calibrator.llm.cpu_layers.linear_attention import GatedDeltaNet
 from calibrator.llm.cpu_layers.replace import use_faster_layers
 from calibrator.llm.serving.model import LabelModel
-from tests.builders.tiny_models import FAMILIES, Family, OfFamily
+from tests.builders.tiny_models import EACH_FAMILY, Family, OfFamily
 from tests.calibrator.llm.test_llm_model import LABELS, PLACEHOLDER, load, prompt
 
 
@@ -53,7 +53,7 @@ def test_no_denormal_number_is_carried_on() -> None:
         assert not ((found != 0) & (found.abs() < torch.finfo(torch.float32).tiny)).any()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EACH_FAMILY)
 def test_layers_are_replaced_under_their_own_names(tiny_bases: OfFamily, family: Family) -> None:
     """Weights are saved as before; the last layer and those of linear attention are replaced."""
     model = load(tiny_bases, family)
@@ -67,7 +67,7 @@ def test_layers_are_replaced_under_their_own_names(tiny_bases: OfFamily, family:
     assert all(isinstance(each, GatedDeltaNet) for each in linear)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EACH_FAMILY)
 def test_the_last_layer_computes_one_position_a_row(tiny_bases: OfFamily, family: Family) -> None:
     """Its MLP reads one state of each row, whatever their lengths."""
     model = load(tiny_bases, family)

@@ -19,7 +19,7 @@ from calibrator.llm.serving.token_prompts import name_elsewhere
 from calibrator.loading import load_scorer, version_of
 from calibrator.recalibration.curves import Platt, Recalibration
 from calibrator.scorer import Item
-from tests.builders.tiny_models import FAMILIES, Family, OfFamily, write_tiny_adapter
+from tests.builders.tiny_models import EACH_FAMILY, Family, OfFamily, write_tiny_adapter
 from tests.calibrator.llm.test_llm_model import (
     LABELS,
     PLACEHOLDER,
@@ -64,7 +64,7 @@ def test_rows_of_zeros_stay_so() -> None:
     assert (scale > 0).all()
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EACH_FAMILY)
 def test_scores_are_near_and_neighbours_hardly_move_them(
     tiny_bases: OfFamily, family: Family
 ) -> None:

@@ -22,7 +22,7 @@ from calibrator.llm.serving.batches import Budget, ModelRow
 from calibrator.llm.serving.loading import load_base
 from calibrator.llm.serving.model import LabelModel
 from calibrator.llm.serving.pixels import Pixels
-from tests.builders.tiny_models import FAMILIES, Family, OfFamily
+from tests.builders.tiny_models import EACH_FAMILY, Family, OfFamily
 
 LABELS = (20, 30)
 TEXT = range(40, 300)  # ids that are text in the tiny vocabularies
@@ -34,7 +34,7 @@ def load(tiny_bases: OfFamily, family: Family) -> Any:
     return load_base(tiny_bases(family), architecture)
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(scope="module", params=EACH_FAMILY)
 def model(request: pytest.FixtureRequest, tiny_bases: OfFamily) -> Any:
     """A tiny base of each family, in fp32; tests leave it as it is."""
     return load(tiny_bases, request.param)
@@ -217,7 +217,7 @@ def test_patches_as_a_linear_layer_are_the_convolution(
     assert torch.allclose(before, after, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", EACH_FAMILY)
 def test_neighbours_move_no_score_in_bf16(tiny_bases: OfFamily, family: Family) -> None:
     """In bf16 a score alone, in any batch, and behind a kept beginning differ by 2e-3 at most."""
     model = load(tiny_bases, family).to(torch.bfloat16)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import torch
+from accelerate import PartialState
 from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 from typer.testing import CliRunner
@@ -49,13 +50,8 @@ from calibrator.rows.selection import Selection
 from tests.builders.pictures import GREEN, RED, data_url, picture
 from tests.builders.sums import sums, write_sums
 from tests.builders.tiny_models import Family, OfFamily
-from tests.running.live_proxy import environment, free_port
-from tests.running.warm_cli import Program, run_warm
+from tests.running.live_proxy import free_port
 
-LANGUAGE_MODELS = Program(
-    None,
-    ("calibrator.commands.app", "calibrator.llm.training.train", "tests.builders.tiny_models"),
-)
 ITEMS = [Item(f"Ann Bob {a}+1", str(n), "gpt") for a in (0, 1) for n in range(3)]
 
 
@@ -125,6 +121,22 @@ def held_out_auroc(checkpoint: Path, config: LlmTrainConfig) -> float:
     return auroc([sample.target for sample in held], scores_of(checkpoint, items))
 
 
+def test_the_loop_learns(config: LlmTrainConfig, tmp_path: Path) -> None:
+    """B05, B10: where the answer's word decides, those to new questions are ranked by it."""
+    words = ("Ann", "Bob")
+    rows = [
+        {"question": f"{n}+1", "response": words[n % 2], "correct": n % 2, "model": "gpt"}
+        for n in range(240)
+    ]
+    data = tmp_path / "words.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = train_llm(tmp_path / "run", replace(config, data=(str(data),)), silent)
+    bad, good = scores_of(made, [Item("777+1", word) for word in words])
+    assert bad < 0.3
+    assert good > 0.7
+
+
+@pytest.mark.slow
 def test_the_loop_learns_a_rule(config: LlmTrainConfig, tmp_path: Path) -> None:
     """B05, B10: the answers to questions that it did not see are ranked by the rule."""
     longer = rule(config, tmp_path)
@@ -277,16 +289,33 @@ def test_a_run_that_was_killed_at_every_step_ends_with_the_same_scores(
 def on_two_processes(
     command: Sequence[str], folder: Path
 ) -> list[subprocess.CompletedProcess[str]]:
-    """Runs a command as `torchrun` would, which the slow tests do, without two more imports."""
-    env = environment() | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    """Runs a command as `torchrun` would, which the slow tests do, in two that are forked here:
+    what they import, they have."""
+    env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     env |= {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    pids = []
+    for rank in ("0", "1"):
+        pid = os.fork()
+        if pid == 0:
+            _be_one_of_two(command, env | {"RANK": rank, "LOCAL_RANK": rank}, folder / rank)
+        pids.append(pid)
+    statuses = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+    return [
+        subprocess.CompletedProcess(command, status, "", (folder / rank).read_text())
+        for rank, status in zip(("0", "1"), statuses, strict=True)
+    ]
 
-    def run(rank: str) -> subprocess.CompletedProcess[str]:
-        its = env | {"RANK": rank, "LOCAL_RANK": rank}
-        return run_warm(command, cwd=folder, env=its, timeout_s=120, program=LANGUAGE_MODELS)
 
-    with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(run, ("0", "1")))
+def _be_one_of_two(command: Sequence[str], env: dict[str, str], told: Path) -> NoReturn:
+    status = 1
+    try:
+        os.environ.update(env)
+        PartialState._reset_state()  # it would stay the only one
+        result = CliRunner().invoke(cli, command)
+        status = result.exit_code
+        told.write_text(f"{result.stderr}{result.exception or ''}")
+    finally:
+        os._exit(status)
 
 
 def test_two_processes_end_with_what_one_does(config: LlmTrainConfig, tmp_path: Path) -> None:
@@ -337,7 +366,7 @@ def test_a_folder_is_one_run(config: LlmTrainConfig, finished: Path) -> None:
     assert (finished / ADAPTER).read_bytes() == before
 
 
-@pytest.mark.parametrize("elicitation", ["probe", "both"])
+@pytest.mark.parametrize("elicitation", [pytest.param("probe", marks=pytest.mark.slow), "both"])
 def test_a_probe_is_part_of_the_checkpoint(
     config: LlmTrainConfig, finished: Path, tmp_path: Path, elicitation: Any
 ) -> None:
@@ -409,7 +438,7 @@ def shown_row(number: int, data: bytes | None) -> dict[str, Any]:
     return {**row, "images": [data_url(data)]}
 
 
-@pytest.mark.parametrize("family", ["qwen3_5", "qwen3_vl"])
+@pytest.mark.parametrize("family", ["qwen3_5", pytest.param("qwen3_vl", marks=pytest.mark.slow)])
 def test_images_are_trained_with(tiny_bases: OfFamily, tmp_path: Path, family: Family) -> None:
     """B06, F05, F06: rows with an image and rows with the placeholder in one step; the vision
     tower's own adapter learns from both, and a row whose image is damaged is left out."""

@@ -8,7 +8,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import bootstrap, norm
@@ -173,7 +173,6 @@ def brute_delong(y: Ints, a: Floats, b: Floats) -> tuple[float, float]:
 
 
 @given(replies, st.integers(0, 1_000))
-@settings(max_examples=60)
 def test_delong_is_the_definition(rows: list[tuple[int, float, int]], seed: int) -> None:
     """H05: the mid-rank form gives the difference and p of the definition, ties included."""
     y, a, _ = (np.array(values) for values in zip(*rows, strict=True))

@@ -150,6 +150,7 @@ def test_a_second_stage_needs_a_forest(config: TrainConfig, tmp_path: Path) -> N
         train(tmp_path / "run", asked, lambda _: None)
 
 
+@pytest.mark.slow  # a whole training more
 def test_one_run_ends_where_two_do(
     made: tuple[Path, Path], config: TrainConfig, tmp_path: Path
 ) -> None:

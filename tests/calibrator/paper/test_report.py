@@ -72,7 +72,7 @@ def report(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A whole report, with the tables that train."""
     folder = tmp_path_factory.mktemp("report") / "whole"
     made = make_report(
-        scored(rows, train=labelled(600, seed=1)), folder, Asked(COMMAND, is_retrained=True)
+        scored(rows, train=labelled(300, seed=1)), folder, Asked(COMMAND, is_retrained=True)
     )
     assert {one.id for one in made} == {one.id for one in CATALOGUE}
     return folder

@@ -33,7 +33,9 @@ def labels_of(found: list[LabelledSignals]) -> Any:
     return np.array([int(each.is_correct) for each in found])
 
 
-@pytest.mark.parametrize("is_judged", [half, mostly_where_hard])
+@pytest.mark.parametrize(
+    "is_judged", [half, pytest.param(mostly_where_hard, marks=pytest.mark.slow)]
+)
 def test_absence_has_no_bias(is_judged: IsThere) -> None:
     """Half of the replies lack each signal: a number without any is what it was, to the last digit,
     and the mean of every combination is the share of right ones, also where silence says

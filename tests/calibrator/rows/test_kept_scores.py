@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -34,8 +32,9 @@ from calibrator.scorer import with_answer_characters
 from tests.builders.labelled_rows import labelled, raw_rows, write
 from tests.builders.tiny_checkpoint import save_tiny
 from tests.running.live_proxy import environment
+from tests.running.warm_cli import WarmProcess, run_warm
 
-MANY = 5_000  # rows: seconds of scoring, so that a signal comes in the middle
+MANY = 2_000  # rows: seconds of scoring, so that a signal comes in the middle
 
 
 @pytest.fixture(autouse=True)
@@ -195,21 +194,22 @@ def test_a_killed_command_goes_on(tmp_path: Path) -> None:
     """Ctrl-C in the middle of `score`: one sentence, and the same command scores the rest."""
     rows = write(tmp_path / "rows.jsonl", raw_rows(MANY, seed=2))
     out = tmp_path / "out.jsonl"
-    command = [sys.executable, "-m", "pinocchio", "score", str(rows), "-o", str(out)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment())
+    command, told_in = ["score", str(rows), "-o", str(out)], tmp_path / "told"
+    with told_in.open("w") as file:
+        process = WarmProcess(command, stdout=file, stderr=file, cwd=tmp_path, env=environment())
     deadline = time.monotonic() + 60
     while not (found := list(cache_folder().glob("scores/*"))) and time.monotonic() < deadline:
-        time.sleep(0.05)
+        time.sleep(0.01)
     assert found, "nothing was scored within a minute"
     process.send_signal(signal.SIGINT)
-    _, told = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.wait(60) == 130
+    told = told_in.read_text()
     assert "interrupted; what is done is kept, the same command goes on from there" in told
     assert "Traceback" not in told
     assert not out.exists()
     kept = len(keeping_scores("embedded"))
     assert 0 < kept < MANY
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=120)
+    done = run_warm(command, cwd=tmp_path, env=environment(), timeout_s=120)
     assert done.returncode == 0
     assert f"{kept:,} scores were kept from an earlier run" in done.stderr
     lines = [json.loads(line) for line in out.read_text().splitlines()]

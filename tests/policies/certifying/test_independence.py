@@ -39,7 +39,10 @@ from tests.proxy.policy_context.test_certified import GATE
 from tests.running.databases import execute
 
 Traffic = Callable[..., Iterator[Asked]]
-SHAPES: tuple[Traffic, ...] = (singles, chats, retries, agents, load_tests, examples, documents)
+SHAPES = (
+    *(chats, agents, load_tests),
+    *(pytest.param(one, marks=pytest.mark.slow) for one in (singles, retries, examples, documents)),
+)
 CHAT = ChatFormat()
 BEGAN = time.time() - 7_200
 # how many, each false with a probability of 1 %, and the most that may be: more have one of 2 %

@@ -221,7 +221,7 @@ class Population:
 CALIBRATED = Population(lambda rng, n: rng.beta(0.7, 0.6, n), lambda c: 1 - c)
 """A calibrator with an AUROC of 0.87, about the paper's, whose confidences are true."""
 
-DRAWS = [200, pytest.param(2_000, marks=pytest.mark.slow)]
+DRAWS = [80, pytest.param(2_000, marks=pytest.mark.slow)]
 MAX_ERROR, CONFIDENCE = 0.1, 0.9
 
 

@@ -102,6 +102,9 @@ def test_why_there_are_no_rows_is_told(start_proxy: StartProxy, store_url: str, 
     assert "--facts" not in run("--facts").stderr
 
 
+@pytest.mark.parametrize(
+    "store_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
+)
 def test_what_a_judge_said_goes_with_the_row(
     start_proxy: StartProxy, store_url: str, run: Run, tmp_path: Path
 ) -> None:

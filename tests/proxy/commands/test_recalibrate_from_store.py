@@ -377,7 +377,7 @@ def test_numbers_that_a_judge_moved_teach_the_others_too(tmp_path: Path) -> None
     """A recalibration of numbers alone is fitted on what the calibrator said before the judge, and
     weights on what it said itself, whatever was told then."""
     traffic = Traffic(tmp_path, seed=8)
-    traffic.pass_by(1_500, 10, audit_share=0.5, judged=0.5)
+    traffic.pass_by(800, 10, audit_share=0.8, judged=0.5)
     traffic.label()
     plain = learn(traffic)
     weights = traffic.told("recalibrate", "--from-store", "--signals")
@@ -387,7 +387,7 @@ def test_numbers_that_a_judge_moved_teach_the_others_too(tmp_path: Path) -> None
     signals = resolve_recalibrations(traffic.current).signals
     assert signals is not None
     versions.promote(signals, {})
-    moved.pass_by(1_500, 10, audit_share=0.5, judged=0.5)
+    moved.pass_by(800, 10, audit_share=0.8, judged=0.5)
     moved.label()
     findings = Findings(moved.url)
     names = {each.calibrator for each in read_labels(findings.engine, 0.0, CALIBRATOR).replies}

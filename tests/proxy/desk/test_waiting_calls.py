@@ -148,6 +148,9 @@ def test_the_command_line_names_a_call_as_the_api_does(proxy: LiveProxy, refund:
     [call] = next(each["calls"] for each in every if each["id"] == refund)
     digest = call.pop("arguments_sha256")
     assert (len(digest), [call]) == (64, items(proxy)[refund]["calls"])
+    lines = listed_by_command(proxy).splitlines()
+    [at] = [number for number, line in enumerate(lines) if line.startswith(refund)]
+    assert lines[at + 1].endswith(f"  [{call['risk']}]")
 
 
 def test_a_policy_that_the_configuration_lacks_is_named(proxy: LiveProxy, refund: str) -> None:

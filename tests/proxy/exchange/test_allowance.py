@@ -60,7 +60,7 @@ async def test_one_that_is_larger_than_all_is_alone() -> None:
 
 async def test_garbage_is_given_back() -> None:
     allowance = Allowance(most=100)
-    for _ in range(5):
+    for _ in range(2):
         share = await allowance.take(100)
         share_of = [share]
         share_of.append(share_of)  # type: ignore[arg-type]  # a cycle

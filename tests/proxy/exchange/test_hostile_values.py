@@ -90,6 +90,9 @@ def is_harmless(text: str) -> bool:
     return all(each.isprintable() or each == "\n" for each in text)
 
 
+@pytest.mark.parametrize(
+    "store_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
+)
 def test_no_value_harms_the_record_or_its_readers(
     proxy: LiveProxy, store_url: str, tmp_path: Path
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.formats import CHAT
@@ -43,7 +43,6 @@ ODD = st.sampled_from(
 EVENTS = st.lists(TEXTS.map(lambda text: chunk({"content": text})) | ODD, max_size=12)
 
 
-@settings(max_examples=300)
 @given(EVENTS, st.integers(1, 5), st.booleans())
 def test_the_completion_is_the_same(events: list[bytes], at_once: int, is_known: bool) -> None:
     """However many events arrive at once, alike or not, they give what each alone would."""
@@ -104,7 +103,6 @@ AMBIGUOUS = (
 )
 
 
-@settings(max_examples=200)
 @given(
     st.lists(
         TEXTS.map(lambda text: chunk({"content": text})) | ODD | st.sampled_from(AMBIGUOUS),

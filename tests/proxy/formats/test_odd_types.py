@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from proxy.formats.called import tool_calls
 from tests.builders.undecided_replies import events_of, stream, written
 from tests.running.live_proxy import LiveProxy
 from tests.servers.faulty_upstream import EVENTS, JSON, Response
@@ -105,3 +106,11 @@ def asked(proxy: LiveProxy, surface: str, *, is_stream: bool) -> bytes:
     body = asking(surface, stream=is_stream)
     got = proxy.http.post(PATHS[surface], content=body, headers=fields)
     return repr(got.headers.raw).encode() + got.content
+
+
+def test_calls_in_a_member_that_nobody_knows_are_each_read() -> None:
+    """One call as it stands, and every one of a list."""
+    call = {"type": "function_call", "name": "a", "arguments": "{}"}
+    for invented, names in ((call, ["a"]), ([call, {**call, "name": "b"}], ["a", "b"])):
+        found = tool_calls({"content": "x", "invented": invented})
+        assert [each.name for each in found] == names

@@ -1,4 +1,7 @@
-"""A real LiteLLM proxy asks about its replies, configured as `examples/gateways/litellm.yaml`."""
+"""A real LiteLLM proxy asks about its replies, configured as `examples/gateways/litellm.yaml`.
+
+It takes thirteen seconds of CPU, nearly all to begin; Portkey's gateway beside it takes one.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ import pytest
 
 from tests.proxy.guardrails.gateways import EXAMPLES, TOOL, ask, guarding, litellm_proxy
 from tests.running.live_proxy import LiveProxy
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module", name="gate")

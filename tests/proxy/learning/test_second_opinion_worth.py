@@ -77,6 +77,7 @@ def test_a_long_window_is_looked_through_from_its_end(month: tuple[Traffic, Find
     assert {row.model for row in some.rows} == {"other"}
 
 
+@pytest.mark.slow  # the judge's weights: test_recalibrate_from_store; the report: the test above
 def test_a_judge_is_measured_beside_the_number_without_it(tmp_path: Path) -> None:
     """Its name has it, and the gain is that of its word; calls are counted by the record."""
     traffic = Traffic(tmp_path, seed=4)

@@ -8,8 +8,6 @@ import json
 import os
 import shutil
 import stat
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -34,6 +32,7 @@ from tests.running.databases import execute
 from tests.running.live_proxy import ROOT, environment, run_cli, until
 from tests.running.postgres import PostgresServer
 from tests.running.reviewing import decide, expire
+from tests.running.warm_cli import Program, WarmProcess
 
 BODY = b'{"id": "x"}'
 
@@ -355,16 +354,23 @@ records.close()
 """
 
 
-def test_several_processes_write_one_chain(store_url: str, run: Run) -> None:
+@pytest.mark.parametrize(
+    "store_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
+)
+def test_several_processes_write_one_chain(store_url: str, run: Run, tmp_path: Path) -> None:
     """Entries of processes that write at the same time follow one another."""
     ids = [new_request_id() for _ in range(120)]
-    command = [sys.executable, "-c", WRITER, store_url]
+    writer = Program(tmp_path / "writer.py")
+    (tmp_path / "writer.py").write_text(WRITER)
     env = environment() | {KEY_VARIABLE: os.environ[KEY_VARIABLE]}
     record(store_url, 1)
     processes = [
-        subprocess.Popen([*command, json.dumps([row(id) for id in some])], cwd=ROOT, env=env)
+        WarmProcess(
+            [store_url, json.dumps([row(id) for id in some])],
+            stdout=1, stderr=2, cwd=ROOT, env=env, program=writer,
+        )
         for some in (ids[:60], ids[60:])
-    ]
+    ]  # fmt: skip
     assert [process.wait(60) for process in processes] == [0, 0]
     told = json.loads(run("verify", "--json").stdout)
     assert (told["is_intact"], told["rows"]) == (True, {"exchanges": 121})

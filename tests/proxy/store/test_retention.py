@@ -14,6 +14,7 @@ from proxy.store.chain.verification import Findings, verify
 from proxy.store.database import open_engine
 from proxy.store.record.writer import Records
 from proxy.store.retention import Retention
+from proxy.store.reviews import held_replies
 from proxy.store.reviews.held_replies import (
     AUDIT,
     EXPIRED,
@@ -166,13 +167,16 @@ def test_content_is_deleted_once_it_is_over(store_url: str, retention: Retention
     assert verified(store_url).is_intact
 
 
-def test_what_nobody_decided_on_expires_by_itself(store_url: str, retention: Retention) -> None:
+def test_what_nobody_decided_on_expires_by_itself(
+    store_url: str, retention: Retention, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nobody has to look at the queue for that; what is decided stays."""
+    monkeypatch.setattr(held_replies, "EXPIRED_AT_ONCE", 20)
 
     async def hold() -> None:
         store = Store(store_url)
         await store.open()
-        for number in range(450):  # more than two slices
+        for number in range(45):  # more than two slices
             await store.hold(replace(REPLY, id=f"late-{number}", expires_at=1.0))
         await store.hold(replace(REPLY, id="open"))
         await store.aclose()
@@ -180,7 +184,7 @@ def test_what_nobody_decided_on_expires_by_itself(store_url: str, retention: Ret
     asyncio.run(hold())
     retention.expire()
     states = "SELECT state, count(*) FROM held_replies GROUP BY state ORDER BY state"
-    assert execute(store_url, states) == [(EXPIRED, 450), (HELD, 1)]
+    assert execute(store_url, states) == [(EXPIRED, 45), (HELD, 1)]
 
 
 def test_a_reply_that_is_kept_no_longer_is_a_404(start_proxy: StartProxy) -> None:

@@ -554,7 +554,6 @@ def parsed(pieces: list[bytes]) -> tuple[Got, bool]:
     return Got(exchange.status, exchange.headers, b"".join(exchange.parts)), is_kept
 
 
-@settings(max_examples=100)
 @given(name=st.sampled_from(sorted(REPLIES)), cuts=CUTS)
 def test_it_does_not_matter_where_a_read_ends(name: str, cuts: list[int]) -> None:
     """The same with exact reads: also what is known about keeping the connection is the same."""

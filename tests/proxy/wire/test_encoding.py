@@ -13,7 +13,7 @@ from functools import cache
 import brotli
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import UpstreamBrokenError
@@ -46,7 +46,6 @@ NOISE = os.urandom(300_000)  # does not shrink, so that it spans many blocks
 
 
 @given(st.sampled_from(sorted(PACK)), st.binary(max_size=2_000))
-@settings(max_examples=60)
 def test_what_was_packed_comes_out(encoding: str, body: bytes) -> None:
     """Every encoding that is offered gives the identity form back."""
     assert decode(PACK[encoding](body), encoding) == body

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import brotli
@@ -14,6 +16,7 @@ import httpx
 import pytest
 import zstandard
 
+from proxy.wire import large_json
 from tests.running.live_proxy import ProxyProcess
 from tests.servers.faulty_upstream import EVENTS, JSON, Response
 from tests.servers.undecided import PATHS, AnyUpstream, asking
@@ -141,6 +144,19 @@ def bombs() -> dict[str, Response]:
         "calls in a delta": Response([chunk], headers=EVENTS),
         "lists in an event": Response([b"data: " + LISTS[: 15 * 10**6] + b"\n\n"], headers=EVENTS),
     }
+
+
+def test_reading_on_a_thread_rests_three_quarters_of_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Three times as long as it has worked, after each millisecond of work or more."""
+    slept: list[float] = []
+    clock = itertools.count(0.0, 0.002)
+    own = SimpleNamespace(sleep=slept.append, perf_counter=lambda: next(clock))
+    monkeypatch.setattr(large_json, "time", own)
+    value, count = large_json.loads_counted(b"[" + b"1," * 199 + b"1]")
+    assert (value, count) == ([1] * 200, 200)
+    assert slept == pytest.approx([0.006] * 3)
 
 
 @pytest.mark.parametrize("name", bombs())

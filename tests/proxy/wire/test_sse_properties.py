@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.wire.sse import Event, EventReader, EventTooLargeError, data_of
@@ -85,7 +85,6 @@ def told(events: list[Event]) -> list[str]:
 @example(b"\xef\xbb\xbf\xef\xbb\xbfdata: a\n\n")
 @example(b"data: a\n\ndata\n\r\n\r")
 @example(b": data: a\n\nid\n\n")
-@settings(max_examples=300)
 def test_the_data_are_those_of_the_standard(stream: bytes) -> None:
     """Whatever comes, the data of the events are what the standard's own steps give."""
     assert told(read(stream)[0]) == reference(stream)
@@ -94,7 +93,6 @@ def test_the_data_are_those_of_the_standard(stream: bytes) -> None:
 @given(streams, places)
 @example(b"data: a\r\r\ndata: b\r\n\r\n", [9, 10, 20])
 @example(b"data: a\r\n\r\n\r\ndata: b\n\n", [8, 9, 10, 11, 12, 13])
-@settings(max_examples=300)
 def test_any_split_gives_the_same_data_in_order(stream: bytes, cuts: list[int]) -> None:
     """Cut anywhere, in characters, line ends and the byte order mark too, the events are the same.
 
@@ -107,7 +105,6 @@ def test_any_split_gives_the_same_data_in_order(stream: bytes, cuts: list[int]) 
 
 @example(b"\n\r\n\n\n" + BOM + b"\ndata: a\r\n\r\n", [2])  # a LF, then what looks like a BOM
 @given(streams, places)
-@settings(max_examples=200)
 def test_a_split_moves_no_byte_but_a_line_feed(stream: bytes, cuts: list[int]) -> None:
     """Events with data have the same bytes however they arrive, but for the LF of a cut CRLF.
 

@@ -251,7 +251,7 @@ def test_what_is_new_is_told_and_no_row_moves(proxy: LiveProxy, visit: Visit) ->
 PAGES = ("reviews", "traffic", "quality", "policies", "policies/desk", "calibrator")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_every_page_fits_a_phone_in_both_colours(
     browser: Browser, proxy: LiveProxy, scheme: Any
 ) -> None:
@@ -433,7 +433,7 @@ def test_drift_is_shown_as_it_stands(start_proxy: StartProxy) -> None:
 AXE = Path(__file__).parents[3] / "node" / "node_modules" / "axe-core" / "axe.min.js"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.slow)])
 def test_pages_can_be_used_by_everybody(browser: Browser, proxy: LiveProxy, scheme: Any) -> None:
     """axe-core finds no fault: names, roles, order, and contrast of WCAG AA in both colours."""
     asked = {} if scheme == "light" else {"runOnly": ["color-contrast"]}  # the rest is the same
@@ -461,6 +461,7 @@ def comparing(*models: str) -> str:
     return COMPARED.replace("COUNT", str(len(models))).replace("MODELS", ", ".join(models))
 
 
+@pytest.mark.slow  # the figures without a page: test_second_opinion_worth
 def test_what_second_opinions_were_worth(browser: Browser, start_proxy: StartProxy) -> None:
     """Of forty replies of one number, those are right with which the other model agrees: the number
     ranks them then. Page and API have the same figures."""

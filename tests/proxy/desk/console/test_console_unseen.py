@@ -80,7 +80,7 @@ def hold_down(page: Page, key: str, for_s: float) -> None:
     page.keyboard.up(key)
 
 
-@pytest.mark.parametrize("for_s", [0.7, 3.0])
+@pytest.mark.parametrize("for_s", [0.7, pytest.param(3.0, marks=pytest.mark.slow)])
 def test_a_key_that_is_held_down_approves_one_text(
     proxy: LiveProxy, page: Page, for_s: float
 ) -> None:
@@ -91,7 +91,7 @@ def test_a_key_that_is_held_down_approves_one_text(
     leave_with(page, proxy, ids, "released", "held", "held", "held")
 
 
-@pytest.mark.parametrize("key", ["a", "c", "Enter"])
+@pytest.mark.parametrize("key", ["a", pytest.param("c", marks=pytest.mark.slow), "Enter"])
 def test_a_key_that_is_held_down_approves_no_call(proxy: LiveProxy, page: Page, key: str) -> None:
     """One key alone never lets a call out: neither the first key, nor the second, nor Enter."""
     ids = held_calls(proxy, 3)
@@ -100,7 +100,7 @@ def test_a_key_that_is_held_down_approves_no_call(proxy: LiveProxy, page: Page, 
     leave_with(page, proxy, ids, "held", "held", "held")
 
 
-@pytest.mark.parametrize("pause_s", [0.0, 0.25, 0.6])
+@pytest.mark.parametrize("pause_s", [0.0, pytest.param(0.25, marks=pytest.mark.slow), 0.6])
 def test_a_double_press_decides_once(proxy: LiveProxy, page: Page, pause_s: float) -> None:
     """The second press falls on the next reply, which takes none for a second."""
     ids = held_texts(proxy, 3)
