@@ -136,15 +136,20 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 
 def each(mode: str, cases: list[Case]) -> pytest.MarkDecorator:
-    """Parametrises over cases, and marks what is known not to hold in a mode."""
+    """Parametrises over cases, and marks what is known not to hold in a mode.
 
-    def marks(case: Case) -> list[pytest.MarkDecorator]:
+    With the member attached, the suite tries every second case, and `-m slow` the others.
+    """
+
+    def marks(number: int, case: Case) -> list[pytest.MarkDecorator]:
         modes, reason = BROKEN.get(case.name, ("", ""))
         is_broken = mode in modes.split()
-        return [pytest.mark.xfail(strict=True, reason=reason)] if is_broken else []
+        found = [pytest.mark.xfail(strict=True, reason=reason)] if is_broken else []
+        return [*found, pytest.mark.slow] if mode.endswith("attached") and number % 2 else found
 
     return pytest.mark.parametrize(
-        "case", [pytest.param(case, id=case.name, marks=marks(case)) for case in cases]
+        "case",
+        [pytest.param(c, id=c.name, marks=marks(number, c)) for number, c in enumerate(cases)],
     )
 
 

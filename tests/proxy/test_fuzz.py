@@ -16,8 +16,8 @@ import pytest
 from proxy.listener.logs import configure_logs
 from tests.fuzz import fuzzing, http
 
-CASES = {"checkpoints": 10, "desk": 20, "replies": 30}  # those that take most of it: 0.1 s a case
-OTHERS_CASES = 60
+CASES = {"checkpoints": 6, "desk": 10, "replies": 15}  # those that take most of it: 0.1 s a case
+OTHERS_CASES = 30
 LONG_S = 20.0
 PRELOADED = ["tests.fuzz.http", "tests.fuzz.proxied"]
 

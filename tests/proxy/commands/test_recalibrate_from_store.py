@@ -373,6 +373,7 @@ def test_verdicts_teach_what_a_judge_is_worth(judged: Traffic) -> None:
     assert resolve_recalibrations(judged.current).signals is None
 
 
+@pytest.mark.slow  # a month of traffic of their own
 def test_numbers_that_a_judge_moved_teach_the_others_too(tmp_path: Path) -> None:
     """A recalibration of numbers alone is fitted on what the calibrator said before the judge, and
     weights on what it said itself, whatever was told then."""
@@ -399,6 +400,7 @@ def test_numbers_that_a_judge_moved_teach_the_others_too(tmp_path: Path) -> None
     assert again["name"] == weights["name"]
 
 
+@pytest.mark.slow  # a month of traffic of their own
 def test_numbers_that_know_a_judge_are_certified_apart(tmp_path: Path) -> None:
     """Each under its name; those of weights that count no more are left out."""
     traffic = Traffic(tmp_path, seed=9)

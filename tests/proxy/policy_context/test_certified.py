@@ -333,7 +333,7 @@ def test_a_share_is_that_of_the_key_once_it_is_known(
 
     for n in range(100):
         act(ada, round(0.5 + n / 250, 4))
-    for n in range(200):
+    for n in range(60):
         ask_with(proxy.base_url, bob, f"{n} p=0.1")
     assert act(ada, 0.51) == "block"
     proxy.stop()

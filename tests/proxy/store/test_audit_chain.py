@@ -199,6 +199,9 @@ TAMPERING = {
 }
 
 
+@pytest.mark.parametrize(
+    "store_url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
+)
 @pytest.mark.parametrize("how", TAMPERING)
 def test_tampering_is_found_and_named(url: str, run: Run, how: str) -> None:
     """The first break names what was done and to what; the exit status is 1."""

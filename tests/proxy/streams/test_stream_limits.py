@@ -104,7 +104,7 @@ def pieces_of(size: int, piece: int = 2**16) -> list[bytes]:
     ("path", "options"),
     [
         ("/v1/chat/completions", {}),
-        ("/v1/chat/completions", {"limits": SMALL}),
+        pytest.param("/v1/chat/completions", {"limits": SMALL}, marks=pytest.mark.slow),
         ("/v1/chat/completions", {"policy": TOOLS}),
         (SPEECH, {}),
     ],
