@@ -145,6 +145,9 @@ class Run:
                         raise self.session.Failed(self.session.shouldfail)
                     if self.session.shouldstop:
                         raise self.session.Interrupted(self.session.shouldstop)
+        except KeyboardInterrupt:
+            self._read_on()
+            raise
         finally:
             self._interrupt()
             os.close(self.numbers)
@@ -187,6 +190,15 @@ class Run:
             if name in names:
                 return items[names.index(name) + 1 :]
         raise LookupError(name)
+
+    def _read_on(self) -> None:
+        """Passes on what was reported before Ctrl-C, if that was not in the middle of a message."""
+        with suppress(Exception):
+            for _ in range(1_000):
+                for pipe in select.select(list(self.processes), [], [], 0)[0]:
+                    if (message := _read(pipe)) is None:
+                        return
+                    self._pass_on(self.processes[pipe], message)
 
     def _interrupt(self) -> None:
         """Ends processes that still run, as Ctrl-C would, and says in which test they were."""

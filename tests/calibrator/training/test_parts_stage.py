@@ -71,12 +71,12 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
         has_calls=True,
         knowledge=KnowledgeConfig(layers=1, members=1, width=8, steps=5, own_pairs=60),
         inspector=InspectorConfig(
-            irrelevant_rows=60, faulty_rows=60, trees=25, leaf_rows=10, width=8, plain_weight=0.1,
+            irrelevant_rows=90, faulty_rows=90, trees=40, leaf_rows=10, width=8, plain_weight=0.1,
             priors=(1.0, 3.0, 2.0, 5.0),
         ),
         calls=CallConfig(
-            trees=20, learning_rate=0.3, leaf_rows=10, fits=1, folds=2, scenes=15, faults=1,
-            remarks=30, claim_trees=4,
+            trees=20, learning_rate=0.3, leaf_rows=10, fits=1, folds=2, scenes=30, faults=1,
+            remarks=60, claim_trees=10,
         ),
         layout=Layout(max_tokens=192),
     )  # fmt: skip
