@@ -25,7 +25,7 @@ from calibrator import CheckpointError, check_device
 from policies import InvalidDocumentError, Policy, Problem, load_document, load_policy
 from proxy.config.allowed_surfaces import SURFACES
 from proxy.config.desk.admin import AdminConfig
-from proxy.config.desk.webhooks import WebhookConfig, link_problems
+from proxy.config.desk.webhooks import WebhookConfig, webhook_problems
 from proxy.config.engines import ENGINES, Engine, InProcess
 from proxy.config.guardrails import GuardrailsConfig
 from proxy.config.images import ImagesConfig
@@ -302,7 +302,7 @@ class Config(Section):
             or fallback_problems(self.models, self.upstreams)
             or self._about_audits()
             or self._about_keys()
-            or link_problems(self.admin, self.webhooks)
+            or webhook_problems(self.admin, self.webhooks)
         )
 
     def _about_audits(self) -> list[tuple[tuple[str | int, ...], str]]:

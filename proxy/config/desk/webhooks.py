@@ -38,6 +38,15 @@ class WebhookConfig(Section):
     allow_private: bool = False  # addresses of this network, and http://
 
     @property
+    def identity(self) -> str:
+        """What tells it from others, as a text that stays with it: one address may serve several
+        reviewers, or each queue in another way."""
+        named = [self.url]
+        named += [f"reviewer {self.reviewer}"] if self.reviewer is not None else []
+        named += [f"queues {', '.join(sorted(self.queues))}"] if self.queues is not None else []
+        return "\n".join(named)
+
+    @property
     def is_chat(self) -> bool:
         return self.format != "json"
 
@@ -63,8 +72,16 @@ class WebhookConfig(Section):
         return self
 
 
-def link_problems(admin: AdminConfig, webhooks: Sequence[WebhookConfig]) -> list[tuple[Place, str]]:
-    """What links that decide lack, each with its place and a sentence."""
+def webhook_problems(
+    admin: AdminConfig, webhooks: Sequence[WebhookConfig]
+) -> list[tuple[Place, str]]:
+    """Webhooks that are one, of which the last alone would be told, and what links that decide
+    lack, each with its place and a sentence."""
+    known = [each.identity for each in webhooks]
+    for at, identity in enumerate(known):
+        if (first := known.index(identity)) != at:
+            text = f"this is webhooks[{first}] once more: name all events in one of them"
+            return [(("webhooks", at), text)]
     named = [at for at, each in enumerate(webhooks) if each.reviewer is not None]
     if not named:
         return []

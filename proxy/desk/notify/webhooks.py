@@ -200,9 +200,8 @@ async def _to_its_end(work: Callable[..., T], *args: Any) -> T:
 
 
 def _target(webhook: WebhookConfig) -> str:
-    """What the outbox knows a webhook by; one address may serve several reviewers."""
-    named = webhook.url if webhook.reviewer is None else f"{webhook.url}\n{webhook.reviewer}"
-    return hashlib.sha256(named.encode()).hexdigest()
+    """What the outbox knows a webhook by: its address may be a secret."""
+    return hashlib.sha256(webhook.identity.encode()).hexdigest()
 
 
 def _is_gone(response: httpx.Response | None) -> bool:

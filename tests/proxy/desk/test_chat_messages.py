@@ -271,6 +271,18 @@ def test_an_incomplete_block_is_refused(tmp_path: Path, lines: str, sentence: st
     assert sentence in str(caught.value)
 
 
+def test_one_address_may_be_told_of_each_queue_in_another_way(tmp_path: Path) -> None:
+    """The same webhook twice is refused: one of the two would be told nothing."""
+    file = tmp_path / "proxy.yaml"
+    hook = "{url: 'https://a.example/x', format: slack, queues: [%s], events: [%s]}"
+    file.write_text(f"webhooks: [{hook % ('a', 'held')}, {hook % ('b', 'released')}]\n")
+    one, other = load_config(file, {}).webhooks
+    assert one.identity != other.identity
+    file.write_text(f"webhooks: [{hook % ('a, b', 'held')}, {hook % ('b, a', 'released')}]\n")
+    with pytest.raises(InvalidDocumentError, match=r"this is webhooks\[0\] once more"):
+        load_config(file, {})
+
+
 def test_the_page_is_read_as_it_stands(tmp_path: Path) -> None:
     """The block of docs/chat.md is a configuration."""
     page = (ROOT / "docs" / "chat.md").read_text(encoding="utf-8")
