@@ -88,6 +88,20 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
+class FieldDoubt:
+    """An argument of a call that stands nowhere in the conversation; `mark` says so in words.
+
+    `call` counts the calls of the reply from 0. `share` is what the value leaves of the confidence
+    that the call would have if the user had named it, 0 to 1; None where that cannot be told.
+    """
+
+    name: str
+    mark: str
+    call: int
+    share: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Score:
     """P(correct) of one item, 0 to 1, higher = surer.
 
@@ -96,7 +110,8 @@ class Score:
     `because` are a few plain facts that speak against it, where the scorer can tell any. Where
     replies of others were read, `alone` is the confidence without them, and `compared` says of each
     whether it agrees, differs, or whether that cannot be told. Where signals moved the confidence,
-    `unaided` is the one without them, and `calibrator` the name of what gave it.
+    `unaided` is the one without them, and `calibrator` the name of what gave it. `fields` are
+    arguments of calls that stand nowhere, where the scorer can tell them apart.
     """
 
     score: float
@@ -107,6 +122,7 @@ class Score:
     compared: tuple[str, ...] = ()
     unaided: float | None = None
     calibrator: str = ""
+    fields: tuple[FieldDoubt, ...] = ()
 
 
 class Scorer(Protocol):

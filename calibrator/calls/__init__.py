@@ -1,13 +1,22 @@
 """Whether an agent's call of tools is right: traits of the conversation and the call, and trees.
 
-Other rooms use `CallTrees`, which serves, `reasons`, and `corrupted_calls`, with which `evaluate`
-asks what a calibrator sees; `training.fit_calls` makes the arrays.
+Other rooms use `CallTrees`, which serves, `reasons`, `argument_doubts`, and `corrupted_calls`, with
+which `evaluate` asks what a calibrator sees; `training.fit_calls` makes the arrays.
 """
 
+from calibrator.calls.fields import argument_doubts
 from calibrator.calls.model import PREFIX, CallTrees
 from calibrator.calls.reasons import reasons
 
-__all__ = ["PREFIX", "CallTrees", "corrupted_calls", "model", "reasons", "training"]
+__all__ = [
+    "PREFIX",
+    "CallTrees",
+    "argument_doubts",
+    "corrupted_calls",
+    "model",
+    "reasons",
+    "training",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -40,18 +40,22 @@ _BY_DATE = {
 }
 
 
+_FOR_PEOPLE = (_BY_DATE["weekday_wrong"],)
+"""Facts to look at, beside which the number hardly moves: they are told to people alone."""
+
+
 def reasons(used: ToolUse) -> list[str]:
     """At most three plain facts that speak against a reply's calls; they may be none.
 
     Facts of the conversation and the call, not what moved the number most.
     """
     view = view_of(used)
-    return _told(view, sources_of(view))
+    return [each for each in _found(view, sources_of(view)) if each not in _FOR_PEOPLE][:MOST]
 
 
-def _told(view: View, sources: Sources) -> list[str]:
+def _found(view: View, sources: Sources) -> list[str]:
     found = [reason for call in view.calls for reason in _reasons(call, view, sources)]
-    return list(dict.fromkeys(found))[:MOST]
+    return list(dict.fromkeys(found))
 
 
 def _reasons(call: Call, view: View, sources: Sources) -> list[str]:
@@ -89,7 +93,8 @@ class CallDoubts(NamedTuple):
     """What speaks against the calls of a reply, for a person who looks at them.
 
     `arguments` has for each call the names of those that come from nowhere, and why; it is empty
-    where there are more calls than are looked at. `reasons` are as `reasons` gives them.
+    where there are more calls than are looked at. `reasons` are as `reasons` gives them, and those
+    for people alone.
     """
 
     arguments: list[dict[str, str]]
@@ -101,7 +106,7 @@ def call_doubts(used: ToolUse) -> CallDoubts:
     view = view_of(used)
     sources = sources_of(view)
     marks = [] if view.is_cut else [_unfounded(call, view, sources) for call in view.calls]
-    return CallDoubts(marks, _told(view, sources))
+    return CallDoubts(marks, _found(view, sources)[:MOST])
 
 
 def _unfounded(call: Call, view: View, sources: Sources) -> dict[str, str]:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from calibrator.calls import CallTrees, reasons
+from calibrator.calls import CallTrees, argument_doubts, reasons
 from calibrator.checkpoints.checkpoint import WEIGHTS, CheckpointConfig, EncoderConfig, read_config
 from calibrator.embedded.familiarity import Familiarity, modest_all, shifted
 from calibrator.errors import CheckpointError, MissingExtraError
@@ -38,13 +38,14 @@ from calibrator.kernel import kernel_name
 from calibrator.knowledge import Knowledge
 from calibrator.opinion import OpinionReader, SecondStage
 from calibrator.recalibration.curves import sigmoid
-from calibrator.scorer import Item, Score
+from calibrator.scorer import FieldDoubt, Item, Score, ToolUse
 from calibrator.text.addressed_text import stripped
 from calibrator.text.layout import TokenRow, assemble, is_clipped, load_tokenizer, tag_text
 from calibrator.text.restated_question import without_question
 from calibrator.text.word_pieces import WordPieces
 
 ON_CPU = ("auto", "cpu")
+FIELDS_BELOW = 0.9  # confidence of a call under which its arguments are looked at one by one
 TOLD = 0.05  # by which a number has to rise without a reason, for the reason to be told
 OFTEN_WRONG = "the model is often wrong on such questions"
 NOT_KNOWN = "the calibrator does not know the model"
@@ -278,10 +279,26 @@ class EmbeddedCalibrator:
         if self.parts.calls is None or not used:
             return []
         odds = self.parts.calls.odds(used, [item.source_model for item in items])
+        found = zip(used, sigmoid(odds).tolist(), items, strict=True)
         return [
-            Score(score, score, because=tuple(reasons(use)) if score < DOUBTED else ())
-            for use, score in zip(used, sigmoid(odds).tolist(), strict=True)
+            Score(
+                score,
+                score,
+                because=tuple(reasons(use)) if score < DOUBTED else (),
+                fields=self._fields(use, score, item.source_model) if score < FIELDS_BELOW else (),
+            )
+            for use, score, item in found
         ]
+
+    def _fields(self, used: ToolUse, score: float, name: str | None) -> tuple[FieldDoubt, ...]:
+        """The arguments that come from nowhere, each with what it costs the number."""
+        assert self.parts.calls is not None
+        odds = self.parts.calls.odds
+
+        def numbers(edited: Sequence[ToolUse]) -> list[float]:
+            return list(sigmoid(odds(edited, [name] * len(edited))).tolist())
+
+        return argument_doubts(used, score, numbers)
 
     def _score_texts(self, items: Sequence[Item]) -> list[Score]:
         if not items:

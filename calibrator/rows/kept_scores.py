@@ -31,6 +31,7 @@ from calibrator.metrics.metrics import Floats, Ints
 from calibrator.rows.rows import Row
 from calibrator.scorer import (
     FakeScorer,
+    FieldDoubt,
     Item,
     Score,
     Scorer,
@@ -239,16 +240,26 @@ def _read(path: Path) -> Iterator[tuple[str, Score]]:
             alone, compared, *signals = others or (None, ())
             known = Score(float(score), float(confidence), is_truncated, tuple(because))
             known = replace(known, alone=alone, compared=tuple(compared))
-            unaided, calibrator = signals or (None, "")
-            yield digest, replace(known, unaided=unaided, calibrator=calibrator)
+            unaided, calibrator, *doubts = signals or (None, "")
+            fields = tuple(FieldDoubt(*each) for each in doubts)
+            yield digest, replace(known, unaided=unaided, calibrator=calibrator, fields=fields)
         except (ValueError, TypeError):
             continue
 
 
 def _written(one: Score) -> list[Any]:
-    signals = [] if one.unaided is None else [one.unaided, one.calibrator]
+    doubts = [[each.name, each.mark, each.call, each.share] for each in one.fields]
+    signals = [one.unaided, one.calibrator] if doubts or one.unaided is not None else []
     others = [one.alone, list(one.compared)] if signals or one.alone is not None else []
-    return [one.score, one.confidence, one.is_truncated, list(one.because), *others, *signals]
+    return [
+        one.score,
+        one.confidence,
+        one.is_truncated,
+        list(one.because),
+        *others,
+        *signals,
+        *doubts,
+    ]
 
 
 def _append(path: Path, scores: Any) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TypeGuard, get_args
 
@@ -144,6 +144,8 @@ def scored_line(row: Row, found: Score, calibrator: str, tags: Tags, *, is_brief
     }
     if found.because:
         facts["because"] = list(found.because)
+    if found.fields:
+        facts["fields"] = [asdict(each) for each in found.fields]
     if found.alone is not None:
         facts |= {"alone": round(found.alone, 6), "opinions": list(found.compared)}
     if found.unaided is not None:

@@ -22,6 +22,7 @@ __all__ = [
     "Pair",
     "Sensitivity",
     "everyday_questions",
+    "fields",
     "figures_of_kind",
     "items_to_score",
     "mean_of_kind",

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import quote
 
-from calibrator import IN_WORDS, LOGPROBS, NO_SIGNALS
+from calibrator import IN_WORDS, LOGPROBS, NO_SIGNALS, FieldDoubt
 from policies import Decision, Facts, Shadowed, strictest
 from proxy.formats import Choice
 from proxy.scoring.scoring import Confidence, Evidence, Status, least_sure
@@ -190,12 +190,19 @@ def choice_member(
         member["reason"] = confidence.reason
     if confidence.because:
         member["because"] = list(confidence.because)
+    if confidence.fields:
+        member["fields"] = [_field_member(each) for each in confidence.fields]
     if _has_evidence(confidence):
         member["evidence"] = evidence_member(confidence)
     if decision is not None:
         member["action"] = decision.applied.name
         _annotate(member, decision)
     return member
+
+
+def _field_member(field: FieldDoubt) -> dict[str, Any]:
+    told: dict[str, Any] = {"call": field.call, "name": field.name, "mark": field.mark}
+    return told if field.share is None else {**told, "share": shown(field.share)}
 
 
 def _has_evidence(confidence: Confidence) -> bool:

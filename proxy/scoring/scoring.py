@@ -22,6 +22,7 @@ from calibrator import (
     NO_SIGNALS,
     Batcher,
     CalibratorError,
+    FieldDoubt,
     Item,
     NotScorableError,
     OtherReply,
@@ -75,6 +76,7 @@ class Confidence:
     reason: str | None = None
     score: float | None = None
     because: tuple[str, ...] = ()
+    fields: tuple[FieldDoubt, ...] = ()  # arguments of calls that stand nowhere
     evidence: Evidence | None = None  # beyond the reply itself
     signals: Signals = NO_SIGNALS  # what a judge said, how probable the tokens were
     aided: Aided | None = None  # by signals
@@ -456,7 +458,7 @@ def _confidence(ticket: Ticket) -> Confidence:
         log.error("score_failed", error=f"{score.confidence} is no probability")
         return Confidence(None, Status.ERROR, "scorer_failed")
     status = Status.TRUNCATED if score.is_truncated else Status.SCORED
-    return Confidence(score.confidence, status, because=score.because)
+    return Confidence(score.confidence, status, because=score.because, fields=score.fields)
 
 
 def _limited(found: Confidence) -> Confidence:

@@ -24,7 +24,7 @@ import httpx
 import uvicorn
 from openai import OpenAI
 
-from calibrator import Item, NotScorableError, Score, Scorer
+from calibrator import FieldDoubt, Item, NotScorableError, Score, Scorer
 from policies import load_policy, parse_policy
 from proxy.app import create_app
 from proxy.config.desk.admin import AdminConfig
@@ -56,7 +56,7 @@ default: deliver
 class WordScorer:
     """The confidence stands in the answer, as in `Paris p=0.92`; 0.5 where it says nothing.
 
-    Of an answer that says "doubted" it tells that it is.
+    Of an answer that says "doubted" it tells that it is, and of which of its arguments.
     """
 
     name: str = "words@1"
@@ -70,7 +70,8 @@ class WordScorer:
         told = re.search(r"p=([0-9.]+)", answer)
         value = float(told[1]) if told else 0.5
         because = ("it is doubted",) if "doubted" in answer else ()
-        return Score(value, value, "truncated" in answer, because)
+        fields = (FieldDoubt("city", "not in the conversation", 0, 0.12344),) if because else ()
+        return Score(value, value, "truncated" in answer, because, fields=fields)
 
 
 @dataclass

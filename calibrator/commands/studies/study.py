@@ -44,6 +44,7 @@ ASKING = (
     "cascade",
     "failures",
     "reasons",
+    "fields",
 )  # they ask a calibrator and train none
 
 LEAVING_OUT = ("models", "families", "benchmarks", "benchmark-folds", "domains")
@@ -67,7 +68,8 @@ Name = Annotated[
         "inspector learns from; opinion: read other models' replies to the same "
         "question beside each reply; cascade: let a strong model answer where a cheap one is "
         "unsure; failures: show where the calibrator is most wrong; reasons: take away what the "
-        "reasons of low numbers name, and see whether the numbers rise. With --out: rows.",
+        "reasons of low numbers name, and see whether the numbers rise; fields: alter one argument "
+        "of right calls, and see whether it is the one that is told. With --out: rows.",
     ),
 ]
 Rows = Annotated[list[Path] | None, typer.Argument(metavar="ROWS", help=ROWS_HELP)]
@@ -196,6 +198,11 @@ def _run(
 
             scorer = _scorer(others.calibrator, others.device, others.is_renewed)
             show_reasons(test, scorer, rows, output)
+        elif name == "fields":
+            from calibrator.commands.studies.fields import show_fields
+
+            scorer = _scorer(others.calibrator, others.device, others.is_renewed)
+            show_fields(test, scorer, rows, output)
         else:
             given = [] if name in ASKING else training_files(files, train)
             found = _entries(name, test, given, method, rows, others, runs, only)

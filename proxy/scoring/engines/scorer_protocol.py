@@ -8,7 +8,7 @@
                                             "others"?: [{"answer", "source_model"?, "tool_use"?}],
                                             "alone"?: confidence}]}
                              -> {"calibrator": NAME, "scores": [{"score", "confidence",
-                                 "is_truncated", "because"?, "alone"?, "compared"?}
+                                 "is_truncated", "because"?, "fields"?, "alone"?, "compared"?}
                                  or {"error": {"message", "reason"}}]}
 
 One score for each item, in order. A reply that calls tools, or is text where tools were offered or
@@ -24,12 +24,13 @@ import base64
 import binascii
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from calibrator import (
     IMAGE_REASONS,
     CalibratorError,
+    FieldDoubt,
     Item,
     NotScorableError,
     OtherReply,
@@ -216,6 +217,8 @@ def _result(result: Score | Failure) -> dict[str, Any]:
     }
     if result.because:
         found["because"] = result.because
+    if result.fields:
+        found["fields"] = [asdict(each) for each in result.fields]
     if result.alone is not None:
         found |= {"alone": result.alone, "compared": result.compared}
     return found
@@ -240,7 +243,9 @@ def _score(value: Any) -> Score:
         raise _error(field_of(error, "reason", str), field_of(error, "message", str))
     score, confidence = field_of(value, "score", float), field_of(value, "confidence", float)
     is_truncated = field_of(value, "is_truncated", bool)
-    found = Score(checked(score), checked(confidence), is_truncated, _because(value))
+    found = Score(
+        checked(score), checked(confidence), is_truncated, _because(value), fields=_fields(value)
+    )
     if "alone" not in value:
         return found
     compared = tuple(str(each)[:20] for each in field_of(value, "compared", list))
@@ -251,6 +256,19 @@ def _because(value: Mapping[str, Any]) -> tuple[str, ...]:
     """What a score is low for; nothing of a server that tells no such thing."""
     told = value.get("because")
     return tuple(str(each)[:200] for each in told[:5]) if isinstance(told, list) else ()
+
+
+def _fields(value: Mapping[str, Any]) -> tuple[FieldDoubt, ...]:
+    """The arguments that stand nowhere; nothing of a server that tells no such thing."""
+    told = value.get("fields")
+    return tuple(map(_field, told[:20])) if isinstance(told, list) else ()
+
+
+def _field(value: Any) -> FieldDoubt:
+    name, mark = field_of(value, "name", str)[:200], field_of(value, "mark", str)[:200]
+    share = value.get("share")
+    known = None if share is None else checked(field_of(value, "share", float))
+    return FieldDoubt(name, mark, field_of(value, "call", int), known)
 
 
 def _error(reason: str, message: str) -> CalibratorError:

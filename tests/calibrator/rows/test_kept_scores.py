@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from calibrator import Item, Score
+from calibrator import FieldDoubt, Item, Score
 from calibrator.commands.app import cli
 from calibrator.loading import load_scorer
 from calibrator.rows.kept_scores import (
@@ -56,7 +56,10 @@ class Counting:
         if len(self.asked) + len(items) > self.limit:
             raise KeyboardInterrupt
         self.asked += [item.question for item in items]
-        return [Score(len(i.question) / 1_000, 1 / 3, because=("a fact",)) for i in items]
+        fields = (FieldDoubt("day", "a placeholder", 0, 1 / 3),)
+        return [
+            Score(len(i.question) / 1_000, 1 / 3, because=("a fact",), fields=fields) for i in items
+        ]
 
 
 ITEMS = [Item("q" * n, "a") for n in range(1, 101)]

@@ -10,12 +10,21 @@ import pytest
 from typer.testing import CliRunner
 
 from calibrator.calls import reasons
-from calibrator.calls.making.taken_away import taken_away
+from calibrator.calls.making.taken_away import _EDITS, taken_away
+from calibrator.calls.reasons import _BY_DATE, _BY_RULE, _BY_SCHEMA, _BY_STEP, call_doubts
 from calibrator.commands.app import cli
+from calibrator.embedded.calibrator import NOT_KNOWN, OFTEN_WRONG
+from calibrator.inspection import CHECKS
 from calibrator.loading import load_scorer
 from calibrator.rows.rows import Row, parse_row
 from calibrator.scorer import Item, Scorer, ToolUse
-from calibrator.sensitivity.reasons import ended, number_arrived_at, option_argued_for
+from calibrator.sensitivity.reasons import (
+    _OF_MODELS,
+    _OF_TEXTS,
+    ended,
+    number_arrived_at,
+    option_argued_for,
+)
 from tests.builders.labelled_rows import write
 from tests.calibrator.calls.conversations import RIGHT, made, renting
 
@@ -69,6 +78,24 @@ def test_an_edit_takes_away_what_a_reason_names(scorer: Scorer, used: ToolUse, w
     )
     print(reason, round(before.confidence, 4), round(after.confidence, 4))
     assert (after.confidence > before.confidence) == (words not in BELIEVED)
+
+
+def test_the_study_knows_every_reason_by_its_words() -> None:
+    """A reason that is renamed where it is told, and not where it is taken away, would not count:
+    each has its edit, but for one that no edit of the texts takes away."""
+    of_texts = {OFTEN_WRONG, NOT_KNOWN, *(check.finding for check in CHECKS)}
+    assert of_texts == {*_OF_MODELS, *_OF_TEXTS, "it does not answer the question"}
+    facts = {text for each in (_BY_SCHEMA, _BY_STEP, _BY_RULE, _BY_DATE) for text in each.values()}
+    of_calls = {*facts, "value not in conversation", "placeholder"}
+    assert of_calls == {*_EDITS, "the arguments are no JSON object"}
+
+
+def test_a_fact_that_hardly_moves_the_number_is_told_to_people_alone() -> None:
+    """A date on another weekday than was asked for stands at the desk, and not beside a number."""
+    used = renting(RIGHT | {"day": "2031-07-11"}, request="Rent the Pike on Thursday for 3 hours.")
+    weekday = "a date is not on the weekday that was asked for"
+    assert weekday in call_doubts(used).reasons
+    assert weekday not in reasons(used)
 
 
 def test_what_no_edit_takes_away_is_left_alone() -> None:

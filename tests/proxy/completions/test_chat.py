@@ -86,10 +86,11 @@ def test_headers_and_member_say_the_same(proxy: LiveProxy) -> None:
 
 
 def test_what_speaks_against_a_choice_is_told_with_it(proxy: LiveProxy) -> None:
-    """`because` stands in the member of a choice it is said of, nowhere else."""
-    for words, told in (("doubted p=0.2", ["it is doubted"]), ("p=0.9", None)):
+    """`because` and `fields` stand in the member of a choice they are said of, nowhere else."""
+    field = {"call": 0, "name": "city", "mark": "not in the conversation", "share": 0.1234}
+    for words, told in (("doubted p=0.2", (["it is doubted"], [field])), ("p=0.9", (None, None))):
         (choice,) = proxy.ask(words).json()["pinocchio"]["choices"]
-        assert choice.get("because") == told
+        assert (choice.get("because"), choice.get("fields")) == told
 
 
 def test_overhead_leaves_out_upstreams_time(proxy: LiveProxy, upstream: FaultyUpstream) -> None:

@@ -1,0 +1,39 @@
+"""What `pinocchio study fields` prints: whether the argument that was altered is told first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from calibrator.commands.progress import Progress
+from calibrator.commands.terminal import print_table, writer
+from calibrator.metrics.numbers import figure
+
+if TYPE_CHECKING:
+    from calibrator.rows.rows import Row
+    from calibrator.scorer import Scorer
+
+HEAD = ("altered", "replies", "any told", "told first", "of all", "a guess", "told of right")
+
+
+def show_fields(
+    rows: Sequence[Row], scorer: Scorer, count: int | None, output: Path | None
+) -> None:
+    """Alter one argument of right calls, print whether it is told, and write it as JSON."""
+    from calibrator.sensitivity.fields import MOST, study_fields
+
+    with Progress("scoring", 2 * (count or MOST)) as progress:
+        found = study_fields(scorer, rows, count or MOST, progress.advance)
+    if output:
+        with writer(output) as stream:
+            stream.write(found.as_json() + "\n")
+    lines = [
+        [
+            one.kind,
+            f"{one.replies:,}",
+            *map(figure, (one.told, one.first, one.found, one.chance, one.alarms)),
+        ]
+        for one in found.entries
+    ]
+    print_table(HEAD, lines)
