@@ -83,7 +83,7 @@ class WarmProcess:
         server: str = "",
     ) -> None:
         """`server` is the socket of one that is there already."""
-        self._connection = _connected(server or begin_server(program.python, program.imports))
+        self._connection = _connected(server or begin_server(program))
         files = [f if isinstance(f, int) else f.fileno() for f in (stdout, stderr)]
         command = {"arguments": [*arguments], "cwd": str(cwd), "env": {**env}}
         command["file"] = str(program.file) if program.file else None
@@ -163,9 +163,14 @@ def _run_in_shell(server: str, arguments: Sequence[str]) -> int:
     return process.wait()
 
 
+def begin_server(program: Program = PINOCCHIO) -> str:
+    """The socket of a server that has begun, or does so now; it ends with this process and those
+    forked of it."""
+    return _begun(program.python, program.imports)
+
+
 @cache
-def begin_server(python: str = sys.executable, imports: tuple[str, ...] = PRELOADED) -> str:
-    """The socket of a server that begins now and ends with this process and those forked of it."""
+def _begun(python: str, imports: tuple[str, ...]) -> str:
     path = str(Path(tempfile.mkdtemp(prefix="warm")) / "socket")
     server = subprocess.Popen(
         [python, "-m", "tests.running.warm_cli", path, *imports],
@@ -173,9 +178,15 @@ def begin_server(python: str = sys.executable, imports: tuple[str, ...] = PRELOA
         cwd=ROOT,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
     )
-    atexit.register(server.kill)
+    atexit.register(_stop, server)
     SERVERS.append(server)
     return path
+
+
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    """Ends it and waits for that; else Python complains of a process that still runs."""
+    server.kill()
+    server.communicate()
 
 
 def _connected(path: str) -> socket.socket:
