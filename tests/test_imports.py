@@ -130,7 +130,7 @@ ROOMS: dict[str, set[str]] = {
         "rows",
         "text",
     },
-    "calibrator.knowledge": {"features", "recalibration", "rows", "text"},
+    "calibrator.knowledge": {"features", "kernel", "recalibration", "rows", "text"},
     "calibrator.opinion": {
         "corruptions",
         "errors",

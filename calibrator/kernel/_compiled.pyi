@@ -73,6 +73,15 @@ def piece_tables(table: Bytes, scale: Floats, rarity: Floats) -> Held:
 def relevance(tables: Held, asked: Sequence[int], said: Sequence[int]) -> list[float]:
     """What two lists of word pieces have in common, 27 numbers."""
 
+def packed_layer(tiles: Bytes, scales: Floats, bias: Floats) -> Held:
+    """A linear layer as `packing.tiled` lays it out, its `bias` (outputs,)."""
+
+def packed_linear(layer: Held, x: Floats, found: Floats) -> None:
+    """x (T, inputs) through the layer, (T, outputs)."""
+
+def gelu(x: Floats) -> None:
+    """GELU by tanh of each number, in place."""
+
 def vocabulary(pieces: dict[str, int], unknown: int) -> Held:
     """Of a tokenizer like BERT's; `##` in front marks a piece that goes on with a word."""
 

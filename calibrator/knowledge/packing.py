@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 from calibrator.features.weights import SCALE, Array, Floats
 
+LANES = 16  # rows of a table that the kernel reads side by side
+
 
 def packed_planes(table: Floats, bits: int, group: int) -> tuple[NDArray[np.uint8], Array]:
     """A table (N, D) as planes (bits, N, D / 8) and scales (N, D / group), fp16.
@@ -42,14 +44,33 @@ def _best_scale(parts: Floats, limit: int) -> Floats:
 
 def unpacked_planes(planes: Array, scale: Array) -> Floats:
     """Rows (N, D) of what `packed_planes` gave; raises ValueError for planes that do not fit."""
-    bits, rows = planes.shape[:2]
-    limit = 2 ** (bits - 1) - 1
+    parts = whole_numbers(planes).reshape(planes.shape[1], scale.shape[1], -1)
+    found = parts * scale.astype(np.float32)[..., None]
+    return np.asarray(found.reshape(planes.shape[1], -1))
+
+
+def whole_numbers(planes: Array) -> Floats:
+    """The numbers (N, D) that planes hold, before they are scaled."""
+    bits = len(planes)
     each = np.unpackbits(planes.astype(np.uint8), axis=2)
     whole = np.zeros(each.shape[1:], np.float32)
     for bit in range(bits):
         whole += each[bit] * np.float32(2**bit)
-    parts = (whole - limit).reshape(rows, scale.shape[1], -1)
-    return np.asarray((parts * scale.astype(np.float32)[..., None]).reshape(rows, -1))
+    return np.asarray(whole - (2 ** (bits - 1) - 1))
+
+
+def tiled(planes: Array, scale: Array) -> tuple[NDArray[np.int8], Floats] | None:
+    """A table (N, D) and its scales as the kernel reads them, `LANES` rows side by side.
+
+    (N / LANES, D, LANES) and (N / LANES, D / group, LANES); None for tables without such tiles.
+    """
+    rows, groups = scale.shape
+    numbers = whole_numbers(planes)
+    if rows % LANES or numbers.shape[1] % groups or len(planes) > 8:
+        return None
+    tiles = numbers.astype(np.int8).reshape(rows // LANES, LANES, -1).swapaxes(1, 2)
+    scales = scale.astype(np.float32).reshape(rows // LANES, LANES, groups).swapaxes(1, 2)
+    return np.ascontiguousarray(tiles), np.ascontiguousarray(scales)
 
 
 def opened(state: Mapping[str, Array]) -> dict[str, Floats]:

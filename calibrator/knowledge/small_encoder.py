@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.features.weights import SCALE, Array, Floats
-from calibrator.knowledge.packing import opened, packed_planes, unpacked_planes
+from calibrator.kernel import compiled
+from calibrator.knowledge.packing import opened, packed_planes, tiled, unpacked_planes
 from calibrator.text.layout import CLS, SEP
 
 WORDS, ROWS = "words", "rows"  # of the vocabulary, and where each piece's row is
@@ -32,7 +33,31 @@ _SOURCES = {  # what these are called in BERT
 }
 _NORMS = {"first": "attention.output.LayerNorm", "second": "output.LayerNorm"}
 
-Layer = dict[str, Floats]
+Layer = dict[str, Floats]  # norms
+
+
+class _Linear:
+    """A linear layer, whose weights stay packed where the kernel reads them so."""
+
+    def __init__(self, state: Mapping[str, Array], name: str) -> None:
+        self.bias = state[f"{name}.bias"].astype(np.float32)
+        self._kernel, scale = compiled(), state.get(name + SCALE)
+        packed = tiled(state[name], scale) if self._kernel and scale is not None else None
+        if self._kernel is not None and packed is not None:
+            self._held = self._kernel.packed_layer(*packed, self.bias)
+            return
+        self._kernel = None
+        self._weight = opened({k: state[k] for k in (name, name + SCALE) if k in state})[name].T
+
+    def __call__(self, states: Floats) -> Floats:
+        """States (T, inputs) -> (T, outputs)."""
+        if self._kernel is not None:
+            found: Floats = np.empty((len(states), len(self.bias)), np.float32)
+            self._kernel.packed_linear(self._held, states, found)
+            return found
+        found = states @ self._weight
+        found += self.bias
+        return found
 
 
 class SmallEncoder:
@@ -44,9 +69,14 @@ class SmallEncoder:
     def __init__(self, state: Mapping[str, Array]) -> None:
         self._words, self._scale = state[WORDS], state[WORDS + SCALE]
         self._rows = state[ROWS].astype(np.int64)
-        own = opened({k: a for k, a in state.items() if not k.startswith((WORDS, ROWS))})
+        linear = tuple(f".{name}{end}" for name in LINEAR for end in ("", SCALE, ".bias"))
+        small = {k: a for k, a in state.items() if not k.startswith((WORDS, ROWS))}
+        own = opened({k: a for k, a in small.items() if not k.endswith(linear)})
         self._places, self._norm = own["places"], own["norm"]
-        count = sum(name.endswith(".query") for name in own)
+        count = sum(name.endswith(".query") for name in state)
+        self._linear = [
+            {name: _Linear(state, f"{at}.{name}") for name in LINEAR} for at in range(count)
+        ]
         self._layers: list[Layer] = [
             {k.removeprefix(f"{at}."): a for k, a in own.items() if k.startswith(f"{at}.")}
             for at in range(count)
@@ -62,8 +92,8 @@ class SmallEncoder:
         rows = [[CLS, *ids, SEP] for ids in texts]
         ends = np.cumsum([0, *map(len, rows)]).tolist()
         states = self._embedded(rows)
-        for layer in self._layers:
-            states = _read(states, layer, ends)
+        for layer, linear in zip(self._layers, self._linear, strict=True):
+            states = _read(states, layer, linear, ends)
         return [states[a:b] for a, b in pairwise(ends)]
 
     def _embedded(self, rows: Sequence[Sequence[int]]) -> Floats:
@@ -73,24 +103,20 @@ class SmallEncoder:
         return _normed(words + places, self._norm)
 
 
-def _read(states: Floats, layer: Layer, ends: Sequence[int]) -> Floats:
+def _read(
+    states: Floats, layer: Layer, linear: Mapping[str, _Linear], ends: Sequence[int]
+) -> Floats:
     """One layer of BERT."""
-    asked, known, told = (_linear(states, layer, name) for name in LINEAR[:3])
+    asked, known, told = (linear[name](states) for name in LINEAR[:3])
     attended = np.empty_like(told)
     for a, b in pairwise(ends):
         attended[a:b] = _attention(asked[a:b], known[a:b], told[a:b])
-    attended = _linear(attended, layer, "output")
+    attended = linear["output"](attended)
     attended += states
     states = _normed(attended, layer["first"])
-    inner = _linear(_gelu(_linear(states, layer, "wide")), layer, "narrow")
+    inner = linear["narrow"](_gelu(linear["wide"](states)))
     inner += states
     return _normed(inner, layer["second"])
-
-
-def _linear(states: Floats, layer: Layer, name: str) -> Floats:
-    found: Floats = states @ layer[name].T
-    found += layer[f"{name}.bias"]
-    return found
 
 
 def _attention(asked: Floats, known: Floats, told: Floats) -> Floats:
@@ -104,6 +130,9 @@ def _attention(asked: Floats, known: Floats, told: Floats) -> Floats:
 
 def _gelu(x: Floats) -> Floats:
     """GELU by tanh, which is within a thousandth of BERT's own."""
+    if (kernel := compiled()) is not None:
+        kernel.gelu(x)
+        return x
     inner = np.float32(0.044715) * x  # then in place, for new arrays cost more than the sums
     inner *= x
     inner *= x

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { STRONGEST = 24, MOST_PIECES = 320, RUN = 4, END = 48, SHARED_TRAITS = 27, TILE = 32 };
+enum { STRONGEST = 24, MOST_PIECES = 320, RUN = 4, END = 48, SHARED_TRAITS = 27, TILE = 32, LANES = 16 };
 
 typedef struct {
     const int8_t *table;    /* (rows, members, width) */
@@ -61,6 +61,13 @@ typedef struct {
 } PieceTables;
 
 typedef struct {
+    const int8_t *tiles; /* (outputs / LANES, inputs, LANES) */
+    const float *scales; /* (outputs / LANES, inputs / group, LANES) */
+    const float *bias;   /* (outputs,) */
+    size_t inputs, outputs, group;
+} PackedLayer;
+
+typedef struct {
     const int32_t *kept; /* as they stand in the text */
     size_t kept_count;
     const int32_t *ids; /* the distinct ones, ascending */
@@ -77,6 +84,8 @@ typedef struct {
                  size_t count, float *work, float *found);
     void (*trees)(const Node *, size_t trees, size_t nodes, const float *rows, size_t count, size_t width,
                   double *found);
+    void (*gelu)(float *x, size_t count);
+    void (*packed_linear)(const PackedLayer *, const float *x, size_t rows, float *work, float *out);
     void (*relevance)(const PieceTables *, const Side *asked, const Side *said, float *work, double *found);
 } Arithmetic;
 

@@ -142,7 +142,7 @@ static float difficulty(const DifficultyTables *of, const int32_t *ids, size_t c
     return (right + of->prior * of->base) / (added(near, of->questions) + of->prior);
 }
 
-static inline void gelu(float *x, size_t count)
+static void gelu(float *x, size_t count)
 {
     size_t at = 0;
     for (; at + 8 <= count; at += 8) {

@@ -1,4 +1,5 @@
-#include "grams.h"
+/* Hashed n-grams, as `calibrator/features/ngrams.py` has them. */
+#include "tables.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,6 @@
 /* The functions that Python calls; `_compiled.pyi` says what each takes and gives.
 
    They hold no state and let other threads run while they compute. */
-#include "grams.h"
-#include "pieces.h"
 #include "tables.h"
 
 #include <stdlib.h>
@@ -308,7 +306,10 @@ static PyMethodDef methods[] = {
     {"difficulty", difficulty, METH_VARARGS, NULL},
     {"difficulty_tables", make_difficulty_tables, METH_VARARGS, NULL},
     {"distances", distances, METH_VARARGS, NULL},
+    {"gelu", gelu, METH_VARARGS, NULL},
     {"grams", grams, METH_VARARGS, NULL},
+    {"packed_layer", make_packed_layer, METH_VARARGS, NULL},
+    {"packed_linear", packed_linear, METH_VARARGS, NULL},
     {"piece_tables", make_piece_tables, METH_VARARGS, NULL},
     {"relevance", relevance, METH_VARARGS, NULL},
     {"topic_tables", make_topic_tables, METH_VARARGS, NULL},

@@ -2,6 +2,7 @@
 #include "arithmetic.h"
 #include "vectors.h"
 #include "arithmetic_body.h"
+#include "layers_body.h"
 #include "relevance_body.h"
 
-const Arithmetic narrow_arithmetic = {bags, topics, difficulty, tower, distances, trees, relevance};
+const Arithmetic narrow_arithmetic = {bags, topics, difficulty, tower, distances, trees, gelu, packed_linear, relevance};

@@ -1,4 +1,5 @@
-#include "pieces.h"
+/* Words cut into pieces, as BERT's tokenizer does it with words of ASCII letters and digits. */
+#include "tables.h"
 
 #include <string.h>
 

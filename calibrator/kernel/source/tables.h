@@ -18,6 +18,14 @@ PyObject *make_difficulty_tables(PyObject *module, PyObject *args);
 PyObject *make_tower_weights(PyObject *module, PyObject *args);
 PyObject *make_trees(PyObject *module, PyObject *args);
 PyObject *make_piece_tables(PyObject *module, PyObject *args);
+PyObject *make_packed_layer(PyObject *module, PyObject *args);
+
+/* Functions of the module that have files of their own. */
+PyObject *make_vocabulary(PyObject *module, PyObject *args);
+PyObject *cut(PyObject *module, PyObject *args);
+PyObject *grams(PyObject *module, PyObject *args);
+PyObject *packed_linear(PyObject *module, PyObject *args);
+PyObject *gelu(PyObject *module, PyObject *args);
 
 #define BAGS "calibrator.kernel.bags"
 #define TOPICS "calibrator.kernel.topics"
@@ -25,6 +33,8 @@ PyObject *make_piece_tables(PyObject *module, PyObject *args);
 #define TOWER "calibrator.kernel.tower"
 #define TREES "calibrator.kernel.trees"
 #define PIECES "calibrator.kernel.pieces"
+#define VOCABULARY "calibrator.kernel.vocabulary"
+#define LAYER "calibrator.kernel.layer"
 
 typedef struct {
     Arrays arrays;
@@ -59,5 +69,10 @@ typedef struct {
     PieceTables tables;
     int32_t pieces;
 } HeldPieces;
+
+typedef struct {
+    Arrays arrays;
+    PackedLayer layer;
+} HeldLayer;
 
 #endif

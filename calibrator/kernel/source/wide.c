@@ -14,8 +14,9 @@
 #define IS_WIDE
 #include "vectors.h"
 #include "arithmetic_body.h"
+#include "layers_body.h"
 #include "relevance_body.h"
-static const Arithmetic wide_arithmetic = {bags, topics, difficulty, tower, distances, trees, relevance};
+static const Arithmetic wide_arithmetic = {bags, topics, difficulty, tower, distances, trees, gelu, packed_linear, relevance};
 #if defined(__clang__)
 #pragma clang attribute pop
 #else

@@ -129,6 +129,32 @@ def test_trees_end_at_the_same_leaves(kernel: ModuleType) -> None:
     assert found.read(rows).tolist() == (0.25 + found.walked(rows).sum(axis=1)).tolist()
 
 
+def test_the_small_encoder_has_the_same_states(
+    both: tuple[EmbeddedCalibrator, EmbeddedCalibrator],
+) -> None:
+    """But for the order of sums, for texts of one piece and of as many as are read."""
+    with_kernel, plain = (each.parts.knowledge for each in both)
+    assert with_kernel is not None
+    assert plain is not None
+    rng = random.Random(4)
+    pieces = [[rng.randrange(1_000, 28_000) for _ in range(count)] for count in (1, 2, 9, 46)]
+    found = with_kernel.encoder(pieces)
+    with numpy_alone():
+        wanted = plain.encoder(pieces)
+    for one, other in zip(found, wanted, strict=True):
+        assert one == pytest.approx(other, abs=2e-5)
+
+
+def test_word_pieces_are_cut_alike(both: tuple[EmbeddedCalibrator, EmbeddedCalibrator]) -> None:
+    """Of words of any length and signs, half characters and special tokens among them."""
+    rng = random.Random(9)
+    letters = "aeiouxyz09AQ-_.#[]\x7f\x1f é中\ud83d\u2028 \t\n"
+    made = ["".join(rng.choices(letters, k=rng.choice([1, 9, 150]))) for _ in range(400)]
+    made += ["a" * 100, "a" * 101, "[MASK] x", "unaffable" * 11, "##ing", ""]
+    cut = [each._word_pieces.encode(made, each.config.layout) for each in both]
+    assert cut[0] == cut[1]
+
+
 def zeros(*shape: int, kind: type = np.float32) -> Any:
     return np.zeros(shape, kind)
 
@@ -159,12 +185,27 @@ REFUSED: list[Callable[[Any], object]] = [
     lambda k: k.bags(bags(k), [(np.array([1], np.int32),) * 4], zeros(1, 5, 2, 3)),
     lambda k: k.bags(bags(k), [(np.array([1], np.int32),) * 5], zeros(1, 5, 2, 2)),
     lambda k: k.bags(bags(k), ((np.array([1], np.int32),) * 5,), zeros(1, 5, 2, 3)),
+    lambda k: k.packed_layer(zeros(1, 4, 15, kind=np.int8), zeros(1, 1, 15), zeros(15)),
+    lambda k: k.packed_layer(zeros(1, 4, 16, kind=np.int8), zeros(1, 3, 16), zeros(16)),
+    lambda k: k.packed_linear(layer(k), zeros(2, 5), zeros(2, 16)),
+    lambda k: k.packed_linear(layer(k), zeros(2, 4), zeros(3, 16)),
+    lambda k: k.gelu(zeros(3)),
+    lambda k: k.vocabulary({"a": -1}, 0),
+    lambda k: k.vocabulary({1: 1}, 0),
+    lambda k: k.vocabulary({"\ud800": 1}, 0),
+    lambda k: k.cut(k.vocabulary({"a": 1}, 0), "\ud800", {}),
+    lambda k: k.cut(k.vocabulary({"a": 1}, 0), "é", {}),
+    lambda k: k.cut(k.vocabulary({"a": 1}, 0), "é", []),
     lambda k: k.trees(bags(k), zeros(1, 2), zeros(1, kind=np.float64)),
 ]
 
 
 def bags(kernel: Any) -> object:
     return kernel.bag_tables(zeros(4, 2, 3, kind=np.int8), zeros(4, 2, kind=np.float16))
+
+
+def layer(kernel: Any) -> object:
+    return kernel.packed_layer(zeros(1, 4, 16, kind=np.int8), zeros(1, 2, 16), zeros(16))
 
 
 def pieces(kernel: Any) -> object:
@@ -174,7 +215,7 @@ def pieces(kernel: Any) -> object:
 @pytest.mark.parametrize("call", REFUSED, ids=range(len(REFUSED)))
 def test_what_does_not_fit_is_refused(kernel: ModuleType, call: Callable[[Any], object]) -> None:
     """With an exception, before anything is read or written beside an array."""
-    with pytest.raises((TypeError, ValueError, IndexError, OverflowError, BufferError)):
+    with pytest.raises((TypeError, ValueError, LookupError, OverflowError, BufferError)):
         call(kernel)
 
 
