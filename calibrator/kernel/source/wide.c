@@ -1,7 +1,7 @@
 /* The arithmetic for x86-64 with AVX2 and FMA, which is asked for when the kernel loads. */
 #include "arithmetic.h"
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(PLAIN_ARITHMETIC) /* which tests of the other one set */
 #include <immintrin.h>
 #include <math.h>
 #include <string.h>
