@@ -119,6 +119,31 @@ def test_tool_calls_are_edited_field_by_field(proxy: LiveProxy, visit: Visit) ->
     assert json.loads(call["arguments"]) == {"city": "Paris p=0.1", "number": 7}
 
 
+def test_calls_like_one_are_approved_and_revoked(proxy: LiveProxy, visit: Visit) -> None:
+    """With the page's script too: what is chosen goes with the approval that was confirmed, and the
+    queue lists it with a button that ends it."""
+    id = held_id(proxy, "Pisa p=0.1", model="tools", tools=[TOOL])
+    page = visit.page
+    open_review(page, id)
+    page.get_by_text("Approve calls like this").click()
+    page.get_by_label("go without a reviewer").check()
+    page.get_by_label("city", exact=True).check()
+    look_at(page)
+    time.sleep(0.8)  # the buttons have just moved, and take no click
+    page.locator("button[data-key=a]").click()
+    time.sleep(0.8)
+    page.get_by_role("button", name="Confirm").click()
+    expect(page.get_by_text("Approved", exact=True)).to_be_visible()
+    page.goto("about:blank")  # which sends what could still be undone
+    until(lambda: state_of(proxy, id) == "released")
+    page.goto("/console/reviews")
+    page.get_by_text("1 standing approval").click()
+    expect(page.locator(".standing")).to_contain_text("any city: 0 of 10 used")
+    page.get_by_role("button", name="Revoke").click()
+    expect(page.get_by_text("Revoked.")).to_be_visible()
+    expect(page.locator(".standing")).to_have_count(0)
+
+
 def test_the_keyboard_is_enough(proxy: LiveProxy, visit: Visit) -> None:
     """From the queue, by keys alone: down, open, label, approve, undo, reject; and the next one
     comes by itself."""
