@@ -202,9 +202,9 @@ def test_an_agent_asks_again_when_the_proxy_says(setting: Setting) -> None:
     """Without a pause of its own it waits for `retry_after_s`, and so asks rarely."""
     with setting.agent(WRONG, AGENT_ASK_AGAIN_AFTER_S="") as agent:
         id = setting.held(agent)
-        time.sleep(4)
-        config = str(setting.proxy_folder / "proxy.yaml")
-        shown = run_cli("explain", id, "--config", config).stdout
+        time.sleep(2)  # of the five that it shall wait, less what a busy machine takes to end it
+    config = str(setting.proxy_folder / "proxy.yaml")
+    shown = run_cli("explain", id, "--config", config).stdout
     assert "waits for a reviewer" in shown
     assert "asked again" not in shown
 

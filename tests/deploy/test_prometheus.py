@@ -18,6 +18,7 @@ import pytest
 import yaml
 
 from policies import Certificate, Labelled, Scope, certify
+from proxy.desk.access.links import LINKS
 from proxy.scoring.scoring import Status
 from proxy.store.verdicts.drift import Monitor, MonitorKey, Position, write_monitors
 from proxy.store.verdicts.verdicts import Findings, Withdrawal
@@ -148,6 +149,7 @@ def happen(proxy: LiveProxy) -> None:
     assert proxy.ask("?", "status-503").headers["x-pinocchio-fallback-from"] == "status-503"
     assert decide(proxy, held[0], verdict="approve").json()["state"] == "open"
     assert decide(proxy, held[1], verdict="reject").json()["state"] == "rejected"
+    assert proxy.desk.get(f"{LINKS}altered").status_code == 403
     findings = Findings(proxy.config.store)
     last = proxy.ask("Paris p=0.2").headers["x-pinocchio-request-id"]
     proxy.recorded(last, "facts")
