@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -122,8 +122,9 @@ class ToolPattern:
     arguments: tuple[ArgumentPattern, ...] = ()
     if_unknown: bool = True
     words: NameWords | None = None
-    has_name: Callable[[str], bool] = field(init=False, repr=False, compare=False)
-    """Whether a call of this name may match; of the names of late it is known."""
+    _remembered: Any = field(init=False, repr=False, compare=False)
+    """Whether a call of a name may match, known of the names of late; `__wrapped__` remembers none.
+    """
 
     def __post_init__(self) -> None:
         names, words = self.names.match, self.words
@@ -131,15 +132,16 @@ class ToolPattern:
         def has_name(name: str) -> bool:
             return names(name) and (words is None or words.match(name))
 
-        remembered = lru_cache(maxsize=1_024)(has_name)
-        object.__setattr__(
-            self,
-            "has_name",
-            lambda name: (remembered if len(name) <= MAX_NAME else has_name)(name),
-        )
+        object.__setattr__(self, "_remembered", lru_cache(maxsize=1_024)(has_name))
+
+    def has_name(self, name: str) -> bool:
+        """Whether a call of this name may match; a name without end takes no memory."""
+        known = self._remembered if len(name) <= MAX_NAME else self._remembered.__wrapped__
+        return bool(known(name))
 
     def match(self, call: ToolCall) -> bool:
-        if not self.has_name(call.name):
+        name = call.name  # `has_name` inline: a hundred patterns may be asked about one call
+        if not (self._remembered if len(name) <= MAX_NAME else self._remembered.__wrapped__)(name):
             return False
         if not self.arguments:
             return True
