@@ -168,6 +168,13 @@ def writer(path: Path | None) -> Iterator[TextIO]:
             target.unlink(missing_ok=True)
 
 
+def write_if_named(path: Path | None, text: str) -> None:
+    """Write the text and a line end into a file that is named; nothing for None."""
+    if path:
+        with writer(path) as stream:
+            stream.write(text + "\n")
+
+
 def _opened(path: Path, *, is_packed: bool) -> TextIO:
     if is_packed:
         import gzip

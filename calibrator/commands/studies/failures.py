@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from calibrator.commands.progress import Progress
-from calibrator.commands.terminal import print_table, writer
+from calibrator.commands.terminal import print_table, write_if_named
 from calibrator.metrics.numbers import figure
 from calibrator.results.groups import shown
 
@@ -33,9 +33,7 @@ def show_failures(rows: Sequence[Row], scorer: Scorer, output: Path | None) -> N
     with Progress("scoring", len(rows)) as progress:
         scores = score_items(scorer, [row.item("served") for row in rows], progress.advance)
     found = study_failures(rows, np.array([s.confidence for s in scores]), scorer.name)
-    if output:
-        with writer(output) as stream:
-            stream.write(found.as_json() + "\n")
+    write_if_named(output, found.as_json())
     _print(found)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calibrator.commands.progress import Progress
-from calibrator.commands.terminal import print_table, writer
+from calibrator.commands.terminal import print_table, write_if_named
 from calibrator.metrics.numbers import figure
 
 if TYPE_CHECKING:
@@ -25,9 +25,7 @@ def show_fields(
 
     with Progress("scoring", 2 * (count or MOST)) as progress:
         found = study_fields(scorer, rows, count or MOST, progress.advance)
-    if output:
-        with writer(output) as stream:
-            stream.write(found.as_json() + "\n")
+    write_if_named(output, found.as_json())
     lines = [
         [
             one.kind,

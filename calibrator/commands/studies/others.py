@@ -17,7 +17,7 @@ from calibrator.commands.terminal import (
     resumable,
     say,
     sentences,
-    writer,
+    write_if_named,
 )
 from calibrator.errors import JudgingError
 from calibrator.metrics.numbers import figure
@@ -62,7 +62,7 @@ def study_others(
         from calibrator.studies.cascade_study import study_cascade
 
         cascade = study_cascade(scorer, rows, alone, options.cheap, options.strong)
-        _write(output, cascade.as_json())
+        write_if_named(output, cascade.as_json())
         _print_cascade(cascade)
         return
     from calibrator.studies.opinion_study import study_opinions
@@ -70,7 +70,7 @@ def study_others(
     run = options.leave_out
     left_out = _readers_without(rows, run, options.calibrator) if run is not None else None
     found = study_opinions(scorer, rows, alone, progress=say, left_out=left_out)
-    _write(output, found.as_json())
+    write_if_named(output, found.as_json())
     print(f"{found.method}: alone > with others")
     names = ("pooled", "mean", "within", "brier", "ece", "kept_90", "kept_95")
     lines = [
@@ -112,12 +112,6 @@ def scores_alone(
         item.others = ()
     with Progress("scoring", len(rows)) as progress:
         return scorer, score_items(kept, items, progress.advance)
-
-
-def _write(output: Path | None, text: str) -> None:
-    if output:
-        with writer(output) as stream:
-            stream.write(text + "\n")
 
 
 def _print_cascade(found: Cascade) -> None:

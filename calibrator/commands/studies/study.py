@@ -25,7 +25,7 @@ from calibrator.commands.terminal import (
     say,
     sentences,
     training_files,
-    writer,
+    write_if_named,
 )
 from calibrator.errors import JudgingError
 from calibrator.extras import check_installed, check_scikit_learn
@@ -206,9 +206,7 @@ def _run(
         else:
             given = [] if name in ASKING else training_files(files, train)
             found = _entries(name, test, given, method, rows, others, runs, only)
-            if output:
-                with writer(output) as stream:
-                    stream.write(study_json(found) + "\n")
+            write_if_named(output, study_json(found))
             _print(found)
     report_bad(bad, len(test) + len(bad))
 
