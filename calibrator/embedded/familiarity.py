@@ -110,11 +110,16 @@ def modest(confidence: float, distance: float, base_rate: float) -> float:
 def shifted(confidence: ArrayLike, shifts: ArrayLike) -> Any:
     """Confidences (n,) with something added to their log-odds; where it is 0, untouched."""
     odds = np.asarray(shifts, dtype=np.float64)
+    if not odds.any():
+        return np.asarray(confidence)
     return np.where(odds == 0, confidence, sigmoid(logit(confidence) + odds))
 
 
 def modest_all(confidence: ArrayLike, distances: ArrayLike, base_rate: float) -> Any:
     """As `modest`, of many rows (n,)."""
-    base, far = logit(base_rate), np.maximum(np.asarray(distances, dtype=np.float64), 1.0)
+    far = np.maximum(np.asarray(distances, dtype=np.float64), 1.0)
+    if not (far > 1).any():
+        return np.asarray(confidence)
+    base = logit(base_rate)
     drawn = sigmoid(base + (logit(confidence) - base) / far**2)
     return np.where(far > 1, drawn, confidence)

@@ -42,8 +42,8 @@ def difficulty_tables(
     """`table` (V, D) and `scale` (V,) of word pieces; the questions as `difficulty._tiled` lays
     them out, with their `share` of right replies and `weight`, (Q,) each."""
 
-def difficulty(tables: Held, ids: Ids) -> float:
-    """The share of right replies around the question of these distinct word pieces."""
+def difficulty(tables: Held, asked: list[Ids], found: Floats) -> None:
+    """The shares (B,) of right replies around questions of these distinct word pieces."""
 
 def tower_weights(arrays: tuple[Floats, ...], limit: float, epsilon: float) -> Held:
     """The arrays of all members in the order of `_Members._arrays`."""

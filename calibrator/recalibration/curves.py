@@ -43,7 +43,8 @@ Loaded = TypeVar("Loaded", bound=Named)
 
 def logit(probability: ArrayLike) -> Any:
     """log(p / (1 - p)), with p kept `EPSILON` away from 0 and 1."""
-    p = np.clip(np.asarray(probability, dtype=np.float64), EPSILON, 1 - EPSILON)
+    p = np.asarray(probability, dtype=np.float64)
+    p = np.minimum(np.maximum(p, EPSILON), 1 - EPSILON)  # `clip` takes three times as long
     return np.log(p / (1 - p))
 
 

@@ -88,11 +88,12 @@ class Sought:
         """False where the pattern matches nowhere."""
         if not self.words and not self.parts:
             return True
-        return (
-            reading.is_odd
-            or not self.words.isdisjoint(reading.words)
-            or any(part in reading.lower for part in self.parts)
-        )
+        if reading.is_odd or not self.words.isdisjoint(reading.words):
+            return True
+        for part in self.parts:  # noqa: SIM110  # faster than `any`, and this runs forty times a score
+            if part in reading.lower:
+                return True
+        return False
 
     def is_in(self, reading: Reading) -> bool:
         """Whether the pattern matches anywhere."""

@@ -77,7 +77,8 @@ typedef struct {
 typedef struct {
     void (*bags)(const BagTables *, const int32_t *ids, size_t count, float *found);
     void (*topics)(const TopicTable *, const int32_t *ids, size_t count, float *work, float *found);
-    float (*difficulty)(const DifficultyTables *, const int32_t *ids, size_t count, float *work);
+    void (*difficulty)(const DifficultyTables *, const int32_t *const *ids, const size_t *counts, size_t rows, float *work,
+                       float *found);
     void (*tower)(const TowerWeights *, const float *bags, const float *traits, const int64_t *names, size_t rows,
                   float *work, float *logits, float *hidden);
     void (*distances)(const float *features, const float *whitening, const float *centroids, size_t rows, size_t width,

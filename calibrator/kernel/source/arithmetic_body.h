@@ -114,32 +114,48 @@ static float products(const float *x, const float *y, size_t count)
     return sum;
 }
 
-/* `work` has room for the questions of whole tiles, and for two rows of `width` */
-static float difficulty(const DifficultyTables *of, const int32_t *ids, size_t count, float *work)
+/* The shares of right replies around several questions, whose vectors of other questions are read once. `work` has room
+   for the columns of one tile, and for each row for its meaning and for the questions of whole tiles. */
+static void difficulty(const DifficultyTables *of, const int32_t *const *ids, const size_t *counts, size_t rows,
+                       float *work, float *found)
 {
-    float *vector = work, *near = work + of->width;
-    size_t tiles = (of->questions + TILE - 1) / TILE;
-    meaning(of, ids, count, near, vector);
+    enum { PARTS_OF_TILE = TILE / 8 };
+    size_t tiles = (of->questions + TILE - 1) / TILE, width = of->width;
+    float *columns = work, *vectors = columns + width * TILE, *nears = vectors + rows * width;
+    for (size_t row = 0; row < rows; row++)
+        meaning(of, ids[row], counts[row], columns, vectors + row * width);
     for (size_t tile = 0; tile < tiles; tile++) {
-        const int8_t *columns = of->tiles + tile * of->width * TILE;
-        eight sums[TILE / 8], lengths[TILE / 8], inverses[TILE / 8];
-        for (int part = 0; part < TILE / 8; part++) {
-            sums[part] = all8(0);
+        const int8_t *packed = of->tiles + tile * width * TILE;
+        eight lengths[PARTS_OF_TILE], inverses[PARTS_OF_TILE];
+        for (int part = 0; part < PARTS_OF_TILE; part++) {
             lengths[part] = load8(of->lengths + tile * TILE + 8 * part);
             inverses[part] = all8(1.0f) / lengths[part];
         }
-        for (size_t at = 0; at < of->width; at++)
-            for (int part = 0; part < TILE / 8; part++) {
-                eight own = bytes8(columns + at * TILE + 8 * part);
-                sums[part] += all8(vector[at]) * divided8(own, lengths[part], inverses[part]);
+        for (size_t at = 0; at < width; at++)
+            for (int part = 0; part < PARTS_OF_TILE; part++) {
+                eight own = bytes8(packed + at * TILE + 8 * part);
+                store8(columns + at * TILE + 8 * part, divided8(own, lengths[part], inverses[part]));
             }
-        for (int part = 0; part < TILE / 8; part++)
-            store8(near + tile * TILE + 8 * part, exp8((sums[part] - all8(1.0f)) / all8(of->nearness)));
+        for (size_t row = 0; row < rows; row++) {
+            const float *vector = vectors + row * width;
+            float *near = nears + (row * tiles + tile) * TILE;
+            eight sums[PARTS_OF_TILE];
+            for (int part = 0; part < PARTS_OF_TILE; part++)
+                sums[part] = all8(0);
+            for (size_t at = 0; at < width; at++)
+                for (int part = 0; part < PARTS_OF_TILE; part++)
+                    sums[part] += all8(vector[at]) * load8(columns + at * TILE + 8 * part);
+            for (int part = 0; part < PARTS_OF_TILE; part++)
+                store8(near + 8 * part, exp8((sums[part] - all8(1.0f)) / all8(of->nearness)));
+        }
     }
-    for (size_t at = 0; at < of->questions; at++)
-        near[at] *= of->weight[at];
-    float right = products(near, of->share, of->questions);
-    return (right + of->prior * of->base) / (added(near, of->questions) + of->prior);
+    for (size_t row = 0; row < rows; row++) {
+        float *near = nears + row * tiles * TILE;
+        for (size_t at = 0; at < of->questions; at++)
+            near[at] *= of->weight[at];
+        float right = products(near, of->share, of->questions);
+        found[row] = (right + of->prior * of->base) / (added(near, of->questions) + of->prior);
+    }
 }
 
 static void gelu(float *x, size_t count)

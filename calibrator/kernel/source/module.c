@@ -124,32 +124,58 @@ static PyObject *topics(PyObject *module, PyObject *args)
     return result;
 }
 
+/* The word pieces of a question, each below a limit. */
+static int open_pieces(Arrays *arrays, PyObject *given, size_t limit)
+{
+    Py_buffer *view = given == NULL ? NULL : array_of(arrays, given, 'i', 1, 0);
+    if (view == NULL)
+        return -1;
+    const int32_t *ids = view->buf;
+    for (Py_ssize_t at = 0; at < view->shape[0]; at++)
+        if (ids[at] < 0 || (size_t)ids[at] >= limit) {
+            PyErr_SetString(PyExc_IndexError, "a word piece without a meaning");
+            return -1;
+        }
+    return 0;
+}
+
 static PyObject *difficulty(PyObject *module, PyObject *args)
 {
-    PyObject *capsule, *given, *result = NULL;
+    PyObject *capsule, *given, *out, *result = NULL;
     Arrays arrays;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OO", &capsule, &given))
+    if (!PyArg_ParseTuple(args, "OO!O", &capsule, &PyList_Type, &given, &out))
         return NULL;
     const HeldDifficulty *own = held(capsule, DIFFICULTY);
-    if (own == NULL || open_arrays(&arrays, 1) < 0)
+    Py_ssize_t rows = PyList_Size(given);
+    if (own == NULL || open_arrays(&arrays, rows + 1) < 0)
         return NULL;
     const DifficultyTables *of = &own->tables;
-    Py_buffer *ids = array_of(&arrays, given, 'i', 1, 0);
-    int is_known = ids != NULL;
-    for (Py_ssize_t at = 0; is_known && at < ids->shape[0]; at++)
-        is_known = ((int32_t *)ids->buf)[at] >= 0 && (size_t)((int32_t *)ids->buf)[at] < of->pieces;
-    size_t room = (of->questions / TILE + 1) * TILE + 2 * of->width;
-    float *work = is_known ? PyMem_Malloc(room * sizeof *work) : NULL, share;
-    if (work != NULL) {
-        Py_BEGIN_ALLOW_THREADS
-        share = arithmetic->difficulty(of, ids->buf, (size_t)ids->shape[0], work);
-        Py_END_ALLOW_THREADS
-        result = PyFloat_FromDouble((double)share);
-    } else if (is_known)
+    int is_whole = 1;
+    for (Py_ssize_t row = 0; is_whole && row < rows; row++)
+        is_whole = open_pieces(&arrays, PyList_GetItem(given, row), of->pieces) == 0;
+    Py_buffer *found = is_whole ? array_of(&arrays, out, 'f', 1, 1) : NULL;
+    if (found == NULL || !is_shaped(found, rows, 0, 0, 0)) {
+        close_arrays(&arrays);
+        return NULL;
+    }
+    size_t room = (of->questions / TILE + 1) * TILE + of->width;
+    float *work = PyMem_Malloc(((size_t)rows * room + of->width * TILE) * sizeof *work);
+    const int32_t **ids = PyMem_Malloc((size_t)rows * (sizeof *ids + sizeof(size_t)) + 1);
+    if (work == NULL || ids == NULL)
         PyErr_NoMemory();
-    else if (ids != NULL)
-        PyErr_SetString(PyExc_IndexError, "a word piece without a meaning");
+    else {
+        size_t *counts = (size_t *)(ids + rows);
+        for (Py_ssize_t row = 0; row < rows; row++) {
+            ids[row] = arrays.held[row].buf;
+            counts[row] = (size_t)arrays.held[row].shape[0];
+        }
+        Py_BEGIN_ALLOW_THREADS
+        arithmetic->difficulty(of, ids, counts, (size_t)rows, work, found->buf);
+        Py_END_ALLOW_THREADS
+        result = Py_NewRef(Py_None);
+    }
+    PyMem_Free(ids);
     PyMem_Free(work);
     close_arrays(&arrays);
     return result;
