@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, gelu
 from calibrator.features.ngrams import PARTS
 from calibrator.features.tower import BUCKETS, HIDDEN, NAME_WIDTH, TRAIT_LIMIT, WIDTH, TowerRow
 from calibrator.features.traits import TRAITS
+from calibrator.training.stages.gram_lists import GramLists, Ints, TableAdam, gram_sums
 
 MIN_NAME_ROWS = 20  # a rarer name is treated as no name
 
@@ -40,7 +42,7 @@ class TowerConfig:
     has_traits: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TowerData:
     """Rows with their names (numbers, 0 = none), targets and folds, each (N,)."""
 
@@ -49,13 +51,21 @@ class TowerData:
     targets: NDArray[np.float32]
     folds: NDArray[np.int64]
 
+    @cached_property
+    def grams(self) -> GramLists:
+        return GramLists(self.rows)
+
+    @cached_property
+    def traits(self) -> NDArray[np.float32]:
+        return np.stack([row.traits for row in self.rows])
+
 
 class TowerModel(nn.Module):
     """The tower in torch; `tower.Tower` computes the same from `export`'s arrays."""
 
     def __init__(self, names: int, center: Tensor, spread: Tensor, config: TowerConfig) -> None:
         super().__init__()
-        self.table = nn.EmbeddingBag(BUCKETS, 1 + WIDTH, mode="sum", sparse=True)
+        self.table = nn.Embedding(BUCKETS, 1 + WIDTH)
         self.names = nn.Embedding(names, 1 + NAME_WIDTH)
         nn.init.normal_(self.table.weight, 0, config.table_scale)
         nn.init.normal_(self.names.weight, 0, 0.05)
@@ -71,15 +81,8 @@ class TowerModel(nn.Module):
         self.dropout = nn.Dropout(config.dropout)
         self.center, self.spread = center, spread
 
-    def forward(
-        self, bags: Sequence[tuple[Tensor, Tensor]], traits: Tensor, names: Tensor
-    ) -> Tensor:
-        """`bags`: for each part of `Grams`, bucket ids and (B + 1,) offsets -> logits (B,)."""
-        found = []
-        for ids, offsets in bags:
-            counts = (offsets[1:] - offsets[:-1]).clamp(min=1).float()
-            found.append(self.table(ids, offsets[:-1]) * counts.rsqrt()[:, None])
-        bag = torch.stack(found, dim=1)  # (B, PARTS, 1 + WIDTH)
+    def forward(self, bag: Tensor, traits: Tensor, names: Tensor) -> Tensor:
+        """`bag` (B, PARTS, 1 + WIDTH): `gram_sums` of rows of the table -> logits (B,)."""
         x = ((traits - self.center) / self.spread).clamp(-TRAIT_LIMIT, TRAIT_LIMIT)
         named = self.names(names)
         embedded = self.norm(bag[:, :, 1:].flatten(1))
@@ -109,12 +112,12 @@ def fit_tower(
     tower. `progress` hears how many rows were shown."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
-    traits = np.stack([data.rows[i].traits for i in chosen])
+    traits = data.traits[chosen]
     center, spread = torch.tensor(traits.mean(0)), torch.tensor(traits.std(0) + 1e-3)
     if not config.has_traits:
         spread = torch.full_like(spread, torch.inf)
     model = TowerModel(names, center, spread, config)
-    sparse = torch.optim.SparseAdam([model.table.weight], lr=config.learning_rate)
+    table = TableAdam(model.table.weight.detach())
     dense = torch.optim.AdamW(
         [p for name, p in model.named_parameters() if name != "table.weight"],
         lr=config.learning_rate,
@@ -125,34 +128,23 @@ def fit_tower(
         rate = config.learning_rate * max(0.02, 1 - start / len(order))
         at = order[start : start + config.batch]
         hidden = rng.random(len(at)) < config.name_dropout
-        logits = model(*_inputs(data, at, np.where(hidden, 0, data.names[at]), rng, config))
-        loss = binary_cross_entropy_with_logits(logits, torch.tensor(data.targets[at]))
+        ids, bounds = data.grams.of(at, rng, config.gram_dropout)
+        numbers, rows, places = table.taken(ids)
+        known = np.where(hidden, 0, data.names[at])
+        logits = model(gram_sums(rows, places, bounds), *_others(data, at, known))
+        loss = binary_cross_entropy_with_logits(logits, torch.from_numpy(data.targets[at]))
         loss.backward()  # type: ignore[no-untyped-call]  # torch's own annotation is missing
-        for optimizer in (sparse, dense):
-            optimizer.param_groups[0]["lr"] = rate
-            optimizer.step()  # type: ignore[no-untyped-call]  # SparseAdam's
-            optimizer.zero_grad()
+        table.step(numbers, rows, rate)
+        dense.param_groups[0]["lr"] = rate
+        dense.step()
+        dense.zero_grad()
         progress(len(at))
     return model.eval()
 
 
-def _inputs(
-    data: TowerData,
-    at: NDArray[np.int64],
-    names: NDArray[np.int64],
-    rng: np.random.Generator | None = None,
-    config: TowerConfig | None = None,
-) -> tuple[list[tuple[Tensor, Tensor]], Tensor, Tensor]:
-    """The rows `at` as tensors; with `rng`, some of their n-grams are dropped."""
-    bags = []
-    for part in range(PARTS):
-        lists = [data.rows[i].grams[part] for i in at]
-        if rng is not None and config is not None:
-            lists = [ids[rng.random(len(ids)) >= config.gram_dropout] for ids in lists]
-        offsets = np.concatenate([[0], np.cumsum([len(ids) for ids in lists])])
-        bags.append((torch.tensor(np.concatenate(lists)), torch.tensor(offsets, dtype=torch.int32)))
-    traits = np.stack([data.rows[i].traits for i in at])
-    return bags, torch.tensor(traits), torch.tensor(names)
+def _others(data: TowerData, at: Ints, names: Ints) -> tuple[Tensor, Tensor]:
+    """Traits and names of the rows `at`, as tensors."""
+    return torch.from_numpy(data.traits[at]), torch.from_numpy(names)
 
 
 @torch.inference_mode()
@@ -164,7 +156,9 @@ def tower_logits(
     for start in range(0, len(at), 1_024):
         part = at[start : start + 1_024]
         names = data.names[part] if is_named else np.zeros(len(part), dtype=np.int64)
-        found.append(model(*_inputs(data, part, names)).numpy())
+        ids, bounds = data.grams.of(part)
+        bag = gram_sums(model.table.weight, torch.from_numpy(ids), bounds)
+        found.append(model(bag, *_others(data, part, names)).numpy())
     return np.concatenate(found) if found else np.zeros(0, np.float32)
 
 
