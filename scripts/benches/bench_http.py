@@ -8,11 +8,13 @@ content-length or in chunks. It is strict in what it needs: a body counts only w
 from __future__ import annotations
 
 import json
+from random import Random
 
 DELTAS = 60
 MESSAGES = 10
 SHORT, LONG, EMBEDDING, BIG = "bench", "bench-long", "bench-embedding", "bench-big"
 SPACED = "bench-spaced"  # a model whose deltas come one at a time
+VARIED = "bench-varied"  # a model that says something else each time
 
 CHAT, EMBED = "/v1/chat/completions", "/v1/embeddings"
 QUESTION = "A train leaves at 23:50 and needs 25 minutes. When, and on what day, does it arrive?"
@@ -22,6 +24,7 @@ ANSWER = SENTENCE * 8 + LAST_SENTENCE
 BIG_ANSWER = SENTENCE * (2**20 // len(SENTENCE)) + LAST_SENTENCE
 STAMP = "@%020d@"  # upstream's monotonic clock, in nanoseconds, in the first of the spaced deltas
 WORDS = ["when it arrives "] * DELTAS
+VARIANTS = 1_009  # questions and replies of other words each
 
 
 class Reader:
@@ -94,6 +97,13 @@ def conversation(messages: int) -> list[dict[str, str]]:
     ]
 
 
+def other_words(text: str, number: int) -> str:
+    """A text with its words in another order, one for each number."""
+    words = text.split()
+    Random(number).shuffle(words)
+    return " ".join(words)
+
+
 def request(
     path: str,
     model: str,
@@ -101,9 +111,13 @@ def request(
     messages: int = MESSAGES,
     is_stream: bool = False,
     headers: tuple[tuple[str, str], ...] = (),
+    variant: int | None = None,
 ) -> bytes:
     """What a client sends, head and body; every target gets the same but for `headers`."""
-    payload: dict[str, object] = {"model": model, "messages": conversation(messages)}
+    turns = conversation(messages)
+    if variant is not None:
+        turns = [{**turn, "content": other_words(turn["content"], variant)} for turn in turns]
+    payload: dict[str, object] = {"model": model, "messages": turns}
     if path == EMBED:
         payload = {"model": model, "input": QUESTION}
     elif is_stream:

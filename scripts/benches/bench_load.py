@@ -16,6 +16,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from itertools import cycle
 from typing import Any, TypeVar, cast
 
 import uvloop
@@ -44,6 +45,7 @@ class Job:
     must_hold: bytes
     is_stream: bool = False
     is_stamped: bool = False  # upstream writes the time into the first delta
+    others: tuple[bytes, ...] = ()  # requests that are sent in turns with it
 
     def check(self, head: bytes, body: bytes | bytearray) -> None:
         """Raises LoadError for what is not this job's answer."""
@@ -81,6 +83,7 @@ class Run(ABC):
 
     def __init__(self, job: Job) -> None:
         self.job = job
+        self.requests = cycle((job.request, *job.others))
         self.sample = Sample()
         self.loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self.loop.create_future()
@@ -135,7 +138,7 @@ class Connection(asyncio.Protocol):
         self.is_waiting = True
         self.first_ns = self.stamp_ns = 0
         self.sent_ns = time.monotonic_ns()
-        self.transport.write(self.run.job.request)
+        self.transport.write(next(self.run.requests))
 
     def data_received(self, data: bytes) -> None:
         now = time.monotonic_ns() if self.run.job.is_stamped else 0

@@ -22,8 +22,8 @@ from bench_targets import Launch, Place
 
 OBSERVE, ENFORCE, INFO = "ours", "ours-enforce", "ours-info"
 BARE, EMBEDDED = "ours-bare", "ours-embedded"
-DIRECT, NGINX = "direct", "nginx"
-PEERS: Final = ("litellm", "portkey", "httpx", "sglang-router", NGINX)
+DIRECT, NGINX, LITELLM = "direct", "nginx", "litellm"
+PEERS: Final = (LITELLM, "portkey", "httpx", "sglang-router", NGINX)
 FAKE: Final = "fake:0.73"
 SCORED: Final = b"0.73"
 SCRIPTS: Final = Path(__file__).parents[2]

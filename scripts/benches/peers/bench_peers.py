@@ -28,6 +28,7 @@ from bench_launches import (
     EMBEDDED,
     ENFORCE,
     INFO,
+    LITELLM,
     OBSERVE,
     PEERS,
     QUIET,
@@ -48,6 +49,7 @@ from bench_scenarios import (
     start_up,
     stream_round,
 )
+from bench_scored import scored_rounds, scored_table
 from bench_scoring import scoring_rounds
 from bench_table import say, shown, table
 from bench_targets import Launch, Place, Target, running, verify
@@ -60,7 +62,7 @@ ROUNDS: Mapping[str, Callable[[Bench, Target, int], None]] = {
     "streams": stream_round,
     "sizes": size_round,
 }
-SCENARIOS = (*IN_TURNS, *ROUNDS, "scoring", "start")
+SCENARIOS = (*IN_TURNS, *ROUNDS, "scoring", "scored", "start")
 
 NOTES = """\
 Added latency: median of one request at a time minus the direct way's. While it is measured, a loop
@@ -174,6 +176,20 @@ def measure_scoring(bench: Bench) -> None:
         scoring_rounds(bench, target, bench.plan.rounds)
 
 
+def measure_scored(bench: Bench, names: Sequence[str]) -> None:
+    """Scores and LiteLLM's proxy without any may use every core, the load's too."""
+    cores = bench.place.cores.all
+    with ExitStack() as stack:
+        targets = [Target(DIRECT, bench.upstream_pid, Launch(bench.place.upstream, []))]
+        wanted = {EMBEDDED: ours(EMBEDDED, bench.place)}
+        wanted |= launches(bench, [name for name in names if name == LITELLM])
+        for name, launch in wanted.items():
+            targets.append(stack.enter_context(running(name, bench.place, launch, cores)))
+        for number in range(1, bench.plan.rounds + 1):
+            say(f"round {number} of {bench.plan.rounds}: scored ...")
+            scored_rounds(bench, targets, number)
+
+
 def measure_starts(bench: Bench, names: list[str]) -> None:
     for number in range(1, bench.plan.starts + 1):
         say(f"start {number} of {bench.plan.starts} ...")
@@ -273,7 +289,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/bench peers", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--quick", action="store_true", help="4 minutes, not 25: plausibility")
+    parser.add_argument("--quick", action="store_true", help="5 minutes, not 30: plausibility")
     parser.add_argument("--json", action="store_true", help="one JSON object in place of tables")
     parser.add_argument("--only", nargs="+", choices=PEERS, default=PEERS, help="these peers")
     parser.add_argument("--no-peers", action="store_true", help="ours alone")
@@ -293,6 +309,8 @@ def measured(bench: Bench, scenarios: list[str], names: list[str]) -> None:
         measure_rounds(bench, launches(bench, names), scenarios)
     if "scoring" in scenarios:
         measure_scoring(bench)
+    if "scored" in scenarios:
+        measure_scored(bench, names)
     if "start" in scenarios:
         measure_starts(bench, names)
 
@@ -311,6 +329,7 @@ def main() -> int:
             print(as_json(bench, about))
         else:
             parts = [about, NOTES, QUIET, figures_table(bench), own_table(bench)]
+            parts.append(scored_table(bench.board))
             parts += [marks_table(bench.board), limits_table(bench.board, bench.place.cores)]
             print("\n\n".join(filter(None, [*parts, "\n".join(remarks(bench))])))
     return 1 if bench.board.unrecorded else 0

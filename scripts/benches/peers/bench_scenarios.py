@@ -149,11 +149,18 @@ class Turns:
 
 
 def in_turns(
-    bench: Bench, targets: Sequence[Target], number: int, at_once: int, for_s: float, turns: int
+    bench: Bench,
+    targets: Sequence[Target],
+    number: int,
+    at_once: int,
+    for_s: float,
+    turns: int,
+    job_of: Callable[[Target], Job] = Target.job,
 ) -> dict[str, Turns]:
     """JSON of all targets, so many requests at once, in turns of `for_s`: what disturbs for a while
     disturbs all of them alike."""
     found = {target.name: Turns() for target in targets}
+    jobs = {target.name: job_of(target) for target in targets}
     asked = {target.name: target for target in targets}
     for target in targets:
         bench.recorded(target)
@@ -162,7 +169,7 @@ def in_turns(
             so_far, connections = found[name], bench.connections()
             before, load_before = target.cpu_s(), bench.load_cpu_s()
             try:
-                sample = run(closed_loop(target.job(), at_once, for_s))
+                sample = run(closed_loop(jobs[name], at_once, for_s))
             except (LoadError, TimeoutError) as error:
                 bench.failed(target, number, error)
                 del asked[name], found[name]

@@ -17,6 +17,8 @@ from bench_http import (
     MESSAGES,
     SHORT,
     SPACED,
+    VARIANTS,
+    VARIED,
     WORDS,
     request,
 )
@@ -88,6 +90,15 @@ class Target:
             has_mark = not is_stream or self.is_ours
             must_hold = self.launch.must_hold if has_mark else b""
         return Job(self.launch.port, head, must_hold, is_stream, is_stamped)
+
+    def varied_job(self) -> Job:
+        """Conversations and replies of other words each time; ours must score every reply."""
+        first, *others = (
+            request(CHAT, VARIED, headers=self.launch.headers, variant=number)
+            for number in range(VARIANTS)
+        )
+        must_hold = self.launch.must_hold_once_ready or self.launch.must_hold
+        return Job(self.launch.port, first, must_hold, others=tuple(others))
 
 
 @contextmanager

@@ -6,6 +6,7 @@ It parses no JSON: what it answers follows from the path and from which model na
     bench-spaced     60 deltas, each a write of its own, about 1 ms apart; the first one carries
                      the time at which it was written
     bench-big        a completion of 1 MB
+    bench-varied     a completion of about 1 KB, of other words each time
     /v1/embeddings   an embedding of about 1 KB
     GET /stats       how many connections and requests there have been; other GETs: an empty list
 """
@@ -16,6 +17,7 @@ import asyncio
 import gc
 import sys
 import time
+from itertools import cycle
 from typing import cast
 
 import uvloop
@@ -25,8 +27,11 @@ from bench_http import (
     BIG_ANSWER,
     EMBED,
     HEADERS,
+    LAST_SENTENCE,
     SPACED,
     STAMP,
+    VARIANTS,
+    VARIED,
     WORDS,
     Reader,
     chunk,
@@ -35,12 +40,17 @@ from bench_http import (
     event,
     events,
     json_reply,
+    other_words,
 )
 
 SPACE_S = 0.001
 
 _COMPLETION = json_reply(completion(ANSWER))
 _BIG = json_reply(completion(BIG_ANSWER))
+_VARIED = cycle(
+    json_reply(completion(f"{other_words(ANSWER, number)} {LAST_SENTENCE}"))
+    for number in range(VARIANTS)
+)
 _EMBEDDING = json_reply(embedding())
 _EMPTY = json_reply({"object": "list", "data": [], "status": "ok"})
 _STREAM_HEAD = (
@@ -92,6 +102,8 @@ class Upstream(asyncio.Protocol):
                 self.transport.write(_STREAM)
         elif head.startswith(b"post " + EMBED.encode()):
             self.transport.write(_EMBEDDING)
+        elif VARIED.encode() in body:
+            self.transport.write(next(_VARIED))
         else:
             self.transport.write(_BIG if BIG.encode() in body else _COMPLETION)
 

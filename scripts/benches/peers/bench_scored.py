@@ -1,0 +1,66 @@
+"""What a reply waits for its score, and how many a second get one, beside LiteLLM's proxy without.
+
+Every conversation and every reply is of other words than the one before, so that nothing is known
+of it yet; every reply of ours must carry a score.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bench_board import Board, quantile
+from bench_launches import DIRECT, EMBEDDED, LITELLM
+from bench_scenarios import Bench, in_turns
+from bench_table import shown, table
+from bench_targets import Target
+
+AT_ONCE = (1, 8, 64)
+ROWS = {
+    "scored_per_s": "replies a second",
+    "scored_p50_ms": "added latency, median ms",
+    "scored_p99_ms": "added latency, p99 ms",
+    "scored_cpu_ms": "CPU ms a reply",
+}
+
+
+def scored_rounds(bench: Bench, targets: Sequence[Target], number: int) -> None:
+    """One round at each number of requests at once; latency is added to the direct way's median."""
+    plan = bench.plan
+    for at_once in AT_ONCE:
+        with bench.an_eye_on(f"round {number} all: scored, {at_once} at once", targets):
+            found = in_turns(
+                bench,
+                targets,
+                number,
+                at_once,
+                plan.load_s / plan.turns,
+                plan.turns,
+                Target.varied_job,
+            )
+        direct = quantile(found[DIRECT].times_ms, 0.5)
+        for name, turns in found.items():
+            values = {
+                "scored_per_s": turns.served / turns.took_s,
+                "scored_p50_ms": quantile(turns.times_ms, 0.5) - direct,
+                "scored_p99_ms": quantile(turns.times_ms, 0.99) - direct,
+                "scored_cpu_ms": turns.cpu_s * 1_000 / turns.served,
+            }
+            keyed = {_key(figure, at_once): value for figure, value in values.items()}
+            bench.board.add(number, name, **keyed)
+
+
+def scored_table(board: Board) -> str:
+    """Medians over the rounds; empty where nothing was measured."""
+    names = [DIRECT, EMBEDDED, LITELLM]
+    rows = [
+        [f"{label}, {at_once} at once", *(shown(board.median(key, name)) for name in names)]
+        for at_once in AT_ONCE
+        for figure, label in ROWS.items()
+        if board.values[key := _key(figure, at_once)]
+    ]
+    return table([["scored", *names], *rows]) if rows else ""
+
+
+def _key(figure: str, at_once: int) -> str:
+    kind, _, unit = figure.rpartition("_")
+    return f"{kind}_{at_once}_{unit}" if unit == "ms" else f"{figure}_{at_once}"
