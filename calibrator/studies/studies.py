@@ -12,7 +12,7 @@ import math
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -170,8 +170,8 @@ def entry_of(
 def plan(
     name: StudyName, train: Sequence[Row], test: Sequence[Row], only: Collection[str] = ()
 ) -> list[Fold]:
-    """The folds of a study, or `only` those of these labels; rows are numbered through `train`,
-    then `test`.
+    """The folds of a study, or `only` those of these labels, some of them joined by `+` to be left
+    out together; rows are numbered through `train`, then `test`.
 
     Raises JudgingError when there is nothing to leave out, for a label that no fold has, or when
     questions stand on both sides.
@@ -179,40 +179,58 @@ def plan(
     check_questions(train, test)
     if name == "size":
         return list(_sizes(train, test))
-    key: Callable[[Row], str | None] = {
-        "models": lambda row: row.model,
-        "families": lambda row: family(row.model),
-        "benchmarks": lambda row: benchmark_family(row.benchmark),
-        "benchmark-folds": lambda row: benchmark_family(row.benchmark),
-        "domains": lambda row: row.domain,
-    }[name]
-    keys = [key(row) for row in [*train, *test]]
-    left_out = _left_out(Counter(key for key in keys[len(train) :] if key), name)
-    folds = [
+    keys = [_keys(name, row) for row in [*train, *test]]
+    groups = _left_out(Counter(key[0] for key in keys[len(train) :] if key), name)
+    if not groups:
+        raise JudgingError(f"nothing to leave out: no group has {MIN_JUDGED} rows to judge")
+    if only:
+        single = Counter(key[-1] for key in keys[len(train) :] if key)
+        known = groups | {shown(one): {one} for one, n in single.items() if n >= MIN_JUDGED}
+        groups = {label: _together_in(label, known, list(groups)) for label in only}
+    return [
         Fold(
             label,
-            np.array([i for i in range(len(train)) if keys[i] not in names], dtype=np.int64),
-            np.array([i for i in range(len(train), len(keys)) if keys[i] in names]),
+            np.array([i for i in range(len(train)) if names.isdisjoint(keys[i])], dtype=np.int64),
+            np.array([i for i in range(len(train), len(keys)) if not names.isdisjoint(keys[i])]),
         )
-        for label, names in left_out
+        for label, names in groups.items()
     ]
-    if not folds:
-        raise JudgingError(f"nothing to leave out: no group has {MIN_JUDGED} rows to judge")
-    labels = [fold.label for fold in folds]
-    if unknown := [label for label in only if label not in labels]:
+
+
+def _keys(name: StudyName, row: Row) -> tuple[str, ...]:
+    """What a row is left out by, and for a benchmark that shares its questions its own name too;
+    empty for a row that no study of that name leaves out."""
+    keys: dict[str, tuple[str | None, ...]] = {
+        "models": (row.model,),
+        "families": (family(row.model),),
+        "benchmarks": (benchmark_family(row.benchmark), row.benchmark),
+        "benchmark-folds": (benchmark_family(row.benchmark),),
+        "domains": (row.domain,),
+    }
+    return tuple(key for key in keys[name] if key)
+
+
+def _together_in(label: str, known: Mapping[str, set[str]], labels: Sequence[str]) -> set[str]:
+    """What is left out by a label, or by several with `+` between them; raises JudgingError for one
+    that is not known."""
+    if label in known:
+        return known[label]
+    parts = label.split("+")
+    if unknown := [part for part in parts if part not in known]:
         raise JudgingError(f"{unknown[0]!r} is not one of what is left out: {', '.join(labels)}")
-    return [fold for fold in folds if not only or fold.label in only]
+    return set().union(*(known[part] for part in parts))
 
 
-def _left_out(counts: Counter[str], name: StudyName) -> list[tuple[str, set[str]]]:
-    """What each fold leaves out: single groups, or for K05 four times five benchmarks."""
+def _left_out(counts: Counter[str], name: StudyName) -> dict[str, set[str]]:
+    """What each fold leaves out, by its label: single groups, or for K05 four times five
+    benchmarks."""
     large = sorted(name for name, rows in counts.items() if rows >= MIN_JUDGED)
     if name != "benchmark-folds":
-        return [(shown(one), {one}) for one in large]
+        return {shown(one): {one} for one in large}
     random.Random(SEED).shuffle(large)
     size = min(BENCHMARKS_A_FOLD, len(large) // 2)
     folds = [large[k * size : (k + 1) * size] for k in range(FOLDS)]
-    return [(" ".join(map(shown, sorted(fold))), set(fold)) for fold in folds if fold]
+    return {" ".join(map(shown, sorted(fold))): set(fold) for fold in folds if fold}
 
 
 def _sizes(train: Sequence[Row], test: Sequence[Row]) -> Iterator[Fold]:

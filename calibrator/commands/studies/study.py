@@ -85,7 +85,7 @@ Only = Annotated[
     list[str] | None,
     typer.Option(
         help="With --out: this table alone; without it: leave out this alone, as the study's "
-        "lines name it; repeat."
+        "lines name it, or several together in one fit (openai+meta); repeat."
     ),
 ]
 Retrain = Annotated[

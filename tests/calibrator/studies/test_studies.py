@@ -266,6 +266,23 @@ def test_what_was_left_out_is_ranked_together(
     assert run("size", "a fit", fit, train, test_rows).together is None
 
 
+def test_several_are_left_out_by_one_fit(train: list[Row], test_rows: list[Row]) -> None:
+    """`history+BFCL` is one fold without both; a benchmark that shares its questions with others
+    can be left out by its own name, while these are trained on."""
+    own = [row.benchmark for row in train]
+    train = [*train, *(replace(row, benchmark="BFCL-parallel") for row in train[:40])]
+    rows = [*train, *test_rows]
+    (fold,) = plan("benchmarks", train, test_rows, ["history+BFCL"])
+    assert fold.label == "history+BFCL"
+    assert {rows[i].benchmark for i in fold.train} == {"arithmetic"}
+    assert {rows[i].benchmark for i in fold.judged} == {"history", "BFCL-simple"}
+    (alone,) = plan("benchmarks", train, test_rows, ["BFCL-simple"])
+    assert {rows[i].benchmark for i in alone.train} == {"history", "arithmetic", "BFCL-parallel"}
+    assert len(alone.train) == len(train) - own.count("BFCL-simple")
+    with pytest.raises(JudgingError, match="'xai' is not one of what is left out"):
+        plan("benchmarks", train, test_rows, ["history+xai"])
+
+
 def test_more_rows_help(test_rows: list[Row]) -> None:
     """K08: on words that carry something, TF-IDF gains with rows."""
     train = labelled(2_400, seed=3)
