@@ -37,6 +37,7 @@ MODEL_AND_TRAINING = [
     "calibrator.training.stages.averaging",
     "calibrator.training.stages.encoder",
     "calibrator.training.stages.knowledge",
+    "calibrator.training.stages.gram_lists",
     "calibrator.training.stages.piece_vectors",
     "calibrator.training.stages.tower",
     "calibrator.training.write_checkpoint",

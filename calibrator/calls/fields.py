@@ -12,9 +12,9 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from calibrator.calls.reading.conversation import view_of
+from calibrator.calls.reading.reply import ReadReply
 from calibrator.calls.reading.values import name_words
-from calibrator.calls.reasons import call_doubts
+from calibrator.calls.reasons import unfounded
 from calibrator.scorer import FieldDoubt, ToolUse
 
 MOST: Final = 8  # fields of one reply that are told
@@ -22,18 +22,21 @@ MOST_NAME: Final = 60  # characters
 Numbers = Callable[[Sequence[ToolUse]], Sequence[float]]
 
 
-def argument_doubts(used: ToolUse, confidence: float, numbers: Numbers) -> tuple[FieldDoubt, ...]:
+def argument_doubts(
+    reply: ReadReply, confidence: float, numbers: Numbers
+) -> tuple[FieldDoubt, ...]:
     """The arguments of a reply's calls that come from nowhere, the most costly first.
 
     `numbers` gives the confidence of other replies as that of this one came to be.
     """
-    marks = call_doubts(used).arguments
-    told = [(at, name, mark) for at, each in enumerate(marks) for name, mark in each.items()]
+    told = [
+        (at, name, mark) for at, each in enumerate(unfounded(reply)) for name, mark in each.items()
+    ]
     told = told[:MOST]
     if not told:
         return ()
-    calls = view_of(used).calls
-    edited = [_named(used, name, calls[at].arguments[name]) for at, name, _ in told]
+    calls = reply.view.calls
+    edited = [_named(reply.used, name, calls[at].arguments[name]) for at, name, _ in told]
     found = iter(numbers([each for each in edited if each is not None]))
     doubts = [
         FieldDoubt(name[:MOST_NAME], mark, at, _share(confidence, next(found)) if edit else None)

@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.calls.reading.claims import CLAIM_TRAITS, claim_traits
-from calibrator.calls.reading.conversation import View, view_of
-from calibrator.calls.reading.grounding import sources_of
+from calibrator.calls.reading.conversation import View
+from calibrator.calls.reading.grounding import Sources, sources_of
 from calibrator.calls.reading.planting import doubted
+from calibrator.calls.reading.reply import ReadReply, read_reply
 from calibrator.calls.traits import TRAITS, array_of, named_traits
 from calibrator.calls.wording import Ints, Wording, word_ids
 from calibrator.features.trees import Trees
@@ -50,14 +51,18 @@ class CallTrees:
             raise ValueError("weights of another shape")
 
     def odds(self, used: Sequence[ToolUse], names: Sequence[str | None]) -> Doubles:
-        """Log-odds of correct, (B,); `names` are of the answering models, as they were told.
+        """Log-odds of correct, (B,); `names` are of the answering models, as they were told."""
+        return self.odds_of([read_reply(each) for each in used], names)
+
+    def odds_of(self, replies: Sequence[ReadReply], names: Sequence[str | None]) -> Doubles:
+        """The same of replies that have been read.
 
         Where values of a call stand bare in the conversation, the lower of two readings, with these
         and without: who plants values gains nothing by it.
         """
-        if not used:
+        if not replies:
             return np.zeros(0)
-        read = [_readings(each, name) for each, name in zip(used, names, strict=True)]
+        read = [_readings(each, name) for each, name in zip(replies, names, strict=True)]
         each = [reading for readings in read for reading in readings]
         odds = self.read(np.stack([traits for traits, _ in each]), [ids for _, ids in each])
         starts = np.cumsum([0, *(len(readings) for readings in read[:-1])])
@@ -92,18 +97,18 @@ class CallTrees:
 
 def read_call(used: ToolUse, name: str | None = None) -> tuple[Floats, Ints]:
     """The traits (TRAITS,) of a reply and the buckets of its words."""
-    return _read_view(view_of(used), name)
+    reply = read_reply(used)
+    return _read_view(reply.view, reply.sources, name)
 
 
-def _readings(used: ToolUse, name: str | None) -> list[tuple[Floats, Ints]]:
+def _readings(reply: ReadReply, name: str | None) -> list[tuple[Floats, Ints]]:
     """The same, and once more without what stands bare in the conversation, if anything does."""
-    view = view_of(used)
-    views = (view, doubted(view))
-    return [_read_view(each, name) for each in views if each is not None]
+    read, bare = _read_view(reply.view, reply.sources, name), doubted(reply.view)
+    return [read] if bare is None else [read, _read_view(bare, sources_of(bare), name)]
 
 
-def _read_view(view: View, name: str | None) -> tuple[Floats, Ints]:
-    return array_of(named_traits(view, sources_of(view))), word_ids(view, name)
+def _read_view(view: View, sources: Sources, name: str | None) -> tuple[Floats, Ints]:
+    return array_of(named_traits(view, sources)), word_ids(view, name)
 
 
 def _under(state: Mapping[str, Array], prefix: str) -> dict[str, Array]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from calibrator.calls.reading.conversation import Call, Tool, View, view_of
-from calibrator.calls.reading.grounding import SOUGHT, Sources, is_placeholder, sources_of
+from calibrator.calls.reading.conversation import Call, Tool, View
+from calibrator.calls.reading.grounding import SOUGHT, Sources, is_placeholder
+from calibrator.calls.reading.reply import ReadReply, read_reply
 from calibrator.calls.reading.requests import dating
 from calibrator.calls.reading.rules import ruling, sentences_of
 from calibrator.calls.reading.steps import schema_of, steps_of
@@ -44,17 +45,17 @@ _FOR_PEOPLE = (_BY_DATE["weekday_wrong"],)
 """Facts to look at, beside which the number hardly moves: they are told to people alone."""
 
 
-def reasons(used: ToolUse) -> list[str]:
+def reasons(reply: ReadReply) -> list[str]:
     """At most three plain facts that speak against a reply's calls; they may be none.
 
     Facts of the conversation and the call, not what moved the number most.
     """
-    view = view_of(used)
-    return [each for each in _found(view, sources_of(view)) if each not in _FOR_PEOPLE][:MOST]
+    return [each for each in _found(reply) if each not in _FOR_PEOPLE][:MOST]
 
 
-def _found(view: View, sources: Sources) -> list[str]:
-    found = [reason for call in view.calls for reason in _reasons(call, view, sources)]
+def _found(reply: ReadReply) -> list[str]:
+    view = reply.view
+    found = [reason for call in view.calls for reason in _reasons(call, view, reply.sources)]
     return list(dict.fromkeys(found))
 
 
@@ -103,10 +104,15 @@ class CallDoubts(NamedTuple):
 
 def call_doubts(used: ToolUse) -> CallDoubts:
     """What speaks against a reply's calls; raises nothing, whatever stands in them."""
-    view = view_of(used)
-    sources = sources_of(view)
-    marks = [] if view.is_cut else [_unfounded(call, view, sources) for call in view.calls]
-    return CallDoubts(marks, _found(view, sources)[:MOST])
+    reply = read_reply(used)
+    return CallDoubts(unfounded(reply), _found(reply)[:MOST])
+
+
+def unfounded(reply: ReadReply) -> list[dict[str, str]]:
+    """For each call the names of its arguments that come from nowhere, and why; empty where there
+    are more calls than are looked at."""
+    view = reply.view
+    return [] if view.is_cut else [_unfounded(call, view, reply.sources) for call in view.calls]
 
 
 def _unfounded(call: Call, view: View, sources: Sources) -> dict[str, str]:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from calibrator.calls import CallTrees, argument_doubts, reasons
+from calibrator.calls import CallTrees, ReadReply, argument_doubts, read_reply, reasons
 from calibrator.checkpoints.checkpoint import WEIGHTS, CheckpointConfig, EncoderConfig, read_config
 from calibrator.embedded.familiarity import Familiarity, modest_all, shifted
 from calibrator.errors import CheckpointError, MissingExtraError
@@ -278,19 +278,22 @@ class EmbeddedCalibrator:
         used = [item.tool_use for item in items if item.tool_use is not None]
         if self.parts.calls is None or not used:
             return []
-        odds = self.parts.calls.odds(used, [item.source_model for item in items])
-        found = zip(used, sigmoid(odds).tolist(), items, strict=True)
+        read = [read_reply(each) for each in used]
+        odds = self.parts.calls.odds_of(read, [item.source_model for item in items])
+        found = zip(read, sigmoid(odds).tolist(), items, strict=True)
         return [
             Score(
                 score,
                 score,
-                because=tuple(reasons(use)) if score < DOUBTED else (),
-                fields=self._fields(use, score, item.source_model) if score < FIELDS_BELOW else (),
+                because=tuple(reasons(reply)) if score < DOUBTED else (),
+                fields=self._fields(reply, score, item.source_model)
+                if score < FIELDS_BELOW
+                else (),
             )
-            for use, score, item in found
+            for reply, score, item in found
         ]
 
-    def _fields(self, used: ToolUse, score: float, name: str | None) -> tuple[FieldDoubt, ...]:
+    def _fields(self, reply: ReadReply, score: float, name: str | None) -> tuple[FieldDoubt, ...]:
         """The arguments that come from nowhere, each with what it costs the number."""
         assert self.parts.calls is not None
         odds = self.parts.calls.odds
@@ -298,7 +301,7 @@ class EmbeddedCalibrator:
         def numbers(edited: Sequence[ToolUse]) -> list[float]:
             return list(sigmoid(odds(edited, [name] * len(edited))).tolist())
 
-        return argument_doubts(used, score, numbers)
+        return argument_doubts(reply, score, numbers)
 
     def _score_texts(self, items: Sequence[Item]) -> list[Score]:
         if not items:

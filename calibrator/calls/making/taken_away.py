@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import Any
 
 from calibrator.calls.reading.conversation import view_of
+from calibrator.calls.reading.reply import read_reply
 from calibrator.calls.reading.steps import is_read
 from calibrator.calls.reading.values import calendar_day, name_words
 from calibrator.calls.reasons import reasons
@@ -37,7 +38,7 @@ def taken_away(used: ToolUse, reason: str) -> ToolUse | None:
     if edits is None:
         return None
     for edited in itertools.islice(edits(used, name), MOST_TRIED):
-        if reason not in reasons(edited):
+        if reason not in reasons(read_reply(edited)):
             return edited
     return None
 

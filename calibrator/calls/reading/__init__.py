@@ -5,6 +5,7 @@ __all__ = [
     "conversation",
     "grounding",
     "planting",
+    "reply",
     "requests",
     "rules",
     "steps",

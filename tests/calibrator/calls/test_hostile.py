@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from calibrator.calls import reasons
+from calibrator.calls import read_reply, reasons
 from calibrator.calls.model import read_call
 from tests.calibrator.calls.conversations import made, renting
 from tests.calibrator.calls.hostile_calls import hostile_calls
@@ -23,7 +23,7 @@ def test_hostile_input_is_read(kind: str) -> None:
     traits, words = read_call(HOSTILE[kind], "model")
     assert time.process_time() - started < MOST_S
     assert np.isfinite(traits).all()
-    assert all(isinstance(reason, str) for reason in reasons(HOSTILE[kind]))
+    assert all(isinstance(reason, str) for reason in reasons(read_reply(HOSTILE[kind])))
     assert words.dtype == np.int64
 
 

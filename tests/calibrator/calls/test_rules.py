@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from calibrator.calls import reasons
+from calibrator.calls import read_reply, reasons
 from tests.calibrator.calls.conversations import BOATS, RIGHT, made, renting, traits
 
 RULES = "You rent boats. Today is 2031-07-07. "
@@ -65,7 +65,7 @@ def test_more_than_there_is() -> None:
 
 def test_reasons_name_the_argument_or_the_rule() -> None:
     """At most three facts, in words, and none for a plain right call."""
-    assert reasons(renting()) == []
+    assert reasons(read_reply(renting())) == []
     wrong = renting({**RIGHT, "boat_id": "B-77"}, rules=RULES + "Boats: at most 2 hours.")
-    assert "value not in conversation: boat_id" in reasons(wrong)
-    assert len(reasons(wrong)) <= 3
+    assert "value not in conversation: boat_id" in reasons(read_reply(wrong))
+    assert len(reasons(read_reply(wrong))) <= 3

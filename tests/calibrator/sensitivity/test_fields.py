@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from calibrator.calls import argument_doubts
+from calibrator.calls import argument_doubts, read_reply
 from calibrator.commands.app import cli
 from calibrator.loading import load_scorer
 from calibrator.scorer import FieldDoubt, Item, Scorer, ToolUse
@@ -47,11 +47,11 @@ def test_the_share_is_the_number_beside_the_one_with_the_value_named() -> None:
         said = [str([m for m in each.messages if m["role"] == "user"]) for each in edited]
         return [0.8 if "B-77" in text else 0.4 for text in said]
 
-    doubts = argument_doubts(used, 0.2, numbers)
+    doubts = argument_doubts(read_reply(used), 0.2, numbers)
     assert [(each.name, each.share) for each in doubts] == [("boat_id", 0.25), ("day", 0.5)]
     assert json.dumps(used.messages) == before
     bare = ToolUse((), (), used.message)
-    assert {each.share for each in argument_doubts(bare, 0.2, lambda _: [])} == {None}
+    assert {each.share for each in argument_doubts(read_reply(bare), 0.2, lambda _: [])} == {None}
 
 
 def test_the_study_says_how_often_the_altered_argument_is_told_first(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from calibrator.calls import reasons
+from calibrator.calls import read_reply, reasons
 from calibrator.calls.making.taken_away import _EDITS, taken_away
 from calibrator.calls.reasons import _BY_DATE, _BY_RULE, _BY_SCHEMA, _BY_STEP, call_doubts
 from calibrator.commands.app import cli
@@ -44,7 +44,7 @@ def row(question: str, response: Any, **more: Any) -> Row:
 
 
 def _reasoned(used: ToolUse, words: str) -> str:
-    return next(each for each in reasons(used) if each.startswith(words))
+    return next(each for each in reasons(read_reply(used)) if each.startswith(words))
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_an_edit_takes_away_what_a_reason_names(scorer: Scorer, used: ToolUse, w
     reason = _reasoned(used, words)
     edited = taken_away(used, reason)
     assert edited is not None
-    assert reason not in reasons(edited)
+    assert reason not in reasons(read_reply(edited))
     before, after = scorer.score_batch(
         [Item("", "", "gpt-4o", tool_use=each) for each in (used, edited)]
     )
@@ -95,7 +95,7 @@ def test_a_fact_that_hardly_moves_the_number_is_told_to_people_alone() -> None:
     used = renting(RIGHT | {"day": "2031-07-11"}, request="Rent the Pike on Thursday for 3 hours.")
     weekday = "a date is not on the weekday that was asked for"
     assert weekday in call_doubts(used).reasons
-    assert weekday not in reasons(used)
+    assert weekday not in reasons(read_reply(used))
 
 
 def test_what_no_edit_takes_away_is_left_alone() -> None:
@@ -114,9 +114,9 @@ def test_a_value_that_the_tool_describes_is_not_called_unfounded() -> None:
         held = each["function"]["parameters"]["properties"].get("boat_id")
         if held is not None:
             held["description"] = "The boat, B-77 for whoever does not mind."
-    assert "value not in conversation: boat_id" in reasons(used)
+    assert "value not in conversation: boat_id" in reasons(read_reply(used))
     assert "value not in conversation: boat_id" not in reasons(
-        ToolUse(used.messages, described, used.message)
+        read_reply(ToolUse(used.messages, described, used.message))
     )
 
 
