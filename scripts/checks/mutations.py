@@ -135,8 +135,12 @@ def is_changeable(node: ast.AST) -> bool:
     if isinstance(node, ast.BinOp | ast.BoolOp):
         return type(node.op) in _TURNED
     if isinstance(node, ast.Return):
-        return node.value is not None
+        return node.value is not None and not _is_none(node.value)
     return isinstance(node, ast.Constant) and type(node.value) in (int, float)
+
+
+def _is_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def change(node: ast.AST) -> str:

@@ -1,74 +1,97 @@
 """Breaks the product in places drawn at random and asks the nearest tests whether they see it.
 
-    python -m scripts.checks.random_mutations 60 --seed 22 --out FILE.jsonl
+    python -m scripts.checks.random_mutations 60 --seed 22
 
 A place is a comparison, an operator, a condition, a number, a value that is returned, or a whole
 statement. Each change is made in a copy of the tree, one at a time, and the test files nearest to
 the module run until one fails: those named after it, those that import it, those of its room, and
 those that name what encloses the place. A test that fails without the change too does not count.
-FILE keeps the results, and what stands in it is not tried again; `--again` tries those again that
-no test saw.
+A place keeps its name, and with it its chance to be drawn, where other code changes. The file of
+results says what became of each, and what stands in it is not tried again; `--again` tries those
+again that no test saw. Where no test could see a change, the row is made "equivalent" by hand, and
+`by` says why.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import copy
+import hashlib
+import heapq
 import json
-import random
 import re
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from scripts.checks.checklist import PACKAGES, ROOT
 from scripts.checks.mutations import change, is_changeable, tests_run
 
-TIMEOUT_S = 600  # of one run of tests
+RESULTS = Path(__file__).with_suffix(".jsonl")
+TIMEOUT_S = 240  # of one run of tests
 MOST_FILES = 8
+STEPS = (0, 1, 3, MOST_FILES)  # the nearest file runs alone, and most changes end there
 LEFT_OUT = ("node_modules", ".git", ".venv*", "runs", ".mypy_cache", ".hypothesis", ".ruff_cache")
 KILLED, SURVIVED, UNDETERMINED = "killed", "survived", "undetermined"
+EQUIVALENT = "equivalent"
+NOTHING_RAN = 5  # pytest's exit status where all tests of a file are slow
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+CONDITIONS = (ast.If, ast.IfExp, ast.While)
 STATEMENTS = (ast.Assign, ast.AugAssign, ast.Raise, ast.Expr)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Something that can be broken: the file, and the number of the node in `ast.walk`."""
+    """Something that can be broken: its function and text, and the node's number in `ast.walk`."""
 
     file: str
+    name: str
     number: int
 
 
 @dataclass(slots=True)
 class Result:
-    """What became of one change; `by` is the test that saw it."""
+    """What became of one change; `by` is the test that saw it, or why none can."""
 
     file: str
-    number: int
+    name: str
     what: str
-    tests: Sequence[str]
     result: str
     by: str = ""
 
 
 def places_in(file: str, source: str) -> Iterator[Place]:
     """Every place of a file inside a function, but for docstrings."""
-    tree = ast.parse(source)
-    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
-    within = {id(node) for each in functions for line in each.body for node in ast.walk(line)}
+    tree, met = ast.parse(source), Counter[str]()
+    functions = dict(_enclosing(tree))
     for number, node in enumerate(ast.walk(tree)):
-        if id(node) in within and (is_changeable(node) or _is_condition(node) or _can_go(node)):
-            yield Place(file, number)
+        if node in functions and (is_changeable(node) or _is_condition(node) or _can_go(node)):
+            text = ast.unparse(node.test if isinstance(node, CONDITIONS) else node)
+            name = f"{functions[node]}: {type(node).__name__} {text[:80]}"
+            met[name] += 1
+            yield Place(file, f"{name} ({met[name]})" if met[name] > 1 else name, number)
+
+
+def _enclosing(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
+    """The nodes of the bodies of functions, each with the names of what encloses it."""
+    left: list[tuple[ast.AST, tuple[str, ...], bool]] = [(tree, (), False)]
+    while left:
+        node, names, is_inside = left.pop()
+        if is_inside:
+            yield node, ".".join(names)
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
+            names = (*names, node.name)
+        body = node.body if isinstance(node, FUNCTIONS) else ()
+        for child in ast.iter_child_nodes(node):
+            left.append((child, names, is_inside or child in body))
 
 
 def _is_condition(node: ast.AST) -> bool:
-    return isinstance(node, ast.If | ast.IfExp | ast.While) and not isinstance(
-        node.test, ast.Constant
-    )
+    return isinstance(node, CONDITIONS) and not isinstance(node.test, ast.Constant)
 
 
 def _can_go(node: ast.AST) -> bool:
@@ -88,13 +111,13 @@ class _Drop(ast.NodeTransformer):
 
 def broken(source: str, place: Place) -> tuple[str, str]:
     """The file's source with one change, and what was done."""
-    tree = copy.deepcopy(ast.parse(source))
+    tree: ast.AST = ast.parse(source)
     node = list(ast.walk(tree))[place.number]
     line = getattr(node, "lineno", 0)
     if isinstance(node, STATEMENTS):
         what = f"line {line}: dropped `{ast.unparse(node)[:80]}`"
         tree = _Drop(node).visit(tree)
-    elif isinstance(node, ast.If | ast.IfExp | ast.While):
+    elif isinstance(node, CONDITIONS):
         what = f"line {line}: the opposite of `{ast.unparse(node.test)[:80]}`"
         node.test = ast.UnaryOp(ast.Not(), node.test)
     else:
@@ -104,14 +127,18 @@ def broken(source: str, place: Place) -> tuple[str, str]:
 
 
 def drawn(root: Path, count: int, seed: int) -> list[Place]:
-    """Places of the product, each equally likely; the same for the same seed and code."""
-    found = [
+    """Places of the product, each equally likely; those whose code stays are drawn again."""
+
+    def lot(place: Place) -> bytes:
+        return hashlib.sha256(f"{seed} {place.file} {place.name}".encode()).digest()
+
+    found = (
         place
         for package in PACKAGES
-        for path in sorted((root / package).rglob("*.py"))
+        for path in (root / package).rglob("*.py")
         for place in places_in(str(path.relative_to(root)), path.read_text(encoding="utf-8"))
-    ]
-    return random.Random(seed).sample(found, count)
+    )
+    return heapq.nsmallest(count, found, key=lot)
 
 
 def nearest_tests(root: Path, place: Place) -> list[str]:
@@ -121,7 +148,8 @@ def nearest_tests(root: Path, place: Place) -> list[str]:
     imports = re.compile(
         rf"\b{re.escape(module)}\b|from {re.escape('.'.join(room.parts))} import .*\b{stem}\b"
     )
-    names = _enclosing(ast.parse((root / path).read_text(encoding="utf-8")), place.number)
+    around = place.name.partition(":")[0].split(".")
+    names = [each.strip("_") for each in around if not each.startswith("__")]
     ranked = []
     for test in sorted((root / "tests").rglob("test_*.py")):
         text, its_room = test.read_text(encoding="utf-8"), test.parent.relative_to(root / "tests")
@@ -132,14 +160,6 @@ def nearest_tests(root: Path, place: Place) -> list[str]:
         if rank > 1:
             ranked.append((-rank, len(text), str(test.relative_to(root))))
     return [test for *_, test in sorted(ranked)[:MOST_FILES]]
-
-
-def _enclosing(tree: ast.Module, number: int) -> list[str]:
-    """The names of the functions and classes around a node."""
-    wanted = list(ast.walk(tree))[number]
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    around = [n for n in ast.walk(tree) if isinstance(n, kinds) and wanted in ast.walk(n)]
-    return [each.name.strip("_") for each in around if not each.name.startswith("__")]
 
 
 class Tree:
@@ -155,21 +175,30 @@ class Tree:
 
     def tried(self, place: Place) -> Result:
         """Break one place, and run the nearest tests."""
-        path, tests = self._folder / place.file, nearest_tests(ROOT, place)
+        path = self._folder / place.file
         source = (ROOT / place.file).read_text(encoding="utf-8")
         changed, what = broken(source, place)
         path.write_text(changed, encoding="utf-8")
         try:
-            code, failed = self._run(tests)
+            code, failed = self._first_failure(nearest_tests(ROOT, place))
         finally:
             path.write_text(source, encoding="utf-8")
-        result = Result(place.file, place.number, what, tests, SURVIVED, failed)
+        result = Result(place.file, place.name, what, SURVIVED, failed)
         if code is None or code > 2:
             result.result = UNDETERMINED
         elif code:
-            fails_anyway = self._run([failed] if failed else tests)[0] != 0
+            fails_anyway = bool(failed) and self._run([failed])[0] != 0
             result.result = UNDETERMINED if fails_anyway else KILLED
         return result
+
+    def _first_failure(self, tests: Sequence[str]) -> tuple[int | None, str]:
+        """The nearest tests, a few files at a time, as `_run`."""
+        for begin, end in pairwise(STEPS):
+            if some := tests[begin:end]:
+                code, failed = self._run(some)
+                if code not in (0, NOTHING_RAN):
+                    return code, failed
+        return 0, ""
 
     def _run(self, tests: Sequence[str]) -> tuple[int | None, str]:
         """The exit status of pytest, None where it took too long, and the first test to fail."""
@@ -186,21 +215,32 @@ def main() -> None:
     )
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=22)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=RESULTS, help="the file of results")
     parser.add_argument("--again", action="store_true", help="try what no test saw again")
     options = parser.parse_args()
-    lines = options.out.read_text().splitlines() if options.out.exists() else []
-    done = {(row["file"], row["number"]): row["result"] for row in map(json.loads, lines)}
-    with tempfile.TemporaryDirectory() as scratch, options.out.open("a") as log:
+    done = results_in(options.out)
+    places = drawn(ROOT, options.count, options.seed)
+    with tempfile.TemporaryDirectory() as scratch:
         tree = Tree(Path(scratch))
-        for place in drawn(ROOT, options.count, options.seed):
-            known = done.get((place.file, place.number))
-            if known is None or (options.again and known != KILLED):
-                result = tree.tried(place)
-                done[place.file, place.number] = result.result
-                print(json.dumps(asdict(result)), file=log, flush=True)
+        for place in places:
+            known = done.get((place.file, place.name))
+            if known is None or (options.again and known.result not in (KILLED, EQUIVALENT)):
+                result = done[place.file, place.name] = tree.tried(place)
+                write(done.values(), options.out)
                 print(f"{result.result}: {place.file}, {result.what} {result.by}", flush=True)
-    print(dict(Counter(done.values())))
+    print(dict(Counter(done[place.file, place.name].result for place in places)))
+
+
+def results_in(path: Path) -> dict[tuple[str, str], Result]:
+    """The results of a file, by file and name of the place."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return {(row.file, row.name): row for row in (Result(**json.loads(line)) for line in lines)}
+
+
+def write(results: Iterable[Result], path: Path) -> None:
+    """Writes the file of results, in place of what it was."""
+    lines = (json.dumps(asdict(each)) + "\n" for each in results)
+    path.write_text("".join(lines), encoding="utf-8")
 
 
 if __name__ == "__main__":
