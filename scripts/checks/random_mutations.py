@@ -21,6 +21,7 @@ import heapq
 import json
 import re
 import shutil
+import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -172,6 +173,7 @@ class Tree:
         for linked in (".venv", "tests/node/node_modules", "examples/node/node_modules"):
             if (ROOT / linked).exists():
                 (folder / linked).symlink_to((ROOT / linked).resolve())
+        subprocess.run(["git", "init", "-q", folder], check=True)  # tests ask what it ignores
 
     def tried(self, place: Place) -> Result:
         """Break one place, and run the nearest tests."""
