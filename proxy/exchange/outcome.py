@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import quote
 
-from calibrator import IN_WORDS, LOGPROBS, NO_SIGNALS, FieldDoubt
+from calibrator import IN_WORDS, LOGPROBS, FieldDoubt
 from policies import Decision, Facts, Shadowed, strictest
 from proxy.formats import Choice
 from proxy.scoring.scoring import Confidence, Evidence, Status, least_sure
@@ -209,10 +209,7 @@ def _has_evidence(confidence: Confidence) -> bool:
     """Whether more than the reply is behind a number; nearly always it is not."""
     if confidence.value is None:
         return False
-    signals = confidence.signals
-    if confidence.evidence is None and signals is NO_SIGNALS:
-        return False
-    return confidence.evidence is not None or signals.kinds != ()
+    return confidence.evidence is not None or confidence.signals.kinds != ()
 
 
 def evidence_member(confidence: Confidence) -> list[dict[str, Any]]:
