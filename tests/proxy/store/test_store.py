@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import sqlalchemy as sa
 
 from proxy.errors import StoreError
+from proxy.store.database import open_engine
 from proxy.store.reviews.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, Store
 from tests.running.databases import execute
 from tests.running.postgres import PASSWORD
@@ -189,6 +191,21 @@ async def test_half_characters_are_stored(store: Store) -> None:
     held = await store.get(REPLY.id)
     assert held is not None
     assert (held.question, held.model, held.team) == ("\\ud83c", "\\udfff", "a\\x00b")
+
+
+def test_what_was_decided_waits_for_the_disk(store_url: str) -> None:
+    """A loss of power takes no decision with it, at most the last moments of the record, which is
+    written without waiting."""
+    url, asked = store_url, "PRAGMA synchronous"
+    if not url.startswith("sqlite"):  # where tests run, the server itself does not wait
+        url, asked = f"{url}?options=-csynchronous_commit%3Don", "SHOW synchronous_commit"
+    found = []
+    for is_durable in (True, False):
+        engine = open_engine(url, is_durable=is_durable)
+        with engine.connect() as connection:
+            found.append(connection.execute(sa.text(asked)).scalar())
+        engine.dispose()
+    assert found in ([2, 1], ["on", "off"])  # SQLite: FULL, NORMAL
 
 
 @pytest.mark.parametrize("is_folder", [False, True])
