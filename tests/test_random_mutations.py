@@ -47,7 +47,8 @@ def test_every_change_is_another_program() -> None:
 
 
 def test_the_nearest_tests_come_first(tmp_path: Path) -> None:
-    """A seed draws the same places again; tests named after a module come before others."""
+    """A seed draws the same places again; tests named after a module come before others, and last
+    those that have no more than its words."""
     (tmp_path / "proxy").mkdir()
     (tmp_path / "proxy" / "least.py").write_text(SOURCE)
     for package in ("calibrator", "policies", "pinocchio", "tests/proxy"):
@@ -55,9 +56,12 @@ def test_the_nearest_tests_come_first(tmp_path: Path) -> None:
     (tmp_path / "tests" / "proxy" / "test_least.py").write_text("")
     (tmp_path / "tests" / "test_more.py").write_text("from proxy.least import least\n")
     (tmp_path / "tests" / "test_others.py").write_text("")
+    (tmp_path / "tests" / "test_words.py").write_text("assert found == 2\n")
     places = drawn(tmp_path, 5, seed=1)
     assert places == drawn(tmp_path, 5, seed=1) != drawn(tmp_path, 5, seed=2)
-    assert nearest_tests(tmp_path, places[0]) == ["tests/proxy/test_least.py", "tests/test_more.py"]
+    assert nearest_tests(tmp_path, places[0]) == [
+        *("tests/proxy/test_least.py", "tests/test_more.py", "tests/test_words.py")
+    ]
 
 
 def test_places_are_drawn_again_where_other_code_changes(tmp_path: Path) -> None:

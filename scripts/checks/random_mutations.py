@@ -4,12 +4,12 @@
 
 A place is a comparison, an operator, a condition, a number, a value that is returned, or a whole
 statement. Each change is made in a copy of the tree, one at a time, and the test files nearest to
-the module run until one fails: those named after it, those that import it, those of its room, and
-those that name what encloses the place. A test that fails without the change too does not count.
-A place keeps its name, and with it its chance to be drawn, where other code changes. The file of
-results says what became of each, and what stands in it is not tried again; `--again` tries those
-again that no test saw. Where no test could see a change, the row is made "equivalent" by hand, and
-`by` says why.
+the module run until one fails: those named after it, those that import it, those of its room,
+those that name what encloses the place, and those that share its rarest words. A test that fails
+without the change too does not count. A place keeps its name, and with it its chance to be drawn,
+where other code changes. The file of results says what became of each, and what stands in it is
+not tried again; `--again` tries those again that no test saw. Where no test could see a change, the
+row is made "equivalent" by hand, and `by` says why.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ import ast
 import hashlib
 import heapq
 import json
+import math
 import re
 import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -34,8 +36,9 @@ from scripts.checks.mutations import change, is_changeable, tests_run
 
 RESULTS = Path(__file__).with_suffix(".jsonl")
 TIMEOUT_S = 240  # of one run of tests
-MOST_FILES = 8
-STEPS = (0, 1, 3, MOST_FILES)  # the nearest file runs alone, and most changes end there
+MOST_FILES, MOST_FURTHER = 8, 4
+STEPS = (0, 1, 3, MOST_FILES, MOST_FILES + MOST_FURTHER)  # most changes end with the nearest file
+WORD = re.compile(r"[A-Za-z_]{4,}")
 LEFT_OUT = ("node_modules", ".git", ".venv*", "runs", ".mypy_cache", ".hypothesis", ".ruff_cache")
 KILLED, SURVIVED, UNDETERMINED = "killed", "survived", "undetermined"
 EQUIVALENT = "equivalent"
@@ -143,7 +146,7 @@ def drawn(root: Path, count: int, seed: int) -> list[Place]:
 
 
 def nearest_tests(root: Path, place: Place) -> list[str]:
-    """The test files nearest to a place, the nearest first."""
+    """The test files nearest to a place, the nearest first; then those that share its words."""
     path = Path(place.file)
     module, stem, room = ".".join(path.with_suffix("").parts), path.stem, path.parent
     imports = re.compile(
@@ -151,16 +154,43 @@ def nearest_tests(root: Path, place: Place) -> list[str]:
     )
     around = place.name.partition(":")[0].split(".")
     names = [each.strip("_") for each in around if not each.startswith("__")]
-    ranked = []
-    for test in sorted((root / "tests").rglob("test_*.py")):
-        text, its_room = test.read_text(encoding="utf-8"), test.parent.relative_to(root / "tests")
+    ranked, tests = [], _tests(root)
+    for test, text in tests.items():
+        its_room = test.parent.relative_to("tests")
         rank = 8 * (test.stem == f"test_{stem}") + 4 * bool(imports.search(text))
         rank += 2 * sum(bool(re.search(rf"\b{name}\b", text)) for name in names)
         rank += 3 * (its_room == room) + (its_room in room.parents) + (stem in test.stem)
         rank += bool(re.search(rf"\b{stem}\b", text))
         if rank > 1:
-            ranked.append((-rank, len(text), str(test.relative_to(root))))
-    return [test for *_, test in sorted(ranked)[:MOST_FILES]]
+            ranked.append((-rank, len(text), str(test)))
+    words = _words_around((root / path).read_text(encoding="utf-8"), place.number)
+    nearest = [test for *_, test in sorted(ranked)[:MOST_FILES]]
+    further = [test for test in _sharing(words, tests) if test not in nearest]
+    return nearest + further[:MOST_FURTHER]
+
+
+@lru_cache(maxsize=1)
+def _tests(root: Path) -> dict[Path, str]:
+    """The test files, by their place in the project, and their text."""
+    found = sorted((root / "tests").rglob("test_*.py"))
+    return {path.relative_to(root): path.read_text(encoding="utf-8") for path in found}
+
+
+def _words_around(source: str, number: int) -> set[str]:
+    """The words of the innermost function around a node."""
+    nodes = list(ast.walk(ast.parse(source)))
+    around = [n for n in nodes if isinstance(n, FUNCTIONS) and nodes[number] in ast.walk(n)]
+    return set(WORD.findall(ast.unparse(around[-1])))
+
+
+def _sharing(words: set[str], tests: Mapping[Path, str]) -> list[str]:
+    """The test files that have these words, first those with the most of the rarest."""
+    had = {test: words.intersection(WORD.findall(text)) for test, text in tests.items()}
+    files = Counter(word for each in had.values() for word in each)
+    weights = {
+        test: sum(math.log(len(tests) / files[word]) for word in its) for test, its in had.items()
+    }
+    return [str(test) for test in sorted(tests, key=lambda test: -weights[test]) if weights[test]]
 
 
 class Tree:
