@@ -257,9 +257,7 @@ def summarise(
 ) -> Outcome:
     """The outcome of scored choices; the lowest confidence and the strictest decision speak for
     all of them."""
-    lowest = confidences[0]
-    if len(confidences) > 1:
-        lowest = least_sure(confidences)
+    lowest = least_sure(confidences)
     reason = lowest.reason
     if reason is None and lowest.status is Status.TRUNCATED:
         reason = "long_text"

@@ -99,6 +99,24 @@ def test_a_weekday_is_a_day() -> None:
     assert traits(renting({**RIGHT, "day": "2031-07-11"}, request=asked))["weekday_wrong"] == 1
 
 
+def test_what_was_quoted_and_not_taken() -> None:
+    """The share of what stands in quotes that no argument has."""
+    for quoted, share in (("'Otter Bay'", 1), ("'Otter Bay' or 'Pike Hill'", 1), ("'b-29'", 0),
+                          ("'Otter Bay', 'Heron Pier' or 'B-29'", 2 / 3), ("", 0)):  # fmt: skip
+        found = traits(renting(request=f"Rent the Pike on 10 July 2031 for 3 hours. {quoted}"))
+        assert found["quotes_left"] == pytest.approx(share), quoted
+
+
+def test_turns_are_the_users() -> None:
+    """Each message of the user is one; those of tools and of the model are none."""
+    more = [{"role": "assistant", "content": "Which day?"}, {"role": "user", "content": "Today."}]
+    for count in range(3):
+        found = traits(
+            renting(before=[*made("find_boats", {"query": "Pike"}, BOATS), *more * count])
+        )
+        assert found["turns"] == pytest.approx(np.log1p(1 + count))
+
+
 def test_steps_before_the_call() -> None:
     """The same call again, after success or an error, and a change with no look before it."""
     looked = made("find_boats", {"query": "Pike"}, BOATS)

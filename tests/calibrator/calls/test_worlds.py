@@ -8,6 +8,7 @@ import re
 import runpy
 from collections import defaultdict
 from collections.abc import Iterator
+from datetime import date, time
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,18 @@ def test_calls_are_well_formed() -> None:
                 assert given.keys() == takes.keys(), scene
                 for name, value in given.items():
                     assert isinstance(value, types[takes[name]["type"]]), (scene.twist, name)
+
+
+def test_a_drawn_value_is_of_its_kind() -> None:
+    """What was is before today, what is to come after it; amounts lie within their span."""
+    today, rng = date(2031, 7, 7), random.Random(1)
+    for _ in range(50):
+        assert date.fromisoformat(stages.drawn_value("date-", today, rng)) < today
+        assert date.fromisoformat(stages.drawn_value("date+", today, rng)) > today
+        assert time.fromisoformat(stages.drawn_value("time", today, rng)).hour in range(8, 18)
+        assert stages.drawn_value("count 2-5", today, rng) in range(2, 6)
+        assert 20 <= stages.drawn_value("money 20-30", today, rng) < 31
+        assert stages.drawn_value("open|paid", today, rng) in ("open", "paid")
 
 
 @pytest.mark.parametrize("twist", ["limit", "state", "late", "confirm", "again", "weekday"])

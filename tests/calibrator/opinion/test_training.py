@@ -100,6 +100,10 @@ def test_what_it_is_worth_on_other_rows(scorers: list[EmbeddedCalibrator]) -> No
     first = study.entries[0]
     assert (first.others, first.of, first.replies) == ("one, at random", "all", 240)
     assert first.together.pooled > first.alone.pooled + 0.1
+    each = [entry for entry in study.entries if entry.of in ("shelves", "racks")]
+    assert sum(entry.replies for entry in each) == first.replies
+    assert first.alone.mean == pytest.approx(np.mean([entry.alone.pooled for entry in each]))
+    assert first.together.mean == pytest.approx(np.mean([entry.together.pooled for entry in each]))
     assert study_opinions(scorers[1], rows, alone).as_json() == study.as_json()
 
 

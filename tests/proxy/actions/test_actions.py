@@ -401,7 +401,8 @@ def test_every_choice_is_clarified(start_proxy: StartProxy) -> None:
 
 
 def test_the_strictest_decision_counts_for_all_choices(start_proxy: StartProxy) -> None:
-    """Where choices disagree, the severest action is carried out."""
+    """Where choices disagree, the severest action is carried out; the header's confidence is that
+    of the least sure one, wherever it stands."""
     rules = """
 version: 1
 name: desk
@@ -413,7 +414,9 @@ default: deliver
     proxy = start_proxy(policy=rules)
     assert proxy.ask("p=0.9|p=0.4", n=2).headers[ACTION] == "clarify"
     assert proxy.ask("p=0.4|p=0.1", n=2).headers[ACTION] == "block"
-    assert proxy.ask("p=0.9|p=0.6", n=2).headers[ACTION] == "deliver"
+    for told in ("p=0.9|p=0.6", "p=0.6|p=0.9"):
+        headers = proxy.ask(told, n=2).headers
+        assert (headers[ACTION], headers["x-pinocchio-confidence"]) == ("deliver", "0.6000")
 
 
 # Escalate
