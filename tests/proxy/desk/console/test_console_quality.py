@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from policies import parse_policy
+from proxy.config.sections import CalibratorConfig
 from proxy.desk.console import quality
+from proxy.desk.console.cards import calibrator_cards
 from proxy.desk.console.pages import count
 from proxy.desk.console.quality import Weighed, bands, ece, over_time, tradeoff, warnings, weighed
 from proxy.desk.console.rules import policy_views
@@ -131,3 +133,16 @@ def test_a_policy_that_is_also_a_teams_stands_once() -> None:
         ("desk", True, 1.0)
     ]
     assert others == []
+
+
+def test_a_card_has_what_the_calibrator_was_measured_at() -> None:
+    """By the names that the field has for it, with four decimals, and how many rows it was."""
+    measured = [c for c in calibrator_cards(CalibratorConfig()) if c.title.startswith("Measured")]
+    assert [card.title for card in measured] == [
+        *("Measured: validation plain", "Measured: validation named")
+    ]
+    for card in measured:
+        facts = dict(card.facts)
+        assert [*facts] == ["AUROC", "Brier", "ECE", "Rows"]
+        assert 0.8 < float(facts["AUROC"]) < 0.95
+        assert int(facts["Rows"].replace(",", "")) > 1_000
