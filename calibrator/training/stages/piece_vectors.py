@@ -6,6 +6,7 @@ serve, and still knows that `chemist` is like `physicist`.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +20,18 @@ from calibrator.text.layout import CLS, SEP
 AT_ONCE = 512
 
 
+@lru_cache(maxsize=1)
 def piece_vectors(base: Path) -> NDArray[np.float32]:
-    """Of every piece of the vocabulary, (V, hidden); half a minute on one core.
+    """Of every piece of the vocabulary, (V, hidden), not to be written to; half a minute on one
+    core, once in a process.
 
     `base` is the folder of the base encoder.
     """
     model = CrossEncoderModel(geometry := EncoderConfig()).eval()
     load_base(model, base)
-    return read_alone(model, range(geometry.vocabulary))
+    found = read_alone(model, range(geometry.vocabulary))
+    found.flags.writeable = False
+    return found
 
 
 @torch.inference_mode()
