@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 import ssl
-import sys
 import uuid
 from collections.abc import Callable, Generator, Iterator
 from functools import lru_cache
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import hypothesis
-import numpy as np
 import pytest
 import typer.testing
 
@@ -128,34 +126,6 @@ def shared_checkpoint() -> Iterator[None]:
 def shared_statements() -> Iterator[None]:
     """Databases share what is compiled for them, half of what it takes a proxy to begin."""
     with compiled_once():
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def shared_percentiles() -> Iterator[None]:
-    """scikit-learn sorts a column once for its 254 thresholds, not once for each: of trees on few
-    rows it is most of the time."""
-    if "sklearn.ensemble" not in sys.modules:  # nobody here fits any
-        yield
-        return
-    from sklearn.ensemble._hist_gradient_boosting import binning
-
-    one = getattr(binning, "_weighted_percentile", None)  # newer versions have it
-    ranks = np.linspace(0, 100, 256)[1:-1]
-    known: tuple[Any, Any, dict[float, float]] = None, None, {}
-
-    def percentile(column: Any, weights: Any, rank: float, average: bool) -> float:
-        nonlocal known
-        its = known
-        if its[0] is not column or its[1] is not weights or rank not in its[2]:
-            every = ranks if rank in ranks else np.array([rank])
-            found = np.broadcast_to(one(column, weights, every, average=average), every.shape)
-            known = its = column, weights, dict(zip(every.tolist(), found.tolist(), strict=True))
-        return its[2][rank]
-
-    with pytest.MonkeyPatch.context() as patch:
-        if one is not None:
-            patch.setattr(binning, "_weighted_percentile", percentile)
         yield
 
 

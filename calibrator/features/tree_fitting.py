@@ -14,6 +14,9 @@ from calibrator.features.trees import tree_arrays
 Array = NDArray[np.generic]
 
 
+MOST_BINS = 255  # of a column, between which a tree can split
+
+
 class TreeConfig(Protocol):
     """How many trees are fitted, and how finely; configurations of parts have these fields."""
 
@@ -57,6 +60,7 @@ def fit_trees(
     check_scikit_learn()
     from sklearn.ensemble import HistGradientBoostingClassifier
 
+    bins = [thresholds_of(column, weights) for column in rows.T]
     model = HistGradientBoostingClassifier(
         max_iter=config.trees,
         learning_rate=config.learning_rate,
@@ -67,5 +71,34 @@ def fit_trees(
         monotonic_cst=directions,
         early_stopping=False,
         random_state=seed,
-    ).fit(rows, labels, sample_weight=weights)
-    return tree_arrays(model, weight)
+    ).fit(_numbered(rows, bins), labels, sample_weight=weights)
+    return tree_arrays(model, bins, weight)
+
+
+def thresholds_of(column: Array, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Numbers between which the values of a column (N,) lie in `MOST_BINS` parts of the same
+    weight, ascending; what is no number is left out.
+
+    They are scikit-learn's own, which sorts the column anew for each of them: that took longer than
+    the trees.
+    """
+    used = (weights != 0) & ~np.isnan(column)
+    order = np.argsort(column[used])
+    values, shares = column[used][order].astype(np.float64), np.cumsum(weights[used][order])
+    distinct = np.unique(values)
+    if len(distinct) <= MOST_BINS:
+        return np.asarray((distinct[1:] + distinct[:-1]) / 2)
+    wanted = np.linspace(0, 100, MOST_BINS + 1)[1:-1] / 100 * shares[-1]
+    at = np.minimum(np.searchsorted(shares, wanted), len(values) - 1)
+    is_above = shares[at] - wanted > np.finfo(np.float64).eps
+    after = np.where(is_above, at, np.minimum(at + 1, len(values) - 1))
+    return np.unique((values[at] + values[after]) / 2)
+
+
+def _numbered(rows: Array, bins: Sequence[NDArray[np.float64]]) -> NDArray[np.float32]:
+    """Rows (N, D) with the number of its bin in place of each value; nan stays."""
+    found = np.empty(rows.shape, np.float32)
+    for at, thresholds in enumerate(bins):
+        column = rows[:, at].astype(np.float64)
+        found[:, at] = np.where(np.isnan(column), np.nan, np.searchsorted(thresholds, column))
+    return found

@@ -181,8 +181,11 @@ def _leaves(
     return count, first
 
 
-def tree_arrays(model: Any, weight: float = 1.0) -> dict[str, Array]:
-    """The arrays of `Trees` from a fitted HistGradientBoostingClassifier of two classes.
+def tree_arrays(
+    model: Any, bins: Sequence[NDArray[np.float64]], weight: float = 1.0
+) -> dict[str, Array]:
+    """The arrays of `Trees` from a HistGradientBoostingClassifier of two classes that was fitted on
+    numbers of bins; `bins` are the thresholds between those of each column.
 
     Its log-odds come multiplied by `weight`.
     """
@@ -194,7 +197,12 @@ def tree_arrays(model: Any, weight: float = 1.0) -> dict[str, Array]:
     for number, nodes in enumerate(trees):
         inner = np.flatnonzero(nodes["is_leaf"] == 0)
         feature[number, inner] = nodes["feature_idx"][inner]
-        threshold[number, inner] = nodes["num_threshold"][inner]
+        threshold[number, inner] = [
+            bins[column][int(at)] if np.isfinite(at) else at
+            for column, at in zip(
+                nodes["feature_idx"][inner], nodes["num_threshold"][inner], strict=True
+            )
+        ]
         left[number, inner], right[number, inner] = nodes["left"][inner], nodes["right"][inner]
         value[number, : len(nodes)] = nodes["value"] * weight
     base = float(np.ravel(model._baseline_prediction)[0]) * weight
