@@ -7,7 +7,6 @@ which the proxy is unsure of five; the tools write into a file what is shipped.
 from __future__ import annotations
 
 import json
-import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,9 +18,15 @@ from tests.conftest import StartProxy
 from tests.node.runner import run_node
 from tests.running.desk_client import DESK, decide, make_key
 from tests.running.live_proxy import ROOT, Json, LiveProxy, environment
+from tests.running.warm_cli import Program, run_warm
 
 NODE = ROOT / "tests/node"
 PYTHON = ROOT / ".venv-clients/newest/bin/python"
+IMPORTED = (  # which takes seconds: once for all programs, of which each runs twice at least
+    *("agents", "langchain.agents", "langchain_openai", "pydantic_ai.models.openai"),
+    *("openai.resources.chat", "openai.resources.responses"),
+    *("pinocchio.langchain", "pinocchio.openai_agents", "pinocchio.pydantic_ai"),
+)
 WATCH = "version: 1\nname: runs\nmode: shadow\ndefault: deliver\n"
 TIMEOUT_S = 120  # imports alone take many seconds where other work shares the machine
 WAITING, DONE = "waiting for a reviewer", "All are shipped. p=0.92"
@@ -97,12 +102,13 @@ def run(program: str, folder: Path, url: str) -> str:
     if program.endswith(".mjs"):
         done = run_node(NODE, program, str(folder), **env)
     else:
-        done = subprocess.run(
-            [PYTHON, ROOT / "examples/desk_approvals" / program, folder],
+        file = ROOT / "examples/desk_approvals" / program
+        done = run_warm(
+            [str(folder)],
+            cwd=ROOT,
             env=environment() | env | {"PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
+            timeout_s=TIMEOUT_S,
+            program=Program(file, IMPORTED, str(PYTHON)),
         )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout.strip()

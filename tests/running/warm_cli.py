@@ -24,7 +24,7 @@ import threading
 import time
 import traceback
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -35,8 +35,15 @@ ROOT = Path(__file__).parents[2]
 START_TIMEOUT_S = 120
 RUN = "--run"
 SERVERS: list[subprocess.Popen[bytes]] = []  # those that began, also in processes forked since
+OPEN = ExitStack()  # until a process ends
+READ_ONCE = "calibrator.embedded.calibrator"
 PRELOADED = (
     "alembic.command",
+    "calibrator.commands.app",
+    READ_ONCE,
+    "calibrator.evaluation.advice",
+    "calibrator.evaluation.recalibration_study",
+    "calibrator.sensitivity.measure",
     "fastapi",
     "httptools",
     "jinja2",
@@ -47,7 +54,9 @@ PRELOADED = (
     "proxy.commands.app",
     "proxy.commands.serve",
     "proxy.desk.listening",
+    "proxy.learning.tuning",
     "proxy.startup",
+    "proxy.upstreams.demo.demo",
     "psycopg",
     "sqlalchemy.dialects.postgresql.psycopg",
     "sqlalchemy.dialects.sqlite",
@@ -215,6 +224,8 @@ def serve(path: str, imports: Sequence[str]) -> dict[str, Any]:
         _import_structlog()
     for name in imports:
         import_module(name)
+    if READ_ONCE in imports:
+        _read_checkpoint_once()
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)
     listening.listen(64)
@@ -230,6 +241,14 @@ def serve(path: str, imports: Sequence[str]) -> dict[str, Any]:
             listening.close()
             return _begin(connection)
         connection.close()
+
+
+def _read_checkpoint_once() -> None:
+    """Commands that load the calibrator that ships find it read."""
+    from tests.forking.shipped import read_once, shipped
+
+    shipped()
+    OPEN.enter_context(read_once())
 
 
 def _begin(connection: socket.socket) -> dict[str, Any]:

@@ -33,15 +33,19 @@ RIGHT = {"fine-a": 0.9, "fine-b": 0.2}  # two models that training never saw, on
 
 
 def rows(count: int, seed: int, right: dict[str, float] = RIGHT) -> list[dict[str, Any]]:
-    """Questions of a deployment; which model answered says most of whether it is right."""
+    """Questions of a deployment; which model answered says most of whether it is right.
+
+    One in eight asks for a fact, and is read by what knows some; that costs most of a score.
+    """
     rng = random.Random(seed)
     found = []
     for n in range(count):
         model = rng.choice(sorted(right))
         a, b = rng.randint(100, 999), rng.randint(100, 999)
+        asked = f"what do {a} and {b} come to?" if n % 8 == 0 else f"add {a} to {b}."
         found.append(
             {
-                "question": f"Order {seed}-{n}: what do {a} and {b} come to?",
+                "question": f"Order {seed}-{n}: {asked}",
                 "response": f"They come to {a + b + rng.choice([0, 1, 10])}.",
                 "model": model,
                 "correct": int(rng.random() < right[model]),
