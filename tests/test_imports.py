@@ -520,6 +520,14 @@ def names() -> set[str]:
     return {module.name for module in modules()}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def trees_are_forgotten() -> Iterator[None]:
+    """A million nodes that stay would make each later collection of garbage take a second."""
+    yield
+    for cached in (modules, names, by_name, in_rooms):
+        cached.cache_clear()
+
+
 def test_there_is_something_to_look_at() -> None:
     """The rules below are checked on all four packages."""
     assert {module.package for module in modules()} == set(PACKAGES)
