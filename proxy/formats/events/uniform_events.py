@@ -45,23 +45,20 @@ class AlikeEvents:
         """Takes in the text of the events up to the last one that is alike, and gives their bytes;
         none of it where one among them is not alike."""
         before, after = self.before, self.after
-        end = raw.rfind(after) + len(after)
-        if end < len(after) or not raw.startswith(before):
+        begins, ends = len(before), raw.rfind(after)
+        if begins > ends or not raw.startswith(before):
             return 0
-        begins, ends = len(before), 2 - len(after)
-        texts = [event[begins:ends] for event in raw[: end - 2].split(b"\n\n")]
-        if not raw.startswith(before + (after + before).join(texts) + after):
-            return 0
+        # whatever does not end and begin alike stays inside a text, and makes it no JSON string
+        texts = raw[begins:ends].split(after + before)
         text = b"".join(texts)
         try:
-            # `in` would first try what it is given as a number, and clear the error
-            if text.find(b'"') >= 0 or text.find(b"\\") >= 0:  # no string by itself: more than text
+            if len(text) != len(text.translate(None, _NOT_PLAIN)):
                 self.pieces.extend([loads(b'"%b"' % text) for text in texts])
             else:
                 self.pieces.append(text.decode())
         except ValueError:
             return 0
-        return end
+        return ends + len(after)
 
 
 def alike(event: bytes, pieces: Pieces) -> AlikeEvents | None:

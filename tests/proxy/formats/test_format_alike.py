@@ -78,6 +78,9 @@ def test_an_event_that_only_looks_alike_is_not_taken() -> None:
     split = event.replace(b'"x"', b'"x","vendor":"y"')
     assert known.take(split) == 0
     assert known.take(event + split + event) == 0
+    assert known.take(event + b": a comment\n\n" + event) == 0
+    assert known.take(known.before + b"a\n\nb" + known.after) == 0
+    assert known.take(known.before[:-1] + known.after) == 0  # one quote for both of them
     assert pieces == []
 
 
