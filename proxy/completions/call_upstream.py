@@ -15,7 +15,7 @@ from proxy.completions.further_calls.fallbacks import send_or_fall_back
 from proxy.completions.further_calls.parallel_calls import SeveralCalls
 from proxy.completions.heartbeats import is_done
 from proxy.completions.job import Job
-from proxy.completions.live_stream import Finished, LiveStream, Withholding
+from proxy.completions.live_stream import Finished, LiveStream, ShortWay, Withholding
 from proxy.completions.recording import keep_result
 from proxy.errors import ProxyError, UnreadableReplyError, UpstreamBrokenError
 from proxy.exchange.answer import (
@@ -31,7 +31,7 @@ from proxy.exchange.call import Call
 from proxy.holds.held import answer_from
 from proxy.holds.ownership import is_stored
 from proxy.scoring.scoring import Status
-from proxy.upstreams.upstream import UpstreamReply
+from proxy.upstreams.upstream import Arriving, UpstreamReply
 from proxy.wire.headers import Headers, to_client, to_upstream, without
 from proxy.wire.http import Reply
 
@@ -215,8 +215,11 @@ async def _read_live(job: Job, reply: UpstreamReply) -> AsyncIterator[Piece]:
         job.request.format, max_bytes=max_bytes, gates_calls=gates_calls
     )
     exchange.status = reply.status
-    yield Opening(job, _opening(job, reply))
     chunks = services.ownership.noting(reply.chunks, job.request, job.http)
+    opening = _opening(job, reply)
+    if isinstance(chunks, Arriving) and not gates_calls:
+        opening.on_open = ShortWay(stream, chunks, exchange.in_upstream).open
+    yield Opening(job, opening)
     async for piece in live_pieces(stream, chunks, exchange.in_upstream):
         if isinstance(piece, Finished):
             yield _finished(job, reply, piece)

@@ -10,14 +10,18 @@ how long the event waits for it is said in `job.py` (`Job.score`).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from proxy.errors import UNREADABLE_EVENT, ProxyError, UnreadableReplyError, UpstreamBrokenError
 from proxy.formats import Format, Sight
 from proxy.formats.events.uniform_events import LEARNT_FROM, parted
+from proxy.upstreams.upstream import Arriving
+from proxy.wire.http import Client
 from proxy.wire.sse import MAX_EVENTS, Event, EventReader, EventTooLargeError, data_of, hides_data
 
 READ_AT_ONCE = 2**16  # bytes that may wait until they are looked into
+LOOKS_AHEAD = 8  # into parts that came alone, to learn what the others look like
 MANY_EVENTS = 2**12  # bytes of so many that looking for marks in them costs more than reading them
 
 
@@ -52,6 +56,7 @@ class LiveStream:
         self._unread_bytes = 0
         self._bytes = 0
         self._events = 0  # that were looked into
+        self._looks_left = LOOKS_AHEAD
         self._withheld: list[Event] | None = None  # from the first part of a tool call on
         self._withheld_finishes: set[int] = set()
         self._has_ended = False  # the format's end or an error of upstream's own went by
@@ -71,6 +76,31 @@ class LiveStream:
         yield from self._look_into(marked)
         if self.withholds and not withheld_before:
             yield Withholding()
+
+    def takes(self, part: bytes) -> bool:
+        """Take in a part of events that go on as they came; False, and nothing has changed, for one
+        that only `feed` can tell what to do with."""
+        size = len(part)
+        is_bounded = self._bytes + size <= self._max_bytes and self._events <= MAX_EVENTS
+        if self._gates_calls or self.is_opaque or not is_bounded:
+            return False
+        if self._unread and self._looks_left:
+            self._looks_left -= 1
+            self._read_up()  # and what text looks like may be known
+        if not self._unread and self._reader.is_empty and self.assembler.add_alike(part):
+            self._events += part.count(b"\n\n")
+        elif self._is_plain(part):
+            self._unread.append(part)
+            self._unread_bytes += size
+        else:
+            return False
+        self._bytes += size
+        return True
+
+    def _is_plain(self, part: bytes) -> bool:
+        """Whether `feed` would give a part as it is, and read nothing before."""
+        is_little = self._unread_bytes + len(part) <= READ_AT_ONCE and len(part) <= MANY_EVENTS
+        return is_little and self._reader.is_whole(part) and self._format.marks.search(part) is None
 
     def end(self, failure: ProxyError | None = None) -> bytes:
         """Return the last bytes for the client; none where events are withheld.
@@ -240,3 +270,35 @@ class LiveStream:
         if any(choice.finish_reason is None for choice in choices):
             return UpstreamBrokenError("upstream's stream ended before its finish chunk")
         return None
+
+
+class ShortWay:
+    """The way of a stream from upstream's connection to the client's in one step.
+
+    Nearly every event goes on as it came, and only its bytes are looked at before. Where nothing
+    waits on the way, it does not wake the request's task, which would pass it through a dozen
+    coroutines: most of what a delta costs that arrives alone. What is not plain, and all that comes
+    while a client is slow, is left to the task.
+    """
+
+    __slots__ = ("_chunks", "_client", "_in_upstream", "_stream")
+
+    def __init__(
+        self, stream: LiveStream, chunks: Arriving, in_upstream: AbstractContextManager[None]
+    ) -> None:
+        """`in_upstream` is the time in which the reader of the chunks waits for them."""
+        self._stream, self._chunks, self._in_upstream = stream, chunks, in_upstream
+
+    def open(self, client: Client) -> None:
+        """Begins, as the head of the reply is out."""
+        self._client = client
+        self._chunks.taker = self._take
+
+    def _take(self, part: bytes) -> bool:
+        self._in_upstream.__exit__(None, None, None)  # what happens here is our time
+        client = self._client
+        is_taken = bool(part) and client.takes_parts() and self._stream.takes(part)
+        if is_taken:
+            client.write_part(part)
+        self._in_upstream.__enter__()
+        return is_taken

@@ -224,6 +224,10 @@ class ChatAssembler(ChunkAssembler):
     def take_alike(self, raw: bytes) -> int:
         return self._alike.take(raw) if self._alike is not None else 0
 
+    def add_alike(self, raw: bytes) -> bool:
+        alike = self._alike
+        return alike is not None and raw.endswith(alike.after) and alike.take(raw) > 0
+
     def _add_plain(self, raw: bytes) -> bool:
         """Takes in events of a line each, in one go; False for any other kind."""
         chunks = plain_objects(raw)

@@ -110,6 +110,11 @@ class Assembler(Protocol):
         gives their bytes, of which there may be none."""
         return 0
 
+    def add_alike(self, raw: bytes) -> bool:
+        """Takes in events that add nothing but text, all of them, as one before them did; False for
+        any others."""
+        return False
+
     def choices(self, only: Collection[int] | None = None) -> list[Choice]:
         """What has arrived, in the order of their indices; unfinished ones too, or `only` some."""
         ...

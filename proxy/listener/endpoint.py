@@ -80,7 +80,7 @@ class Endpoint:
             reply = error_reply(fault, self._error_body)
         try:
             if watch.client is None or not sent_whole(reply, scope, watch.client):
-                await send_reply(reply, scope, send, before_end=watch.stop)
+                await send_reply(reply, scope, send, before_end=watch.stop, client=watch.client)
         except Exception as error:  # the status is out: a body without its end has to say it
             log.error("reply_broke_off", path=request.path, **place(error))
         finally:
@@ -196,7 +196,11 @@ def sent_whole(reply: Reply, scope: Scope, client: Client) -> bool:
 
 
 async def send_reply(
-    reply: Reply, scope: Scope, send: Send, before_end: Callable[[], None] = _nothing
+    reply: Reply,
+    scope: Scope,
+    send: Send,
+    before_end: Callable[[], None] = _nothing,
+    client: Client | None = None,
 ) -> None:
     """Sends a reply; once its last bytes are out, servers report a disconnect that is none.
 
@@ -216,6 +220,8 @@ async def send_reply(
     if reply.status == NOT_MODIFIED:  # servers count the bytes that a length promises
         fields = names.without(fields, b"content-length")
     await send({"type": "http.response.start", "status": reply.status, "headers": fields})
+    if reply.on_open is not None and client is not None and scope["http_version"] != "1.0":
+        reply.on_open(client)
     try:
         async for chunk in body:
             await send({"type": "http.response.body", "body": chunk, "more_body": True})

@@ -88,6 +88,13 @@ class Outlet:
             self._loop.call_soon(self.flush)
         self._parts.append(data)
 
+    def write_now(self, data: bytes) -> None:
+        """For what comes alone, which nothing would be joined with."""
+        if self._parts:
+            self._parts.append(data)
+        else:
+            self.transport.write(data)
+
     def flush(self) -> None:
         parts = self._parts
         if parts:
@@ -219,6 +226,13 @@ class Cycle:
             raise RuntimeError("the reply was whole already")
         else:
             self._write_part(message.get("body", b""), message.get("more_body", False))
+
+    def takes_parts(self) -> bool:
+        is_open = self.is_chunked and not self.response_complete
+        return is_open and not self.flow.write_paused and not self.disconnected
+
+    def write_part(self, part: bytes) -> None:
+        self.outlet.write_now(b"%x\r\n%b\r\n" % (len(part), part))
 
     def write_whole(
         self, status: int, headers: list[tuple[bytes, bytes]], body: tuple[bytes | memoryview, ...]

@@ -46,6 +46,17 @@ class UpstreamRequest:
         return asyncio.get_running_loop().time() >= self.deadline - TIMERS_ARE_EARLY_S
 
 
+class Arriving(AsyncIterator[bytes]):
+    """The pieces of a reply, as a connection receives them.
+
+    While their reader waits, `taker` is given each one first; the reader is woken where it gives
+    False. It is called by the event loop and may not raise.
+    """
+
+    __slots__ = ("taker",)
+    taker: Callable[[bytes], bool] | None
+
+
 async def _nothing() -> None:
     """There is nothing to close."""
 

@@ -48,6 +48,13 @@ class Client(Protocol):
     def tell_leaving(self, call: Callable[[], object] | None) -> None:
         """Calls once, when the client leaves before its reply is whole; with None, not any more."""
 
+    def takes_parts(self) -> bool:
+        """Whether `write_part` may be called now; else a part has to wait in `send`, for the client
+        is slow or has left, or the reply is none in parts whose head is out."""
+
+    def write_part(self, part: bytes) -> None:
+        """Sends a part of a reply, before those that are given to `send` later."""
+
     def write_whole(self, status: int, headers: Headers, body: Pieces) -> bool:
         """Sends a whole reply, its length among the headers; False if the client is slow, so that
         the reply has to wait in `send`."""
@@ -86,6 +93,8 @@ class Reply:
     headers: Headers
     body: bytes | Pieces | AsyncIterator[bytes] = b""
     on_close: Callable[[], Awaitable[None]] | None = None
+    on_open: Callable[[Client], None] | None = None  # once the head of what is arriving is out,
+    # where parts may be written beside those of the body
 
     def pieces(self) -> Pieces | None:
         """The body; None while it is still arriving."""

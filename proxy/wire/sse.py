@@ -111,9 +111,8 @@ class EventReader:
 
         Raises EventTooLargeError when it completes none.
         """
-        is_whole = chunk.endswith(b"\n\n") and not chunk.endswith(b"\n\n\n")
-        if is_whole and not self._buffer and chunk.find(b"\r") < 0:
-            return chunk  # what nearly every chunk is: events, and nothing begun
+        if self.is_whole(chunk):
+            return chunk
         searched = max(0, len(self._buffer) - 3)  # a blank line is at most four bytes
         self._buffer += chunk
         end = 0
@@ -124,6 +123,17 @@ class EventReader:
         taken = bytes(self._buffer[:end])
         del self._buffer[:end]
         return taken
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no event has begun."""
+        return not self._buffer
+
+    def is_whole(self, chunk: bytes) -> bool:
+        """Whether `take` would give the chunk as it is, as it does nearly always: events, and
+        nothing begun."""
+        ends = chunk.endswith(b"\n\n") and not chunk.endswith(b"\n\n\n")
+        return ends and not self._buffer and chunk.find(b"\r") < 0
 
     def split(self, taken: bytes) -> list[Event]:
         """The events in bytes that `take` gave; in the order in which it gave them.

@@ -23,7 +23,7 @@ from typing import Any, cast
 import httptools
 
 from proxy.errors import UpstreamBrokenError, UpstreamError, UpstreamTimeoutError
-from proxy.upstreams.upstream import UpstreamReply, too_large
+from proxy.upstreams.upstream import Arriving, UpstreamReply, too_large
 from proxy.wire.headers import Headers, first_values, name_of
 
 HEADER_LIMIT = 64 * 1024  # bytes of a reply's header, or in a row without any of its body
@@ -35,7 +35,7 @@ WRITTEN_AT_ONCE = 256 * 1024
 SURELY_OPEN_S = 0.5  # idle for less, a connection that was used again already is hardly closed
 
 
-class Exchange:
+class Exchange(Arriving):
     """One request and its reply; iterating gives the body, in as few pieces as it came.
 
     The connection writes into it, one reader takes out of it. It outlives its time on the
@@ -72,6 +72,7 @@ class Exchange:
         self.ends_with_connection = False
         self.error: UpstreamError | None = None
         self.waiter: asyncio.Future[None] | None = None
+        self.taker = None
         self.wants_all = False
         self.high_water = HIGH_WATER
 
@@ -86,6 +87,21 @@ class Exchange:
             self.waiter = None
             if not waiter.done():  # its task may have been cancelled
                 waiter.set_result(None)
+
+    def hand_on(self) -> None:
+        """Something has arrived: for whoever takes it, else for the reader."""
+        if self.taker is None or not self._is_taken(self.taker):
+            self.wake()
+
+    def _is_taken(self, taker: Callable[[bytes], bool]) -> bool:
+        waiter, parts = self.waiter, self.parts
+        if waiter is None or waiter.done() or not parts:
+            return False  # what came before may still be on its way through the reader
+        if not taker(parts[0] if len(parts) == 1 else b"".join(parts)):
+            return False
+        parts.clear()
+        self.size = 0
+        return True
 
     def __aiter__(self) -> Exchange:
         return self
@@ -292,7 +308,7 @@ class Connection(asyncio.Protocol):
                 self._pause()
             exchange.wake()
         elif exchange.status and not exchange.wants_all:
-            exchange.wake()
+            exchange.hand_on()
 
     def eof_received(self) -> None:
         self._end(None)
