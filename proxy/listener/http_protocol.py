@@ -27,6 +27,7 @@ from proxy.errors import BusyError, HeadTooLargeError, OverloadedError, ProxyErr
 from proxy.listener.connections import connections_of
 from proxy.listener.flow import HIGH_WATER, Flow
 from proxy.listener.http_cycle import Cycle, Outlet
+from proxy.listener.known_head import KnownHead, known_head
 from proxy.listener.open_files import FileWatch
 from proxy.listener.request_heads import (
     asks_for_websocket,
@@ -52,6 +53,7 @@ BODY_BYTES_A_SECOND = 4_096
 COUNTED_BODY = 2**14  # bytes; what is smaller is not counted among bodies on their way
 LINGER_S = 5.0  # how long a client may go on to talk whose last reply is out
 STALL_S = 60.0  # how long a client may leave its reply untouched
+HEADS_LEARNT = 3  # in a row, of a connection none of whose requests has the head of one before
 MOST_PIPELINED = 100  # requests that wait for the reply before theirs
 _ASGI: Any = {"version": "3.0", "spec_version": "2.3"}
 
@@ -80,6 +82,8 @@ class HttpProtocol(asyncio.Protocol):
     _segment = 0  # bytes that came at once
     _most_of_head = 0  # bytes that the head can have, at most
     _idle_bytes = 0  # in a row that were neither the end of a head nor any of a body
+    _known: KnownHead | None = None  # the head of a request before
+    _heads_to_learn = HEADS_LEARNT
     _last_words = b""  # once those before have their replies
     _unread = (0, math.inf)  # bytes that the client left, and since when
 
@@ -125,6 +129,7 @@ class HttpProtocol(asyncio.Protocol):
         self.flow.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._known = None
         self._all.remove(self)
         self.server_state.connections.discard(self)
         self.until = math.inf
@@ -139,6 +144,9 @@ class HttpProtocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.has_ended:
             return
+        is_next = self._is_between()
+        if is_next and self._known is not None and self._begin_again(self._known, data):
+            return
         self._segment = len(data)
         self._idle_bytes += self._segment
         self._most_of_head += self._segment
@@ -151,6 +159,36 @@ class HttpProtocol(asyncio.Protocol):
         except httptools.HttpParserError as error:
             cause = error.__context__
             self._refuse(cause if isinstance(cause, ProxyError) else None)
+        if is_next and self._heads_to_learn:
+            self._learn(data)
+
+    def _is_between(self) -> bool:
+        """Whether what comes next begins a request, and none before it is still answered."""
+        if self.running is not None or self.is_in_head or self.is_upgrading:
+            return False
+        return self.cycle is None or not self.cycle.more_body
+
+    def _begin_again(self, known: KnownHead, data: bytes) -> bool:
+        """Begins to answer a request whose head is known; False for anything but a whole one."""
+        length = known.length_in(data)
+        if length is None:
+            return False
+        self._idle_bytes, self._heads_to_learn = 0, HEADS_LEARNT
+        self.scope = scope = known.scope(length)
+        self.cycle = cycle = scope[CLIENT] = Cycle(self, not self._all.is_draining)
+        cycle.add(data[len(data) - int(length) :])
+        cycle.end_body()
+        self._run(cycle)
+        return True
+
+    def _learn(self, data: bytes) -> None:
+        """Keeps the head of the one request in the data, where it is whole and the next may come
+        on this connection."""
+        self._heads_to_learn -= 1
+        cycle = self.running
+        is_whole = cycle is not None and cycle is self.cycle and not cycle.more_body
+        if cycle is not None and is_whole and cycle.keep_alive and not self.is_in_head:
+            self._known = known_head(data, cycle.scope)
 
     def _feed(self, data: bytes) -> None:
         rest = memoryview(data)
