@@ -21,7 +21,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
 from proxy.store.chain.chain import note_rows
-from proxy.store.database import cause, may_pass, open_engine, storable
+from proxy.store.database import cause, may_pass, open_engine, storable_row
 from proxy.store.reviews.polls import Poll, put_polls
 from proxy.store.tables import metadata
 from proxy.wire.worker_threads import ShedCounter, Worker
@@ -219,7 +219,7 @@ class Records:
         """
         assert self._engine is not None
         again = [each for each in batch if isinstance(each, Poll)]
-        rows = [tuple(map(storable, each)) for each in batch if not isinstance(each, Poll)]
+        rows = [storable_row(each) for each in batch if not isinstance(each, Poll)]
         try:
             with self._engine.begin() as connection:
                 if again:
