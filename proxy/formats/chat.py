@@ -226,7 +226,9 @@ class ChatAssembler(ChunkAssembler):
 
     def add_alike(self, raw: bytes) -> bool:
         alike = self._alike
-        return alike is not None and raw.endswith(alike.after) and alike.take(raw) > 0
+        if alike is None or not raw.endswith(alike.after):
+            return False
+        return alike.add(raw) or alike.take(raw) > 0  # mostly one
 
     def _add_plain(self, raw: bytes) -> bool:
         """Takes in events of a line each, in one go; False for any other kind."""
