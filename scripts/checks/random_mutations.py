@@ -152,6 +152,7 @@ def nearest_tests(root: Path, place: Place) -> list[str]:
     imports = re.compile(
         rf"\b{re.escape(module)}\b|from {re.escape('.'.join(room.parts))} import .*\b{stem}\b"
     )
+    home = next(each for each in (room, *room.parents) if (root / "tests" / each).is_dir())
     around = place.name.partition(":")[0].split(".")
     names = [each.strip("_") for each in around if not each.startswith("__")]
     ranked, tests = [], _tests(root)
@@ -159,7 +160,7 @@ def nearest_tests(root: Path, place: Place) -> list[str]:
         its_room = test.parent.relative_to("tests")
         rank = 8 * (test.stem == f"test_{stem}") + 4 * bool(imports.search(text))
         rank += 2 * sum(bool(re.search(rf"\b{name}\b", text)) for name in names)
-        rank += 3 * (its_room == room) + (its_room in room.parents) + (stem in test.stem)
+        rank += 3 * (its_room == home) + (its_room in room.parents) + (stem in test.stem)
         rank += bool(re.search(rf"\b{stem}\b", text))
         if rank > 1:
             ranked.append((-rank, len(text), str(test)))
@@ -197,7 +198,7 @@ class Tree:
     """A copy of the project, in which one file at a time is broken."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder, self._failing = folder, list[str]()
         ignored = shutil.ignore_patterns(*LEFT_OUT)
         shutil.copytree(ROOT, folder, ignore=ignored, symlinks=True, dirs_exist_ok=True)
         for linked in (".venv", "tests/node/node_modules", "examples/node/node_modules"):
@@ -206,35 +207,40 @@ class Tree:
         subprocess.run(["git", "init", "-q", folder], check=True)  # tests ask what it ignores
 
     def tried(self, place: Place) -> Result:
-        """Break one place, and run the nearest tests."""
+        """Break one place, and run the nearest tests, a few files at a time."""
         path = self._folder / place.file
         source = (ROOT / place.file).read_text(encoding="utf-8")
         changed, what = broken(source, place)
-        path.write_text(changed, encoding="utf-8")
+        result, tests = Result(place.file, place.name, what, SURVIVED), nearest_tests(ROOT, place)
         try:
-            code, failed = self._first_failure(nearest_tests(ROOT, place))
+            for begin, end in pairwise(STEPS):
+                if tests[begin:end] and result.result == SURVIVED:
+                    self._ask(tests[begin:end], path, (source, changed), result)
         finally:
             path.write_text(source, encoding="utf-8")
-        result = Result(place.file, place.name, what, SURVIVED, failed)
-        if code is None or code > 2:
-            result.result = UNDETERMINED
-        elif code:
-            fails_anyway = bool(failed) and self._run([failed])[0] != 0
-            result.result = UNDETERMINED if fails_anyway else KILLED
         return result
 
-    def _first_failure(self, tests: Sequence[str]) -> tuple[int | None, str]:
-        """The nearest tests, a few files at a time, as `_run`."""
-        for begin, end in pairwise(STEPS):
-            if some := tests[begin:end]:
-                code, failed = self._run(some)
-                if code not in (0, NOTHING_RAN):
-                    return code, failed
-        return 0, ""
+    def _ask(
+        self, tests: Sequence[str], path: Path, texts: tuple[str, str], result: Result
+    ) -> None:
+        """Note what these tests say; one that fails as the code was is left out from then on."""
+        source, changed = texts
+        code, failed = self._run(tests, path, changed)
+        while code == 1 and failed not in ("", *self._failing):
+            if self._run([failed], path, source)[0] == 0:
+                result.result, result.by = KILLED, failed
+                return
+            self._failing.append(failed)
+            code, failed = self._run(tests, path, changed)
+        if code not in (0, NOTHING_RAN):
+            result.result, result.by = KILLED if code == 2 else UNDETERMINED, failed
 
-    def _run(self, tests: Sequence[str]) -> tuple[int | None, str]:
-        """The exit status of pytest, None where it took too long, and the first test to fail."""
-        done = tests_run(self._folder, tests, TIMEOUT_S)
+    def _run(self, tests: Sequence[str], path: Path, text: str) -> tuple[int | None, str]:
+        """The exit status of pytest with a file's text, None where it took too long, and the first
+        test to fail."""
+        path.write_text(text, encoding="utf-8")
+        left_out = [option for test in self._failing for option in ("--deselect", test)]
+        done = tests_run(self._folder, [*tests, *left_out], TIMEOUT_S)
         if done is None:
             return None, ""
         failed = re.search(r"^(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$", done.stdout, re.M)
