@@ -266,7 +266,9 @@ def main() -> None:
                 result = done[place.file, place.name] = tree.tried(place)
                 write(done.values(), options.out)
                 print(f"{result.result}: {place.file}, {result.what} {result.by}", flush=True)
-    print(dict(Counter(done[place.file, place.name].result for place in places)))
+    these = (done[place.file, place.name] for place in places)
+    for which, results in (("drawn", these), ("in the file", done.values())):
+        print(which, dict(Counter(each.result for each in results)))
 
 
 def results_in(path: Path) -> dict[tuple[str, str], Result]:

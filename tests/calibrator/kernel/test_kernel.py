@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +17,7 @@ from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED
 from calibrator.embedded.calibrator import EmbeddedCalibrator, load_embedded
 from calibrator.features.ngrams import grams_of
 from calibrator.features.trees import Trees
+from calibrator.inspection.relevance import COSINES, END, Pieces, relevance
 from calibrator.kernel import compiled, hatch_hook, kernel_name
 from calibrator.scorer import Item
 from tests.running.live_proxy import ROOT
@@ -145,6 +146,28 @@ def test_the_small_encoder_has_the_same_states(
         wanted = plain.encoder(pieces)
     for one, other in zip(found, wanted, strict=True):
         assert one == pytest.approx(other, abs=2e-5)
+
+
+@pytest.mark.parametrize("has_kernel", [True, False])
+def test_meanings_are_compared_by_their_angle(has_kernel: bool) -> None:
+    """Of the whole, the question's end, the reply's end, and what the reply adds; the same with the
+    kernel and without. Where a side has no pieces, or the reply adds none, it is nought."""
+    if has_kernel and compiled() is None:
+        pytest.skip("no kernel was built here")
+    with nullcontext() if has_kernel else numpy_alone():
+        ones = np.ones(3, np.float32)
+        of_three = Pieces(np.array([[1, 0], [0, 1], [-1, 0]], np.int8), ones, ones)
+        assert (of_three.kernel is not None) == has_kernel
+        for asked, said, cosines in (
+            ([0], [0], [1, 1, 1, 0]),
+            ([0], [1], [0, 0, 0, 0]),
+            ([0], [2], [-1, -1, -1, -1]),
+            ([0], [0, 1], [0.5**0.5, 0.5**0.5, 0.5**0.5, 0]),
+            ([0] + [1] * END, [1], [0.5**0.5, 1, 0.5**0.5, 0]),
+            ([0], [], [0, 0, 0, 0]),
+        ):
+            found = relevance("", "", asked, said, of_three)[COSINES]
+            assert found[:4] == pytest.approx(cosines, abs=1e-5), (asked, said)
 
 
 def test_word_pieces_are_cut_alike(both: tuple[EmbeddedCalibrator, EmbeddedCalibrator]) -> None:

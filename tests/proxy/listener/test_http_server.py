@@ -15,9 +15,11 @@ import pytest
 import uvicorn
 from structlog.testing import capture_logs
 
+from proxy.config.sections import Config
 from proxy.listener import connections
 from proxy.listener.endpoint import send_reply, sent_whole
 from proxy.listener.http_protocol import HttpProtocol
+from proxy.listener.sockets import server_settings
 from proxy.wire.http import CLIENT, Client, Reply
 from tests.running.served import Served
 
@@ -197,3 +199,13 @@ def test_a_client_that_is_gone_before_the_last_words_is_no_fault() -> None:
     protocol._say(b"HTTP/1.1 400 \r\n\r\n")
     protocol.loop.close()
     assert protocol.transport.is_closed
+
+
+def test_a_stop_and_connections_are_limited_as_configured() -> None:
+    """What goes on at a stop has the configured time, or another one that is asked for; workers
+    share the connections, and none of them has less than its part."""
+    config = Config.model_validate({"limits": {"grace_s": 7, "max_connections": 10}})
+    plain = server_settings(application, config)
+    assert (plain.timeout_graceful_shutdown, plain.limit_concurrency) == (7, 10)
+    shared = server_settings(application, config, grace_s=1, share=3)
+    assert (shared.timeout_graceful_shutdown, shared.limit_concurrency) == (1, 4)
