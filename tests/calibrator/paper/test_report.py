@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from scipy.stats import linregress
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -288,6 +289,23 @@ def test_of_other_rows_everything_is_made_anew(rows: list[Row], tmp_path: Path) 
 def _rows(tables: list[Table]) -> object:
     [one] = [each for each in tables if each.id == "failures"]
     return next(line.values["rows"] for line in one.lines if line.label == "all")
+
+
+def test_the_line_over_sizes_is_that_of_its_points(
+    rows: list[Row], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """K08: so much AUROC for ten times the rows, and how well a line fits."""
+    monkeypatch.setattr("calibrator.studies.studies.SIZES", (60, 150))
+    asked = Asked(COMMAND, only=["size"], is_retrained=True)
+    tables = make_report(scored(rows[:300], train=labelled(300, seed=1)), tmp_path / "r", asked)
+    [made] = [each for each in tables if each.id == "size"]
+    own = [one.values for one in made.lines if not one.is_paper]
+    assert [each["trained"] for each in own] == [60, 150, 300]
+    sizes, auroc = ([float(each[key] or 0) for each in own] for key in ("trained", "auroc"))
+    line = linregress(np.log10(sizes), auroc)
+    told = re.search(r"rows: (\S+) a factor of ten, R2 (\S+)\.$", made.note)
+    assert told is not None, made.note
+    assert [*map(float, told.groups())] == pytest.approx([line.slope, line.rvalue**2], abs=6e-3)
 
 
 def test_what_cannot_be_made_says_why(tmp_path: Path) -> None:
