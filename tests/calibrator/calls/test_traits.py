@@ -99,6 +99,20 @@ def test_a_weekday_is_a_day() -> None:
     assert traits(renting({**RIGHT, "day": "2031-07-11"}, request=asked))["weekday_wrong"] == 1
 
 
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [("start_date", "end_date"), ("from", "to"), ("valid.after", "valid.before"),
+     ("checkin", "checkout"), ("min_day", "max_day")],
+)  # fmt: skip
+def test_what_ends_before_it_begins_is_off(begin: str, end: str) -> None:
+    """However the two are called; a range of one day, and one without an end, are not."""
+    early, late = "2031-07-10", "2031-07-12"
+    for first, last, is_off in ((late, early, 1), (early, late, 0), (early, early, 0)):
+        found = traits(renting({**RIGHT, begin: first, end: last}))
+        assert found["order_wrong"] == is_off, (first, last)
+    assert traits(renting({**RIGHT, begin: late}))["order_wrong"] == 0
+
+
 def test_what_was_quoted_and_not_taken() -> None:
     """The share of what stands in quotes that no argument has."""
     for quoted, share in (("'Otter Bay'", 1), ("'Otter Bay' or 'Pike Hill'", 1), ("'b-29'", 0),
