@@ -96,17 +96,6 @@ def fit_familiarity(
     return Familiarity(whitening, centroids, np.array([threshold]))
 
 
-def modest(confidence: float, distance: float, base_rate: float) -> float:
-    """A confidence after its row's distance: untouched up to 1, then drawn to the base rate.
-
-    The logit's distance from the base rate's shrinks with the square of the distance.
-    """
-    if distance <= 1:
-        return confidence
-    base = logit(base_rate)
-    return float(sigmoid(base + (logit(confidence) - base) / distance**2))
-
-
 def shifted(confidence: ArrayLike, shifts: ArrayLike) -> Any:
     """Confidences (n,) with something added to their log-odds; where it is 0, untouched."""
     odds = np.asarray(shifts, dtype=np.float64)
@@ -116,7 +105,10 @@ def shifted(confidence: ArrayLike, shifts: ArrayLike) -> Any:
 
 
 def modest_all(confidence: ArrayLike, distances: ArrayLike, base_rate: float) -> Any:
-    """As `modest`, of many rows (n,)."""
+    """Confidences (n,) after their rows' distances: untouched up to 1, then drawn to the base rate.
+
+    The logit's distance from the base rate's shrinks with the square of the distance.
+    """
     far = np.maximum(np.asarray(distances, dtype=np.float64), 1.0)
     if not (far > 1).any():
         return np.asarray(confidence)

@@ -24,19 +24,6 @@ _NO_ARGUMENTS = {  # what a call tells besides what it asks for
 _UNFINISHED = ("queued", "in_progress", "failed", "cancelled")  # responses without an answer
 
 
-def reply_texts(reply: Mapping[str, Any]) -> list[str]:
-    """The answer of every choice; an empty string for an empty reply.
-
-    Raises ValueError for what is no reply: where nothing is said, nothing can be judged.
-    """
-    return [message_text(message) for message in reply_messages(reply)]
-
-
-def response_text(response: Any) -> str:
-    """The answer in a row's `response`, of its first choice; raises ValueError."""
-    return message_text(response_message(response))
-
-
 def response_message(response: Any) -> Mapping[str, Any]:
     """The message of a row's `response`, of its first choice; raises ValueError."""
     reply = plain(response)
@@ -73,7 +60,10 @@ def plain(value: Any) -> Mapping[str, Any] | None:
 
 
 def reply_messages(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The assistant's message of every choice; raises ValueError for what is no reply."""
+    """The assistant's message of every choice, an empty one for an empty reply.
+
+    Raises ValueError for what is no reply: where nothing is said, nothing can be judged.
+    """
     if "choices" in reply:
         choices = reply["choices"]
         if not isinstance(choices, Sequence) or isinstance(choices, str) or not choices:

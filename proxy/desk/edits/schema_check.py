@@ -37,11 +37,6 @@ class SchemaChecks:
                 raise refusal(mistake)
 
 
-def mistake_in(value: Any, schema: Any) -> str | None:
-    """A sentence about what does not fit and where; None where all does."""
-    return _mistakes([(value, schema)])[0]
-
-
 def _mistakes(pairs: Sequence[tuple[Any, Any]]) -> list[str | None]:
     """What is wrong with each value, up to the first that has something wrong."""
     try:

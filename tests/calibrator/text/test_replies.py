@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from calibrator import message_text
-from calibrator.text.replies import reply_texts, response_text
+from calibrator.text.replies import reply_messages, response_message
 from proxy.formats import FORMATS
 
 Json = dict[str, Any]
@@ -24,9 +24,12 @@ HOSTED = {"type": "web_search_call", "id": "w", "action": {"query": "\ud83d K2"}
 def test_a_completion_gives_its_first_choice() -> None:
     """A whole completion and a single message are both read."""
     message = {"role": "assistant", "content": "a"}
-    assert response_text({"choices": [{"message": message}, {"message": message}]}) == "a"
-    assert response_text(message) == "a"
-    assert response_text({"choices": [{"message": {"content": None}}]}) == ""
+    several = {"choices": [{"message": message}, {"message": {**message, "content": "b"}}]}
+    for response, said in (
+        *((several, "a"), (message, "a")),
+        ({"choices": [{"message": {"content": None}}]}, ""),
+    ):
+        assert message_text(response_message(response)) == said
 
 
 @pytest.mark.parametrize(
@@ -36,7 +39,7 @@ def test_a_completion_gives_its_first_choice() -> None:
 def test_what_is_no_response_is_refused(response: Any) -> None:
     """A ValueError with a sentence, never another exception."""
     with pytest.raises(ValueError, match=r"must be|has no choices"):
-        response_text(response)
+        response_message(response)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +57,7 @@ def test_what_is_no_response_is_refused(response: Any) -> None:
 def test_a_response_is_read_as_the_proxy_reads_it(items: list[Any], expected: str) -> None:
     """The items of `/v1/responses` amount to one answer."""
     response = {"object": "response", "status": "completed", "output": items}
-    assert reply_texts(response) == [expected]
+    assert [*map(message_text, reply_messages(response))] == [expected]
     [format] = (each for each in FORMATS if each.name == "responses")
     assert message_text(format.choices(response)[0].message) == expected
 
@@ -78,7 +81,7 @@ def test_a_message_of_anthropics_is_read_as_the_proxy_reads_it(
 ) -> None:
     """The blocks of `/v1/messages` amount to one answer."""
     reply = {"type": "message", "role": "assistant", "content": blocks}
-    assert reply_texts(reply) == [expected]
+    assert [*map(message_text, reply_messages(reply))] == [expected]
     [format] = (each for each in FORMATS if each.name == "messages")
     assert message_text(format.choices(reply)[0].message) == expected
 
@@ -99,6 +102,6 @@ def test_a_message_of_anthropics_is_read_as_the_proxy_reads_it(
 )
 def test_where_nothing_is_said_nothing_is_judged(reply: Json, sentence: str) -> None:
     """What is no reply is never taken for an empty one."""
-    for read in (reply_texts, response_text):
+    for read in (reply_messages, response_message):
         with pytest.raises(ValueError, match=sentence):
             read(reply)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrator import NotScorableError, Question
-from calibrator.text.replies import response_text
+from calibrator.text.replies import response_message
 from calibrator.text.transcript import (
     HISTORY_CHARACTERS,
     TOOLS_CHARACTERS,
@@ -276,7 +276,7 @@ def test_any_json_is_text_or_an_error_of_ours(messages: Any, tools: Any) -> None
     with contextlib.suppress(ValueError, NotScorableError):
         assert isinstance(question_text(messages, tools), str)
     with contextlib.suppress(ValueError, NotScorableError):
-        assert isinstance(response_text(messages), str)
+        assert isinstance(message_text(response_message(messages)), str)
 
 
 @pytest.mark.parametrize("role", [[[]], {}, None, 5, "", "system", ["tool"]])
