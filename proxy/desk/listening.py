@@ -18,7 +18,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
-import uvicorn
 
 from calibrator import install_command
 from proxy.config.desk.admin import AdminConfig
@@ -26,7 +25,6 @@ from proxy.config.sections import Config
 from proxy.errors import ExitStatus, StartupError
 from proxy.gate.host_check import is_loopback
 from proxy.generation import Parts
-from proxy.listener.http_protocol import HttpProtocol
 from proxy.listener.server import SecondServer
 from proxy.reloading import Reloading
 from proxy.wire.http import Receive, Scope, Send
@@ -181,21 +179,7 @@ class DeskServer:
 
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._server = SecondServer(
-            uvicorn.Config(
-                self._answer,
-                interface="asgi3",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_graceful_shutdown=GRACE_S,
-                limit_concurrency=MOST_CONNECTIONS,
-                http=HttpProtocol,
-                ws="none",
-            )
-        )
+        self._server = SecondServer(self._answer, MOST_CONNECTIONS, GRACE_S)
         self._serving = asyncio.create_task(self._server.serve([self._admin.listening]))
 
     async def stop(self) -> None:

@@ -7,15 +7,12 @@ import asyncio
 import errno
 import socket
 
-import uvicorn
-
 from proxy.config.guardrails import GuardrailsConfig
 from proxy.config.sections import Config
 from proxy.errors import ExitStatus, StartupError
 from proxy.exchange.metrics import Metrics
 from proxy.gate.host_check import is_loopback
 from proxy.guardrails.application import GuardrailsApplication
-from proxy.listener.http_protocol import HttpProtocol
 from proxy.listener.server import SecondServer
 from proxy.reloading import Reloading
 
@@ -78,21 +75,7 @@ class GuardrailsServer:
         application = GuardrailsApplication(
             config.guardrails, config.limits.max_body, holder, metrics
         )
-        self._server = SecondServer(
-            uvicorn.Config(
-                application,
-                interface="asgi3",
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_graceful_shutdown=GRACE_S,
-                limit_concurrency=MOST_CONNECTIONS,
-                http=HttpProtocol,
-                ws="none",
-            )
-        )
+        self._server = SecondServer(application, MOST_CONNECTIONS, GRACE_S)
         self._serving: asyncio.Task[None] | None = None
 
     def start(self) -> None:

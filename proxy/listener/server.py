@@ -21,6 +21,8 @@ from typing import Protocol
 import uvicorn
 
 from proxy.listener.connections import connections_of
+from proxy.listener.http_protocol import HttpProtocol
+from proxy.wire.http import ASGIApplication
 
 LAST_S = 5.0  # before the end, in which those who wait are told
 LAST_SHARE = 0.5  # of a shorter grace
@@ -82,6 +84,23 @@ class Server(uvicorn.Server):
 
 class SecondServer(uvicorn.Server):
     """Serves beside the proxy's own server, and leaves the process's signals to that one."""
+
+    def __init__(self, application: ASGIApplication, most_connections: int, grace_s: int) -> None:
+        super().__init__(
+            uvicorn.Config(
+                application,
+                interface="asgi3",
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=grace_s,
+                limit_concurrency=most_connections,
+                http=HttpProtocol,
+                ws="none",
+            )
+        )
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
