@@ -54,6 +54,11 @@ def served(model: TowerModel, rare: tuple[bool, ...] = (False, False, False)) ->
     return tower
 
 
+@pytest.fixture(scope="module")
+def tower(model: TowerModel) -> Tower:
+    return served(model)
+
+
 def test_numpy_serves_what_torch_trained(data: TowerData, model: TowerModel) -> None:
     """The exported tables differ from the trained ones by their rounding to 8 and 16 bits alone."""
     at = np.arange(40)
@@ -121,11 +126,11 @@ def test_a_tower_of_another_shape_is_refused(model: TowerModel) -> None:
     st.lists(st.integers(0, 30_521), max_size=700),
 )
 def test_any_text_has_a_finite_logit(
-    model: TowerModel, question: str, answer: str, asked: list[int], said: list[int]
+    tower: Tower, question: str, answer: str, asked: list[int], said: list[int]
 ) -> None:
     """Empty, strange and long texts get a number like any other."""
     row = tower_row(question, answer, asked, said)
-    assert np.isfinite(served(model).logits([row], [0])).all()
+    assert np.isfinite(tower.logits([row], [0])).all()
 
 
 def test_grams_tell_question_and_answer_apart() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from calibrator.knowledge.pairs import HELD_OUT, Pair, relation_pairs, single_pairs, told_facts
 from calibrator.sensitivity.everyday import EverydayQuestion, everyday_questions
@@ -14,8 +15,9 @@ _OF_NO_CONTENT = """
 OF_NO_CONTENT = frozenset(_OF_NO_CONTENT.split())
 
 
-def contents(text: str) -> set[str]:
-    return set(re.findall(r"\w+", text.casefold())) - OF_NO_CONTENT
+@cache
+def contents(text: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", text.casefold())) - OF_NO_CONTENT
 
 
 def taught() -> list[Pair]:

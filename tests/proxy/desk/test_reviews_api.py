@@ -473,13 +473,17 @@ async def test_every_way_of_deciding_is_told(queue: ReviewQueue) -> None:
     assert told == {("a", RELEASED), ("b", EXPIRED), ("c", EXPIRED)}
 
 
-async def test_who_reads_too_slowly_is_told(queue: ReviewQueue) -> None:
+async def test_who_reads_too_slowly_is_told(
+    queue: ReviewQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Messages that nobody takes are dropped, and the reader hears that there were some."""
+    assert MOST_WAITING >= 50, "or short breaks would miss some"
+    monkeypatch.setattr("proxy.desk.notify.feed.MOST_WAITING", 20)
     feed = Feed(queue, every_s=0.02)
     slow = await feed.watch()
     assert (await anext(slow)).startswith(b":")
-    replies = [replace(REPLY, id=f"r{n}") for n in range(MOST_WAITING + 50)]
-    for some in (replies[:60], replies[60:]):
+    replies = [replace(REPLY, id=f"r{n}") for n in range(30)]
+    for some in (replies[:12], replies[12:]):
         await asyncio.to_thread(hold, queue, *some)
         last = await asyncio.to_thread(queue.last_event)
         async with asyncio.timeout(30):
