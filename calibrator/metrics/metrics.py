@@ -26,7 +26,7 @@ def checked(correct: ArrayLike, confidence: ArrayLike) -> tuple[Ints, Floats]:
         raise ValueError(
             f"need two equally long, non-empty lists, got shapes {y.shape} and {p.shape}"
         )
-    if not np.isin(y, (0, 1)).all():
+    if not np.all((y == 0) | (y == 1)):
         raise ValueError("labels must be 0 or 1")
     if not np.isfinite(p).all():
         raise ValueError("confidences must be finite numbers")
@@ -90,13 +90,19 @@ def reliability(
     y, p = checked(correct, confidence)
     w = np.ones(len(p)) if weights is None else np.asarray(weights, dtype=np.float64)
     which = np.clip(np.ceil(p * bins).astype(int) - 1, 0, bins - 1)
-    found = []
-    for k in range(bins):
-        if (here := which == k).any():
-            sure, right = (float(np.average(of[here], weights=w[here])) for of in (p, y))
-            rows, weight = int(here.sum()), float(w[here].sum())
-            found.append(Bin(k / bins, (k + 1) / bins, rows, sure, right, weight))
-    return found
+    rows = np.bincount(which, minlength=bins)
+    weight, sure, right = (np.bincount(which, w * of, bins) for of in (1, p, y))
+    return [
+        Bin(
+            k / bins,
+            (k + 1) / bins,
+            int(rows[k]),
+            float(sure[k] / weight[k]),
+            float(right[k] / weight[k]),
+            float(weight[k]),
+        )
+        for k in np.flatnonzero(rows).tolist()
+    ]
 
 
 def ece(
