@@ -65,7 +65,7 @@ def scored(rows: Sequence[Row], most: int = 10**9, train: Sequence[Row] = ()) ->
 
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
-    return labelled(900, seed=2)
+    return labelled(600, seed=2)
 
 
 @pytest.fixture(scope="module")
