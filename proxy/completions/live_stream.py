@@ -292,7 +292,7 @@ class ShortWay:
     def open(self, client: Client) -> None:
         """Begins, as the head of the reply is out."""
         self._client = client
-        self._chunks.taker = self._take
+        self._chunks.leave_to(self._take)
 
     def _take(self, part: bytes) -> bool:
         self._in_upstream.__exit__(None, None, None)  # what happens here is our time

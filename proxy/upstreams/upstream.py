@@ -47,14 +47,14 @@ class UpstreamRequest:
 
 
 class Arriving(AsyncIterator[bytes]):
-    """The pieces of a reply, as a connection receives them.
+    """The pieces of a reply, as a connection receives them."""
 
-    While their reader waits, `taker` is given each one first; the reader is woken where it gives
-    False. It is called by the event loop and may not raise.
-    """
+    __slots__ = ()
 
-    __slots__ = ("taker",)
-    taker: Callable[[bytes], bool] | None
+    def leave_to(self, taker: Callable[[bytes], bool]) -> None:
+        """From now on, while their reader waits, `taker` is given each one first; the reader is
+        woken where it gives False. It is called by the event loop and may not raise; once no more
+        can arrive it is let go."""
 
 
 async def _nothing() -> None:

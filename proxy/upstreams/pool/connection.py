@@ -55,6 +55,7 @@ class Exchange(Arriving):
         "parts",
         "size",
         "status",
+        "taker",
         "waiter",
         "wants_all",
     )
@@ -72,7 +73,7 @@ class Exchange(Arriving):
         self.ends_with_connection = False
         self.error: UpstreamError | None = None
         self.waiter: asyncio.Future[None] | None = None
-        self.taker = None
+        self.taker: Callable[[bytes], bool] | None = None
         self.wants_all = False
         self.high_water = HIGH_WATER
 
@@ -87,6 +88,10 @@ class Exchange(Arriving):
             self.waiter = None
             if not waiter.done():  # its task may have been cancelled
                 waiter.set_result(None)
+
+    def leave_to(self, taker: Callable[[bytes], bool]) -> None:
+        if self.connection is not None:  # else nobody would let go of it: each would keep the other
+            self.taker = taker
 
     def hand_on(self) -> None:
         """Something has arrived: for whoever takes it, else for the reader."""
@@ -250,7 +255,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
         exchange = self.exchange
         if exchange is not None:
-            self.exchange = exchange.connection = None
+            self.exchange = exchange.connection = exchange.taker = None
             exchange.error = error
             exchange.wake()
 
@@ -367,7 +372,7 @@ class Connection(asyncio.Protocol):
 
     def _finish(self, exchange: Exchange) -> None:
         """The reply is whole: its reader hears of it, the connection may take the next one."""
-        self.exchange = exchange.connection = None
+        self.exchange = exchange.connection = exchange.taker = None
         if exchange.is_head:
             exchange.parts.clear()
         if self._is_reusable and self._unsent is None:

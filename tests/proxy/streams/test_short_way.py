@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from proxy.completions.live_stream import Finished, LiveStream, ShortWay
 from proxy.exchange.exchange import Clock
 from proxy.formats import CHAT, COMPLETIONS, Format
-from proxy.upstreams.pool.connection import Exchange
+from proxy.upstreams.pool.connection import Connection, Exchange
 from proxy.wire.http import Client
 from proxy.wire.json_splice import dumps
 from proxy.wire.sse import event_bytes
@@ -99,6 +100,7 @@ def client() -> HeldClient:
 def opened(client: HeldClient, stream: LiveStream) -> tuple[Exchange, Callable[[bytes], None]]:
     """A reply's pieces on their short way, and what lets one more arrive."""
     exchange = Exchange(asyncio.get_running_loop(), "POST")
+    exchange.connection = cast(Any, SimpleNamespace(resume=lambda: None))
     ShortWay(stream, exchange, Clock()).open(cast(Client, client))
 
     def arrive(part: bytes) -> None:
@@ -152,3 +154,40 @@ async def test_a_reader_that_was_cancelled_ends_the_short_way(client: HeldClient
     reading.cancel()
     arrive(chunk({"content": "a"}))
     assert client.sent == b""
+
+
+async def test_nothing_is_kept_once_no_more_can_arrive(client: HeldClient) -> None:
+    """A reply that is whole before its head is out has no short way: each would keep the other."""
+    exchange = Exchange(asyncio.get_running_loop(), "POST")
+    ShortWay(live(), exchange, Clock()).open(cast(Client, client))
+    assert exchange.taker is None
+
+
+async def test_a_connection_that_ends_lets_the_stream_go(client: HeldClient) -> None:
+    """Whether the reply was whole or broke off."""
+    for end in (b"0\r\n\r\n", b"no chunk\r\n"):
+        freed: list[Connection] = []
+        connection = Connection(
+            asyncio.get_running_loop(), "here", 9.0, freed.append, lambda _: None
+        )
+        connection.connection_made(cast(Any, Transport()))
+        exchange = Exchange(asyncio.get_running_loop(), "POST")
+        connection.start(exchange, b"", b"")
+        connection.data_received(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        ShortWay(live(), exchange, Clock()).open(cast(Client, client))
+        assert exchange.taker is not None
+        connection.data_received(end)
+        assert exchange.taker is None
+
+
+class Transport:
+    """One that nothing is at the other end of."""
+
+    def get_extra_info(self, _: str) -> Any:
+        return SimpleNamespace(fileno=lambda: 0)
+
+    def write(self, _: bytes) -> None:
+        """Goes nowhere."""
+
+    def abort(self) -> None:
+        """Is not open anyway."""
