@@ -118,6 +118,26 @@ def test_a_connection_is_kept(ports: dict[str, int]) -> None:
     assert said.count(b"HTTP/1.1 200 OK\r\n") == said.count(b"hello") == 3
 
 
+@pytest.mark.parametrize(
+    "more", [b"\r\n", b"GET /big HTTP/1.1\r\nhost: x\r\n\r\n", b"\x16\x03 no HTTP"]
+)
+def test_what_comes_after_the_last_request_takes_no_reply(
+    ports: dict[str, int], more: bytes
+) -> None:
+    """A request that closes the connection is answered, whatever the client sends behind it; that
+    is not answered."""
+    one = b"GET /small HTTP/1.1\r\nhost: x\r\n"
+    for request in (
+        one + b"connection: close\r\n\r\n",
+        one + b"\r\n" + one + b"connection: close\r\n\r\n",
+    ):
+        with capture_logs() as lines:
+            said = told(ports["ours"], request + more)
+        assert said == told(ports["ours"], request)
+        assert said.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert "request_refused" not in [each["event"] for each in lines]
+
+
 def test_a_client_that_reads_late_gets_every_reply_whole(ports: dict[str, int]) -> None:
     """Replies that do not fit into what the system holds wait for the client, in their order."""
     one = b"GET /big HTTP/1.1\r\nhost: x\r\n"
