@@ -11,20 +11,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.calls.reading.conversation import Call, View, view_of
+from calibrator.calls.reading.conversation import Call, View
 from calibrator.calls.reading.grounding import Sources, choosing, grounding, sources_of
 from calibrator.calls.reading.requests import asking, contrary, counting, dating, talking
 from calibrator.calls.reading.rules import ruling, sentences_of
 from calibrator.calls.reading.steps import schema_of, steps_of
-from calibrator.scorer import ToolUse
 
 Floats = NDArray[np.float32]
-
-
-def traits_of(used: ToolUse) -> Floats:
-    """The traits (TRAITS,) of one reply."""
-    view = view_of(used)
-    return array_of(named_traits(view, sources_of(view)))
 
 
 def named_traits(view: View, sources: Sources) -> dict[str, float]:

@@ -90,7 +90,7 @@ LIMITS: Final[Sequence[Limit]] = (
     Limit("start_mb", OBSERVE, "memory then, MB", 75.0),
     Limit("lost_share", EMBEDDED, "throughput lost while scoring, share", 0.2, True),
     Limit("added_p99_ms", EMBEDDED, "p99 added while scoring, ms", 5.0, True),
-    Limit("scored_p99_8_ms", EMBEDDED, "p99 added to scored replies, 8 at once, ms", 20.0),
+    Limit("scored_p99_ms_8", EMBEDDED, "p99 added to scored replies, 8 at once, ms", 20.0),
     Limit("scored_per_s_64", EMBEDDED, "scored a second, 64 at once", 500.0, is_least=True),
     Limit("first_idle_ms", EMBEDDED, "first delta, scoring idle, ms", 2.0),
     Limit("first_scoring_ms", EMBEDDED, "first delta, scoring saturated, ms", 2.0),

@@ -26,6 +26,7 @@ ROWS = {
 def scored_rounds(bench: Bench, targets: Sequence[Target], number: int) -> None:
     """One round at each number of requests at once; latency is added to the direct way's median."""
     plan = bench.plan
+    jobs = {target.name: target.varied_job() for target in targets}
     for at_once in AT_ONCE:
         with bench.an_eye_on(f"round {number} all: scored, {at_once} at once", targets):
             found = in_turns(
@@ -35,7 +36,7 @@ def scored_rounds(bench: Bench, targets: Sequence[Target], number: int) -> None:
                 at_once,
                 plan.load_s / plan.turns,
                 plan.turns,
-                Target.varied_job,
+                lambda target: jobs[target.name],
             )
         direct = quantile(found[DIRECT].times_ms, 0.5)
         for name, turns in found.items():
@@ -45,7 +46,7 @@ def scored_rounds(bench: Bench, targets: Sequence[Target], number: int) -> None:
                 "scored_p99_ms": quantile(turns.times_ms, 0.99) - direct,
                 "scored_cpu_ms": turns.cpu_s * 1_000 / turns.served,
             }
-            keyed = {_key(figure, at_once): value for figure, value in values.items()}
+            keyed = {f"{figure}_{at_once}": value for figure, value in values.items()}
             bench.board.add(number, name, **keyed)
 
 
@@ -56,11 +57,6 @@ def scored_table(board: Board) -> str:
         [f"{label}, {at_once} at once", *(shown(board.median(key, name)) for name in names)]
         for at_once in AT_ONCE
         for figure, label in ROWS.items()
-        if board.values[key := _key(figure, at_once)]
+        if board.values[key := f"{figure}_{at_once}"]
     ]
     return table([["scored", *names], *rows]) if rows else ""
-
-
-def _key(figure: str, at_once: int) -> str:
-    kind, _, unit = figure.rpartition("_")
-    return f"{kind}_{at_once}_{unit}" if unit == "ms" else f"{figure}_{at_once}"
