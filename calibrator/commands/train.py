@@ -81,6 +81,14 @@ ResetInspector = Annotated[
         "it read no restated question, and set anew from where texts count as strange.",
     ),
 ]
+Refit = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--refit",
+        help="Fit this check of the checkpoint's inspector anew (relevance, number, option or "
+        "ending; more than once for more); its other checks and its word pieces stay.",
+    ),
+]
 Calls = Annotated[
     bool | None,
     typer.Option("--calls/--no-calls", help="Trees for replies that call tools."),
@@ -126,6 +134,7 @@ def train(
     inspector: Inspector = None,
     knowledge: Knowledge = False,
     reset_inspector: ResetInspector = False,
+    refit: Refit = None,
     calls: Calls = None,
     opinion: Opinion = None,
     seed: Seed = 20_261_121,
@@ -145,9 +154,10 @@ def train(
         from calibrator.training.run import TrainConfig
 
         _check(context, start, rows, forest)
-        if reset_inspector and (inspector or not start):
+        keeps = "--reset-inspector" if reset_inspector else "--refit" if refit else ""
+        if keeps and (inspector or not start):
             raise TrainingError(
-                "--reset-inspector keeps what a checkpoint has: name one with --start, and leave "
+                f"{keeps} keeps what a checkpoint has: name one with --start, and leave "
                 "out --inspector"
             )
         parts: dict[str, Any] = {
@@ -162,6 +172,7 @@ def train(
             addressed_share=addressed_share,
             has_knowledge=knowledge,
             resets_inspector=reset_inspector,
+            refits=tuple(refit or ()),
             **parts,
         )
         unasked = [part for part, wish in wishes.items() if wish is None]

@@ -1,103 +1,35 @@
-"""Fits the inspector: right replies against the same replies with one kind of fault.
+"""Fits the inspector on its lessons (`lessons`): right replies against faulty ones.
 
-Wrong replies are not shown to it. Faults are made in right ones; were wrong ones among those that
-have none, a check would learn that what looks right is faulty. Within a benchmark those with and
-without the fault weigh alike, so that no check learns which benchmarks have it.
-
-Relevance is also taught by excerpts of replies, a sentence or a few, and by plain requests of our
-own (`plain_requests.yaml`): what people ask and get outside of benchmarks is short, and need not
-repeat a word of the request. Without both the check called such replies off topic.
+Within a benchmark those with and without the fault weigh alike, so that no check learns which
+benchmarks have it.
 """
 
 from __future__ import annotations
 
 import random
-import re
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from calibrator.corruptions import corrupted
-from calibrator.corruptions.sentences import OFF_TOPIC
 from calibrator.errors import TrainingError
 from calibrator.features.tree_fitting import fit_trees
 from calibrator.features.weights import packed
-from calibrator.inspection.inspector import (
-    CHECKS,
-    DROPS_QUESTION,
-    PREFIX,
-    RELEVANCE,
-    SEEN,
-    Check,
-    inspect,
-)
+from calibrator.inspection.config import InspectorConfig
+from calibrator.inspection.inspector import CHECKS, DROPS_QUESTION, PREFIX, RELEVANCE, Check
+from calibrator.inspection.lessons import AT_ONCE, Lesson, lessons_of, seen_in
 from calibrator.inspection.relevance import PREFIX as PIECES
 from calibrator.inspection.relevance import Pieces
 from calibrator.rows.rows import Row
-from calibrator.text.addressed_text import stripped
 from calibrator.text.layout import Layout, encode
-from calibrator.text.restated_question import without_question
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float32]
 
-AT_ONCE = 2_000
 ALIKE = 1.0  # taken off the log of rarity: what e-th of all texts hold weighs nothing
 RARE = 1e-5  # added to every share, so that pieces which no text holds count a little
-ELSEWHERE = ("another question", "nearest question")  # faults of which excerpts teach as well
-PLAIN, PLAIN_FAULTS, PLAIN_OTHERS = "plain requests", ("another question", "off topic"), 3
 COMMON_DIRECTIONS = 2  # of the vectors, left out: they tell how frequent a piece is
-
-_SENTENCE = re.compile(r"(?<=[.!?。])\s+|\n+")
-
-
-@dataclass(frozen=True, slots=True)
-class InspectorConfig:
-    """How the inspector is fitted; numbers of rows are those of one benchmark.
-
-    The priors are log-odds, one for each check in the order of `CHECKS`: the surer, the more it
-    takes to doubt a reply, and the less is lost of ranking right above wrong. The slopes say how
-    often what the trees say is counted.
-    """
-
-    right_rows: int = 900
-    irrelevant_rows: int = 550  # of each fault that the check of relevance looks for
-    faulty_rows: int = 900  # of each other fault
-    plain_weight: float = 5.0  # of a plain request's replies
-    pool_rows: int = 12_000  # from which faulty replies are made
-    rarity_rows: int = 30_000
-    width: int = 192  # of a piece's vector
-    trees: int = 300
-    leaves: int = 24
-    learning_rate: float = 0.07
-    leaf_rows: int = 40
-    ridge: float = 10.0
-    feature_share: float = 0.3
-    priors: tuple[float, ...] = (2.6, 4.0, 3.4, 7.0)
-    slopes: tuple[float, ...] = (1.2, 1.0, 1.4, 1.0)
-    left_out: tuple[str, ...] = ()  # kinds of faults, to see whether the rest generalises
-
-
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """A reply to a question of a benchmark; `fault` is empty for a right one as it was given.
-
-    `is_of_relevance` lessons teach no other check: what they leave out is no fault of theirs.
-    """
-
-    question: str
-    answer: str
-    benchmark: str
-    fault: str = ""
-    is_of_relevance: bool = False
-    weight: float = 1.0
 
 
 def fit_inspector(
@@ -124,6 +56,37 @@ def fit_inspector(
     seen = seen_in(lessons, tokenizer, layout, Pieces.from_state(state))
     state |= fit_checks(lessons, seen, config, seed, say)
     return {PREFIX + name: array for name, array in state.items()}
+
+
+def refit(
+    state: Mapping[str, Array],
+    names: Sequence[str],
+    rows: Sequence[Row],
+    tokenizer: Tokenizer,
+    layout: Layout,
+    config: InspectorConfig,
+    seed: int,
+    say: Callable[[str], None] = lambda _: None,
+) -> dict[str, Array]:
+    """The arrays of a checkpoint's inspector with the checks of these names fitted anew; its table
+    of word pieces and its other checks stay. Raises TrainingError where there is no inspector or
+    no such check, and MissingExtraError without scikit-learn.
+    """
+    own, checks = _own(state), checks_of(names)
+    lessons = list(lessons_of(rows, config, seed))
+    say(f"inspector: {len(lessons)} replies to look at")
+    pieces = Pieces.from_state({name.removeprefix(PREFIX): array for name, array in own.items()})
+    seen = seen_in(lessons, tokenizer, layout, pieces)
+    fitted = fit_checks(lessons, seen, config, seed, say, checks)
+    return own | {PREFIX + name: array for name, array in fitted.items()}
+
+
+def checks_of(names: Sequence[str]) -> list[Check]:
+    """The checks of these names; raises TrainingError for one that there is not."""
+    known = [check.name for check in CHECKS]
+    if unknown := sorted(set(names) - set(known)):
+        raise TrainingError(f"there is no check {unknown[0]!r}; there are {', '.join(known)}")
+    return [check for check in CHECKS if check.name in names]
 
 
 def fit_checks(
@@ -165,12 +128,18 @@ def _counted(
 def reset(state: Mapping[str, Array], config: InspectorConfig) -> dict[str, Array]:
     """The arrays of a checkpoint's inspector with priors and slopes of `config`, which reads no
     restated question; its trees stay. Raises TrainingError where there is no inspector."""
-    found = {name: array for name, array in state.items() if name.startswith(PREFIX)}
-    if not found:
-        raise TrainingError("the checkpoint has no inspector")
+    found = _own(state)
     return (
         found | _counted(found, config, PREFIX) | {PREFIX + DROPS_QUESTION: np.ones(1, np.float32)}
     )
+
+
+def _own(state: Mapping[str, Array]) -> dict[str, Array]:
+    """The inspector's arrays of a checkpoint; raises TrainingError where it has none."""
+    found = {name: array for name, array in state.items() if name.startswith(PREFIX)}
+    if not found:
+        raise TrainingError("the checkpoint has no inspector")
+    return found
 
 
 def fit_check(
@@ -203,87 +172,6 @@ def weights_of(check: Check, lessons: Sequence[Lesson], seen: Floats) -> NDArray
             weights[here & faulty] = own[here & faulty]
             weights[here & right] = own[here & faulty].sum() / count
     return weights
-
-
-def lessons_of(rows: Sequence[Row], config: InspectorConfig, seed: int) -> Iterator[Lesson]:
-    """Right replies of each benchmark, the faulty ones that were made of right ones, and excerpts
-    of both; then the plain requests."""
-    rng = random.Random(seed)
-    benchmarks: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        benchmarks[row.benchmark or ""].append(row)
-    for benchmark, own in sorted(benchmarks.items()):
-        pool = rng.sample(own, min(len(own), config.pool_rows))
-        for row in [row for row in pool if row.correct][: config.right_rows]:
-            yield from _both(row.question, stripped(row.answer), benchmark, "", rng)
-        for check in CHECKS:
-            many = config.irrelevant_rows if check.name == RELEVANCE else config.faulty_rows
-            for fault in check.faults:
-                if fault in config.left_out:
-                    continue
-                made = corrupted(pool, fault, seed)
-                for each in rng.sample(made, min(len(made), many)):
-                    asked, answer = each.row.question, stripped(each.answer)
-                    if fault in ELSEWHERE:
-                        yield from _both(asked, answer, benchmark, fault, rng)
-                    else:
-                        yield Lesson(asked, without_question(asked, answer), benchmark, fault)
-    yield from plain_lessons(config, rng)
-
-
-def _both(
-    question: str, answer: str, benchmark: str, fault: str, rng: random.Random
-) -> Iterator[Lesson]:
-    """A reply, and an excerpt of it."""
-    answer = without_question(question, answer)
-    yield Lesson(question, answer, benchmark, fault)
-    yield Lesson(question, excerpt(answer, rng), benchmark, fault, is_of_relevance=True)
-
-
-def excerpt(answer: str, rng: random.Random) -> str:
-    """A sentence or a few of a reply: the first, the last, or some between."""
-    sentences = [part for part in _SENTENCE.split(answer) if part.strip()]
-    if len(sentences) < 2:
-        return answer
-    count = rng.choice((1, 1, 2, 3))
-    last = max(0, len(sentences) - count)
-    start = min(last, rng.choice((0, last, rng.randrange(len(sentences)))))
-    return " ".join(sentences[start : start + count]).strip()
-
-
-def plain_lessons(config: InspectorConfig, rng: random.Random) -> Iterator[Lesson]:
-    """Plain requests with their replies, with those of others, and with something off topic."""
-    if set(config.left_out) & set(PLAIN_FAULTS):
-        return
-    pairs = plain_requests()
-    for at, (request, reply) in enumerate(pairs):
-        others = rng.sample([pair for pair in pairs if pair is not pairs[at]], PLAIN_OTHERS)
-        told = [(reply, ""), *((other, PLAIN_FAULTS[0]) for _, other in others)]
-        told.append((rng.choice(OFF_TOPIC), PLAIN_FAULTS[1]))
-        for answer, fault in told:
-            yield Lesson(request, answer, PLAIN, fault, True, config.plain_weight)
-
-
-@cache
-def plain_requests() -> tuple[tuple[str, str], ...]:
-    """Requests and replies, as they stand in `plain_requests.yaml`."""
-    text = files("calibrator.inspection").joinpath("plain_requests.yaml").read_text("utf-8")
-    return tuple((request, reply) for request, reply in yaml.safe_load(text))
-
-
-def seen_in(
-    lessons: Sequence[Lesson], tokenizer: Tokenizer, layout: Layout, pieces: Pieces
-) -> Floats:
-    """What is seen in questions and replies, (N, SEEN)."""
-    found = np.zeros((len(lessons), SEEN), dtype=np.float32)
-    for start in range(0, len(lessons), AT_ONCE):
-        some = lessons[start : start + AT_ONCE]
-        texts = [text for each in some for text in (each.question, each.answer)]
-        ids = encode(tokenizer, texts, layout)
-        for at, each in enumerate(some):
-            both = ids[2 * at], ids[2 * at + 1]
-            found[start + at] = inspect(each.question, each.answer, *both, pieces)
-    return found
 
 
 def fit_pieces(

@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from calibrator.calls.training import CallConfig
 from calibrator.checkpoints.digests import sha256_of
 from calibrator.errors import MissingExtraError, TrainingError
-from calibrator.inspection.training import InspectorConfig
+from calibrator.inspection.config import InspectorConfig
 from calibrator.knowledge.lessons import KnowledgeConfig
 from calibrator.opinion.training import OpinionConfig
 from calibrator.rows.rows import Row
@@ -68,6 +68,7 @@ class TrainConfig:
     has_encoder: bool = False
     has_inspector: bool = False
     resets_inspector: bool = False  # of a checkpoint to start from, whose trees stay
+    refits: tuple[str, ...] = ()  # checks of the inspector of a checkpoint to start from
     has_knowledge: bool = False
     has_calls: bool = False
     has_opinion: bool = False  # beside a checkpoint that is there already

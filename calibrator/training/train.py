@@ -29,7 +29,7 @@ from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.embedded.calibrator import read_checkpoint
 from calibrator.errors import TrainingError
 from calibrator.extras import check_scikit_learn
-from calibrator.inspection.training import reset
+from calibrator.inspection.training import checks_of, refit, reset
 from calibrator.opinion.training import chosen_rows, fit_second_stage
 from calibrator.rows.files import check_readable
 from calibrator.rows.rows import Row
@@ -98,7 +98,9 @@ def _check(config: TrainConfig) -> None:
             "a second stage goes by the numbers of tower and forest; leave out --no-forest, or add "
             "--no-opinion"
         )
-    if any((config.has_forest, *(getattr(config, f"has_{part}") for part in PARTS))):
+    is_refitted = bool(checks_of(config.refits))
+    parts = (getattr(config, f"has_{part}") for part in PARTS)
+    if any((config.has_forest, is_refitted, *parts)):
         check_scikit_learn()
     check_readable(map(Path, config.data))
 
@@ -113,8 +115,11 @@ def _extend(run: Run, progress: Callable[[int, int], None]) -> Path:
         )
     rows, held, calls = selected(config)
     parts = fit_parts(run, rows, calls, base_folder())
+    if config.refits:
+        known = run.tokenizer, config.layout, config.inspector, config.seed, run.say
+        parts |= refit(weights_in(start), config.refits, rows, *known)
     if config.resets_inspector:
-        parts |= reset(weights_in(start), config.inspector)
+        parts |= reset(weights_in(start) | parts, config.inspector)
         parts |= measured_anew(start, held, config.familiarity_rows, config.seed)
     if config.has_opinion:
         parts |= fit_opinion(run, rows, start, progress)
@@ -124,8 +129,11 @@ def _extend(run: Run, progress: Callable[[int, int], None]) -> Path:
             "--opinion; ask for one"
         )
     names = [name for name in PARTS if getattr(config, f"has_{name}")]
-    known = config.as_dict()
-    facts = {f"has_{name}": True for name in names} | {name: known[name] for name in names}
+    told = config.as_dict()
+    facts = {f"has_{name}": True for name in names} | {name: told[name] for name in names}
+    if config.refits:
+        facts["inspector"] = told["inspector"]
+        facts["refitted"] = config.refits
     if config.resets_inspector:
         facts["inspector_reset"] = {
             "priors": config.inspector.priors,

@@ -19,15 +19,9 @@ from calibrator.embedded.calibrator import EmbeddedCalibrator, load_embedded
 from calibrator.errors import JudgingError
 from calibrator.features.weights import read_weights
 from calibrator.inspection import CHECKS, PREFIX, Check, Inspector
-from calibrator.inspection.training import (
-    Array,
-    Floats,
-    InspectorConfig,
-    Lesson,
-    fit_checks,
-    lessons_of,
-    seen_in,
-)
+from calibrator.inspection.config import InspectorConfig
+from calibrator.inspection.lessons import Lesson, lessons_of, seen_in
+from calibrator.inspection.training import Array, Floats, fit_checks
 from calibrator.rows.rows import Row
 from calibrator.rows.scores import score_items
 from calibrator.sensitivity import KindFigures, Pair, figures_of_kind, mean_of_kind, pairs_of

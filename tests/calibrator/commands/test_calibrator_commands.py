@@ -290,6 +290,25 @@ def test_training_on_nothing_is_a_sentence(tmp_path: Path) -> None:
     assert result.stderr == "pinocchio: every file is marked __nc and never trained on\n"
 
 
+@pytest.mark.parametrize("keeps", [["--reset-inspector"], ["--refit", "relevance"]])
+@pytest.mark.parametrize("more", [[], ["--start", "embedded", "--inspector"]])
+def test_what_keeps_an_inspector_needs_one(
+    rows: Path, tmp_path: Path, keeps: list[str], more: list[str]
+) -> None:
+    """Without a checkpoint to start from, or beside a new inspector, nothing could be kept."""
+    result = run("train", rows, "-o", tmp_path / "run", *keeps, *more)
+    sentence = "keeps what a checkpoint has: name one with --start, and leave out --inspector"
+    assert (result.exit_code, result.stderr) == (2, f"pinocchio: {keeps[0]} {sentence}\n")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_check_that_there_is_not_is_named(rows: Path, tmp_path: Path) -> None:
+    """Before any row is read."""
+    result = run("train", rows, "-o", tmp_path / "run", "--start", "embedded", "--refit", "sense")
+    sentence = "there is no check 'sense'; there are relevance, number, option, ending"
+    assert (result.exit_code, result.stderr) == (2, f"pinocchio: {sentence}\n")
+
+
 # --- the whole command --------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from calibrator.commands.app import cli
 from calibrator.embedded.calibrator import EmbeddedCalibrator
-from calibrator.inspection.training import InspectorConfig
+from calibrator.inspection.config import InspectorConfig
 from calibrator.installing import install_command
 from calibrator.knowledge.lessons import KnowledgeConfig
 from calibrator.loading import load_scorer

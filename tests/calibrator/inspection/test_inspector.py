@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +16,11 @@ from calibrator.corruptions import KINDS, TAUGHT_KINDS
 from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.errors import TrainingError
 from calibrator.inspection import Inspector, inspect
+from calibrator.inspection.config import InspectorConfig
 from calibrator.inspection.inspector import CHECKS, DROPS_QUESTION, PREFIX, SEEN
+from calibrator.inspection.lessons import Lesson, seen_in
 from calibrator.inspection.relevance import Pieces, _numbers
-from calibrator.inspection.training import InspectorConfig, Lesson, fit_inspector, reset, seen_in
+from calibrator.inspection.training import fit_inspector, refit, reset
 from calibrator.inspection.wanted import wanted
 from calibrator.inspection.working import working
 from calibrator.rows.rows import Row
@@ -115,6 +118,31 @@ def test_a_reset_inspector_keeps_its_trees() -> None:
     assert f"{PREFIX}{DROPS_QUESTION}" in after
     with pytest.raises(TrainingError, match="no inspector"):
         reset({}, InspectorConfig())
+
+
+def test_a_check_is_fitted_anew_while_the_rest_stays() -> None:
+    """The other checks and what word pieces mean are the same arrays; with the same lessons the
+    new check is the old one."""
+    vectors = np.random.default_rng(0).normal(size=(TOKENIZER.get_vocab_size(), 8))
+    config = InspectorConfig(
+        right_rows=40, irrelevant_rows=20, faulty_rows=20, trees=3, leaf_rows=5, width=4,
+        symbolic_tasks=0,
+    )  # fmt: skip
+    known = TOKENIZER, LAYOUT
+    before = fit_inspector(rows(40), *known, vectors.astype(np.float32), config, 3)
+    more = replace(config, symbolic_tasks=60, priors=(1.0, 2.0, 3.0, 4.0))
+    after = refit(before, ["relevance"], rows(40), *known, more, 3)
+    assert after.keys() == before.keys()
+    changed = {name for name in after if not np.array_equal(after[name], before[name])}
+    assert changed
+    assert all(name.startswith(f"{PREFIX}relevance.") for name in changed)
+    assert after[f"{PREFIX}relevance.prior"] == 1.0
+    same = refit(before, ["relevance", "ending"], rows(40), *known, config, 3)
+    assert all(np.array_equal(same[name], before[name]) for name in before)
+    with pytest.raises(TrainingError, match="no check 'relevanc'; there are relevance, number"):
+        refit(before, ["relevanc"], rows(40), *known, config, 3)
+    with pytest.raises(TrainingError, match="no inspector"):
+        refit({}, ["relevance"], rows(40), *known, config, 3)
 
 
 def test_every_fault_is_a_kind_of_corruption() -> None:

@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from calibrator import JudgingError
 from calibrator.commands.app import cli
 from calibrator.corruptions import KINDS, TAUGHT_KINDS
+from calibrator.inspection.config import InspectorConfig
 from calibrator.inspection.inspector import CHECKS
-from calibrator.inspection.training import InspectorConfig
 from calibrator.rows.rows import Row, parse_row
 from calibrator.studies.left_out import faults_study as room
 from calibrator.studies.left_out.faults_study import HELD_OUT, HeldOut, faults_study

@@ -17,7 +17,7 @@ from calibrator.calls.making.worlds import scenes
 from calibrator.calls.training import CallConfig
 from calibrator.checkpoints.checkpoint import read_config
 from calibrator.embedded.calibrator import EmbeddedCalibrator
-from calibrator.inspection.training import InspectorConfig
+from calibrator.inspection.config import InspectorConfig
 from calibrator.knowledge.lessons import KnowledgeConfig
 from calibrator.rows.selection import Selection
 from calibrator.text.layout import Layout
@@ -72,7 +72,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
         knowledge=KnowledgeConfig(layers=1, members=1, width=8, steps=5, own_pairs=60),
         inspector=InspectorConfig(
             irrelevant_rows=90, faulty_rows=90, trees=40, leaf_rows=10, width=8, plain_weight=0.1,
-            priors=(1.0, 3.0, 2.0, 5.0),
+            symbolic_tasks=60, priors=(1.0, 3.0, 2.0, 5.0),
         ),
         calls=CallConfig(
             trees=20, learning_rate=0.3, leaf_rows=10, fits=1, folds=2, scenes=30, faults=1,
@@ -191,6 +191,14 @@ def test_parts_are_added_to_a_checkpoint(
     assert changed == {name for name in new if name.endswith((".prior", ".slope"))} | {
         "familiarity.threshold"
     }
+    fewer = replace(today, symbolic_tasks=0)
+    once_more = replace(bare, start=str(extended), refits=("relevance",), inspector=fewer)
+    refitted = train(tmp_path / "refit", once_more, lambda _: None)
+    state = load_file(refitted / "model.safetensors")
+    changed = {name for name in new if not np.array_equal(new[name], state[name])}
+    assert {name.rpartition(".")[0] for name in changed} == {"inspector.relevance"}
+    assert read_config(refitted).training["refitted"] == ["relevance"]
+    assert read_config(refitted).training["inspector"]["symbolic_tasks"] == 0
     with pytest.raises(TrainingError, match="ask for one"):
         train(tmp_path / "none", replace(bare, start=str(start)), lambda _: None)
 

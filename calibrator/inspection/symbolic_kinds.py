@@ -1,0 +1,295 @@
+"""Kinds of symbolic tasks: each makes a task with its working and its right answer."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+_OPEN = {"(": ")", "[": "]", "{": "}", "<": ">"}
+_UNION, _COMMON = "\u222a", "\u2229"
+_SYLLABLES = (
+    *("ba", "ce", "di", "fo", "gu", "la", "me", "ni", "po", "ru", "sa", "te", "vi", "zo"),
+    *("kan", "mer", "tol", "pin", "dus", "rok"),
+)
+_PEOPLE = (
+    *("Ada", "Ben", "Cleo", "Dan", "Eva", "Finn", "Gus", "Hana"),
+    *("Ivo", "Jana", "Kurt", "Lea", "Mia", "Nils", "Olga", "Pia"),
+)
+_THINGS = (
+    *("red cup", "blue cup", "green ball", "old hat"),
+    *("silver key", "long scarf", "small drum", "map"),
+)
+_WAYS = {"N": (0, 1), "S": (0, -1), "E": (1, 0), "W": (-1, 0)}
+_ROMAN = (
+    *((100, "C"), (90, "XC"), (50, "L"), (40, "XL")),
+    *((10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I")),
+)
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What is to be done, with what, the working's steps, and the right answer."""
+
+    does: tuple[str, ...]  # ways to say it
+    given: str
+    steps: tuple[str, ...]
+    answer: str
+
+
+def _words(rng: random.Random, least: int, most: int) -> list[str]:
+    return [
+        "".join(rng.choices(_SYLLABLES, k=rng.randint(1, 3)))
+        for _ in range(rng.randint(least, most))
+    ]
+
+
+def _brackets(rng: random.Random) -> Task:
+    stack: list[str] = []
+    signs, steps = [], []
+    for _ in range(rng.randint(5, 45)):
+        if stack and rng.random() < 0.48:
+            signs.append(_OPEN[stack.pop()])
+        else:
+            stack.append(rng.choice("([{<"))
+            signs.append(stack[-1])
+        steps.append(f"{signs[-1]} -> {' '.join(stack) or 'nothing open'}")
+    missing = " ".join(_OPEN[each] for each in reversed(stack)) or "nothing"
+    does = "Close all brackets", "Which brackets are missing at the end", "Complete the sequence"
+    return Task(does, " ".join(signs), tuple(steps), missing)
+
+
+def _stack(rng: random.Random) -> Task:
+    stack: list[str] = []
+    given, steps = [], []
+    for _ in range(rng.randint(4, 16)):
+        if stack and rng.random() < 0.4:
+            given.append("pop")
+            stack.pop()
+        else:
+            stack.append(rng.choice(_LETTERS))
+            given.append(f"push {stack[-1]}")
+        steps.append(f"{given[-1]}: [{', '.join(stack)}]")
+    does = "What is on the stack in the end", "Run these operations", "Stack machine"
+    return Task(does, ", ".join(given), tuple(steps), f"[{', '.join(stack)}]")
+
+
+def _sorting(rng: random.Random) -> Task:
+    words = list(dict.fromkeys(_words(rng, 4, 14)))
+    ordered = sorted(words)
+    by_first: dict[str, list[str]] = {}
+    for each in words:
+        by_first.setdefault(each[0], []).append(each)
+    steps = [f"{first}: {', '.join(by_first[first])}" for first in sorted(by_first)]
+    does = "Sort the words", "Put these in alphabetical order", "Alphabetical list"
+    return Task(does, " ".join(words), tuple(steps), " ".join(ordered))
+
+
+def _numbers(rng: random.Random) -> Task:
+    numbers = [rng.randint(1, 99) for _ in range(rng.randint(4, 9))]
+    left, steps = list(numbers), []
+    while len(left) > 1:
+        left.remove(least := min(left))
+        steps.append(f"smallest is {least}, left: {' '.join(map(str, left))}")
+    does = "Sort ascending", "Order these numbers", "From small to large"
+    ordered = " ".join(map(str, sorted(numbers)))
+    return Task(does, " ".join(map(str, numbers)), tuple(steps), ordered)
+
+
+def _reversing(rng: random.Random) -> Task:
+    word = "".join(_words(rng, 2, 3))
+    steps = [f"{word[at:]} | {word[:at][::-1]}" for at in range(1, len(word), 2)]
+    does = "Spell it backwards", "Reverse the letters", "Mirror this word"
+    return Task(does, word, tuple(steps), word[::-1])
+
+
+def _last_letters(rng: random.Random) -> Task:
+    words = _words(rng, 3, 7)
+    steps = [f"{word}: {word[-1]}" for word in words]
+    does = "Join the last letters of the words", "Last letter of each, together", "Last letters"
+    return Task(does, ", ".join(words), tuple(steps), "".join(word[-1] for word in words))
+
+
+def _truth(rng: random.Random) -> Task:
+    text, value = (("T", True), ("F", False))[rng.randrange(2)]
+    steps = []
+    for _ in range(rng.randint(3, 9)):
+        sign, other = rng.choice("&|^"), rng.random() < 0.5
+        before = value
+        value = {"&": value and other, "|": value or other, "^": value != other}[sign]
+        text = f"({text} {sign} {'T' if other else 'F'})"
+        steps.append(f"{str(before)[0]} {sign} {str(other)[0]} = {str(value)[0]}")
+        if rng.random() < 0.3:
+            text, value = f"!{text}", not value
+            steps.append(f"!{str(not value)[0]} = {str(value)[0]}")
+    does = "Evaluate", "True or false", "Value of the expression (& and, | or, ^ either, ! not)"
+    return Task(does, text, tuple(steps), "true" if value else "false")
+
+
+def _swaps(rng: random.Random) -> Task:
+    people = rng.sample(_PEOPLE, rng.randint(3, 5))
+    held = dict(zip(people, rng.sample(_THINGS, len(people)), strict=True))
+    given = [", ".join(f"{who} has the {what}" for who, what in held.items())]
+    steps = []
+    for _ in range(rng.randint(2, 6)):
+        one, other = rng.sample(people, 2)
+        held[one], held[other] = held[other], held[one]
+        given.append(f"{one} and {other} swap")
+        steps.append(f"{one} <-> {other}: " + ", ".join(f"{a}: {b}" for a, b in held.items()))
+    who = rng.choice(people)
+    does = f"What does {who} hold in the end", f"At the end, {who} has ..."
+    return Task(does, ". ".join(given), tuple(steps), held[who])
+
+
+def _walk(rng: random.Random) -> Task:
+    moves = rng.choices("NSEW", k=rng.randint(4, 14))
+    x = y = 0
+    steps = []
+    for move in moves:
+        x, y = x + _WAYS[move][0], y + _WAYS[move][1]
+        steps.append(f"{move}: ({x}, {y})")
+    does = "Where does the walk end", "Start at (0, 0) and follow the moves", "Robot on a grid"
+    return Task(does, " ".join(moves), tuple(steps), f"({x}, {y})")
+
+
+def _rewriting(rng: random.Random) -> Task:
+    rules = {each: "".join(rng.choices("ABC", k=rng.randint(1, 2))) for each in "ABC"}
+    text = "".join(rng.choices("ABC", k=rng.randint(1, 3)))
+    told = ", ".join(f"{left} -> {right}" for left, right in rules.items())
+    given, rounds, steps = f"{text}, rules {told}", rng.randint(2, 4), []
+    for _ in range(rounds):
+        text = "".join(rules[each] for each in text)
+        steps.append(text)
+    does = f"Apply the rules {rounds} times", f"String after {rounds} rounds"
+    return Task(does, given, tuple(steps), text)
+
+
+def _binary(rng: random.Random) -> Task:
+    one, other, carry, steps = rng.randrange(4, 256), rng.randrange(4, 256), 0, []
+    for at in range(max(one, other).bit_length()):
+        both = (one >> at & 1) + (other >> at & 1) + carry
+        steps.append(f"{one >> at & 1} + {other >> at & 1} + {carry}: write {both & 1}")
+        carry = both >> 1
+    does = "Add in base two", "Binary sum", "Compute, digits are binary"
+    return Task(does, f"{one:b} + {other:b}", tuple(steps), f"{one + other:b}")
+
+
+def _roman(rng: random.Random) -> Task:
+    number, text, steps = rng.randint(4, 399), "", []
+    left = number
+    for value, sign in _ROMAN:
+        while left >= value:
+            text, left = text + sign, left - value
+            steps.append(f"{sign} = {value}, left {left}")
+    does = "In Roman numerals", "Write as a Roman numeral"
+    return Task(does, str(number), tuple(steps), text)
+
+
+def _counting(rng: random.Random) -> Task:
+    signs = rng.choices("*#+@%", k=rng.randint(8, 30))
+    sign, count, steps = rng.choice(signs), 0, []
+    for at, each in enumerate(signs, 1):
+        count += each == sign
+        if each == sign:
+            steps.append(f"place {at}: {sign}, that makes {count}")
+    does = f"How many {sign} are there", f"Count {sign}"
+    return Task(does, " ".join(signs), tuple(steps), str(count))
+
+
+def _pattern(rng: random.Random) -> Task:
+    part = rng.choices("XO-^v", k=rng.randint(2, 4))
+    shown = rng.randint(len(part) * 2, len(part) * 4)
+    signs = [part[at % len(part)] for at in range(shown)]
+    steps = (
+        f"the part {' '.join(part)} repeats",
+        f"{shown} shown, {shown % len(part)} of a new one",
+    )
+    does = "What comes next", "Continue the pattern", "Next symbol"
+    return Task(does, " ".join(signs), steps, part[shown % len(part)])
+
+
+def _sets(rng: random.Random) -> Task:
+    sets = [sorted(rng.sample(_LETTERS[:9], rng.randint(2, 6))) for _ in range(rng.randint(2, 4))]
+    found, steps = set(sets[0]), []
+    given = "{" + ", ".join(sets[0]) + "}"
+    for each in sets[1:]:
+        sign = rng.choice((_UNION, _COMMON, "\\"))
+        other = set(each)
+        found = {_UNION: found | other, _COMMON: found & other, "\\": found - other}[sign]
+        written = "{" + ", ".join(each) + "}"
+        given = f"({given} {sign} {written})"
+        steps.append(f"{sign} {written}: {{{', '.join(sorted(found))}}}")
+    does = "Which set is it", "Simplify", "Elements of"
+    return Task(does, given, tuple(steps), "{" + ", ".join(sorted(found)) + "}")
+
+
+def _cipher(rng: random.Random) -> Task:
+    word, by = "".join(_words(rng, 1, 2)), rng.randint(1, 9)
+    told = [_LETTERS[(_LETTERS.index(each) + by) % 26] for each in word]
+    steps = [f"{a} + {by} -> {b}" for a, b in zip(word, told, strict=True)]
+    does = f"Shift each letter by {by}", f"Caesar cipher, key {by}"
+    return Task(does, word, tuple(steps), "".join(told))
+
+
+def _nested(rng: random.Random) -> Task:
+    value = rng.randint(-9, 9)
+    text, steps = str(value), []
+    for _ in range(rng.randint(2, 6)):
+        sign, other = rng.choice("+-*"), rng.randint(-9, 9)
+        before = value
+        value = {"+": value + other, "-": value - other, "*": value * other}[sign]
+        right = f"({other})" if other < 0 else str(other)
+        text = f"({text} {sign} {right})"
+        steps.append(f"{before} {sign} {right} = {value}")
+    does = "Calculate", "Evaluate from the inside", "Value"
+    return Task(does, text, tuple(steps), str(value))
+
+
+def _order(rng: random.Random) -> Task:
+    people = rng.sample(_PEOPLE, rng.randint(3, 6))
+    facts = [f"{a} stands left of {b}" for a, b in pairwise(people)]
+    steps = [" < ".join(people[:at]) for at in range(2, len(people) + 1)]
+    at, given = rng.randrange(len(people)), facts[:]
+    rng.shuffle(given)
+    does = f"Who stands at place {at + 1} from the left", f"Name the person in position {at + 1}"
+    return Task(does, "; ".join(given), tuple(steps), people[at])
+
+
+def _edits(rng: random.Random) -> Task:
+    text = "".join(_words(rng, 1, 1)) + rng.choice(_LETTERS)
+    given, steps = [f"start with {text}"], []
+    for _ in range(rng.randint(2, 6)):
+        letter = rng.choice(_LETTERS)
+        way = rng.randrange(4) if len(text) > 2 else 0
+        ways = text + letter, letter + text, text[:-1], text[::-1]
+        names = f"append {letter}", f"prepend {letter}", "drop the last", "reverse"
+        text = ways[way]
+        given.append(names[way])
+        steps.append(f"{names[way]}: {text}")
+    does = "What is the string now", "Follow the edits", "Result of the edits"
+    return Task(does, ", ".join(given), tuple(steps), text)
+
+
+KINDS: dict[str, Callable[[random.Random], Task]] = {
+    "brackets": _brackets,
+    "stack": _stack,
+    "sorting": _sorting,
+    "numbers": _numbers,
+    "reversing": _reversing,
+    "last letters": _last_letters,
+    "truth": _truth,
+    "swaps": _swaps,
+    "walk": _walk,
+    "rewriting": _rewriting,
+    "binary": _binary,
+    "roman": _roman,
+    "counting": _counting,
+    "pattern": _pattern,
+    "sets": _sets,
+    "cipher": _cipher,
+    "nested": _nested,
+    "order": _order,
+    "edits": _edits,
+}
