@@ -301,7 +301,7 @@ class App:
             routes = generation.admission.enter(scope)
         except ProxyError as error:
             self._note_refusal(scope, error)
-            return partial(_refuse, error)
+            return partial(_refuse, error.with_traceback(None))  # whose frames would keep it
         has_key = scope[CALLER].id is not None
         if CLIENT in scope and (has_key or not generation.admission.needs_keys):
             scope[CLIENT].note_known(has_key)

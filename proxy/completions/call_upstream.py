@@ -250,7 +250,7 @@ async def live_pieces(
     except ProxyError as error:
         if stream.is_opaque:
             raise
-        failure = error
+        failure = error.with_traceback(None)  # whose frames would keep it
     if last := stream.end(failure):
         yield last
 

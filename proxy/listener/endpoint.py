@@ -73,7 +73,7 @@ class Endpoint:
         try:
             reply = await self._handler(request)
         except ProxyError as error:
-            reply = error_reply(error, self._error_body)
+            reply = error_reply(error.with_traceback(None), self._error_body)  # frames keep much
         except Exception as error:  # a fault of ours; the client still gets an envelope
             log.error("internal_error", path=request.path, **place(error))
             fault = ProxyError("the proxy failed; its log says where")

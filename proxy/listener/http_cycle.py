@@ -17,7 +17,7 @@ from proxy.errors import ProxyError
 from proxy.listener.flow import Flow
 from proxy.listener.request_heads import refusal
 from proxy.wire.headers import written
-from proxy.wire.http import ASGIApplication, Message, Scope, place
+from proxy.wire.http import CLIENT, ASGIApplication, Message, Scope, place
 
 STATUS_LINES = {
     status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode())
@@ -143,6 +143,7 @@ class Cycle:
                 self._fail(kind="no whole reply")
         finally:
             self.on_response = _nothing  # or each would keep the other
+            self.scope.pop(CLIENT, None)  # likewise, where no endpoint has taken it out
 
     def _fail(self, **why: str) -> None:
         log.error("no_reply", path=self.scope["path"], **why)

@@ -138,8 +138,7 @@ class HttpProtocol(asyncio.Protocol):
                 cycle.leave()
         self.flow.resume_writing()
         self.pipeline.clear()
-        self.running = None
-        self.parser = None  # each keeps the other
+        self.running = self.cycle = self.parser = None  # each keeps this, and this each of them
 
     def data_received(self, data: bytes) -> None:
         if self.has_ended:

@@ -206,7 +206,7 @@ class Connection(asyncio.Protocol):
         self._is_read_paused = False
         self._is_write_paused = False
         self._unsent: memoryview | None = None
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: Any = httptools.HttpResponseParser(self)
         self._parser.set_dangerous_leniencies(
             lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
@@ -322,6 +322,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(exc)
         self._on_lost(self)
+        self._parser = None  # each keeps the other
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
