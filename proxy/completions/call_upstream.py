@@ -1,4 +1,5 @@
-"""Calls upstream and yields what comes back: answers to decide on, and bytes that may go on.
+"""Calls upstream and returns what comes back: a reply to pass on, an answer to decide on, or a live
+stream of answers and of bytes that may go on.
 
 A request is put to one model, or to several at once; a reply that was held for the same request
 before is taken up again, and nobody is asked.
@@ -7,9 +8,10 @@ before is taken up again, and nobody is asked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 
 from proxy.completions.further_calls.fallbacks import send_or_fall_back
 from proxy.completions.further_calls.parallel_calls import SeveralCalls
@@ -38,43 +40,37 @@ from proxy.wire.http import Reply
 
 @dataclass(slots=True)
 class Waiting:
-    """Says that what follows waits for its decision; `head` is that of the reply to come."""
+    """A reply that may take long: its head, and what reads the rest of it."""
 
-    job: Job
     head: UpstreamReply | Answer
+    read: Callable[[], Awaitable[Answer | Reply]]
 
 
 @dataclass(slots=True)
-class Opening:
-    """The head of a live stream, whose bytes follow."""
+class Live:
+    """A stream that goes on while it arrives: the reply without its body, and what that is made of.
 
-    job: Job
-    reply: Reply
+    A `Withholding` says that the next piece is the answer whose calls wait for their decision.
+    """
+
+    opening: Reply
+    pieces: AsyncIterator[bytes | Withholding | Answer]
 
 
-Piece = Waiting | Opening | Reply | Answer | bytes
-
-
-async def call_upstream(job: Job) -> AsyncGenerator[Piece]:
-    """Yields the pieces of upstream's reply; raises ProxyError where there is none."""
+async def call_upstream(job: Job) -> Reply | Answer | Waiting | Live:
+    """Return what upstream replies; raises ProxyError where there is none."""
     if job.earlier is not None:
-        async for piece in _take_up(job):
-            yield piece
-        return
+        return _take_up(job)
     if len(models := job.models()) > 1:
-        async for piece in _ask_several(job, models):
-            yield piece
-        return
+        return await _ask_several(job, models)
     reply = await _send(job)
     if reason := unscorable_reason(reply):
-        yield await _pass_on(job, reply, reason)
-    elif _goes_live(job, reply):
-        async for piece in _read_live(job, reply):
-            yield piece
-    else:
-        if job.services.may_take_long or not reply.is_whole:
-            yield Waiting(job, reply)
-        yield await _read_whole(job, reply)
+        return await _pass_on(job, reply, reason)
+    if _goes_live(job, reply):
+        return _read_live(job, reply)
+    if job.services.may_take_long or not reply.is_whole:
+        return Waiting(reply, partial(_read_whole, job, reply))
+    return await _read_whole(job, reply)
 
 
 async def _send(job: Job) -> UpstreamReply:
@@ -148,28 +144,32 @@ def _pass_on_unread(job: Job, reply: UpstreamReply, unread: Unread) -> Reply:
     return Reply(reply.status, without(headers, b"content-encoding"), unread.bare)
 
 
-async def _take_up(job: Job) -> AsyncIterator[Piece]:
-    """Yields the reply that was held when the same was asked before; nobody is asked again."""
+def _take_up(job: Job) -> Waiting:
+    """Return the reply that was held when the same was asked before; nobody is asked again."""
     assert job.earlier is not None
     held = job.earlier.held
     job.exchange.note_poll(job.request, job.services.holding.polls.count(held.id))
     answer = answer_from(held, job.request)
-    yield Waiting(job, answer)
-    yield answer
+
+    async def read() -> Answer:
+        return answer
+
+    return Waiting(answer, read)
 
 
-async def _ask_several(job: Job, models: Sequence[str]) -> AsyncIterator[Piece]:
-    """Asks all models at once; yields the surest reply."""
+async def _ask_several(job: Job, models: Sequence[str]) -> Reply | Answer | Waiting:
+    """Ask all models at once, and return the surest reply."""
     exchange, request = job.exchange, job.request
     exchange.model, exchange.is_stream = request.model, request.is_stream
     several = SeveralCalls(job.further_calls(), models)
     work = asyncio.create_task(_surest(job, several))
-    try:
-        if not await is_done(work, several.head):
-            yield Waiting(job, several.head.result())
-        yield await work
-    finally:
-        work.cancel()
+    if await is_done(work, several.head):
+        return work.result()
+
+    async def read() -> Answer | Reply:
+        return await work
+
+    return Waiting(several.head.result(), read)
 
 
 async def _surest(job: Job, several: SeveralCalls) -> Answer | Reply:
@@ -206,8 +206,8 @@ def _goes_live(job: Job, reply: UpstreamReply) -> bool:
     return mode != "buffer"
 
 
-async def _read_live(job: Job, reply: UpstreamReply) -> AsyncIterator[Piece]:
-    """Yields status and events at once; the choices that an event finishes are an answer."""
+def _read_live(job: Job, reply: UpstreamReply) -> Live:
+    """Return the stream; the choices that an event finishes are an answer."""
     services, exchange = job.services, job.exchange
     gates_calls = job.stream_mode().mode == "buffer_tools"
     max_bytes = services.config.limits.max_body
@@ -219,12 +219,15 @@ async def _read_live(job: Job, reply: UpstreamReply) -> AsyncIterator[Piece]:
     opening = _opening(job, reply)
     if isinstance(chunks, Arriving) and not gates_calls:
         opening.on_open = ShortWay(stream, chunks, exchange.in_upstream).open
-    yield Opening(job, opening)
-    async for piece in live_pieces(stream, chunks, exchange.in_upstream):
-        if isinstance(piece, Finished):
-            yield _finished(job, reply, piece)
-        else:
-            yield Waiting(job, reply) if isinstance(piece, Withholding) else piece
+    return Live(opening, _answers_in(job, reply, stream, chunks))
+
+
+async def _answers_in(
+    job: Job, reply: UpstreamReply, stream: LiveStream, chunks: AsyncIterator[bytes]
+) -> AsyncIterator[bytes | Withholding | Answer]:
+    """Yields what of a stream goes on at once, and its answers."""
+    async for piece in live_pieces(stream, chunks, job.exchange.in_upstream):
+        yield _finished(job, reply, piece) if isinstance(piece, Finished) else piece
     if stream.withholds:
         job.is_withheld = True
         yield _withheld(job, reply)

@@ -13,7 +13,7 @@ from functools import partial
 from urllib.parse import parse_qs
 
 from calibrator import NotScorableError, Question
-from proxy.completions.flow import complete, deliver
+from proxy.completions.flow import complete
 from proxy.completions.job import Job
 from proxy.completions.services import Services
 from proxy.exchange.exchange import Exchange
@@ -69,7 +69,7 @@ async def fetch_response(services: Services, http: Request) -> Reply:
         attach = services.config.attach
         reply = await fetch_held(services.store, RESPONSES, held_id or id, http, attach)
         return _streamed(reply) if _is_stream(http) else reply
-    return await deliver(complete(services, http, partial(_parse_fetch, id)))
+    return await complete(services, http, partial(_parse_fetch, id))
 
 
 async def _parse_fetch(id: str, services: Services, exchange: Exchange) -> Job:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, nullcontext
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
 from functools import partial
 
 from proxy.completions.apply import apply
-from proxy.completions.call_upstream import Opening, Waiting, call_upstream
+from proxy.completions.call_upstream import Live, Waiting, call_upstream
 from proxy.completions.escalate import escalate
 from proxy.completions.further_calls.judging import Judging
 from proxy.completions.further_calls.opinions import Opinions
 from proxy.completions.heartbeats import is_done, late, pings_until
 from proxy.completions.job import Job
+from proxy.completions.live_stream import Withholding
 from proxy.completions.recording import Recording
 from proxy.completions.services import Services
 from proxy.errors import ProxyError
@@ -29,13 +30,10 @@ from proxy.wire.headers import header, to_client, without
 from proxy.wire.http import Reply, Request
 
 Parse = Callable[[Services, Exchange], Awaitable[Job]]
-NOBODY_ASKED = nullcontext()
-Piece = Waiting | Opening | Reply | bytes
-Pieces = AsyncGenerator[Piece]
 
 
-async def complete(services: Services, http: Request, parse: Parse) -> Pieces:
-    """Handle one completion; yields its reply, or the head of a live stream and then its bytes.
+async def complete(services: Services, http: Request, parse: Parse) -> Reply:
+    """Handle one completion; returns its reply, of a live stream with a body that goes on.
 
     A whole reply is one answer. A live stream has one for every event that finishes choices, and
     one for the tool calls that may not go on before they are decided on. Raises ProxyError for what
@@ -43,22 +41,28 @@ async def complete(services: Services, http: Request, parse: Parse) -> Pieces:
     """
     exchange = Exchange(http, services.records)
     with Recording(exchange) as recording:  # record
-        job = recording.job = await parse(services.with_requested_policy(http), exchange)
-        with job.opinions or NOBODY_ASKED:  # of others, who are asked meanwhile or after the score
-            async with aclosing(call_upstream(job)) as pieces:
-                async for piece in pieces:
-                    if not isinstance(piece, Answer):
-                        yield piece  # nothing to decide on
-                        continue
-                    await job.score(piece)
-                    outcome = job.decide(piece)
-                    answer, outcome = await escalate(job, piece, outcome)
-                    yield await apply(job, answer, outcome)
+        job = recording.begin(await parse(services.with_requested_policy(http), exchange))
+        came = await call_upstream(job)
+        if isinstance(came, Reply):
+            return came  # nothing to decide on
+        if isinstance(came, Live):
+            return await _live_reply(recording, job, came)
+        if isinstance(came, Waiting):
+            return await _reply_in_time(recording, job, came)
+        return await _whole_reply(job, came)
+
+
+async def conclude(job: Job, answer: Answer) -> Reply | bytes:
+    """Score an answer, decide on it, and return what the client gets."""
+    await job.score(answer)
+    outcome = job.decide(answer)
+    answer, outcome = await escalate(job, answer, outcome)
+    return await apply(job, answer, outcome)
 
 
 async def handle(format: Format, services: Services, http: Request) -> Reply:
     """Answer a request for a completion; raises ProxyError for what the client is told."""
-    return await deliver(complete(services, http, partial(parse_request, format)))
+    return await complete(services, http, partial(parse_request, format))
 
 
 async def parse_request(format: Format, services: Services, exchange: Exchange) -> Job:
@@ -85,41 +89,39 @@ async def parse_request(format: Format, services: Services, exchange: Exchange) 
     return job
 
 
-# --- from pieces to a reply -----------------------------------------------------------------------
+# --- whole replies --------------------------------------------------------------------------------
 
 
-async def deliver(pieces: Pieces) -> Reply:
-    """Return the reply whose pieces these are.
+async def _whole_reply(job: Job, answer: Answer) -> Reply:
+    reply = await conclude(job, answer)
+    assert isinstance(reply, Reply)
+    return reply
+
+
+async def _reply_in_time(recording: Recording, job: Job, waiting: Waiting) -> Reply:
+    """Return the reply that is waited for, or one whose body comes later.
 
     Nothing is written before the outcome, for `commit_after_s` at most; after that the status is
     out, and pings keep the connection alive until there is one.
     """
-    piece = await anext(pieces)
-    if isinstance(piece, Waiting):
-        waiting, work = piece, asyncio.ensure_future(anext(pieces))
-        if not await is_done(work, within_s=waiting.job.services.config.limits.commit_after_s):
-            return _late_reply(waiting, work, pieces)
-        piece = work.result()
-    if isinstance(piece, Opening):
-        piece.reply.body = _live_body(piece.job, pieces)
-        return piece.reply
-    assert isinstance(piece, Reply)
-    await _finish(pieces)
-    return piece
+    work = asyncio.ensure_future(_reply_at_last(recording, job, waiting))
+    if await is_done(work, within_s=job.services.config.limits.commit_after_s):
+        return work.result()
+    return _late_reply(job, waiting, work)
 
 
-async def _finish(pieces: Pieces) -> None:
-    """Let the flow go on to its end, after its reply."""
-    rest = await anext(pieces, None)
-    assert rest is None
+async def _reply_at_last(recording: Recording, job: Job, waiting: Waiting) -> Reply:
+    with recording:
+        came = await waiting.read()
+        return came if isinstance(came, Reply) else await _whole_reply(job, came)
 
 
-def _late_reply(waiting: Waiting, work: asyncio.Future[Piece], pieces: Pieces) -> Reply:
-    job, head = waiting.job, waiting.head
+def _late_reply(job: Job, waiting: Waiting, work: asyncio.Future[Reply]) -> Reply:
+    head = waiting.head
     job.is_status_out, job.exchange.status = True, head.status
     opening = job.exchange.unscored(Status.PENDING, "buffered", job.services.scoring.name)
     kept = without(to_client(head.headers), b"content-length", b"content-encoding")
-    body = asyncio.ensure_future(_late_body(work, pieces))
+    body = asyncio.ensure_future(_late_body(work))
 
     async def stop() -> None:
         body.cancel()
@@ -128,32 +130,53 @@ def _late_reply(waiting: Waiting, work: asyncio.Future[Piece], pieces: Pieces) -
     return Reply(head.status, [*kept, *job.headers(opening)], late(body, error_event), stop)
 
 
-async def _late_body(work: asyncio.Future[Piece], pieces: Pieces) -> bytes:
+async def _late_body(work: asyncio.Future[Reply]) -> bytes:
     """Return the body of a reply whose headers are out, without an encoding."""
     reply = await work
-    assert isinstance(reply, Reply)
-    await _finish(pieces)
     return await decoded(reply.whole(), header(reply.headers, b"content-encoding"))
 
 
-async def _live_body(job: Job, pieces: Pieces) -> AsyncIterator[bytes]:
-    """Yields the bytes of a live stream, and pings while calls in it wait for their decision."""
+# --- live streams ---------------------------------------------------------------------------------
+
+
+async def _live_reply(recording: Recording, job: Job, live: Live) -> Reply:
+    body = _live_body(recording, job, live)
+    await anext(body)  # whatever becomes of it from here on is recorded
+    live.opening.body = body
+    return live.opening
+
+
+async def _live_body(recording: Recording, job: Job, live: Live) -> AsyncGenerator[bytes]:
+    """Yields nothing as it begins, then the bytes of a live stream, and pings while calls in it
+    wait for their decision."""
     try:
-        async for piece in pieces:
-            if isinstance(piece, bytes):
-                yield piece
-                continue
-            async for each in pings_until(asyncio.ensure_future(_next_bytes(pieces))):
-                yield each
+        with recording:
+            yield b""
+            async with aclosing(_concluded(job, live)) as pieces:
+                async for piece in pieces:
+                    if isinstance(piece, bytes):
+                        yield piece
+                        continue
+                    async for each in pings_until(asyncio.ensure_future(_next_bytes(pieces))):
+                        yield each
     except ProxyError as error:
         if not job.is_withheld:
             raise
         yield job.request.format.error_event(error)
-    finally:
-        await pieces.aclose()
 
 
-async def _next_bytes(pieces: Pieces) -> bytes:
+async def _concluded(job: Job, live: Live) -> AsyncGenerator[bytes | Withholding]:
+    """Yields what of a stream goes on at once, and in its place what is decided on."""
+    async for piece in live.pieces:
+        if not isinstance(piece, Answer):
+            yield piece
+            continue
+        concluded = await conclude(job, piece)
+        assert isinstance(concluded, bytes)
+        yield concluded
+
+
+async def _next_bytes(pieces: AsyncGenerator[bytes | Withholding]) -> bytes:
     piece = await anext(pieces, b"")
     assert isinstance(piece, bytes)
     return piece

@@ -48,7 +48,8 @@ async def pings_until(
 ) -> AsyncIterator[bytes]:
     """Pings while `work` goes on, then its bytes; raises what it raises.
 
-    The first ping comes after `PING_EVERY_S`, so that quick work costs none.
+    The first ping comes after `PING_EVERY_S`, so that quick work costs none. Work that nobody waits
+    for any longer is cancelled, and has ended when this ends.
     """
     try:
         while not work.done():
@@ -57,4 +58,5 @@ async def pings_until(
                 yield ping
         yield work.result()
     finally:
-        work.cancel()
+        if work.cancel():
+            await asyncio.wait({work})

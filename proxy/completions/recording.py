@@ -16,17 +16,27 @@ from proxy.wire.json_splice import dumps
 class Recording:
     """Records a completion at the end of the `with` block, however it ends.
 
-    A live stream is recorded when its last score is there; neither its end nor a client that left
+    A reply that goes on when it is returned has a block of its own, of the same recording: the last
+    one to end is the end. A live stream is recorded when its last score is there; neither its end nor a client that left
     waits for that. A whole reply has been recorded by then (`Exchange.finish`).
     """
 
-    __slots__ = ("_exchange", "job")
+    __slots__ = ("_blocks", "_exchange", "_job")
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self.job: Job | None = None  # once the request is parsed
+        self._job: Job | None = None  # once the request is parsed
+        self._blocks = 0
+
+    def begin(self, job: Job) -> Job:
+        """Note what the request was parsed to; others are asked for their opinion meanwhile."""
+        self._job = job
+        if job.opinions is not None:
+            job.opinions.begin()
+        return job
 
     def __enter__(self) -> Recording:
+        self._blocks += 1
         return self
 
     def __exit__(
@@ -35,7 +45,12 @@ class Recording:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        job = self.job
+        self._blocks -= 1
+        if self._blocks:
+            return
+        job = self._job
+        if job is not None and job.opinions is not None:
+            job.opinions.end()
         if job is None or job.stream is None:
             self._exchange.__exit__(kind, error, trace)
         elif job.is_withheld:

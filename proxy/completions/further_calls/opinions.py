@@ -35,7 +35,7 @@ class Opinions:
         self._deadline: float | None = None  # on the event loop's clock
         self._waiting = 0  # for the others
 
-    def __enter__(self) -> None:
+    def begin(self) -> None:
         """Ask together with the request, where the policy wants that."""
         self._calls.exchange.in_upstream = SharedClock()
         request = self._calls.asked.facts()
@@ -43,7 +43,7 @@ class Opinions:
         if is_wanted and self._can_read():
             self._ask()
 
-    def __exit__(self, *_: object) -> None:
+    def end(self) -> None:
         """Give up what nobody waits for."""
         if not self._waiting:
             self._give_up()
