@@ -20,17 +20,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 from calibrator.errors import CheckpointError
-from calibrator.recalibration.curves import (
-    FORMAT,
-    Of,
-    Recalibration,
-    load_named,
-    recalibration_of,
-)
-from calibrator.recalibration.signals import KIND, SignalWeights, signal_weights
+
+if TYPE_CHECKING:
+    from calibrator.recalibration.curves import Of, Recalibration
+    from calibrator.recalibration.signals import SignalWeights
 
 CURRENT = "current"
 POINTERS: Final[Mapping[Of, str]] = {
@@ -102,18 +98,24 @@ def _together(found: Iterable[Recalibration | SignalWeights | None]) -> Recalibr
     curves: dict[Of, Recalibration] = {}
     signals = None
     for each in found:
-        if isinstance(each, SignalWeights):
-            signals = each
+        if each is not None and each.of == "signals":
+            signals = cast("SignalWeights", each)
         elif each is not None:
-            curves[each.of] = each
+            curves[each.of] = cast("Recalibration", each)
     return Recalibrations(curves.get("alone"), curves.get("others"), signals)
 
 
 def _load(path: Path) -> Recalibration | SignalWeights:
+    """A file that is there; what computes with it is imported now, for most have none."""
+    from calibrator.recalibration.curves import load_named
+
     return load_named(path, _read)
 
 
 def _read(values: dict[str, Any]) -> Recalibration | SignalWeights:
+    from calibrator.recalibration.curves import FORMAT, recalibration_of
+    from calibrator.recalibration.signals import KIND, signal_weights
+
     if values["kind"] == KIND and values["format"] == FORMAT:
         return signal_weights(values)
     return recalibration_of(values)
@@ -190,7 +192,7 @@ class RecalibrationVersions:
         """Every curve that was ever promoted here and is still there."""
         files = sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []
         found = [_load(each) for each in files if _FILE.fullmatch(each.name)]
-        return [each for each in found if isinstance(each, Recalibration)]
+        return [cast("Recalibration", each) for each in found if each.of != "signals"]
 
     def promote(self, found: Recalibration | SignalWeights, figures: Mapping[str, Any]) -> Change:
         """From now on `found` counts for the numbers that it is for; those before it stay."""

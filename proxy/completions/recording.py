@@ -17,8 +17,9 @@ class Recording:
     """Records a completion at the end of the `with` block, however it ends.
 
     A reply that goes on when it is returned has a block of its own, of the same recording: the last
-    one to end is the end. A live stream is recorded when its last score is there; neither its end nor a client that left
-    waits for that. A whole reply has been recorded by then (`Exchange.finish`).
+    one to end is the end. A live stream is recorded when its last score is there; neither its end
+    nor a client that left waits for that. A whole reply has been recorded by then
+    (`Exchange.finish`).
     """
 
     __slots__ = ("_blocks", "_exchange", "_job")

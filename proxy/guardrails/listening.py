@@ -12,7 +12,6 @@ from proxy.config.sections import Config
 from proxy.errors import ExitStatus, StartupError
 from proxy.exchange.metrics import Metrics
 from proxy.gate.host_check import is_loopback
-from proxy.guardrails.application import GuardrailsApplication
 from proxy.listener.server import SecondServer
 from proxy.reloading import Reloading
 
@@ -70,6 +69,8 @@ class GuardrailsServer:
     def __init__(
         self, listening: socket.socket, config: Config, holder: Reloading, metrics: Metrics
     ) -> None:
+        from proxy.guardrails.application import GuardrailsApplication  # few have such a listener
+
         assert config.guardrails is not None
         self._listening = listening
         application = GuardrailsApplication(

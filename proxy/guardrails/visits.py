@@ -109,9 +109,8 @@ async def assess(services: Services, http: Request, visit: Visit, presented: byt
     outcome = None
     try:
         with Recording(exchange) as recording:
-            job = recording.job = await _job(
-                services.with_requested_policy(request), exchange, visit
-            )
+            asked_for = services.with_requested_policy(request)
+            job = recording.begin(await _job(asked_for, exchange, visit))
             answer = _answer(visit)
             if not answer.choices:
                 return _unread(job, visit)
@@ -137,7 +136,7 @@ async def scored(services: Services, http: Request, visit: Visit, presented: byt
     exchange = Exchange(request, services.records)
     exchange.upstream = visit.gateway
     with Recording(exchange) as recording:
-        job = recording.job = await _job(services, exchange, visit)
+        job = recording.begin(await _job(services, exchange, visit))
         answer = _answer(visit)
         if not answer.choices:
             raise UnreadableReplyError("not_a_completion")
