@@ -13,10 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import Metric
-from prometheus_client.exposition import choose_encoder
-
 from proxy.config.allowed_surfaces import surface_of
 from proxy.errors import BadRequestError
 from proxy.exchange.series import OTHER, Counter, Histogram
@@ -24,6 +20,9 @@ from proxy.wire.bounded_cache import remembers
 from proxy.wire.spelling import names_in
 
 if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
+
     from proxy.exchange.exchange import Exchange
     from proxy.exchange.outcome import Outcome
 
@@ -209,6 +208,8 @@ class _Together:
 
 def exposed(accept: str, *collectors: Collector) -> tuple[bytes, str]:
     """Everything as text, and its content type, in the format that `accept` prefers."""
+    from prometheus_client.exposition import choose_encoder  # with a server of HTTP: when asked
+
     encode, content_type = choose_encoder(accept)
     return encode(cast("CollectorRegistry", _Together(*collectors))), content_type
 

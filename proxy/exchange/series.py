@@ -12,10 +12,10 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
 from operator import add
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.utils import floatToGoString
+if TYPE_CHECKING:
+    from prometheus_client.core import HistogramMetricFamily, Metric
 
 MOST_SERIES: Final = 1_000
 OTHER: Final = "other"
@@ -51,6 +51,8 @@ class Counter:
             count[1] = min(count[1], since)
 
     def collect(self) -> Iterable[Metric]:
+        from prometheus_client.core import CounterMetricFamily
+
         family = CounterMetricFamily(*self._about, labels=self._labels)
         for values, (count, since) in [*self._counts.items()]:
             family.add_metric(values, count, created=since)
@@ -108,6 +110,8 @@ class Histogram:
 
 def histogram_family(name: str, meaning: str, labels: Sequence[str]) -> HistogramMetricFamily:
     """Return a family of distributions, still without any."""
+    from prometheus_client.core import HistogramMetricFamily
+
     return HistogramMetricFamily(name, meaning, labels=labels)
 
 
@@ -119,5 +123,7 @@ def add_distribution(
     total: float,
 ) -> None:
     """Add to a family what is in each bucket; the last of `counts` is beyond all bounds."""
+    from prometheus_client.utils import floatToGoString
+
     ends = map(floatToGoString, (*bounds, math.inf))
     family.add_metric(values, [*zip(ends, accumulate(counts), strict=True)], total)
