@@ -16,7 +16,7 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
@@ -58,6 +58,8 @@ class Lesson:
     fault: str = ""
     is_of_relevance: bool = False
     weight: float = 1.0
+    row: Row | None = None  # whose question it is; None for a plain request
+    reply: str = ""  # of another row, as it was given
 
 
 def lessons_of(rows: Sequence[Row], config: InspectorConfig, seed: int) -> Iterator[Lesson]:
@@ -81,7 +83,7 @@ def _lessons_of_one(
     """The lessons of one benchmark's rows."""
     pool = rng.sample(rows, min(len(rows), config.pool_rows))
     for row in [row for row in pool if row.correct][: config.right_rows]:
-        yield from _both(row.question, stripped(row.answer), row.benchmark or "", "", rng)
+        yield from _both(row, row.answer, "", rng)
     for check in CHECKS:
         many = config.irrelevant_rows if check.name == RELEVANCE else config.faulty_rows
         for fault in check.faults:
@@ -95,21 +97,23 @@ def _faulty(
     """At most so many replies of one benchmark with a fault, and excerpts where these teach."""
     made = corrupted(pool, fault, seed)
     for each in rng.sample(made, min(len(made), many)):
-        asked, answer = each.row.question, stripped(each.answer)
-        benchmark = each.row.benchmark or ""
         if fault in ELSEWHERE:
-            yield from _both(asked, answer, benchmark, fault, rng)
+            yield from _both(each.row, each.answer, fault, rng)
         else:
-            yield Lesson(asked, without_question(asked, answer), benchmark, fault)
+            yield _lesson(each.row, each.answer, fault)
 
 
-def _both(
-    question: str, answer: str, benchmark: str, fault: str, rng: random.Random
-) -> Iterator[Lesson]:
-    """A reply, and an excerpt of it."""
-    answer = without_question(question, answer)
-    yield Lesson(question, answer, benchmark, fault)
-    yield Lesson(question, excerpt(answer, rng), benchmark, fault, is_of_relevance=True)
+def _both(row: Row, reply: str, fault: str, rng: random.Random) -> Iterator[Lesson]:
+    """A reply to the row's question, and an excerpt of it."""
+    whole = replace(_lesson(row, reply, fault), reply=reply if fault else "")
+    yield whole
+    yield replace(whole, answer=excerpt(whole.answer, rng), is_of_relevance=True)
+
+
+def _lesson(row: Row, reply: str, fault: str) -> Lesson:
+    """A reply to the row's question, as the inspector reads it."""
+    answer = without_question(row.question, stripped(reply))
+    return Lesson(row.question, answer, row.benchmark or "", fault, row=row)
 
 
 def excerpt(answer: str, rng: random.Random) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,37 @@ RARE = 1e-5  # added to every share, so that pieces which no text holds count a 
 COMMON_DIRECTIONS = 2  # of the vectors, left out: they tell how frequent a piece is
 
 
+@dataclass(frozen=True, slots=True)
+class Taught:
+    """Lessons, what is `seen` in them (N, SEEN), and the arrays of `Pieces` that they were read
+    by."""
+
+    lessons: Sequence[Lesson]
+    seen: Floats
+    pieces: dict[str, Array]
+
+    def where(self, is_kept: Callable[[Lesson], bool]) -> Taught:
+        """Those lessons alone, read by the same pieces."""
+        at = [n for n, lesson in enumerate(self.lessons) if is_kept(lesson)]
+        return replace(self, lessons=[self.lessons[n] for n in at], seen=self.seen[at])
+
+
+def teach(
+    rows: Sequence[Row],
+    tokenizer: Tokenizer,
+    layout: Layout,
+    vectors: Floats,
+    config: InspectorConfig,
+    seed: int,
+    say: Callable[[str], None] = lambda _: None,
+) -> Taught:
+    """Make the lessons of rows and look at them, which takes some 2 ms each."""
+    pieces = fit_pieces(rows, tokenizer, layout, vectors, config, seed)
+    lessons = list(lessons_of(rows, config, seed))
+    say(f"inspector: {len(lessons)} replies to look at")
+    return Taught(lessons, seen_in(lessons, tokenizer, layout, Pieces.from_state(pieces)), pieces)
+
+
 def fit_inspector(
     rows: Sequence[Row],
     tokenizer: Tokenizer,
@@ -40,21 +72,20 @@ def fit_inspector(
     config: InspectorConfig,
     seed: int,
     say: Callable[[str], None] = lambda _: None,
+    taught: Taught | None = None,
 ) -> dict[str, Array]:
     """The arrays of an `Inspector`, under its prefix; the same rows and seed, the same arrays.
 
-    `vectors` (V, hidden) of all word pieces, as `piece_vectors` gives them. Raises TrainingError
+    `vectors` (V, hidden) of all word pieces, as `piece_vectors` gives them. `taught` are the
+    lessons where they have been read. Raises TrainingError
     where there is no right reply in which a fault could be made, and MissingExtraError without
     scikit-learn.
     """
-    state = fit_pieces(rows, tokenizer, layout, vectors, config, seed)
-    state[DROPS_QUESTION] = np.ones(1, np.float32)
-    lessons = list(lessons_of(rows, config, seed))
-    if not any(lesson.fault for lesson in lessons):
+    taught = taught or teach(rows, tokenizer, layout, vectors, config, seed, say)
+    if not any(lesson.fault for lesson in taught.lessons):
         raise TrainingError("there is no right reply in which a fault could be made")
-    say(f"inspector: {len(lessons)} replies to look at")
-    seen = seen_in(lessons, tokenizer, layout, Pieces.from_state(state))
-    state |= fit_checks(lessons, seen, config, seed, say)
+    state = taught.pieces | {DROPS_QUESTION: np.ones(1, np.float32)}
+    state |= fit_checks(taught.lessons, taught.seen, config, seed, say)
     return {PREFIX + name: array for name, array in state.items()}
 
 

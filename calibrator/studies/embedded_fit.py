@@ -2,7 +2,8 @@
 
 The fold's rows go into a file, `calibrator.training.train` runs on it as it would on any other,
 and the checkpoint scores the judged rows as served. A run's folder is named by its rows, so that a
-study that was interrupted goes on where it was.
+study that was interrupted goes on where it was. What the folds of a study share is read once
+(`calibrator.training.shared_reading`).
 """
 
 from __future__ import annotations
@@ -11,13 +12,16 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from calibrator.loading import load_scorer
 from calibrator.metrics.metrics import Floats, Ints
 from calibrator.rows.rows import Row
 from calibrator.rows.scores import score_rows
-from calibrator.training.run import TrainConfig
+from calibrator.text.layout import load_tokenizer
+from calibrator.training.run import TrainConfig, base_folder, prepare
+from calibrator.training.shared_reading import SharedReading
 from calibrator.training.train import train as run
 
 PARTS = ("inspector", "calls")  # left out, and told, where a fold has too few rows to teach them
@@ -44,7 +48,8 @@ class EmbeddedFit:
     """A `Fit` of `calibrator.studies.studies`: `config` says how to train, its `data` is the
     fold's.
 
-    `folder` keeps the runs, about 100 MB each.
+    `folder` keeps the runs, about 100 MB each. The first `trained` of the rows are all that any
+    fold trains on, and what fits share is read of them once; with 0 each fit reads its own.
     """
 
     def __init__(
@@ -53,15 +58,24 @@ class EmbeddedFit:
         folder: Path,
         config: TrainConfig,
         say: Callable[[str], None] = print,
+        trained: int = 0,
     ) -> None:
         self.rows, self.folder, self.config, self.say = rows, folder, config, say
+        self.trained = trained
 
     def __call__(self, train: Ints, judged: Ints) -> Floats:
         data = self._write([self.rows[i] for i in train])
         config = replace(self.config, data=(str(data),))
-        checkpoint = run(data.parent / "run", config, self.say, optional=PARTS)
+        place = data.parent / ("shared" if self.trained else "run")
+        preparing = self._shared if self.trained else prepare
+        checkpoint = run(place, config, self.say, optional=PARTS, preparing=preparing)
         scorer = load_scorer(str(checkpoint), self.config.device)
         return score_rows(scorer, [self.rows[i] for i in judged]).confidence
+
+    @cached_property
+    def _shared(self) -> SharedReading:
+        config = replace(self.config, data=(str(self._write(self.rows[: self.trained])),))
+        return SharedReading(config, load_tokenizer(base_folder()), self.say)
 
     def _write(self, rows: Sequence[Row]) -> Path:
         """The fold's rows, in a folder named by them."""

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -320,6 +320,11 @@ def read_study(path: Path) -> Study:
         raise JudgingError(f"{path} is no study that this version wrote: {error}") from error
 
 
+def shared_rows(name: str, train: Sequence[Row]) -> int:
+    """How many rows the fits of a study may read together; none where having fewer is the point."""
+    return len(train) if name in get_args(StudyName) and name != "size" else 0
+
+
 def fit_of(
     method: str,
     rows: Sequence[Row],
@@ -328,8 +333,11 @@ def fit_of(
     say: Callable[[str], None] = lambda _: None,
     *,
     is_renewed: bool = False,
+    trained: int = 0,
 ) -> Fit:
     """TF-IDF with logistic regression, or the calibrator as it ships, whose runs go to `folder`.
+
+    The first `trained` of the rows are read once for all its fits, or with 0 for each.
 
     Rows are numbered as `plan` does; what was fitted before on the same ones is read.
     """
@@ -345,5 +353,5 @@ def fit_of(
         return kept_folds(words, rows, method, device, is_renewed=is_renewed)
     from calibrator.studies.embedded_fit import EmbeddedFit, as_shipped  # torch, of the extra
 
-    fit = EmbeddedFit(rows, folder, as_shipped(device), say)
-    return kept_folds(fit, rows, method, device, is_renewed=is_renewed)
+    fit = EmbeddedFit(rows, folder, as_shipped(device), say, trained)
+    return kept_folds(fit, rows, method, device, f"{trained} shared", is_renewed=is_renewed)

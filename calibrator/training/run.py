@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from calibrator.calls.training import CallConfig
 from calibrator.checkpoints.digests import sha256_of
 from calibrator.errors import MissingExtraError, TrainingError
 from calibrator.inspection.config import InspectorConfig
+from calibrator.inspection.training import Taught
 from calibrator.knowledge.lessons import KnowledgeConfig
 from calibrator.opinion.training import OpinionConfig
 from calibrator.rows.rows import Row
@@ -26,7 +27,7 @@ from calibrator.rows.selection import Selection, select_rows
 from calibrator.text.layout import Layout, load_tokenizer
 from calibrator.training.examples import Example, TagEncoder, benchmark_weights, disguised, tokenize
 from calibrator.training.outliers import OutlierSource
-from calibrator.training.stages.forest import ForestConfig
+from calibrator.training.stages.forest import Described, ForestConfig
 from calibrator.training.stages.tower import TowerConfig
 
 STATE = "state.pt"
@@ -110,6 +111,21 @@ class TrainData:
     calls: list[Row]
     weights: NDArray[np.float64]  # of `train`
     base_rate: float
+    described: Described | None = None  # `train` for a forest, where this was done before
+    taught: Taught | None = None  # lessons of the inspector, likewise
+
+
+class Preparing(Protocol):
+    """Makes examples of the rows of a configuration; `prepare`, or what reads for many runs."""
+
+    def __call__(
+        self,
+        config: TrainConfig,
+        tokenizer: Tokenizer,
+        *,
+        for_tower: bool = False,
+        chosen: Chosen | None = None,
+    ) -> TrainData: ...
 
 
 def base_folder() -> Path:
@@ -138,10 +154,8 @@ def prepare(
     rows, held, calls = chosen or selected(config)
     if not rows:
         raise TrainingError("all rows call tools: a tower learns from texts")
-    if not held:
-        raise TrainingError("too few questions: none is left for validation")
     rng = random.Random(config.seed)
-    held = rng.sample(held, min(config.validation_rows, len(held)))
+    held = validation_of(held, config, rng)
     base_rate = sum(row.correct or 0 for row in rows) / len(rows)
     shown = disguised(rows, config.addressed_share, rng)
     source = OutlierSource(rng, sorted(tokenizer.get_vocab()))
@@ -156,6 +170,13 @@ def prepare(
         np.concatenate([known, np.ones(len(strange))]),
         base_rate,
     )
+
+
+def validation_of(held: Sequence[Row], config: TrainConfig, rng: random.Random) -> list[Row]:
+    """Draw the rows that the finished run is recalibrated on; raises TrainingError for none."""
+    if not held:
+        raise TrainingError("too few questions: none is left for validation")
+    return rng.sample(held, min(config.validation_rows, len(held)))
 
 
 def selected(config: TrainConfig) -> Chosen:

@@ -35,7 +35,15 @@ from calibrator.rows.files import check_readable
 from calibrator.rows.rows import Row
 from calibrator.training.extending import measured_anew, weights_in, write_extended
 from calibrator.training.parts_of_rows import choose_parts
-from calibrator.training.run import Run, TrainConfig, TrainData, base_folder, prepare, selected
+from calibrator.training.run import (
+    Preparing,
+    Run,
+    TrainConfig,
+    TrainData,
+    base_folder,
+    prepare,
+    selected,
+)
 from calibrator.training.stages.encoder import EncoderRun
 from calibrator.training.stages.opinion_folds import (
     abilities_of,
@@ -61,12 +69,14 @@ def train(
     save_every_s: float = 240,
     finish_now: bool = False,
     optional: Collection[str] = (),
+    preparing: Preparing = prepare,
 ) -> Path:
     """Runs, or goes on with, the training in `folder`; returns the checkpoint's folder.
 
     `progress` hears how many rows towers or encoder were shown, and of how many. `finish_now`
     takes no further step of the encoder's and makes the checkpoint of what there is. `optional`
     names parts that are left out, and that is said, where there are too few rows to teach them.
+    `preparing` makes the examples of the chosen rows, by default from their texts.
     Raises TrainingError when there is nothing to train on or the folder is another run's.
     """
     if not (config.has_tower or config.has_encoder):
@@ -78,10 +88,10 @@ def train(
     run.config, chosen = choose_parts(config, optional, say)
     config = run.config
     for_tower = config.has_opinion or wants_tower_rows(run.folder, config)
-    data = prepare(config, run.tokenizer, for_tower=for_tower, chosen=chosen)
+    data = preparing(config, run.tokenizer, for_tower=for_tower, chosen=chosen)
     say(f"{len(data.train)} rows, base rate {data.base_rate:.3f}")
     tower = fit_stage(run.folder, data, config, base_folder(), say, progress)
-    parts = fit_parts(run, data.rows, data.calls, base_folder())
+    parts = fit_parts(run, data.rows, data.calls, base_folder(), data.taught)
     encoder = EncoderRun(run, base_folder()) if config.has_encoder else None
     if encoder is not None and not finish_now:
         encoder.fit(data, tower, progress, save_every_s)

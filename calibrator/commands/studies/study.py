@@ -321,10 +321,12 @@ def _leave_out(
 ) -> Study:
     from calibrator.studies.probes import sample
     from calibrator.studies.sources import run_sources
-    from calibrator.studies.studies import SHOWN, fit_of, run
+    from calibrator.studies.studies import SHOWN, fit_of, run, shared_rows
 
     chosen = sample(train, most or len(train))
-    fit = fit_of(method, [*chosen, *test], folder, device, say, is_renewed=is_renewed)
+    shared = shared_rows(name, chosen)
+    rows = [*chosen, *test]
+    fit = fit_of(method, rows, folder, device, say, is_renewed=is_renewed, trained=shared)
     with Progress("fitting", 0) as bar:
         if name in ("growing-sources", "single-sources"):
             return run_sources(name, SHOWN[method], fit, chosen, test, bar.update)

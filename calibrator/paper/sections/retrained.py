@@ -16,7 +16,15 @@ from calibrator.paper.tables import Column, Drawing, Made
 from calibrator.reporting.figures import size_curve
 from calibrator.rows.rows import Row
 from calibrator.studies.sources import MEAN, SourcesName, run_sources
-from calibrator.studies.studies import SHOWN, Entry, Study, StudyName, fit_of, run
+from calibrator.studies.studies import (
+    SHOWN,
+    Entry,
+    Study,
+    StudyName,
+    fit_of,
+    run,
+    shared_rows,
+)
 
 _LEFT_OUT = (
     Column("trained", "trained on", "count"),
@@ -43,7 +51,8 @@ def _training(scored: Scored) -> Sequence[Row]:
 def _study(scored: Scored, name: StudyName) -> Study:
     train = _training(scored)
     with scored.watch(f"fitting, {name}", 0) as bar:
-        fit = fit_of(scored.fit, [*train, *scored.rows], scored.folder, scored.device, bar.say)
+        rows, shared = [*train, *scored.rows], shared_rows(name, train)
+        fit = fit_of(scored.fit, rows, scored.folder, scored.device, bar.say, trained=shared)
         return run(name, SHOWN[scored.fit], fit, train, scored.rows, bar.say, bar.update)
 
 

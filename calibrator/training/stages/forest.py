@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,32 +55,68 @@ class ForestData:
     targets: NDArray[np.float32]
 
 
+@dataclass(frozen=True, slots=True)
+class Described:
+    """Topics, and what trees read of rows (N, ..), whose last two columns are free for abilities
+    and difficulties; no label was looked at.
+
+    `drawn` is where the random numbers go on.
+    """
+
+    tables: dict[str, Array]
+    features: NDArray[np.float32]
+    drawn: Mapping[str, Any]
+
+    def of(self, at: Ints) -> Described:
+        """The rows in these places, in an array of their own."""
+        return replace(self, features=self.features[at])
+
+
+def describe(
+    rows: Sequence[TowerRow], config: ForestConfig, seed: int, shown: int | None = None
+) -> Described:
+    """Find topics, of the first `shown` rows; raises MissingExtraError without scikit-learn."""
+    check_scikit_learn()
+    rng = np.random.default_rng(seed)
+    tables = fit_topics(rows[:shown], config, rng)
+    free = np.zeros((len(rows), 2), np.float32)
+    features = features_of(rows, Topics.from_state(tables), free)
+    return Described(tables, features, rng.bit_generator.state)
+
+
 def fit_forest(
-    data: ForestData, names: int, vectors: NDArray[np.float32], config: ForestConfig, seed: int
+    data: ForestData,
+    names: int,
+    vectors: NDArray[np.float32],
+    config: ForestConfig,
+    seed: int,
+    described: Described | None = None,
 ) -> dict[str, Array]:
     """The arrays of a `Forest` that knows `names` names; the same seed, the same forest.
 
-    `vectors` (V, hidden) of all word pieces, as `piece_vectors` gives them.
+    `vectors` (V, hidden) of all word pieces, as `piece_vectors` gives them. `described` are the
+    data's rows where this was done before; its free columns are written to.
 
     Its log-odds come multiplied by `config.weight`. A target between 0 and 1 counts as both, in
     its proportion. Raises MissingExtraError without scikit-learn.
     """
     check_scikit_learn()
-    rng = np.random.default_rng(seed)
-    tables = fit_topics(data.rows, config, rng)
+    described = described or describe(data.rows, config, seed)
+    rng = np.random.default_rng()
+    rng.bit_generator.state = described.drawn
     ability = abilities(data, names)
     hidden = rng.random(len(data.rows)) < config.name_dropout
     asked = [row.asked for row in data.rows]
     difficulty, told = fit_difficulty(asked, data.questions, data.targets, vectors)
-    others = np.stack([ability[np.where(hidden, 0, data.names)], told], axis=1)
-    features = features_of(data.rows, Topics.from_state(tables), others)
+    features = described.features
+    features[:, -2:] = np.stack([ability[np.where(hidden, 0, data.names)], told], axis=1)
     at, labels, weights = _as_labels(data.targets)
     trees = fit_trees(features[at], labels, weights, config, seed, weight=config.weight)
     beside: dict[str, Array] = {
         "ability": ability.astype(np.float16),
         "share": np.array([config.share], np.float32),
     }
-    return {**trees, **tables, **difficulty, **beside}
+    return {**trees, **described.tables, **difficulty, **beside}
 
 
 def fit_topics(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from calibrator.calls.training import fit_calls
-from calibrator.inspection.training import fit_inspector
+from calibrator.inspection.training import Taught, fit_inspector
 from calibrator.training.stages.knowledge import fit_knowledge
 from calibrator.training.stages.npz import Arrays, load_arrays, save_arrays
 from calibrator.training.stages.piece_vectors import piece_vectors
@@ -20,11 +20,18 @@ if TYPE_CHECKING:
     from calibrator.training.run import Run
 
 
-def fit_parts(run: Run, rows: Sequence[Row], calls: Sequence[Row], base: Path) -> Arrays:
+def fit_parts(
+    run: Run,
+    rows: Sequence[Row],
+    calls: Sequence[Row],
+    base: Path,
+    taught: Taught | None = None,
+) -> Arrays:
     """The arrays of all parts that the configuration asks for, under their prefixes.
 
     `calls` are rows that call tools, `rows` all others; `base` is the folder of the base encoder,
-    which tells the inspector what word pieces mean. Raises TrainingError where the rows teach a
+    which tells the inspector what word pieces mean; `taught` are its lessons where they have been
+    read. Raises TrainingError where the rows teach a
     part nothing, MissingExtraError without scikit-learn.
     """
     config = run.config
@@ -34,7 +41,7 @@ def fit_parts(run: Run, rows: Sequence[Row], calls: Sequence[Row], base: Path) -
         def fit() -> Arrays:
             vectors = piece_vectors(base)
             given = (rows, run.tokenizer, config.layout, vectors, config.inspector)
-            return fit_inspector(*given, config.seed, run.say)
+            return fit_inspector(*given, config.seed, run.say, taught)
 
         found |= _kept(run.folder / "inspector.npz", fit)
     if config.has_knowledge:

@@ -117,7 +117,8 @@ def _grown(
     """A forest of the same rows."""
     say(f"growing {config.forest.trees} trees; on 100,000 rows this takes some minutes")
     rows = forest_data(given, data, np.arange(len(given.rows)))
-    return fit_forest(rows, names, piece_vectors(base), config.forest, config.seed)
+    given_too = piece_vectors(base), config.forest, config.seed, data.described
+    return fit_forest(rows, names, *given_too)
 
 
 def forest_data(given: TowerData, data: TrainData, at: NDArray[np.intp]) -> ForestData:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,18 +12,13 @@ from typer.testing import CliRunner, Result
 
 from calibrator.commands.app import cli
 from calibrator.embedded.calibrator import EmbeddedCalibrator
-from calibrator.inspection.config import InspectorConfig
 from calibrator.installing import install_command
-from calibrator.knowledge.lessons import KnowledgeConfig
 from calibrator.loading import load_scorer
 from calibrator.rows.rows import parse_row
-from calibrator.rows.selection import Selection
 from calibrator.studies.embedded_fit import EmbeddedFit, as_shipped
 from calibrator.studies.studies import read_study
-from calibrator.text.layout import Layout
-from calibrator.training.stages import parts_stage, tower_stage
-from calibrator.training.stages.forest import ForestConfig
 from tests.builders.labelled_rows import raw_rows, write
+from tests.builders.tiny_checkpoint import small_training, with_made_vectors
 
 
 def run(*arguments: object) -> Result:
@@ -146,17 +140,8 @@ def test_the_calibrator_is_trained_on_the_folds_rows(
     shipped = as_shipped("cpu")
     parts = shipped.has_forest, shipped.has_inspector, shipped.has_knowledge, shipped.has_calls
     assert parts == (True, True, True, True)
-    vectors = np.random.default_rng(9).normal(size=(30_522, 16)).astype(np.float32)
-    for stage in (parts_stage, tower_stage):  # those of the encoder take a minute
-        monkeypatch.setattr(stage, "piece_vectors", lambda _: vectors)
-    config = replace(
-        shipped,
-        selection=Selection(validation_share=0.25),
-        layout=Layout(max_tokens=32),
-        forest=ForestConfig(trees=2, topics=(2, 2, 2, 2, 2), grams=50, leaf_rows=5),
-        inspector=InspectorConfig(trees=2, width=8, leaf_rows=5),
-        knowledge=KnowledgeConfig(layers=1, members=1, width=8, steps=2, own_pairs=30),
-    )
+    with_made_vectors(monkeypatch)
+    config = small_training()
     said: list[str] = []
     fit = EmbeddedFit(rows, tmp_path, config, said.append)
     is_left_out = np.array([row.model == "gpt-small" for row in rows])
