@@ -19,6 +19,7 @@ class InspectorConfig:
     faulty_rows: int = 900  # of each other fault
     plain_weight: float = 5.0  # of a plain request's replies
     symbolic_tasks: int = 1_000  # made by rule, taught as one more benchmark
+    symbolic_weight: float = 0.3  # of a reply to one of them
     pool_rows: int = 12_000  # from which faulty replies are made
     rarity_rows: int = 30_000
     width: int = 192  # of a piece's vector

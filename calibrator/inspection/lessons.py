@@ -73,7 +73,8 @@ def lessons_of(rows: Sequence[Row], config: InspectorConfig, seed: int) -> Itera
         yield from _lessons_of_one(own, config, seed, rng)
     # a generator of its own: the other lessons are the same with these and without
     tasks = list(symbolic_rows(config.symbolic_tasks, seed))
-    yield from _lessons_of_one(tasks, config, seed, random.Random(seed))
+    for lesson in _lessons_of_one(tasks, config, seed, random.Random(seed)):
+        yield replace(lesson, weight=config.symbolic_weight)
     yield from plain_lessons(config, rng)
 
 

@@ -26,8 +26,8 @@ _STARTS = (
     "First I write down what is given, then I follow it.",
 )
 _ENDS = (
-    *("So the answer is {}.", "So the answer is {}", "Answer: {}", "The result is {}.", "{}"),
-    *("Therefore: {}", "**{}**", "Final answer: {}", "= {}", "That leaves {}."),
+    *("So the answer is {}.", "So the answer is {}", "Answer: {}", "The result is {}."),
+    *("Final answer: {}", "That leaves {}.", "**{}**", "Therefore: {}"),
 )
 
 

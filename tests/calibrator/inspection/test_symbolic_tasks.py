@@ -123,6 +123,7 @@ def test_other_lessons_are_the_same_without_them() -> None:
     without = InspectorConfig(symbolic_tasks=0)
     found = list(lessons_of(rows(60), some, 3))
     own = [lesson for lesson in found if lesson.benchmark == BENCHMARK]
+    assert {lesson.weight for lesson in own} == {some.symbolic_weight}
     assert {lesson.fault for lesson in own} >= {"", "nearest question", "cut off", "echo"}
     assert [each for each in found if each.benchmark != BENCHMARK] == list(
         lessons_of(rows(60), without, 3)
