@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from collections.abc import Callable
@@ -31,6 +32,7 @@ def tried(load: Callable[[], Scorer], place: str, its: Recalibrations | None) ->
     from proxy.capacity.machine import resident_memory
     from proxy.scoring.recalibrated import name_with
 
+    gc.collect()  # what it would free meanwhile is not the calibrator's
     began, before = time.perf_counter(), resident_memory()
     try:
         scorer = load()
