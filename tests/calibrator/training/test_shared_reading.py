@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from calibrator.errors import TrainingError
 from calibrator.inspection.lessons import ELSEWHERE
@@ -19,6 +21,13 @@ from tests.builders.labelled_rows import raw_rows, write
 from tests.builders.tiny_checkpoint import small_training, with_made_vectors
 
 LEFT_OUT = "gpt-small"
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Several would add the same numbers in another order each time."""
+    with threadpool_limits(1):
+        yield
 
 
 @pytest.fixture
