@@ -59,6 +59,19 @@ def teach(
 ) -> Taught:
     """Make the lessons of rows and look at them, which takes some 2 ms each."""
     pieces = fit_pieces(rows, tokenizer, layout, vectors, config, seed)
+    return _taught_by(pieces, rows, tokenizer, layout, config, seed, say)
+
+
+def _taught_by(
+    pieces: dict[str, Array],
+    rows: Sequence[Row],
+    tokenizer: Tokenizer,
+    layout: Layout,
+    config: InspectorConfig,
+    seed: int,
+    say: Callable[[str], None],
+) -> Taught:
+    """The lessons of rows, read by pieces that are there."""
     lessons = list(lessons_of(rows, config, seed))
     say(f"inspector: {len(lessons)} replies to look at")
     return Taught(lessons, seen_in(lessons, tokenizer, layout, Pieces.from_state(pieces)), pieces)
@@ -77,9 +90,8 @@ def fit_inspector(
     """The arrays of an `Inspector`, under its prefix; the same rows and seed, the same arrays.
 
     `vectors` (V, hidden) of all word pieces, as `piece_vectors` gives them. `taught` are the
-    lessons where they have been read. Raises TrainingError
-    where there is no right reply in which a fault could be made, and MissingExtraError without
-    scikit-learn.
+    lessons where they have been read. Raises TrainingError where there is no right reply in which a
+    fault could be made, and MissingExtraError without scikit-learn.
     """
     taught = taught or teach(rows, tokenizer, layout, vectors, config, seed, say)
     if not any(lesson.fault for lesson in taught.lessons):
@@ -104,11 +116,9 @@ def refit(
     no such check, and MissingExtraError without scikit-learn.
     """
     own, checks = _own(state), checks_of(names)
-    lessons = list(lessons_of(rows, config, seed))
-    say(f"inspector: {len(lessons)} replies to look at")
-    pieces = Pieces.from_state({name.removeprefix(PREFIX): array for name, array in own.items()})
-    seen = seen_in(lessons, tokenizer, layout, pieces)
-    fitted = fit_checks(lessons, seen, config, seed, say, checks)
+    pieces = {name.removeprefix(PREFIX): array for name, array in own.items()}
+    taught = _taught_by(pieces, rows, tokenizer, layout, config, seed, say)
+    fitted = fit_checks(taught.lessons, taught.seen, config, seed, say, checks)
     return own | {PREFIX + name: array for name, array in fitted.items()}
 
 

@@ -31,8 +31,8 @@ def fit_parts(
 
     `calls` are rows that call tools, `rows` all others; `base` is the folder of the base encoder,
     which tells the inspector what word pieces mean; `taught` are its lessons where they have been
-    read. Raises TrainingError where the rows teach a
-    part nothing, MissingExtraError without scikit-learn.
+    read. Raises TrainingError where the rows teach a part nothing, MissingExtraError without
+    scikit-learn.
     """
     config = run.config
     found: Arrays = {}

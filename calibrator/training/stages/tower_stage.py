@@ -117,8 +117,8 @@ def _grown(
     """A forest of the same rows."""
     say(f"growing {config.forest.trees} trees; on 100,000 rows this takes some minutes")
     rows = forest_data(given, data, np.arange(len(given.rows)))
-    given_too = piece_vectors(base), config.forest, config.seed, data.described
-    return fit_forest(rows, names, *given_too)
+    vectors = piece_vectors(base)
+    return fit_forest(rows, names, vectors, config.forest, config.seed, data.described)
 
 
 def forest_data(given: TowerData, data: TrainData, at: NDArray[np.intp]) -> ForestData:
