@@ -25,7 +25,7 @@ HISTORY_CHARACTERS = 1_500  # of earlier turns, the most recent end of them
 _BESIDE_CONTENT = ("reasoning_content", "reasoning", "refusal", "tool_calls", "function_call")
 SAID = ("content", *_BESIDE_CONTENT)  # one of them is in every message of an assistant
 _INSTRUCTIONS = ("system", "developer")
-_OPENINGS = {role: f"[{role}] " for role in ("user", "assistant", "tool")}  # of turns
+_OPENINGS = {role: f"[{role}] " for role in ("user", "assistant")}  # of turns
 _ROLE, _CONTENT = itemgetter("role"), itemgetter("content")  # no loop in Python, for each request
 _RESULTS = ("tool", "function")  # roles of what came of a call
 RECENT_TURNS = 16  # are looked at together
@@ -56,6 +56,7 @@ class Question:
     messages: Sequence[Any] = field(default=(), compare=False)  # two ways to one text are equal
     tools: Any = field(default=(), compare=False)
     conversation: Callable[[], Sequence[Any]] | None = field(default=None, compare=False)
+    has_calls: bool | None = field(default=None, compare=False)  # before the reply; None: not known
 
     def tool_use(self, message: Mapping[str, Any]) -> ToolUse | None:
         """The reply with all that stands before it; None where no tool was called or offered.
@@ -63,26 +64,21 @@ class Question:
         Whether tools were used before a reply of text is seen in the last `RECENT_MESSAGES`.
         """
         tools = self.tools if isinstance(self.tools, list | tuple) else ()
-        calls = message.get("tool_calls") or message.get("function_call")
-        if not (calls or tools or _has_calls(self.messages)):
-            return None
+        if not (tools or message.get("tool_calls") or message.get("function_call")):
+            if self.has_calls is None:
+                self.has_calls = _has_calls(self.messages)
+            if not self.has_calls:
+                return None
         messages = self.messages if self.conversation is None else self.conversation()
         return ToolUse(messages or [{"role": "user", "content": self.text}], tools, message)
 
 
 def _has_calls(messages: Sequence[Any]) -> bool:
     """Whether one of the last messages calls a tool or tells what came of a call."""
-    recent = messages[-RECENT_MESSAGES:]
-    try:
-        roles, contents = {*map(_ROLE, recent)}, [*map(_CONTENT, recent)]
-        if {*map(type, recent)} == {dict} and {*map(len, recent)} == {2} and contents:
-            return not roles.isdisjoint(_RESULTS)  # nearly every conversation
-    except (KeyError, TypeError):  # a message has neither a role nor a content, or is none
-        pass
     return any(
         isinstance(each, Mapping)
         and (each.get("role") in _RESULTS or each.get("tool_calls") or each.get("function_call"))
-        for each in recent
+        for each in messages[-RECENT_MESSAGES:]
     )
 
 
@@ -134,19 +130,44 @@ def read_question(messages: Any, tools: Any = None) -> Question:
     )
     if not is_list or not messages:
         raise ValueError("'messages' must be a list with at least one message")
+    offered = tools_text(tools) if tools else ""
+    opening = "User request: " if offered else ""
+    if (plain := _plain_text(messages, opening)) is not None:  # nearly every request
+        text = f"{plain}\n\n{offered}" if offered else plain
+        return Question(text, (), messages, tools or (), has_calls=False)
     images: Images = []
     last = _last_user_turn(messages)
-    history = "\n".join(_history(messages[:last], images)) if last else ""
+    history = "\n".join(_turns(messages[:last], HISTORY_CHARACTERS, images))
     question = content_text(messages[last].get("content"), images)
-    if question and not tools and last == len(messages) - 1:  # nearly every request
-        before = f"{history[-HISTORY_CHARACTERS:]}\n\n" if history else ""
-        return Question(before + question, images, messages)
     after = "\n".join(_turns(messages[last + 1 :], AFTER_CHARACTERS, images))
-    parts = [history[-HISTORY_CHARACTERS:], question, after]
-    offered = tools_text(tools)
-    if offered:
-        parts = [*parts[:1], f"User request: {question}", after, offered]
+    parts = (history[-HISTORY_CHARACTERS:], opening + question, after, offered)
     return Question("\n\n".join(part for part in parts if part), images, messages, tools or ())
+
+
+def _plain_text(messages: Sequence[Any], opening: str) -> str | None:
+    """The question behind its opening, of a conversation in which each said a text, the user the
+    last one; None for any other, and where more than `RECENT_TURNS` have to be read."""
+    recent = messages[-RECENT_MESSAGES:]
+    try:
+        roles, texts = [*map(_ROLE, recent)], [*map(_CONTENT, recent)]
+        if roles.pop() != "user" or {*map(len, recent)} != {2}:
+            return None
+        question: str = texts.pop()
+        if roles and roles[0] in _INSTRUCTIONS:
+            del roles[0], texts[0]
+        if len(roles) > RECENT_TURNS and not _OPENINGS.keys() >= {*roles}:
+            return None
+        texts = texts[-RECENT_TURNS:]
+        turns = [*map(add, map(_OPENINGS.__getitem__, roles[-RECENT_TURNS:]), texts)]
+    except (KeyError, TypeError):  # another role, or parts in place of a text
+        return None
+    if not (type(question) is str and question and all(texts)):
+        return None
+    if len(turns) == RECENT_TURNS and sum(map(len, turns)) <= HISTORY_CHARACTERS:
+        return None
+    history = "\n".join(turns)
+    before = f"{history[-HISTORY_CHARACTERS:]}\n\n" if history else ""
+    return f"{before}{opening}{question}"
 
 
 def depiction(prompt: str) -> tuple[str, str]:
@@ -163,28 +184,6 @@ def _last_user_turn(messages: Sequence[Any]) -> int:
         if message.get("role") == "user":
             return position
     return len(messages) - 1
-
-
-def _history(messages: Sequence[Any], images: Images) -> list[str]:
-    """The last turns, at least `HISTORY_CHARACTERS` of them."""
-    opening = messages[0]
-    if type(opening) is dict and opening.get("role") in _INSTRUCTIONS:
-        messages = messages[1:]
-    recent = messages[-RECENT_TURNS:]
-    turns = _plain_turns(recent)
-    is_enough = len(recent) < RECENT_TURNS or sum(map(len, turns)) > HISTORY_CHARACTERS
-    return turns if turns and is_enough else _turns(messages, HISTORY_CHARACTERS, images)
-
-
-def _plain_turns(messages: Sequence[Any]) -> list[str]:
-    """The turns of messages that are a role and a text, as nearly all are; otherwise none."""
-    try:
-        contents = [*map(_CONTENT, messages)]
-        if {*map(len, messages)} != {2} or not all(contents):
-            return []
-        return [*map(add, map(_OPENINGS.__getitem__, map(_ROLE, messages)), contents)]
-    except (KeyError, TypeError):  # another role, or parts in place of a text
-        return []
 
 
 def _turns(messages: Sequence[Any], characters: int, images: Images) -> list[str]:

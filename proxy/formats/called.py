@@ -8,7 +8,6 @@ like a call therefore counts as one, under every name that it could be read to h
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import compress
 from typing import Any
 
 from policies import ToolCall
@@ -26,6 +25,8 @@ _BEYOND_TEXT = {"audio": "audio", "images": "image", "video": "video"}  # member
 
 def tool_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
     """The calls of a chat message, custom tools and the one of old times among them."""
+    if _is_text(message):
+        return ()  # nearly every message
     return tuple(call for part in _calling_parts(message) for call in _called(part))
 
 
@@ -45,8 +46,6 @@ def has_call(message: Mapping[str, Any]) -> bool:
 
 def _calling_parts(message: Mapping[str, Any]) -> Iterator[Any]:
     """Of a message what calls something, call by call."""
-    if message.get("function_call") is None and _is_text(message):
-        return  # nearly every message
     for key, value in message.items():
         if value is None or (type(value) is str and key in _TEXTS):
             continue
@@ -57,11 +56,13 @@ def _calling_parts(message: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _is_text(message: Mapping[str, Any]) -> bool:
-    """Whether all that is there are texts, in members that are known; without a loop in Python."""
-    values = message.values()
-    return _TEXTS.issuperset(compress(message, values)) and {str}.issuperset(
-        map(type, filter(None, values))
-    )
+    """Whether all that is there are texts, in members that are known."""
+    for key, value in message.items():
+        if value is None or (type(value) is str and key in _TEXTS):
+            continue
+        if value or key == "function_call":
+            return False
+    return True
 
 
 def _listed(value: Any, *, is_legacy: bool) -> Iterator[Any]:
@@ -158,7 +159,7 @@ def _text(value: Any) -> str:
 
 def unread_part(message: Mapping[str, Any]) -> str | None:
     """What of a chat message no calibrator reads, as a machine word; None where all is read."""
-    if _is_text(message) and message.get("function_call") is None:
+    if _is_text(message):
         return None
     for member, reason in _BEYOND_TEXT.items():
         if message.get(member):
