@@ -19,7 +19,6 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,6 +29,7 @@ SHARED_BY: Final = 5
 MOST_OPENINGS: Final = 10_000
 _BYTES: Final = 8
 _MOST_TEXT: Final = 4_096  # bytes at either end of a text; its length tells the rest apart
+_SHORT: Final = _MOST_TEXT // 2  # characters, which have both ends in them
 _DIGITS: Final = bytes(range(0x30, 0x3A))  # a time in the system message makes no other one
 
 
@@ -40,6 +40,7 @@ _END_USERS: Final = frozenset({"safety_identifier", "user", "metadata"})  # memb
 class _Opening:
     """The requests with an opening that have the fewest turns, told apart by hashes."""
 
+    digest: bytes
     turns: int
     hashes: tuple[int, ...] = ()  # a few: a set takes four times the memory
 
@@ -62,7 +63,7 @@ class Openings:
 
     def __init__(self, most: int = MOST_OPENINGS) -> None:
         self._most = most
-        self._known: OrderedDict[bytes, _Opening] = OrderedDict()
+        self._known: OrderedDict[int | bytes, _Opening] = OrderedDict()
 
     def conversation_of(self, asked: CompletionRequest) -> str:
         """The same for all requests of a conversation, and hardly for any other."""
@@ -71,21 +72,26 @@ class Openings:
             return conversation_under(id)
         turns = asked.format.user_turns(payload) or [payload.get("messages")]
         who = _end_user(payload)
-        opening = _digest(who, _framed(turns[0]))
-        known = self._noted(opening, len(turns))
-        if not known.is_shared and len(turns) == known.turns:
-            known.note(_hash(who, turns, payload))
+        known = self._noted(who, turns)
         if not known.is_shared:
-            return opening.hex()
+            if known.turns == len(turns):
+                known.note(_hash(who, turns, payload))
+            if not known.is_shared:
+                return known.digest.hex()
         if known.turns == len(turns):
             return _digest(*_whole(who, turns, payload)).hex()
         return _digest(who, b"".join(map(_framed, turns[: known.turns]))).hex()
 
-    def _noted(self, opening: bytes, turns: int) -> _Opening:
-        known = self._known.get(opening)
-        if known is None or turns < known.turns:
-            known = self._known[opening] = _Opening(turns)
-        self._known.move_to_end(opening)
+    def _noted(self, who: bytes, turns: Sequence[Any]) -> _Opening:
+        """What is known of an opening; a short one is found by a hash of this process alone."""
+        first = turns[0]
+        is_short = type(first) is str and len(first) <= _SHORT
+        key = hash((who, first.strip())) if is_short else _digest(who, _framed(first))
+        known = self._known.get(key)
+        if known is None or len(turns) < known.turns:
+            digest = _digest(who, _framed(first)) if known is None else known.digest
+            known = self._known[key] = _Opening(digest, len(turns))
+        self._known.move_to_end(key)
         if len(self._known) > self._most:
             self._known.popitem(last=False)
         return known
@@ -93,7 +99,8 @@ class Openings:
 
 def _upstreams_id(payload: dict[str, Any]) -> str | None:
     """Of a conversation that upstream keeps (`/v1/responses`)."""
-    named = payload.get("conversation")
+    if (named := payload.get("conversation")) is None:
+        return None
     id = named.get("id") if isinstance(named, dict) else named
     return id if isinstance(id, str) else None
 
@@ -101,8 +108,10 @@ def _upstreams_id(payload: dict[str, Any]) -> str | None:
 def _hash(who: bytes, turns: Sequence[Any], payload: dict[str, Any]) -> int:
     """Of the same as `_whole`, in this process alone and quicker."""
     if len(turns) > 1:
-        with suppress(TypeError):  # parts in place of a text
+        try:
             return hash((who, *turns))
+        except TypeError:  # parts in place of a text
+            pass
     return hash(_whole(who, turns, payload))
 
 
