@@ -101,7 +101,7 @@ class FieldDoubt:
     share: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # as `Item`
 class Score:
     """P(correct) of one item, 0 to 1, higher = surer.
 

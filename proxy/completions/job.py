@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field, replace
 
 from calibrator import Signals
@@ -124,15 +124,13 @@ class Job:
 
     # --- its score and the decision ---------------------------------------------------------------
 
-    async def score(self, answer: Answer) -> None:
-        """Score every choice of an answer, by what others answered too where they are asked.
+    def score(self, answer: Answer) -> Awaitable[None]:
+        """Score every choice of an answer, by what others answered too where they are asked."""
+        return self._score_in_time(answer) if answer.is_out else self._score_once(answer)
 
-        The last event of a live stream waits for its score for `stream_wait_ms` at most; the score
-        itself goes on and is recorded.
-        """
-        if not answer.is_out:
-            await self._score_once(answer)
-            return
+    async def _score_in_time(self, answer: Answer) -> None:
+        """Let the last event of a live stream wait for its score, for `stream_wait_ms` at most; the
+        score itself goes on and is recorded."""
         scoring = asyncio.ensure_future(self._score_once(answer))
         if self.services.config.attach.body:
             await self.services.stream_waits.wait_for(scoring)
@@ -224,7 +222,7 @@ class Job:
         facts = answer.facts(self.request, services.scoring.name)
         if self.request.format is RESPONSES:
             self._leave_out_approved(answer, facts)
-        outcome = self.outcome(answer, [services.governing.decide(each) for each in facts])
+        outcome = self.outcome(answer, [*map(services.governing.decide, facts)])
         outcome.facts = facts
         if answer.is_out:
             self.exchange.tell_calls(outcome)

@@ -8,8 +8,8 @@ import logging
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from types import TracebackType
+from dataclasses import dataclass, field, fields
+from types import SimpleNamespace, TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -33,7 +33,6 @@ log = structlog.get_logger("pinocchio")
 
 CLIENT_LEFT = 499  # nobody gets it; what logs of web servers say of a client that did not wait
 LONGEST_MODEL: Final = 1_024  # characters of a name in lines and rows
-NOTHING_TOLD = (None,) * 10  # as many values as `_told` gives
 NO_SCORE_TRIED = (Status.LOADING, Status.SKIPPED, Status.NOT_SUPPORTED)
 
 
@@ -153,9 +152,10 @@ class Exchange:
     def stamp(self, outcome: Outcome) -> Outcome:
         """Puts the clocks on an outcome, which is this exchange's from now on."""
         outcome.overhead_ms = self.overhead_ms()
-        if outcome.status not in NO_SCORE_TRIED and self.scoring_s is not None:
+        if self.scoring_s is not None and outcome.status not in NO_SCORE_TRIED:
             outcome.score_ms = self.scoring_s * 1_000
-        self.tell_calls(outcome)
+        if self.calls:
+            self.tell_calls(outcome)
         self.outcome = outcome
         return outcome
 
@@ -242,56 +242,46 @@ class Exchange:
 
     def _row(self, error: str | None) -> tuple[Any, ...]:
         """One value for each column of `exchanges` (`store/record/writer.py`), in its order."""
-        outcome, request = self.outcome, self.request
-        caller = request.caller
-        total_ms = (time.perf_counter() - request.started) * 1_000
-        overhead_ms = max(0.0, total_ms - (self.in_upstream.s or 0.0) * 1_000)
+        request, caller, model = self.request, self.request.caller, cut(self.model)
+        outcome: Any = self.outcome or _UNTOLD
+        would = policy = label = None
+        if (decision := outcome.decision) is not None:
+            would, policy, label = decision.would_action, decision.label, decision.annotation
+        passed_s = time.perf_counter() - request.started
         return (
             self.request_id,
-            time.time() - total_ms / 1_000,
+            time.time() - passed_s,
             hash_key(request),
             cut(request.path),
             self.upstream,
-            cut(self.model),
+            model,
             int(self.is_stream),
             self.status,
             error,
-            *(NOTHING_TOLD if outcome is None else _told(outcome)),
-            total_ms,
-            overhead_ms,
-            None if outcome is None else outcome.score_ms,
+            outcome.confidence,
+            outcome.status and str(outcome.status),  # what is derived from a str is adapted, slowly
+            outcome.reason,
+            outcome.action,
+            would,
+            policy,
+            outcome.calibrator,
+            outcome.review_id,
+            outcome.escalated_from,
+            label,
+            passed_s * 1_000,
+            max(0.0, passed_s - (self.in_upstream.s or 0.0)) * 1_000,
+            outcome.score_ms,
             dumps(self._calls()).decode() if len(self.calls) > 1 else None,
             caller.team,
             caller.key,
             caller.generation,
-            *(_judged(outcome, self.model) if outcome and outcome.facts else (None, None)),
-            outcome.score if outcome is not None else None,
+            written(outcome.facts, self.model, outcome.confidence) if outcome.facts else None,
+            json.dumps(outcome.shadowed_values()) if outcome.facts and outcome.shadowed else None,
+            outcome.score,
             self.conversation,
-            outcome.standing_approval if outcome is not None else None,
+            outcome.standing_approval,
         )
 
 
-def _told(outcome: Outcome) -> tuple[Any, ...]:
-    """What the client was told, from the column `confidence` to `label`."""
-    decision = outcome.decision
-    would = policy = label = None
-    if decision is not None:
-        would, policy, label = decision.would_action, decision.label, decision.annotation
-    return (
-        outcome.confidence,
-        str(outcome.status),  # plain values: what is derived from one is adapted, slowly
-        outcome.reason,
-        outcome.action,
-        would,
-        policy,
-        outcome.calibrator,
-        outcome.review_id,
-        outcome.escalated_from,
-        label,
-    )
-
-
-def _judged(outcome: Outcome, model: str | None) -> tuple[str | None, str | None]:
-    """The facts, and what rules in shadow said about them, as a record keeps them."""
-    shadowed = json.dumps(outcome.shadowed_values()) if outcome.shadowed else None
-    return written(outcome.facts, model, outcome.confidence), shadowed
+_UNTOLD: Final = SimpleNamespace(**dict.fromkeys(each.name for each in fields(Outcome)))
+"""In place of an outcome where the client was told of none."""

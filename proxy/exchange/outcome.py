@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import starmap
 from typing import Any, Literal
 from urllib.parse import quote
 
-from calibrator import IN_WORDS, LOGPROBS, FieldDoubt
+from calibrator import IN_WORDS, LOGPROBS, NO_SIGNALS, FieldDoubt
 from policies import Decision, Facts, Shadowed, strictest
 from proxy.formats import Choice
 from proxy.scoring.scoring import Confidence, Evidence, Status, least_sure
@@ -135,7 +136,7 @@ class Outcome:
             member["calls"] = self.calls
         if self.shadowed:
             member["shadowed"] = self.shadowed_values()
-        member["choices"] = [choice_member(*choice) for choice in self.choices]
+        member["choices"] = [*starmap(choice_member, self.choices)]
         return member
 
     def shadowed_values(self) -> list[dict[str, str]]:
@@ -207,9 +208,10 @@ def _field_member(field: FieldDoubt) -> dict[str, Any]:
 
 def _has_evidence(confidence: Confidence) -> bool:
     """Whether more than the reply is behind a number; nearly always it is not."""
-    if confidence.value is None:
+    if confidence.evidence is None and confidence.signals is NO_SIGNALS:
         return False
-    return confidence.evidence is not None or confidence.signals.kinds != ()
+    has_any = confidence.evidence is not None or confidence.signals.kinds != ()
+    return has_any and confidence.value is not None
 
 
 def evidence_member(confidence: Confidence) -> list[dict[str, Any]]:
@@ -265,7 +267,7 @@ def summarise(
     action = decision.applied.name
     outcome = Outcome(request_id, lowest.status, reason, lowest.value, action, decision, calibrator)
     outcome.choices = [*zip(choices, confidences, decisions, strict=True)]
-    outcome.shadowed = _together([each.shadowed for each in decisions])
+    outcome.shadowed = _together(decisions)
     outcome.score, outcome.evidence, outcome.least = lowest.score, lowest.evidence, lowest
     if lowest.stand_in is not None:
         outcome.calibrator = lowest.stand_in.calibrator
@@ -276,11 +278,11 @@ def summarise(
     return outcome
 
 
-def _together(shadowed: Sequence[tuple[Shadowed, ...]]) -> tuple[Shadowed, ...]:
+def _together(decided: Sequence[Decision | Outcome]) -> tuple[Shadowed, ...]:
     """What rules in shadow say about any of the choices, each once."""
-    if len(shadowed) == 1:
-        return shadowed[0]
-    return tuple(dict.fromkeys(each for one in shadowed for each in one))
+    if len(decided) == 1:
+        return decided[0].shadowed
+    return tuple(dict.fromkeys(each for one in decided for each in one.shadowed))
 
 
 def joined(outcomes: Sequence[Outcome]) -> Outcome | None:
@@ -290,7 +292,7 @@ def joined(outcomes: Sequence[Outcome]) -> Outcome | None:
     lowest = min(outcomes, key=lambda o: -1.0 if o.confidence is None else o.confidence)
     lowest.choices = sorted([c for o in outcomes for c in o.choices], key=lambda c: c[0].index)
     lowest.facts = [facts for o in outcomes for facts in o.facts]
-    lowest.shadowed = _together([o.shadowed for o in outcomes])
+    lowest.shadowed = _together(outcomes)
     decisions = [o.decision for o in outcomes if o.decision is not None]
     lowest.decision = strictest(decisions) if decisions else None
     return lowest

@@ -88,6 +88,8 @@ def least_sure(confidences: Sequence[Confidence]) -> Confidence:
 
     Raises ValueError where there is none.
     """
+    if len(confidences) == 1:
+        return confidences[0]
     return min(confidences, key=lambda each: -1.0 if each.value is None else each.value)
 
 
@@ -162,17 +164,14 @@ class Scoring:
         self._max_queue = max_queue
         self._on_ready = on_ready
         self._batcher: Batcher | None = None
+        self.name: str | None = None
+        """The calibrator's name, once it is loaded."""
         self._arrivals: Arrivals | None = None
         self._scorer: Scorer | None = None
         self._is_closing = threading.Event()
         self._absence = Confidence(None, Status.LOADING, "calibrator_loading")
         if load is None:
             self._absence = Confidence(None, Status.SKIPPED, "no_calibrator")
-
-    @property
-    def name(self) -> str | None:
-        """The calibrator's name, once it is loaded."""
-        return self._batcher.name if self._batcher else None
 
     @property
     def reads_images(self) -> bool:
@@ -236,6 +235,7 @@ class Scoring:
             _close(scorer)
             return
         self._batcher = Batcher(scorer, max_queue=self._max_queue)
+        self.name = self._batcher.name
         # the embedded one says whether its compiled kernel was built here
         more = {"kernel": kernel} if (kernel := getattr(scorer, "kernel", None)) else {}
         log.info("calibrator_ready", calibrator=scorer.name, **more)
@@ -271,7 +271,7 @@ class Scoring:
             items = [_item(asked, choice.message, model, domain) for choice in choices]
             if asked.images:
                 return await self._with_images(asked.images, items)
-            return [_confidence(ticket) for ticket in await self.tickets(items)]
+            return [*map(_confidence, await self.tickets(items))]
         except NotScorableError as error:
             return [Confidence(None, Status.NOT_SUPPORTED, error.reason)] * len(choices)
         except QueueFullError:
@@ -334,7 +334,7 @@ class Scoring:
             async with asyncio.timeout(self._timeout_s), self._images.of(parts) as images:
                 for item in items:
                     item.images = images
-                return [_confidence(ticket) for ticket in await self.tickets(items)]
+                return [*map(_confidence, await self.tickets(items))]
         except TimeoutError:
             return [Confidence(None, Status.TIMEOUT, "deadline")] * len(items)
 
@@ -345,11 +345,13 @@ class Scoring:
         """
         if (batcher := self._batcher) is None:
             raise CalibratorError("the scorer is not there")
-        arrivals = self._arrivals_here()
-        waiting = Waiting(arrivals.loop, len(items))
+        loop, arrivals = asyncio.get_running_loop(), self._arrivals
+        if arrivals is None or arrivals.loop is not loop:
+            arrivals = self._arrive_on(loop)
+        waiting = Waiting(loop, len(items))
         tickets = batcher.submit(items, arrivals.report, waiting, wake=False)
         arrivals.wake_soon(batcher)
-        self._deadlines.add(waiting, arrivals.loop)
+        self._deadlines.add(waiting, loop)
         try:
             if items:
                 await waiting.over
@@ -362,12 +364,11 @@ class Scoring:
                     ticket.item.images = ()  # for it may stay in the queue for a while
                     ticket.item.tool_use = None
 
-    def _arrivals_here(self) -> Arrivals:
-        loop = asyncio.get_running_loop()
-        if self._arrivals is None or self._arrivals.loop is not loop:
-            if self._arrivals is not None:
-                self._arrivals.close()
-            self._arrivals = Arrivals(loop)
+    def _arrive_on(self, loop: asyncio.AbstractEventLoop) -> Arrivals:
+        """Has scores arrive on this loop from now on."""
+        if self._arrivals is not None:
+            self._arrivals.close()
+        self._arrivals = Arrivals(loop)
         return self._arrivals
 
 

@@ -27,7 +27,7 @@ ROOMS: Final = (
     ("upstream", ("proxy/upstreams/", "proxy/completions/call_upstream.py")),
     ("upstream", ("proxy/completions/live_stream.py", "proxy/exchange/answer.py")),
     ("scoring", ("proxy/scoring/", "calibrator/", "proxy/completions/job.py:Job.score")),
-    ("scoring", ("proxy/completions/job.py:Job._score_once",)),
+    ("scoring", ("proxy/completions/job.py:Job._score",)),
     ("decision", ("policies/", "proxy/policy_context/", "proxy/completions/decide.py")),
     ("decision", ("proxy/completions/apply.py", "proxy/exchange/outcome.py")),
     ("decision", ("proxy/completions/job.py:Job.decide", "proxy/completions/job.py:Job.outcome")),
