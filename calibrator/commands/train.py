@@ -15,7 +15,7 @@ from calibrator.errors import TrainingError
 if TYPE_CHECKING:
     from calibrator.training.run import TrainConfig
 
-PARTS: Final = ("forest", "inspector", "calls", "opinion")
+PARTS: Final = ("forest", "abilities", "inspector", "calls", "opinion")
 ELSEWHERE: Final = {  # options that `train` once had, and the commands that have them
     "train-llm": (
         *("--preset", "--base", "--text-only", "--elicitation", "--batch-rows", "--micro-tokens"),
@@ -59,6 +59,13 @@ AddressedShare = Annotated[
 Seed = Annotated[int, typer.Option(help="The same seed and rows give the same checkpoint.")]
 Forest = Annotated[
     bool | None, typer.Option("--forest/--no-forest", help="Boosted trees beside the tower.")
+]
+Abilities = Annotated[
+    bool | None,
+    typer.Option(
+        "--abilities/--no-abilities",
+        help="What a model's name says whatever it is asked, for kinds of text that are new.",
+    ),
 ]
 Inspector = Annotated[
     bool | None,
@@ -131,6 +138,7 @@ def train(
     max_tokens: MaxTokens = 192,
     addressed_share: AddressedShare = 0.35,
     forest: Forest = None,
+    abilities: Abilities = None,
     inspector: Inspector = None,
     knowledge: Knowledge = False,
     reset_inspector: ResetInspector = False,
@@ -147,7 +155,7 @@ def train(
     """
     if forest is False and opinion is None:
         opinion = False  # a second stage goes by the forest's numbers
-    wishes = dict(zip(PARTS, (forest, inspector, calls, opinion), strict=True))
+    wishes = dict(zip(PARTS, (forest, abilities, inspector, calls, opinion), strict=True))
     with sentences(), resumable():
         from calibrator.rows.selection import Selection
         from calibrator.text.layout import Layout

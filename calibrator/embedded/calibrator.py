@@ -3,11 +3,11 @@
 P(correct) of a text = P(right | in order) x P(in order). The first is the softmax over two logits,
 `i` and `ii` (paper B08, B09): the sigmoid of their difference, which is the log-odds of `tower` and
 `forest` plus those of the encoder's head. The second is the inspector's (`inspection`): whether the
-reply answers the question and agrees with itself. Of a short factual reply the first also goes by
-what a small encoder knows (`knowledge`). A reply that calls tools is read with its whole
-conversation, by the trees of `calls` alone; one that could have called them and says something
-instead is held against what was done (`calls`). Where other models' replies to the same question
-are given, they are compared with this one (`opinion`).
+reply answers the question and agrees with itself. The first also goes by how able the named model
+is (`abilities`), and of a short factual reply by what a small encoder knows (`knowledge`). A reply
+that calls tools is read with its whole conversation, by the trees of `calls` alone; one that could
+have called them and says something instead is held against what was done (`calls`). Where other
+models' replies to the same question are given, they are compared with this one (`opinion`).
 
 One forward pass, no network, no other weights. The encoder runs on ONNX Runtime (`onnx_encoder`),
 or in torch on other devices than the CPU (`torch_encoder`); all else is numpy. The shipped
@@ -29,6 +29,7 @@ from calibrator.calls import CallTrees, ReadReply, argument_doubts, read_reply, 
 from calibrator.checkpoints.checkpoint import WEIGHTS, CheckpointConfig, EncoderConfig, read_config
 from calibrator.embedded.familiarity import Familiarity, modest_all, shifted
 from calibrator.errors import CheckpointError, MissingExtraError
+from calibrator.features.abilities import Abilities
 from calibrator.features.forest import NO_NAME, Forest
 from calibrator.features.ngrams import is_cut as too_long
 from calibrator.features.tower import Tower, TowerRow, tower_row
@@ -79,7 +80,7 @@ class TextReading:
     in_order: NDArray[np.float64]  # (B,) P(it answers, agrees with itself, claims what was done)
     findings: list[tuple[str, ...]]  # that speak against being in order
     is_cut: list[bool]  # whether only a part of the text was read
-    shifts: NDArray[np.float64]  # (B,) what `knowledge` adds to the log-odds of right; 0: nothing
+    shifts: NDArray[np.float64]  # (B,) that `knowledge` and `abilities` add to the log-odds
     names: list[int]  # places of the models' names among the known ones; 0: none of them
     bags: Floats | None  # what the tower says of the n-grams, and the forest's rows,
     given: Floats | None  # for a second look
@@ -96,6 +97,7 @@ class Parts:
     calls: CallTrees | None = None
     opinion: SecondStage | None = None
     knowledge: Knowledge | None = None
+    abilities: Abilities | None = None
 
 
 class EmbeddedCalibrator:
@@ -189,7 +191,7 @@ class EmbeddedCalibrator:
             distances=known.distances(features) if known else np.zeros(len(items)),
             **self._in_order(items, seen),
             is_cut=[a or self._is_clipped(b) for a, b in zip(is_cut, items, strict=True)],
-            shifts=self._shifts(items, pieces),
+            shifts=self._shifts(items, pieces) + self._abilities(names),
             names=names,
             bags=bags,
             given=given,
@@ -207,6 +209,11 @@ class EmbeddedCalibrator:
             own = [(pieces[at][1], pieces[at][2]) for at in read]
             found[read] = self.parts.knowledge.shifts(texts, own)
         return found
+
+    def _abilities(self, names: Sequence[int]) -> NDArray[np.float64]:
+        """What the models' names add, (B,)."""
+        known = self.parts.abilities
+        return known.of(names) if known else np.zeros(len(names))
 
     def _without_questions(self, items: Sequence[Item]) -> list[Item]:
         """Items whose answers do not repeat the question, for an inspector that learnt so."""
@@ -329,7 +336,9 @@ class EmbeddedCalibrator:
         middling = forest.middling()
         odds, _ = tower.read([read.rows[at] for at in low], [middling] * len(low), read.bags[low])
         odds = forest.joined_given(odds, forest.given_by(middling, read.given[low]))
-        surer = self._confidence(odds, read.distances[low], read.shifts[low], read.in_order[low])
+        own = self._abilities([read.names[at] for at in low])
+        shifts = read.shifts[low] - own + self._abilities([middling] * len(low))
+        surer = self._confidence(odds, read.distances[low], shifts, read.in_order[low])
         for at, other in zip(low, surer.tolist(), strict=True):
             if other - confidence[at] >= TOLD:
                 found[at] = (OFTEN_WRONG if read.names[at] else NOT_KNOWN,)
@@ -385,6 +394,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
             CallTrees.from_state(state),
             SecondStage.from_state(state),
             Knowledge.from_state(state),
+            Abilities.from_state(state),
         )
         weights = encoder_weights(state, config.encoder)
         if config.encoder is None and parts.tower is None:

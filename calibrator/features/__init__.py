@@ -1,6 +1,7 @@
 """What the shipped calibrator reads of a text as numbers; tower and forest on them."""
 
 __all__ = [
+    "abilities",
     "checks",
     "difficulty",
     "forest",

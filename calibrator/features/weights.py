@@ -22,6 +22,7 @@ Floats = NDArray[np.float32]
 
 WORDS = "encoder.embeddings.word_embeddings.weight"
 OTHER_PARTS = (
+    "abilities.",
     "calls.",
     "familiarity.",
     "forest.",

@@ -24,12 +24,13 @@ from calibrator.training.run import TrainConfig, base_folder, prepare
 from calibrator.training.shared_reading import SharedReading
 from calibrator.training.train import train as run
 
-PARTS = ("inspector", "calls")  # left out, and told, where a fold has too few rows to teach them
+# left out, and told, where a fold has too few rows to teach them
+PARTS = ("abilities", "inspector", "calls")
 
 
 def as_shipped(device: str = "auto") -> TrainConfig:
-    """The training of the calibrator that ships: tower, forest, inspector, knowledge, trees for
-    calls.
+    """The training of the calibrator that ships: tower, forest, abilities, inspector, knowledge,
+    trees for calls.
 
     Its second stage reads other replies, and rows of a study have none.
     """
@@ -38,6 +39,7 @@ def as_shipped(device: str = "auto") -> TrainConfig:
         name="study",
         device=device,
         has_forest=True,
+        has_abilities=True,
         has_inspector=True,
         has_knowledge=True,
         has_calls=True,

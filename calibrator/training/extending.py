@@ -1,4 +1,5 @@
-"""Adds inspector, knowledge, trees for calls or a second stage to a checkpoint, or others to it.
+"""Adds abilities, inspector, knowledge, trees for calls or a second stage to a checkpoint, or puts
+others in place of its own.
 
 Tower, forest and curve stay as they are, number for number, and familiarity but for the distance
 at which it begins, which can be set anew. Without others a second stage changes
@@ -24,6 +25,7 @@ from calibrator.embedded.calibrator import load_embedded
 from calibrator.embedded.familiarity import KNOWN_SHARE
 from calibrator.embedded.familiarity import PREFIX as FAMILIARITY
 from calibrator.errors import TrainingError
+from calibrator.features.abilities import PREFIX as ABILITIES
 from calibrator.features.weights import Array, read_weights
 from calibrator.inspection import PREFIX as INSPECTOR
 from calibrator.knowledge import PREFIX as KNOWLEDGE
@@ -43,7 +45,9 @@ def write_extended(
     """
     config, state = _own_config(start), weights_in(start)
     replaced = tuple(
-        prefix for prefix in (INSPECTOR, KNOWLEDGE, CALLS, OPINION) if _holds(parts, prefix)
+        prefix
+        for prefix in (ABILITIES, INSPECTOR, KNOWLEDGE, CALLS, OPINION)
+        if _holds(parts, prefix)
     )
     state = {key: array for key, array in state.items() if not key.startswith(replaced)}
     folder.mkdir(parents=True, exist_ok=True)

@@ -23,6 +23,9 @@ def choose_parts(
     rows, held, _ = every = selected(replace(config, has_calls=False))
     texts, _, calls = apart = with_calls_apart(rows, held)
     missing = {
+        "abilities": "" if len({row.model for row in texts if row.model}) > 1 else (
+            "it needs replies of two models, with their names"
+        ),
         "calls": "" if texts and _teach(calls) else f"{_few()} that call tools",
         "inspector": "" if sum(row.correct or 0 for row in texts) >= MIN_LABELS else (
             f"it needs {MIN_LABELS} right replies"

@@ -27,6 +27,7 @@ from calibrator.rows.selection import Selection, select_rows
 from calibrator.text.layout import Layout, load_tokenizer
 from calibrator.training.examples import Example, TagEncoder, benchmark_weights, disguised, tokenize
 from calibrator.training.outliers import OutlierSource
+from calibrator.training.stages.abilities import AbilityConfig
 from calibrator.training.stages.forest import Described, ForestConfig
 from calibrator.training.stages.tower import TowerConfig
 
@@ -70,11 +71,13 @@ class TrainConfig:
     has_inspector: bool = False
     resets_inspector: bool = False  # of a checkpoint to start from, whose trees stay
     refits: tuple[str, ...] = ()  # checks of the inspector of a checkpoint to start from
+    has_abilities: bool = False
     has_knowledge: bool = False
     has_calls: bool = False
     has_opinion: bool = False  # beside a checkpoint that is there already
     tower: TowerConfig = field(default_factory=TowerConfig)
     forest: ForestConfig = field(default_factory=ForestConfig)
+    abilities: AbilityConfig = field(default_factory=AbilityConfig)
     inspector: InspectorConfig = field(default_factory=InspectorConfig)
     knowledge: KnowledgeConfig = field(default_factory=KnowledgeConfig)
     calls: CallConfig = field(default_factory=CallConfig)

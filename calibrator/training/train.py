@@ -1,7 +1,7 @@
 """Trains the embedded calibrator: one run, top to bottom, resumable.
 
     rows -> split by question -> disguise -> tokens -> tower [-> forest or encoder]
-    [-> inspector] [-> knowledge] [-> calls] -> recalibrate, save [-> opinion, save]
+    [-> abilities, inspector, knowledge, calls] -> recalibrate, save [-> opinion, save]
 
 The tower (n-grams, traits, names) is fitted in minutes, and so is a forest beside it (trees on
 topics and traits), where one is asked for. An encoder, where one is asked for instead, is trained
@@ -9,10 +9,9 @@ on what the tower leaves over (`encoder_training`). The inspector learns from re
 faulty, the trees for calls from conversations; with them, rows that call tools are theirs alone.
 
 A run lives in one folder: `train.json` (its configuration), `tower.npz` (what was fitted; until
-then `tower-0.npz` and so on, each tower on its own), `inspector.npz`,
-`knowledge.npz`, `calls.npz`,
-`state.pt` (for the encoder to go on from), `log.jsonl` (losses) and in the end `checkpoint/`. The
-same command goes on where it was interrupted.
+then `tower-0.npz` and so on, each tower on its own), `abilities.npz`, `inspector.npz`,
+`knowledge.npz`, `calls.npz`, `state.pt` (for the encoder to go on from), `log.jsonl` (losses) and
+in the end `checkpoint/`. The same command goes on where it was interrupted.
 """
 
 from __future__ import annotations
@@ -52,10 +51,11 @@ from calibrator.training.stages.opinion_folds import (
     read_unseen,
 )
 from calibrator.training.stages.parts_stage import fit_parts
-from calibrator.training.stages.tower_stage import fit_stage, wants_tower_rows
+from calibrator.training.stages.tower_stage import fit_stage, known_names, wants_tower_rows
 from calibrator.training.write_checkpoint import finish
 
-PARTS = ("inspector", "knowledge", "calls", "opinion")  # that a checkpoint may be given later
+# that a checkpoint may be given later
+PARTS = ("abilities", "inspector", "knowledge", "calls", "opinion")
 CHECKPOINT = "checkpoint"
 ALONE = "checkpoint-without-opinion"  # until its second stage is fitted
 
@@ -91,7 +91,8 @@ def train(
     data = preparing(config, run.tokenizer, for_tower=for_tower, chosen=chosen)
     say(f"{len(data.train)} rows, base rate {data.base_rate:.3f}")
     tower = fit_stage(run.folder, data, config, base_folder(), say, progress)
-    parts = fit_parts(run, data.rows, data.calls, base_folder(), data.taught)
+    names = list(known_names(data))
+    parts = fit_parts(run, data.rows, data.calls, base_folder(), names, data.taught)
     encoder = EncoderRun(run, base_folder()) if config.has_encoder else None
     if encoder is not None and not finish_now:
         encoder.fit(data, tower, progress, save_every_s)
@@ -119,15 +120,16 @@ def _extend(run: Run, progress: Callable[[int, int], None]) -> Path:
     """The checkpoint that the run starts from, with the parts that it asks for fitted anew."""
     config = run.config
     start, target = resolve_checkpoint(config.start), run.folder / CHECKPOINT
-    if isinstance(read_config(start, config.start), LlmConfig):
+    known = read_config(start, config.start)
+    if isinstance(known, LlmConfig):
         raise TrainingError(
             f"{config.start} is a language model: use `pinocchio train-llm --start`"
         )
     rows, held, calls = selected(config)
-    parts = fit_parts(run, rows, calls, base_folder())
+    parts = fit_parts(run, rows, calls, base_folder(), known.source_models)
     if config.refits:
-        known = run.tokenizer, config.layout, config.inspector, config.seed, run.say
-        parts |= refit(weights_in(start), config.refits, rows, *known)
+        given = rows, run.tokenizer, config.layout, config.inspector, config.seed, run.say
+        parts |= refit(weights_in(start), config.refits, *given)
     if config.resets_inspector:
         parts |= reset(weights_in(start) | parts, config.inspector)
         parts |= measured_anew(start, held, config.familiarity_rows, config.seed)
@@ -135,8 +137,8 @@ def _extend(run: Run, progress: Callable[[int, int], None]) -> Path:
         parts |= fit_opinion(run, rows, start, progress)
     if not parts:
         raise TrainingError(
-            "to a checkpoint without an encoder --start adds --inspector, --knowledge, --calls or "
-            "--opinion; ask for one"
+            "to a checkpoint without an encoder --start adds --abilities, --inspector, "
+            "--knowledge, --calls or --opinion; ask for one"
         )
     names = [name for name in PARTS if getattr(config, f"has_{name}")]
     told = config.as_dict()

@@ -31,6 +31,7 @@ from calibrator.embedded.calibrator import EmbeddedCalibrator, load_embedded
 from calibrator.embedded.familiarity import PREFIX as FAMILIARITY
 from calibrator.embedded.familiarity import Familiarity
 from calibrator.errors import TrainingError
+from calibrator.features.abilities import PREFIX as ABILITIES
 from calibrator.features.forest import PREFIX as FOREST
 from calibrator.features.tower import PREFIX as TOWER
 from calibrator.features.tower import Tower
@@ -167,6 +168,8 @@ class TunableCheckpoint:
             _retune(state, f"{TOWER}{number}.", tuned, biases, share)
         if forest is not None:
             _retune_forest(state, tuned.slope, len(biases))
+        if self._calibrator.parts.abilities is not None:
+            _name_more(state, f"{ABILITIES}odds", len(biases))
         if known := self._calibrator.parts.familiarity:
             state |= _with_centre(known, tuned)
         config = replace(
@@ -221,9 +224,13 @@ def _retune_forest(state: dict[str, Array], slope: float, names: int) -> None:
     for name in ("value", "base"):
         scaled = state[f"{FOREST}{name}"].astype(np.float64) * slope
         state[f"{FOREST}{name}"] = scaled.astype(np.float32)
-    ability = state[f"{FOREST}ability"]
-    added = np.repeat(ability[:1], names - len(ability))
-    state[f"{FOREST}ability"] = np.concatenate([ability, added])
+    _name_more(state, f"{FOREST}ability", names)
+
+
+def _name_more(state: dict[str, Array], key: str, names: int) -> None:
+    """One number a name for so many names, in place; a name that is new begins as no name."""
+    known = state[key]
+    state[key] = np.concatenate([known, np.repeat(known[:1], names - len(known))])
 
 
 def _with_centre(known: Familiarity, tuned: Tuned) -> dict[str, Array]:

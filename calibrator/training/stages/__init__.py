@@ -1,6 +1,7 @@
 """The stages of a training, each fitted once."""
 
 __all__ = [
+    "abilities",
     "encoder",
     "forest",
     "npz",

@@ -1,4 +1,4 @@
-"""The second stage of a training: inspector, knowledge and trees for calls.
+"""The second stage of a training: abilities, inspector, knowledge and trees for calls.
 
 Each is fitted once and kept in the run's folder.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from calibrator.calls.training import fit_calls
 from calibrator.inspection.training import Taught, fit_inspector
+from calibrator.training.stages.abilities import fit_abilities
 from calibrator.training.stages.knowledge import fit_knowledge
 from calibrator.training.stages.npz import Arrays, load_arrays, save_arrays
 from calibrator.training.stages.piece_vectors import piece_vectors
@@ -25,17 +26,22 @@ def fit_parts(
     rows: Sequence[Row],
     calls: Sequence[Row],
     base: Path,
+    names: Sequence[str],
     taught: Taught | None = None,
 ) -> Arrays:
     """The arrays of all parts that the configuration asks for, under their prefixes.
 
     `calls` are rows that call tools, `rows` all others; `base` is the folder of the base encoder,
-    which tells the inspector what word pieces mean; `taught` are its lessons where they have been
-    read. Raises TrainingError where the rows teach a part nothing, MissingExtraError without
-    scikit-learn.
+    which tells the inspector what word pieces mean; `names` are the models that the checkpoint
+    knows; `taught` are the inspector's lessons where they have been read. Raises TrainingError
+    where the rows teach a part nothing, MissingExtraError without scikit-learn.
     """
     config = run.config
     found: Arrays = {}
+    if config.has_abilities:
+        found |= _kept(
+            run.folder / "abilities.npz", lambda: fit_abilities(rows, names, config.abilities)
+        )
     if config.has_inspector:
 
         def fit() -> Arrays:

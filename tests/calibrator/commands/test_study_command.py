@@ -138,8 +138,8 @@ def test_the_calibrator_is_trained_on_the_folds_rows(
     anew without what is left out; asked again, it does not train again."""
     rows = [parse_row(raw) for raw in raw_rows(144, seed=1)]
     shipped = as_shipped("cpu")
-    parts = shipped.has_forest, shipped.has_inspector, shipped.has_knowledge, shipped.has_calls
-    assert parts == (True, True, True, True)
+    parts = ("forest", "abilities", "inspector", "knowledge", "calls")
+    assert all(getattr(shipped, f"has_{part}") for part in parts)
     with_made_vectors(monkeypatch)
     config = small_training()
     said: list[str] = []
@@ -157,6 +157,7 @@ def test_the_calibrator_is_trained_on_the_folds_rows(
     scorer = load_scorer(str(folder / "run" / "checkpoint"), "cpu")
     assert isinstance(scorer, EmbeddedCalibrator)
     assert scorer.parts.forest is not None
+    assert scorer.parts.abilities is not None
     assert scorer.parts.inspector is not None
     assert scorer.parts.knowledge is not None
     assert scorer.config.source_models == ("claude-large", "llama-tiny")

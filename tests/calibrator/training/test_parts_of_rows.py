@@ -15,7 +15,7 @@ from calibrator.calls.making.worlds import scenes
 from calibrator.training.parts_of_rows import MIN_LABELS, choose_parts
 from calibrator.training.run import TrainConfig
 
-EVERY = ("forest", "inspector", "calls", "opinion")
+EVERY = ("forest", "abilities", "inspector", "calls", "opinion")
 
 
 def texts(questions: int, *, models: int = 1, right: int = 2) -> Iterator[dict[str, Any]]:
@@ -63,11 +63,11 @@ def test_rows_of_every_kind_teach_every_part(tmp_path: Path) -> None:
     ("rows", "missing"),
     [
         ([*texts(60, models=2)], {"calls"}),
-        ([*texts(60), *calls(80)], {"opinion"}),
-        ([*texts(60)], {"calls", "opinion"}),
+        ([*texts(60), *calls(80)], {"abilities", "opinion"}),
+        ([*texts(60)], {"abilities", "calls", "opinion"}),
         ([*texts(60, models=2), *calls(10)], {"calls"}),
         ([*texts(60, models=2, right=100)], {"calls", "inspector", "opinion"}),
-        ([*calls(80)], {"calls", "inspector", "opinion"}),
+        ([*calls(80)], {"abilities", "calls", "inspector", "opinion"}),
     ],
     ids=["no calls", "one model", "plain", "few calls", "nearly all wrong", "calls alone"],
 )
@@ -78,12 +78,14 @@ def test_what_the_rows_cannot_teach_is_left_out(
     parts, said, (_, _, apart) = chosen(tmp_path / "rows.jsonl", *rows)
     assert parts == set(EVERY) - missing
     assert {line.split("'")[1] for line in said} == missing
-    assert all(f"it needs {MIN_LABELS} right" in line for line in said)
+    labels = f"it needs {MIN_LABELS} right"
+    needs = dict.fromkeys(EVERY, labels) | {"abilities": "it needs replies of two models"}
+    assert all(needs[line.split("'")[1]] in line for line in said)
     assert "calls" in parts or apart == []
 
 
 def test_what_is_asked_for_stays(tmp_path: Path) -> None:
     """A part that a person names is fitted, or its own error tells why it cannot be."""
     parts, said, _ = chosen(tmp_path / "rows.jsonl", *texts(60), optional=("opinion",))
-    assert parts == {"forest", "inspector", "calls"}
+    assert parts == {"forest", "abilities", "inspector", "calls"}
     assert len(said) == 1

@@ -1,0 +1,57 @@
+"""Fits the abilities of the models of labelled rows (`calibrator.features.abilities`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.extras import check_scikit_learn
+from calibrator.features.abilities import PREFIX
+from calibrator.rows.rows import Row
+
+
+@dataclass(frozen=True, slots=True)
+class AbilityConfig:
+    """How abilities are fitted, and what is added of them."""
+
+    share: float = 0.25  # of an ability, added to the log-odds
+    ridge: float = 20.0  # that draws abilities to 0, those of models of few rows most
+
+
+def fit_abilities(
+    rows: Sequence[Row], names: Sequence[str], config: AbilityConfig
+) -> dict[str, NDArray[Any]]:
+    """The arrays of `Abilities` that knows `names`, in lower case and in this order.
+
+    P(right) of a reply is the sigmoid of its model's ability less its benchmark's difficulty, by
+    maximum likelihood with a ridge on the abilities. They are told from that of the middle row:
+    of a name that no row has, or of too few, hardly anything is told. Raises MissingExtraError
+    without scikit-learn.
+    """
+    check_scikit_learn()
+    from scipy.sparse import csr_matrix, hstack
+    from sklearn.linear_model import LogisticRegression
+
+    models, model = np.unique([(row.model or "").lower() for row in rows], return_inverse=True)
+    benchmarks, benchmark = np.unique([row.benchmark or "" for row in rows], return_inverse=True)
+    cells, cell, count = np.unique(
+        model * len(benchmarks) + benchmark, return_inverse=True, return_counts=True
+    )
+    right = np.bincount(cell, weights=[float(row.correct or 0) for row in rows])
+    at = np.arange(len(cells))
+    ones = np.ones(len(cells))
+    of_model = csr_matrix((ones / config.ridge**0.5, (at, cells // len(benchmarks))))
+    of_benchmark = csr_matrix((ones, (at, cells % len(benchmarks))))
+    given = hstack([of_model, of_benchmark]).tocsr()
+    labels, weights = np.repeat([1, 0], len(cells)), np.concatenate([right, count - right])
+    fitted = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-8, max_iter=10_000)
+    fitted.fit(given[np.concatenate([at, at])], labels, weights)
+    ability = fitted.coef_[0, : len(models)] / config.ridge**0.5
+    middle = float(np.average(ability, weights=np.bincount(model)))
+    found = dict(zip(models.tolist(), config.share * (ability - middle), strict=True))
+    odds = np.array([0.0, *(found.get(name, 0.0) for name in names)])
+    return {PREFIX + "odds": odds.astype(np.float16)}
