@@ -29,6 +29,6 @@ class InspectorConfig:
     leaf_rows: int = 40
     ridge: float = 10.0
     feature_share: float = 0.3
-    priors: tuple[float, ...] = (2.6, 4.0, 3.4, 7.0)
+    priors: tuple[float, ...] = (2.6, 4.0, 3.0, 7.0)
     slopes: tuple[float, ...] = (1.2, 1.0, 1.4, 1.0)
     left_out: tuple[str, ...] = ()  # kinds of faults, to see whether the rest generalises
