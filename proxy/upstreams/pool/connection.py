@@ -24,7 +24,7 @@ import httptools
 
 from proxy.errors import UpstreamBrokenError, UpstreamError, UpstreamTimeoutError
 from proxy.upstreams.upstream import Arriving, UpstreamReply, too_large
-from proxy.wire.headers import Headers, first_values, name_of
+from proxy.wire.headers import Headers, first_values
 
 HEADER_LIMIT = 64 * 1024  # bytes of a reply's header, or in a row without any of its body
 MAX_FIELDS = 512
@@ -56,6 +56,7 @@ class Exchange(Arriving):
         "size",
         "status",
         "taker",
+        "values",
         "waiter",
         "wants_all",
     )
@@ -66,6 +67,7 @@ class Exchange(Arriving):
         self.connection: Connection | None = None  # None once it is over, for good or for bad
         self.status = 0  # until the head is here
         self.headers: Headers = []
+        self.values: dict[bytes, bytes] = {}  # the first value of every header
         self.parts: list[bytes] = []
         self.size = 0  # of the parts
         self.has_begun = False  # whether a single byte came back
@@ -162,7 +164,7 @@ class HttpReply(UpstreamReply):
         self._exchange = exchange
         self.status = exchange.status
         self.headers = exchange.headers
-        self.values = first_values(exchange.headers)
+        self.values = exchange.values
         self.chunks = exchange
         self.on_close = exchange.aclose
 
@@ -177,7 +179,7 @@ class Connection(asyncio.Protocol):
     """One transport to upstream; `on_free` takes it back, `on_lost` hears of its end.
 
     `where` names the upstream in errors; `deadline` is the loop's time after which its owner should
-    call `expire`.
+    call `expire`, `idle_since` that of its last reply's end.
     """
 
     def __init__(
@@ -202,7 +204,7 @@ class Connection(asyncio.Protocol):
         self._overhead = 0  # bytes in a row that were not body
         self._is_reusable = False
         self._replies = 0
-        self._idle_since = 0.0
+        self.idle_since = 0.0
         self._is_read_paused = False
         self._is_write_paused = False
         self._unsent: memoryview | None = None
@@ -241,7 +243,7 @@ class Connection(asyncio.Protocol):
         """
         if self._transport.is_closing():
             return False
-        is_proven = self._replies > 1 and self._clock() - self._idle_since < SURELY_OPEN_S
+        is_proven = self._replies > 1 and self._clock() - self.idle_since < SURELY_OPEN_S
         return is_proven or not self._has_news()
 
     def expire(self) -> None:
@@ -280,11 +282,11 @@ class Connection(asyncio.Protocol):
         if exchange is None:  # nobody asked: whatever this is, it must not answer the next request
             self._transport.abort()
             return
-        if not exchange.has_begun and data[:1] != b"H":  # the parser would pass over line ends
-            self._refuse("no status line")
-            return
-        exchange.has_begun = True
-        self.deadline = self._clock() + self._timeout_s
+        if not exchange.has_begun:
+            if data[:1] != b"H":  # the parser would pass over line ends
+                self._refuse("no status line")
+                return
+            exchange.has_begun = True
         self._overhead += len(data)
         size = exchange.size
         fault: httptools.HttpParserError | None = None
@@ -297,12 +299,13 @@ class Connection(asyncio.Protocol):
             exchange.parts += body
             exchange.size += sum(map(len, body))
             body.clear()
-        if fault is not None and not exchange.is_complete:
-            self._refuse(fault.__context__ or fault)
-            return
         if exchange.is_complete:
             self._finish(exchange)
             return
+        if fault is not None:
+            self._refuse(fault.__context__ or fault)
+            return
+        self.deadline = self._clock() + self._timeout_s
         if exchange.size != size:
             self._overhead = 0
         elif self._overhead > HEADER_LIMIT:
@@ -377,9 +380,10 @@ class Connection(asyncio.Protocol):
         if exchange.is_head:
             exchange.parts.clear()
         if self._is_reusable and self._unsent is None:
-            self.resume()
+            if self._is_read_paused:
+                self.resume()
             self._replies += 1
-            self._idle_since = self._clock()
+            self.idle_since = self._clock()
             self._on_free(self)
         else:
             self.deadline = math.inf
@@ -425,11 +429,11 @@ class Connection(asyncio.Protocol):
             if any(name in FRAMING for name, _ in fields):
                 raise ValueError(f"an interim reply, {status}, that has a body")
             return
-        is_chunked = has_chunks(fields)
-        if is_chunked:
+        values = first_values(fields)
+        if is_chunked := b"transfer-encoding" in values:
+            _check_coding(fields)
             self._demand_cr(True)  # else llhttp loses a byte behind the bare LF of a chunk's size
-        exchange.status = status
-        exchange.headers = fields
+        exchange.status, exchange.headers, exchange.values = status, fields, values
         self._is_reusable = self._parser.should_keep_alive()
         if is_chunked and self._parser.get_http_version() == "1.0":
             self._is_reusable = False  # RFC 9112, 6.1: its framing is faulty
@@ -437,8 +441,7 @@ class Connection(asyncio.Protocol):
             exchange.is_complete = True
             self._is_reusable = False
         elif not self._is_reusable:
-            has_length = any(name == b"content-length" for name, _ in fields)
-            exchange.ends_with_connection = not (is_chunked or has_length)
+            exchange.ends_with_connection = not (is_chunked or b"content-length" in values)
 
     def _demand_cr(self, is_strict: bool) -> None:
         self._is_strict = is_strict
@@ -455,16 +458,12 @@ def _size(fields: Headers) -> int:
     return sum(len(name) + len(value) + 4 for name, value in fields)
 
 
-def has_chunks(fields: Headers) -> bool:
-    """Whether a body comes in chunks; names in lower case.
+def _check_coding(fields: Headers) -> None:
+    """Raises ValueError for any transfer coding but `chunked`, a list of them or several fields.
 
-    Raises ValueError for any other transfer coding, a list of them or several fields: one parser
-    looks for `chunked` anywhere in the value, another at its end, a third reads until the
-    connection ends.
+    One parser looks for `chunked` anywhere in the value, another at its end, a third reads until
+    the connection ends.
     """
-    if b"transfer-encoding" not in map(name_of, fields):
-        return False
     codings = [value for name, value in fields if name == b"transfer-encoding"]
     if len(codings) > 1 or codings[0].lower() != b"chunked":
         raise ValueError("its transfer coding is not 'chunked' alone")
-    return True

@@ -226,11 +226,10 @@ class Pool:
         return self._ssl_context
 
     def _keep(self, connection: Connection) -> None:
-        assert self._loop is not None
         if self._is_closed or len(self._idle) >= MAX_IDLE:
             connection.fail(UpstreamBrokenError("not needed any more"))
             return
-        connection.deadline = self._loop.time() + KEEP_ALIVE_S
+        connection.deadline = connection.idle_since + KEEP_ALIVE_S
         self._idle[connection] = None
 
     def _forget(self, connection: Connection) -> None:
