@@ -9,7 +9,7 @@ copied. A client that disconnects cancels the work, and with it the call upstrea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import structlog
@@ -28,6 +28,7 @@ from proxy.wire.http import (
     Request,
     Scope,
     Send,
+    Watch,
     error_reply,
     place,
     request_of,
@@ -49,74 +50,85 @@ class Endpoint:
         self._max_body = max_body
         self._error_body = error_body
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request, limit = request_of(scope), self._max_body
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        request = request_of(scope)
         client: Client | None = scope.pop(CLIENT, None)
-        body = None if client is None else client.whole_body(limit)
+        body = None if client is None else client.whole_body(self._max_body)
+        if client is None or body is None:
+            return self._receive(request, scope, receive, send, client)
+        request.body = body
+        return self._answer(request, scope, send, client, client)
+
+    async def _receive(
+        self,
+        request: Request,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        client: Client | None,
+    ) -> None:
+        """Answers once the body is here."""
         try:
-            request.body = await _read_body(receive, request, limit) if body is None else body
+            request.body = await _read_body(receive, request, self._max_body)
         except ProxyError as error:
             await send_reply(error_reply(error, self._error_body), scope, send)
-            return
         except _ClientGoneError:
             return
-        watch = _Watch(client, receive)
+        else:
+            watch = _Watch(receive) if client is None else client
+            await self._answer(request, scope, send, client, watch)
+
+    async def _answer(
+        self, request: Request, scope: Scope, send: Send, client: Client | None, watch: Watch
+    ) -> None:
+        watch.watch()
         try:
-            await self._answer(request, scope, send, watch)
+            try:
+                reply = await self._handler(request)
+            except ProxyError as error:  # frames keep much
+                reply = error_reply(error.with_traceback(None), self._error_body)
+            except Exception as error:  # a fault of ours; the client still gets an envelope
+                log.error("internal_error", path=request.path, **place(error))
+                fault = ProxyError("the proxy failed; its log says where")
+                reply = error_reply(fault, self._error_body)
+            try:
+                if client is None or not sent_whole(reply, scope, client):
+                    await send_reply(reply, scope, send, before_end=watch.unwatch, client=client)
+            except Exception as error:  # the status is out: a body without its end has to say it
+                log.error("reply_broke_off", path=request.path, **place(error))
+            finally:
+                if reply.on_close is not None:
+                    await reply.on_close()
         except asyncio.CancelledError:
             if not watch.has_left:
                 raise
         finally:
-            watch.stop()
-
-    async def _answer(self, request: Request, scope: Scope, send: Send, watch: _Watch) -> None:
-        try:
-            reply = await self._handler(request)
-        except ProxyError as error:
-            reply = error_reply(error.with_traceback(None), self._error_body)  # frames keep much
-        except Exception as error:  # a fault of ours; the client still gets an envelope
-            log.error("internal_error", path=request.path, **place(error))
-            fault = ProxyError("the proxy failed; its log says where")
-            reply = error_reply(fault, self._error_body)
-        try:
-            if watch.client is None or not sent_whole(reply, scope, watch.client):
-                await send_reply(reply, scope, send, before_end=watch.stop, client=watch.client)
-        except Exception as error:  # the status is out: a body without its end has to say it
-            log.error("reply_broke_off", path=request.path, **place(error))
-        finally:
-            if reply.on_close is not None:
-                await reply.on_close()
+            watch.unwatch()
 
 
 class _Watch:
-    """Cancels the current task when its client leaves."""
+    """Waits for a client to leave where another server than ours runs: it takes a task, which costs
+    as much as a small request."""
 
-    __slots__ = ("_waiting", "_working", "client", "has_left")
+    __slots__ = ("_receive", "_waiting", "has_left")
 
-    def __init__(self, client: Client | None, receive: Receive) -> None:
-        self._working = asyncio.current_task()
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
         self._waiting: asyncio.Task[None] | None = None
         self.has_left = False
-        self.client = client
-        if client is not None:
-            client.tell_leaving(self._leave)
-        else:  # another server; there a task waits, which costs as much as a small request
-            self._waiting = asyncio.create_task(self._wait(receive))
 
-    async def _wait(self, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
+    def watch(self) -> None:
+        working = asyncio.current_task()
+        assert working is not None  # an ASGI application runs in a task
+        self._waiting = asyncio.create_task(self._wait(working))
+
+    async def _wait(self, working: asyncio.Task[Any]) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._leave()
-
-    def _leave(self) -> None:
-        assert self._working is not None  # an ASGI application runs in a task
         self.has_left = True
-        self._working.cancel()
+        working.cancel()
 
-    def stop(self) -> None:
-        client, self.client = self.client, None
-        if client is not None:
-            client.tell_leaving(None)
+    def unwatch(self) -> None:
         waiting, self._waiting = self._waiting, None  # or each would keep the other
         if waiting is not None:
             waiting.cancel()

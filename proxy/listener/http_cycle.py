@@ -7,7 +7,7 @@ What is whole, a body or a reply, goes from hand to hand without a message of AS
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Any, Protocol
 
@@ -43,32 +43,6 @@ class Connection(Protocol):
 
 def _expects(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
-
-
-def _nothing() -> None:
-    """There is nothing to do."""
-
-
-class _News:
-    """Whether there is something to `receive`: what asyncio.Event is, for one who waits."""
-
-    __slots__ = ("_waiting", "is_set")
-
-    def __init__(self) -> None:
-        self.is_set = False
-        self._waiting: asyncio.Future[None] | None = None
-
-    def set(self) -> None:
-        self.is_set = True
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None and not waiting.done():
-            waiting.set_result(None)
-
-    async def wait(self) -> None:
-        while not self.is_set:
-            if self._waiting is None:
-                self._waiting = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._waiting)  # of two who wait, one may be cancelled
 
 
 class Outlet:
@@ -110,27 +84,56 @@ class Outlet:
 
 
 class Cycle:
-    """One request and its response: both the `Client` of the application and its ends of ASGI."""
+    """One request and its response: both the `Client` of the application and its ends of ASGI.
 
-    def __init__(self, connection: Connection, keep_alive: bool) -> None:
+    A `body` that came with the head is all of it.
+    """
+
+    __slots__ = (
+        "_asks_for_body",
+        "_bytes_left",
+        "_connection",
+        "_has_news",
+        "_is_chunked",
+        "_is_watched",
+        "_parts",
+        "_waiting",
+        "flow",
+        "has_left",
+        "keep_alive",
+        "more_body",
+        "outlet",
+        "response_complete",
+        "response_started",
+        "scope",
+        "size",
+        "status",
+        "task",
+    )
+
+    def __init__(self, connection: Connection, keep_alive: bool, body: bytes | None = None) -> None:
         self.scope = connection.scope
         self.outlet = connection.outlet
         self.flow = connection.flow
-        self.news = _News()
-        self.on_response: Callable[[], None] = connection.on_response_complete
-        self.note_known = connection.note_known
-        self.on_leaving: Callable[[], object] | None = None
-        self.disconnected = False
         self.keep_alive = keep_alive
-        self.waiting_for_100_continue = True  # perhaps: nobody has looked
-        self.parts: list[bytes] = []  # of the body, as far as it is not taken
-        self.size = 0  # of the parts
-        self.more_body = True
+        self.task: asyncio.Task[None] | None = None  # that answers
+        self.has_left = False  # or was hung up on
+        if body is None:
+            self.more_body, self.size = True, 0
+            self._parts: list[bytes] = []  # of the body, as far as it is not taken
+        else:
+            self.more_body, self.size = False, len(body)
+            self._parts = [body]
         self.status = 0  # until a reply has begun
         self.response_started = False
         self.response_complete = False
-        self.is_chunked = False
-        self.bytes_left = 0  # of a body whose length is declared
+        self._connection = connection
+        self._is_watched = False
+        self._has_news = not self.more_body  # there is something to `receive`
+        self._waiting: asyncio.Future[None] | None = None
+        self._asks_for_body = True  # perhaps: nobody has looked
+        self._is_chunked = False
+        self._bytes_left = 0  # of a body whose length is declared
 
     async def run(self, app: ASGIApplication) -> None:
         """Has the application answer; a fault of its own ends the connection."""
@@ -139,15 +142,15 @@ class Cycle:
         except BaseException as error:  # the server cancels what is not done when it ends
             self._fail(**place(error))
         else:
-            if not self.response_complete and not self.disconnected:
+            if not self.response_complete and not self.has_left:
                 self._fail(kind="no whole reply")
         finally:
-            self.on_response = _nothing  # or each would keep the other
+            self.task = None  # or each would keep the other
             self.scope.pop(CLIENT, None)  # likewise, where no endpoint has taken it out
 
     def _fail(self, **why: str) -> None:
         log.error("no_reply", path=self.scope["path"], **why)
-        if not self.response_started and not self.disconnected:
+        if not self.response_started and not self.has_left:
             self.response_started = True
             self.keep_alive = False
             self.outlet.write(refusal(ProxyError("the proxy failed; its log says where")))
@@ -156,67 +159,85 @@ class Cycle:
 
     def add(self, part: bytes) -> None:
         """Another part of the body has come."""
-        self.parts.append(part)
+        self._parts.append(part)
         self.size += len(part)
-        self.news.set()
+        self._tell()
 
     def end_body(self) -> None:
         self.more_body = False
-        self.news.set()
+        self._tell()
 
     def leave(self) -> None:
         """The client has gone."""
         if not self.response_complete:
-            self.disconnected = True
-        self.news.set()
-        if self.disconnected and self.on_leaving is not None:
-            self.on_leaving()
+            self.has_left = True
+            if self._is_watched and self.task is not None:
+                self.task.cancel()
+        self._tell()
 
     def hang_up(self) -> None:
         """Ends the connection; a reply that is not whole stays so."""
-        self.disconnected = True
+        self.has_left = True
         self.keep_alive = False
         self.outlet.close()
 
+    def note_known(self, has_key: bool) -> None:
+        self._connection.note_known(has_key)
+
     def whole_body(self, limit: int) -> bytes | None:
-        if self.more_body or self.disconnected or self.size > limit:
+        if self.more_body or self.has_left or self.size > limit:
             return None
-        self.news.is_set = False
+        self._has_news = False
         return self._take()
 
     def _take(self) -> bytes:
-        parts = self.parts
+        parts = self._parts
         body = parts[0] if len(parts) == 1 else b"".join(parts)
-        self.parts = []
+        self._parts = []
         self.size = 0
         return body
 
-    def tell_leaving(self, call: Callable[[], object] | None) -> None:
-        """From now on the client's leaving is told in this way, or in none."""
-        self.on_leaving = call
-        if call is not None:
+    def watch(self) -> None:
+        self._is_watched = True
+        if self.flow.read_paused:
             self.flow.resume_reading()
 
+    def unwatch(self) -> None:
+        self._is_watched = False
+
+    def _tell(self) -> None:
+        """There is something to `receive`."""
+        self._has_news = True
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
     async def receive(self) -> Any:
-        if not self.news.is_set and not self.disconnected and not self.response_complete:
+        if not self._has_news and not self.has_left and not self.response_complete:
             self._continue()
             self.flow.resume_reading()
-            await self.news.wait()
-        self.news.is_set = False
-        if self.disconnected or self.response_complete:
+            await self._news()
+        self._has_news = False
+        if self.has_left or self.response_complete:
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": self._take(), "more_body": self.more_body}
 
+    async def _news(self) -> None:
+        while not self._has_news:
+            if self._waiting is None:
+                self._waiting = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._waiting)  # of two who wait, one may be cancelled
+
     def _continue(self) -> None:
         """Asks for the body where the client waits for that; what is there needs no asking."""
-        is_asked_for, self.waiting_for_100_continue = self.waiting_for_100_continue, False
+        is_asked_for, self._asks_for_body = self._asks_for_body, False
         if is_asked_for and not self.outlet.is_closing() and _expects(self.scope["headers"]):
             self.outlet.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     async def send(self, message: Message) -> None:
-        if self.flow.write_paused and not self.disconnected:
+        if self.flow.write_paused and not self.has_left:
             await self.flow.drain()
-        if self.disconnected:
+        if self.has_left:
             return
         kind = message["type"]
         if kind != ("http.response.body" if self.response_started else "http.response.start"):
@@ -229,8 +250,8 @@ class Cycle:
             self._write_part(message.get("body", b""), message.get("more_body", False))
 
     def takes_parts(self) -> bool:
-        is_open = self.is_chunked and not self.response_complete
-        return is_open and not self.flow.write_paused and not self.disconnected
+        is_open = self._is_chunked and not self.response_complete
+        return is_open and not self.flow.write_paused and not self.has_left
 
     def write_part(self, part: bytes) -> None:
         self.outlet.write_now(b"%x\r\n%b\r\n" % (len(part), part))
@@ -238,7 +259,7 @@ class Cycle:
     def write_whole(
         self, status: int, headers: list[tuple[bytes, bytes]], body: tuple[bytes | memoryview, ...]
     ) -> bool:
-        if self.flow.write_paused or self.disconnected:
+        if self.flow.write_paused or self.has_left:
             return False
         head = self._head(status, headers)
         transport = self.outlet.transport
@@ -254,26 +275,27 @@ class Cycle:
 
     def _complete(self) -> None:
         self.response_complete = True
-        self.news.set()
+        if self._waiting is not None:
+            self._tell()
         if not self.keep_alive:
             self.outlet.close()
-        self.on_response()
+        self._connection.on_response_complete()
 
     def _write_part(self, body: bytes, is_more: bool) -> None:
         """A part of the body; raises RuntimeError where its length is not the declared one."""
         if self.scope["method"] == "HEAD":
-            self.bytes_left = 0
-        elif self.is_chunked:
+            self._bytes_left = 0
+        elif self._is_chunked:
             end = b"" if is_more else b"0\r\n\r\n"
             chunk = b"%x\r\n%b\r\n" % (len(body), body) if body else b""
             self.outlet.write(chunk + end)
         else:
-            self.bytes_left -= len(body)
-            if self.bytes_left < 0:
+            self._bytes_left -= len(body)
+            if self._bytes_left < 0:
                 raise RuntimeError("the body is longer than its content-length")
             self.outlet.write(body)
         if not is_more:
-            if self.bytes_left:
+            if self._bytes_left:
                 raise RuntimeError("the body is shorter than its content-length")
             self.outlet.flush()
             self._complete()
@@ -283,15 +305,15 @@ class Cycle:
         length = next((value for name, value in headers if name == b"content-length"), None)
         framing = b""
         if length is not None:
-            self.bytes_left = int(length)
+            self._bytes_left = int(length)
         elif self.scope["method"] != "HEAD" and status not in WITHOUT_BODY:
-            self.is_chunked, framing = True, b"transfer-encoding: chunked\r\n"
+            self._is_chunked, framing = True, b"transfer-encoding: chunked\r\n"
         self.outlet.write(self._head(status, headers, framing))
         self.response_started = True
 
     def _head(self, status: int, headers: list[tuple[bytes, bytes]], framing: bytes = b"") -> bytes:
         """Raises ValueError for a field that would be more than one."""
-        self.waiting_for_100_continue = False
+        self._asks_for_body = False
         self.status = status
         fields = written(headers)
         closing = b"" if self.keep_alive else b"connection: close\r\n"

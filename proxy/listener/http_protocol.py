@@ -143,7 +143,12 @@ class HttpProtocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.has_ended:
             return
-        is_next = self._is_between()
+        cycle = self.cycle
+        is_next = (  # what comes begins a request, and none before it is still answered
+            self.running is None
+            and not (self.is_in_head or self.is_upgrading)
+            and (cycle is None or not cycle.more_body)
+        )
         if is_next and self._known is not None and self._begin_again(self._known, data):
             return
         self._segment = len(data)
@@ -161,12 +166,6 @@ class HttpProtocol(asyncio.Protocol):
         if is_next and self._heads_to_learn:
             self._learn(data)
 
-    def _is_between(self) -> bool:
-        """Whether what comes next begins a request, and none before it is still answered."""
-        if self.running is not None or self.is_in_head or self.is_upgrading:
-            return False
-        return self.cycle is None or not self.cycle.more_body
-
     def _begin_again(self, known: KnownHead, data: bytes) -> bool:
         """Begins to answer a request whose head is known; False for anything but a whole one."""
         length = known.length_in(data)
@@ -174,9 +173,8 @@ class HttpProtocol(asyncio.Protocol):
             return False
         self._idle_bytes, self._heads_to_learn = 0, HEADS_LEARNT
         self.scope = scope = known.scope(length)
-        self.cycle = cycle = scope[CLIENT] = Cycle(self, not self._all.is_draining)
-        cycle.add(data[len(data) - int(length) :])
-        cycle.end_body()
+        body = data[len(data) - int(length) :]
+        self.cycle = cycle = scope[CLIENT] = Cycle(self, not self._all.is_draining, body)
         self._run(cycle)
         return True
 
@@ -334,29 +332,28 @@ class HttpProtocol(asyncio.Protocol):
         self.running = cycle
         self.until = self.loop.time() + BODY_S if cycle.more_body else math.inf
         if self.is_trusted:
-            self._start(cycle)
+            self._begin(cycle)
         else:
             self._all.begin(partial(self._begin, cycle), self.loop)
 
     def _begin(self, cycle: Cycle) -> None:
-        if cycle is self.running:  # the client may have left meanwhile
-            self._start(cycle)
-
-    def _start(self, cycle: Cycle) -> None:
+        if cycle is not self.running:
+            return  # the client left while this was waiting for its turn
         tasks = self.server_state.tasks  # what the server waits for at its end
-        task = self.loop.create_task(cycle.run(self._config.loaded_app))
-        task.add_done_callback(tasks.discard)
+        cycle.task = task = self.loop.create_task(cycle.run(self._config.loaded_app))
         tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     def on_response_complete(self) -> None:
         """The next request of the pipeline, or else the connection is idle from now on."""
         self.server_state.total_requests += 1
-        if self.running is not None and not self._is_known:
+        if not self._is_known and self.running is not None:
             self.is_trusted = self.running.status < 400
         self.running = None
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
         now = self.loop.time()
         if self.pipeline:
             self._run(self.pipeline.pop())

@@ -22,10 +22,10 @@ _DIGITS: Final = 6
 class KnownHead:
     """A head that was read; `scope` is what it says."""
 
-    __slots__ = ("_after", "_before", "_position", "_scope")
+    __slots__ = ("_after", "_before", "_begins", "_position", "_scope")
 
     def __init__(self, before: bytes, after: bytes, scope: Scope) -> None:
-        self._before, self._after = before, after
+        self._before, self._after, self._begins = before, after, len(before)
         headers = scope["headers"].copy()  # whoever answers may add to them
         self._scope = {**scope, "headers": headers}
         del self._scope[CLIENT]
@@ -33,13 +33,12 @@ class KnownHead:
 
     def length_in(self, data: bytes) -> bytes | None:
         """The digits of a body's length, if the data are this head but for them, and that body."""
-        before, after = self._before, self._after
-        if not data.startswith(before):
-            return None
-        begins = len(before)
+        begins, after = self._begins, self._after
         ends = data.find(b"\r", begins, begins + _DIGITS + 1)
+        if not (data.startswith(self._before) and data.startswith(after, ends) and ends > 0):
+            return None
         digits = data[begins:ends]
-        if ends < 0 or not digits.isdigit() or not data.startswith(after, ends):
+        if not digits.isdigit():
             return None
         size = int(digits)
         return digits if size <= MOST_BODY and len(data) == ends + len(after) + size else None

@@ -29,7 +29,19 @@ CLIENT = "pinocchio.client"
 or it would keep the scope, and the scope it."""
 
 
-class Client(Protocol):
+class Watch(Protocol):
+    """Cancels the task that answers a client when the client leaves."""
+
+    has_left: bool
+
+    def watch(self) -> None:
+        """The current task is answering from now on."""
+
+    def unwatch(self) -> None:
+        """It is no longer to be cancelled."""
+
+
+class Client(Watch, Protocol):
     """Who asked, without the messages of ASGI between."""
 
     status: int  # of the reply; 0 until one has begun
@@ -44,9 +56,6 @@ class Client(Protocol):
 
     def hang_up(self) -> None:
         """Ends the connection; a reply that is not whole stays so."""
-
-    def tell_leaving(self, call: Callable[[], object] | None) -> None:
-        """Calls once, when the client leaves before its reply is whole; with None, not any more."""
 
     def takes_parts(self) -> bool:
         """Whether `write_part` may be called now; else a part has to wait in `send`, for the client
