@@ -37,10 +37,10 @@ NO_TEAM: Final = TeamConfig()
 
 
 @dataclass(frozen=True, slots=True)
-class _Guest:
-    """What a key comes to under one generation."""
+class Guest:
+    """What a key, or its absence, comes to under one generation."""
 
-    key: ClientKey
+    key: ClientKey | None
     caller: Caller
     rates: tuple[Rate, ...]
     routes: Routes
@@ -68,25 +68,40 @@ class Admission:
         self._buckets = buckets
         self._routes_for = routes_for
         self._is_open = is_open
-        self._anyone = Caller(number)
         self._mark = mark_of(setup.config)
-        self._routes = routes_for(setup.policy, setup.config.attach)
+        routes = routes_for(setup.policy, setup.config.attach)
+        self._anyone = Guest(None, Caller(number), (), routes, setup.config.surfaces)
         self._keys: Mapping[str, ClientKey] = {}  # all there are, by their digest
-        self._guests: dict[str, _Guest] = {}
+        self._guests: dict[str, Guest] = {}
 
-    def enter(self, scope: Scope) -> Routes:
+    def enter(self, scope: Scope) -> Guest:
         """Lets a request in, and says who asks in its scope; raises ProxyError for a refusal."""
-        scope[CALLER] = self._anyone
+        guest = self._anyone
+        scope[CALLER] = guest.caller
         pass_on(scope, self._mark)
-        if not self.needs_keys and (surfaces := self._setup.config.surfaces) is not None:
-            check_surface(names_in(raw_path_of(scope)), surfaces)
         if self.needs_keys:
-            return self._routes if scope["path"] in PROBES else self._admit(scope)
+            return guest if scope["path"] in PROBES else self._admit(scope)
+        if guest.surfaces is not None:
+            check_surface(names_in(raw_path_of(scope)), guest.surfaces)
         if self._is_open:
             check_local(scope["headers"])
-        return self._routes
+        return guest
 
-    def _admit(self, scope: Scope) -> Routes:
+    def enter_again(self, guest: Guest, scope: Scope) -> bool:
+        """Lets another request in with the head of one that this guest was let in with; False where
+        it has to `enter`, and nothing has been done. Raises RateLimitedError."""
+        key = guest.key
+        if key is None:
+            if guest is not self._anyone:
+                return False
+        elif self._guests.get(key.id) is not guest or key.state(time.time()) != "active":
+            return False
+        scope[CALLER] = guest.caller
+        if guest.rates:
+            self._take(guest.rates)
+        return True
+
+    def _admit(self, scope: Scope) -> Guest:
         key = self._key(take_secret(scope))
         guest = self._guest(key, scope)
         scope[CALLER] = guest.caller
@@ -95,7 +110,7 @@ class Admission:
             scope[TAKE] = partial(self._take, guest.rates)
         if guest.surfaces is not None:
             check_surface(names_in(raw_path_of(scope)), guest.surfaces)
-        return guest.routes
+        return guest
 
     def _take(self, rates: tuple[Rate, ...]) -> None:
         if wait_s := self._buckets.take(rates):
@@ -112,7 +127,7 @@ class Admission:
             raise InvalidKeyError(f"{key.id} is a key of the review desk, not of this API")
         return key
 
-    def _guest(self, key: ClientKey, scope: Scope) -> _Guest:
+    def _guest(self, key: ClientKey, scope: Scope) -> Guest:
         """What the key comes to; raises ProxyError where it is over or cannot be served."""
         state, guest = key.state(time.time()), self._guests.get(key.id)
         if guest is not None and state == "active":
@@ -124,7 +139,7 @@ class Admission:
         guest = self._guests[key.id] = self._new_guest(key)
         return guest
 
-    def _new_guest(self, key: ClientKey) -> _Guest:
+    def _new_guest(self, key: ClientKey) -> Guest:
         """Raises ProxyError where what the key names is not in the configuration."""
         if problem_of(key, self._setup) is not None:  # the log says which, see reloading.py
             text = f"the client key {key.id} cannot be used; the proxy's log says why"
@@ -145,7 +160,7 @@ class Admission:
         surfaces = team.surfaces if team.surfaces is not None else config.surfaces
         if key.surfaces is not None:
             surfaces = tuple(key.surfaces.split(","))
-        return _Guest(key, caller, rates, self._routes_for(policy, attach), surfaces)
+        return Guest(key, caller, rates, self._routes_for(policy, attach), surfaces)
 
     def use_keys(self, keys: Iterable[ClientKey]) -> None:
         """From now on these are all the keys there are."""

@@ -61,10 +61,13 @@ from proxy.wire.caller import CALLER
 from proxy.wire.http import (
     CLIENT,
     JSON,
+    KNOWN,
     METRICS,
     ASGIApplication,
     Client,
     Counts,
+    Found,
+    Known,
     Receive,
     Reply,
     Request,
@@ -270,44 +273,42 @@ class App:
         try:
             if kind == "websocket":
                 await self._websocket(generation, scope, receive, send)
+                return
+            client: Client | None = scope.get(CLIENT)
+            work = self._handler(generation, scope)(scope, receive, send)
+            if client is None or (key := scope[CALLER].id) is None:
+                await work
             else:
-                await self._answer(generation, scope, receive, send)
+                gone = partial(_key_gone, key, client, scope, receive, send)
+                await self._reloading.live.run(key, work, gone)
         finally:
             generation.in_flight -= 1
             if not generation.in_flight and generation.is_retired:
                 self._reloading.close_unused()
 
-    async def _answer(
-        self, generation: Generation, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        handler = self._handler(generation, scope)
-        client: Client | None = scope.get(CLIENT)
-        work = handler(scope, receive, send)
-        if client is None or (key := scope[CALLER].id) is None:
-            await work
-            return
-
-        async def hang_up() -> None:
-            if client.status:  # a reply has begun
-                client.hang_up()
-            else:
-                await _refuse(InvalidKeyError(f"{GONE}: {key}"), scope, receive, send)
-
-        await self._reloading.live.run(key, work, hang_up)
-
     def _handler(self, generation: Generation, scope: Scope) -> ASGIApplication:
         """Whoever answers a request, a refusal too."""
+        admission = generation.admission
+        known: Known | None = scope.get(KNOWN)
         try:
-            routes = generation.admission.enter(scope)
+            if known is not None and (as_before := known.found) is not None:
+                if admission.enter_again(as_before.guest, scope):
+                    scope["headers"] = as_before.request.headers  # the key is not among them
+                    return as_before.handler
+                known.found = None
+            guest = admission.enter(scope)
         except ProxyError as error:
             self._note_refusal(scope, error)
             return partial(_refuse, error.with_traceback(None))  # whose frames would keep it
-        has_key = scope[CALLER].id is not None
-        if CLIENT in scope and (has_key or not generation.admission.needs_keys):
+        has_key = guest.key is not None
+        if CLIENT in scope and (has_key or not admission.needs_keys):
             scope[CLIENT].note_known(has_key)
-        method, path = scope["method"], scope["path"]
-        known = routes.exact.get((method, path)) or routes.other(scope)
-        return known or self._other(method, path)
+        method, path, routes = scope["method"], scope["path"], guest.routes
+        handler = routes.exact.get((method, path)) or routes.other(scope)
+        handler = handler or self._other(method, path)
+        if known is not None:
+            known.found = Found(guest, handler, request_of(scope))
+        return handler
 
     async def _websocket(
         self, generation: Generation, scope: Scope, receive: Receive, send: Send
@@ -315,7 +316,7 @@ class App:
         from proxy.passthrough.websockets import refuse
 
         try:
-            generation.admission.enter(scope).check_websocket(scope)
+            generation.admission.enter(scope).routes.check_websocket(scope)
         except ProxyError as error:
             self._note_refusal(scope, error)
             await refuse(error, scope, receive, send)
@@ -476,6 +477,14 @@ class App:
         await asyncio.to_thread(self._parts.conversations.owned.close)
         if self._parts.records is not None:
             await asyncio.to_thread(self._parts.records.close)
+
+
+async def _key_gone(key: str, client: Client, scope: Scope, receive: Receive, send: Send) -> None:
+    """Tells a client that its key has ended, or hangs up where a reply has begun."""
+    if client.status:
+        client.hang_up()
+    else:
+        await _refuse(InvalidKeyError(f"{GONE}: {key}"), scope, receive, send)
 
 
 async def _refuse(error: ProxyError, scope: Scope, receive: Receive, send: Send) -> None:

@@ -38,7 +38,7 @@ from proxy.listener.request_heads import (
     without_upgrade,
 )
 from proxy.wire.headers import Headers
-from proxy.wire.http import CLIENT, Scope
+from proxy.wire.http import CLIENT, KNOWN, Scope
 
 if TYPE_CHECKING:
     import uvicorn
@@ -173,6 +173,7 @@ class HttpProtocol(asyncio.Protocol):
             return False
         self._idle_bytes, self._heads_to_learn = 0, HEADS_LEARNT
         self.scope = scope = known.scope(length)
+        scope[KNOWN] = known.known
         body = data[len(data) - int(length) :]
         self.cycle = cycle = scope[CLIENT] = Cycle(self, not self._all.is_draining, body)
         self._run(cycle)

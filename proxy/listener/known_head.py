@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from proxy.wire.http import CLIENT, Scope
+from proxy.wire.http import CLIENT, Known, Scope
 
 LONGEST_HEAD: Final = 8_192  # bytes that a connection keeps
 MOST_BODY: Final = 2**14  # bytes; what is larger takes longer to read than its head does
@@ -22,13 +22,14 @@ _DIGITS: Final = 6
 class KnownHead:
     """A head that was read; `scope` is what it says."""
 
-    __slots__ = ("_after", "_before", "_begins", "_position", "_scope")
+    __slots__ = ("_after", "_before", "_begins", "_position", "_scope", "known")
 
     def __init__(self, before: bytes, after: bytes, scope: Scope) -> None:
         self._before, self._after, self._begins = before, after, len(before)
         headers = scope["headers"].copy()  # whoever answers may add to them
         self._scope = {**scope, "headers": headers}
         del self._scope[CLIENT]
+        self.known = Known()
         self._position = [name for name, _ in headers].index(b"content-length")
 
     def length_in(self, data: bytes) -> bytes | None:

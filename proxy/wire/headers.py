@@ -12,6 +12,9 @@ from operator import itemgetter
 
 from proxy.wire.session_cookie import sets_session, without_session
 
+Headers = list[tuple[bytes, bytes]]
+"""Header fields in their order, names in lower case; a name may occur more than once."""
+
 PREFIX = b"x-pinocchio-"
 
 CONFIDENCE = PREFIX + b"confidence"
@@ -102,9 +105,26 @@ def _without_session(field: tuple[bytes, bytes]) -> Headers:
     return [(name, cookies)] if cookies is not None else []
 
 
+class KeptHeaders(list[tuple[bytes, bytes]]):
+    """Header fields that many requests have in common, with what was made of them; nobody changes
+    them."""
+
+    __slots__ = ("opening", "upstream", "written")
+
+    def __init__(self, fields: Headers) -> None:
+        super().__init__(fields)
+        self.upstream: KeptHeaders | None = None  # those of them that go there
+        self.opening = b""  # of the last request in whose head they were written
+        self.written = b""  # this head, but for the length of the body
+
+
 def to_upstream(headers: Headers) -> Headers:
     """A client's header fields without those of its connection and ours, but for `VIA`."""
-    return _crossing(headers, _TO_UPSTREAM)
+    if type(headers) is not KeptHeaders:
+        return _crossing(headers, _TO_UPSTREAM)
+    if headers.upstream is None:
+        headers.upstream = KeptHeaders(_crossing(headers, _TO_UPSTREAM))
+    return headers.upstream
 
 
 def to_client(headers: Headers) -> Headers:
@@ -140,10 +160,6 @@ def with_header(headers: Headers, name: bytes, value: bytes) -> Headers:
 def encoded(headers: Iterable[tuple[str, str]]) -> Headers:
     """Fields that another library gives as text."""
     return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-
-
-Headers = list[tuple[bytes, bytes]]
-"""Header fields in their order, names in lower case; a name may occur more than once."""
 
 
 def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str | None:

@@ -12,7 +12,7 @@ from proxy.errors import ProxyError
 from proxy.wire import headers as names
 from proxy.wire.bounded_cache import remembers
 from proxy.wire.caller import ANYONE, CALLER, Caller
-from proxy.wire.headers import Headers, WithHeaders, first_values
+from proxy.wire.headers import Headers, KeptHeaders, WithHeaders, first_values
 from proxy.wire.json_splice import Pieces
 
 JSON: Final[Headers] = [(b"content-type", b"application/json")]
@@ -22,6 +22,8 @@ Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+KNOWN = "pinocchio.known"
+"""Where our own server puts what is known of a head that a connection has sent before (`Known`)."""
 METRICS = "pinocchio.metrics"
 """Where the application puts what counts a request."""
 CLIENT = "pinocchio.client"
@@ -93,6 +95,37 @@ class Request(WithHeaders):
     def __post_init__(self) -> None:
         self.values = first_values(self.headers)
 
+    def again(self) -> Request:
+        """Another one with the same head, of now, without its body."""
+        new = object.__new__(Request)
+        new.method, new.path, new.query = self.method, self.path, self.query
+        new.headers, new.values, new.body = self.headers, self.values, b""
+        new.caller, new.presented, new.metrics = self.caller, self.presented, self.metrics
+        new.started = time.perf_counter()
+        return new
+
+
+class Found:
+    """What all requests with one head have in common, once one of them was let in."""
+
+    __slots__ = ("guest", "handler", "request")
+
+    def __init__(self, guest: Any, handler: ASGIApplication, request: Request) -> None:
+        """`guest` is what the gate knows of who asks, `request` any of them."""
+        # each has a length of its own, which is that of its body
+        request.headers = KeptHeaders(names.without(request.headers, b"content-length"))
+        request.values = first_values(request.headers)
+        self.guest, self.handler, self.request = guest, handler, request
+
+
+class Known:
+    """A head that a connection has sent before."""
+
+    __slots__ = ("found",)
+
+    def __init__(self) -> None:
+        self.found: Found | None = None
+
 
 @dataclass(slots=True)
 class Reply:
@@ -141,6 +174,9 @@ def place(error: BaseException) -> dict[str, str]:
 
 def request_of(scope: Scope) -> Request:
     """The request without its body."""
+    known: Known | None = scope.get(KNOWN)
+    if known is not None and known.found is not None:
+        return known.found.request.again()
     path = raw_path_of(scope)
     query = scope["query_string"].decode("latin-1")
     told = scope.get(CALLER, ANYONE), scope.get(METRICS)
