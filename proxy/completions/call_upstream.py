@@ -33,7 +33,8 @@ from proxy.exchange.call import Call
 from proxy.holds.held import answer_from
 from proxy.holds.ownership import is_stored
 from proxy.scoring.scoring import Status
-from proxy.upstreams.upstream import Arriving, UpstreamReply
+from proxy.upstreams.router import Way
+from proxy.upstreams.upstream import Arriving, UpstreamReply, UpstreamRequest
 from proxy.wire.headers import Headers, to_client, to_upstream, without
 from proxy.wire.http import Reply
 
@@ -63,7 +64,13 @@ async def call_upstream(job: Job) -> Reply | Answer | Waiting | Live:
         return _take_up(job)
     if len(models := job.models()) > 1:
         return await _ask_several(job, models)
-    reply = await _send(job)
+    way = _way(job)
+    sent = _prepared(job)
+    if way.fallback is not None:
+        reply = await send_or_fall_back(job.further_calls(), way.fallback, sent)
+    else:
+        with job.exchange.in_upstream:
+            reply = await way.upstream.send(sent)
     if reason := unscorable_reason(reply):
         return await _pass_on(job, reply, reason)
     if _goes_live(job, reply):
@@ -73,21 +80,24 @@ async def call_upstream(job: Job) -> Reply | Answer | Waiting | Live:
     return await _read_whole(job, reply)
 
 
-async def _send(job: Job) -> UpstreamReply:
-    """Send the client's own bytes; the question is read while upstream works."""
-    exchange, request, services = job.exchange, job.request, job.services
-    name = job.fetched_from or services.router.name_or_default(request.model)
-    exchange.upstream, exchange.model, exchange.is_stream = name, request.model, request.is_stream
+def _way(job: Job) -> Way:
+    """Return where the request goes; that of a stored response is known."""
+    router, name = job.services.router, job.fetched_from
+    way = router.way_to(job.request.model) if name is None else Way(name, router.upstream(name))
+    job.exchange.upstream = way.name
+    return way
+
+
+def _prepared(job: Job) -> UpstreamRequest:
+    """Return the client's own bytes for upstream; the question is read while upstream works."""
+    exchange, request = job.exchange, job.request
+    exchange.model, exchange.is_stream = request.model, request.is_stream
     headers = to_upstream(job.http.headers)
     if request.is_stream and job.stream_mode().mode != "passthrough":
         headers = without(headers, b"accept-encoding")  # what is in it must be read, undecoded
-    sent = job.upstream_request(headers)
-    if services.scoring.name is not None:
+    if job.services.scoring.name is not None:
         asyncio.get_running_loop().call_soon(request.read_ahead)
-    if job.fetched_from is None and (fallback := services.router.fallback_of(request.model)):
-        return await send_or_fall_back(job.further_calls(), fallback, sent)
-    with exchange.in_upstream:
-        return await services.router.upstream(name).send(sent)
+    return job.upstream_request(headers)
 
 
 # --- replies that are no answers ------------------------------------------------------------------

@@ -49,7 +49,7 @@ async def complete(services: Services, http: Request, parse: Parse) -> Reply:
             return await _live_reply(recording, job, came)
         if isinstance(came, Waiting):
             return await _reply_in_time(recording, job, came)
-        return await _whole_reply(job, came)
+        return _whole(await conclude(job, came))
 
 
 async def conclude(job: Job, answer: Answer) -> Reply | bytes:
@@ -60,9 +60,9 @@ async def conclude(job: Job, answer: Answer) -> Reply | bytes:
     return await apply(job, answer, outcome)
 
 
-async def handle(format: Format, services: Services, http: Request) -> Reply:
+def handle(format: Format, services: Services, http: Request) -> Awaitable[Reply]:
     """Answer a request for a completion; raises ProxyError for what the client is told."""
-    return await complete(services, http, partial(parse_request, format))
+    return complete(services, http, partial(parse_request, format))
 
 
 async def parse_request(format: Format, services: Services, exchange: Exchange) -> Job:
@@ -92,10 +92,9 @@ async def parse_request(format: Format, services: Services, exchange: Exchange) 
 # --- whole replies --------------------------------------------------------------------------------
 
 
-async def _whole_reply(job: Job, answer: Answer) -> Reply:
-    reply = await conclude(job, answer)
-    assert isinstance(reply, Reply)
-    return reply
+def _whole(concluded: Reply | bytes) -> Reply:
+    assert isinstance(concluded, Reply)  # bytes are what goes on in a live stream
+    return concluded
 
 
 async def _reply_in_time(recording: Recording, job: Job, waiting: Waiting) -> Reply:
@@ -113,7 +112,7 @@ async def _reply_in_time(recording: Recording, job: Job, waiting: Waiting) -> Re
 async def _reply_at_last(recording: Recording, job: Job, waiting: Waiting) -> Reply:
     with recording:
         came = await waiting.read()
-        return came if isinstance(came, Reply) else await _whole_reply(job, came)
+        return came if isinstance(came, Reply) else _whole(await conclude(job, came))
 
 
 def _late_reply(job: Job, waiting: Waiting, work: asyncio.Future[Reply]) -> Reply:

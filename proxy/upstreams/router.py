@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from fnmatch import translate
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import structlog
 
@@ -18,11 +18,14 @@ from proxy.upstreams.breaker import Breaker, BreakingUpstream
 from proxy.upstreams.by_format import SpokenUpstream
 from proxy.upstreams.pool.pool import Pool
 from proxy.upstreams.upstream import Upstream
+from proxy.wire.bounded_cache import remembers
 
 if TYPE_CHECKING:
     from proxy.upstreams.translation.litellm_upstream import LiteLLMUpstream
 
 log = structlog.get_logger()
+
+MOST_MODELS: Final = 1_024  # whose ways are remembered; clients choose their names
 
 
 Wrap = Callable[[str, UpstreamConfig, Upstream], Upstream]
@@ -32,6 +35,14 @@ Wrap = Callable[[str, UpstreamConfig, Upstream], Upstream]
 def as_it_is(name: str, config: UpstreamConfig, upstream: Upstream) -> Upstream:
     """Put nothing around it."""
     return upstream
+
+
+class Way(NamedTuple):
+    """Where a request goes."""
+
+    name: str
+    upstream: Upstream
+    fallback: FallbackConfig | None = None  # other models that are asked where this one fails
 
 
 class Router:
@@ -59,6 +70,8 @@ class Router:
         served = [route.upstream for route in reversed(config.models)]  # the widest first
         self._listed = [each for each in dict.fromkeys(served) if not config.upstreams[each].demo]
         self._has_key = {name: upstream.lends_a_key for name, upstream in config.upstreams.items()}
+        self.way_to: Callable[[str], Way] = remembers(MOST_MODELS)(self._way_to)
+        """The way of requests for a model, or for none; raises UnknownModelError."""
 
     @property
     def listed(self) -> list[str]:
@@ -108,6 +121,10 @@ class Router:
     def name_or_default(self, model: str) -> str:
         """As `name_for`; a request that names no model goes to the default."""
         return self.name_for(model) if model else self.default()
+
+    def _way_to(self, model: str) -> Way:
+        name = self.name_or_default(model)
+        return Way(name, self.upstream(name), self.fallback_of(model))
 
     def upstream(self, name: str) -> Upstream:
         """Raises UnknownModelError for one that an earlier configuration had."""

@@ -33,7 +33,7 @@ from proxy.errors import (
 )
 from proxy.upstreams.pool.connection import Connection, Exchange, HttpReply
 from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
-from proxy.wire.headers import name_of, written
+from proxy.wire.headers import Headers, KeptHeaders, name_of, written
 
 if TYPE_CHECKING:
     import ssl
@@ -142,19 +142,31 @@ class Pool:
     def _head(self, request: UpstreamRequest) -> bytes:
         key = (request.method, request.path, request.query)
         opening = self._openings.get(key) or self._opening(*key)
+        headers, body = request.headers, request.body
+        if type(headers) is not KeptHeaders:
+            head = self._begun(opening, headers)
+        elif headers.opening is opening:
+            head = headers.written
+        else:
+            head = headers.written = self._begun(opening, headers)
+            headers.opening = opening
+        if body or request.method in WITH_BODY:
+            return b"%bcontent-length: %d\r\n\r\n" % (head, len(body))
+        return head + b"\r\n"
+
+    def _begun(self, opening: bytes, headers: Headers) -> bytes:
+        """A head but for the length of the body and the end; raises UpstreamError for a field that
+        is not sent."""
         replaced = self._replaced
-        headers = request.headers
         if not replaced.isdisjoint(map(name_of, headers)):
             headers = [field for field in headers if field[0] not in replaced]
-        if request.body or request.method in WITH_BODY:
-            headers = [*headers, (b"content-length", b"%d" % len(request.body))]
         try:
             fields = written(headers)
         except ValueError:
             fields = b"\0"
         if fields.find(b"\0") >= 0:
             raise UpstreamError("a header field with a line break or a NUL in it is not sent")
-        return b"%b%b\r\n" % (opening, fields)
+        return opening + fields
 
     def _opening(self, method: str, path: str, query: str) -> bytes:
         """Request line and the fields that never change; kept, as few paths make most traffic."""
