@@ -83,6 +83,7 @@ class HttpProtocol(asyncio.Protocol):
     _most_of_head = 0  # bytes that the head can have, at most
     _idle_bytes = 0  # in a row that were neither the end of a head nor any of a body
     _known: KnownHead | None = None  # the head of a request before
+    _missing = 0  # bytes of a body behind it, which the parser is not given
     _heads_to_learn = HEADS_LEARNT
     _last_words = b""  # once those before have their replies
     _unread = (0, math.inf)  # bytes that the client left, and since when
@@ -143,6 +144,8 @@ class HttpProtocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         if self.has_ended:
             return
+        if self._missing and not (data := self._without_rest(data)):
+            return
         cycle = self.cycle
         is_next = (  # what comes begins a request, and none before it is still answered
             self.running is None
@@ -167,26 +170,40 @@ class HttpProtocol(asyncio.Protocol):
             self._learn(data)
 
     def _begin_again(self, known: KnownHead, data: bytes) -> bool:
-        """Begins to answer a request whose head is known; False for anything but a whole one."""
+        """Begins to answer a request whose head is known; False for anything else."""
         length = known.length_in(data)
         if length is None:
             return False
         self._idle_bytes, self._heads_to_learn = 0, HEADS_LEARNT
         self.scope = scope = known.scope(length)
         scope[KNOWN] = known.known
-        body = data[len(data) - int(length) :]
-        self.cycle = cycle = scope[CLIENT] = Cycle(self, not self._all.is_draining, body)
+        body = data[known.size + len(length) :]
+        self._missing = int(length) - len(body)
+        stays = not self._all.is_draining
+        self.cycle = cycle = scope[CLIENT] = Cycle(self, stays, None if self._missing else body)
         self._run(cycle)
+        if self._missing:
+            self.on_body(body)
         return True
 
+    def _without_rest(self, data: bytes) -> bytes:
+        """What follows in the data behind the body that began behind a known head."""
+        part = data[: self._missing]
+        self._missing -= len(part)
+        self.on_body(part)
+        if not self._missing:
+            self.on_message_complete()
+        return data[len(part) :]
+
     def _learn(self, data: bytes) -> None:
-        """Keeps the head of the one request in the data, where it is whole and the next may come
-        on this connection."""
+        """Keeps the head of the one request in the data, where its body is whole, or none of it is
+        there, and the next may come on this connection."""
         self._heads_to_learn -= 1
         cycle = self.running
-        is_whole = cycle is not None and cycle is self.cycle and not cycle.more_body
-        if cycle is not None and is_whole and cycle.keep_alive and not self.is_in_head:
-            self._known = known_head(data, cycle.scope)
+        if cycle is None or cycle is not self.cycle or self.is_in_head or not cycle.keep_alive:
+            return
+        if not (cycle.more_body and cycle.size):
+            self._known = known_head(data, cycle.scope, has_body=not cycle.more_body)
 
     def _feed(self, data: bytes) -> None:
         rest = memoryview(data)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import httptools
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxy.listener import connections, http_protocol
 from proxy.listener.known_head import MOST_BODY, KnownHead, known_head
 from proxy.wire.http import CLIENT
 from tests.proxy.listener.http_recorder import Recorder, connect, serving
@@ -65,7 +68,7 @@ def test_what_is_known_is_what_the_parser_reads(
     body: bytes, edits: list[tuple[int, int, bytes]], more: bytes, at: int
 ) -> None:
     """However a request differs from the one before it, either it is told to be another, or llhttp
-    finds in it one whole request with these fields and this body."""
+    finds in it one request with these fields and this body, or its beginning."""
     known = learnt(request(b"hello"))
     assert known is not None
     data = request(body)
@@ -77,9 +80,10 @@ def test_what_is_known_is_what_the_parser_reads(
         assert length == b"%d" % len(body)
     if length is not None:
         parsed = Parsed(data)
-        assert (parsed.whole, parsed.headers) == (1, known.scope(length)["headers"])
-        assert data.endswith(parsed.body)
-        assert len(parsed.body) == int(length)
+        is_whole = len(parsed.body) == int(length)
+        assert (parsed.whole, parsed.headers) == (is_whole, known.scope(length)["headers"])
+        assert data[known.size + len(length) :] == parsed.body
+        assert len(parsed.body) <= int(length)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +98,21 @@ def test_what_is_known_is_what_the_parser_reads(
 )
 def test_a_head_whose_end_is_not_sure_is_not_kept(data: bytes) -> None:
     """Only that of one whole request of moderate size is."""
-    assert known_head(data, {"headers": [(b"content-length", b"5")], CLIENT: None}) is None
+    scope = {"headers": [(b"content-length", b"5")], CLIENT: None}
+    assert known_head(data, scope) is None
+    assert known_head(data, scope, has_body=False) is None
+
+
+def test_a_head_that_came_alone_is_kept() -> None:
+    """Many clients write it before its body; the same bytes with a body are told apart."""
+    data = request(b"hello")
+    head = data[: -len(b"hello")]
+    scope = {"method": "POST", "headers": Parsed(data).headers, CLIENT: None}
+    known = known_head(head, scope, has_body=False)
+    assert known is not None
+    assert [known.length_in(each) for each in (head, data, data + b"x")] == [b"5", b"5", None]
+    assert known_head(data, scope, has_body=False) is None
+    assert known_head(head, scope) is None
 
 
 def test_what_a_request_changes_stays_its_own() -> None:
@@ -155,6 +173,45 @@ def test_each_is_answered_as_on_a_connection_of_its_own(
         with connect(port) as alone:
             found[1] += [said(alone, data), app.seen[-1], app.fields]
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("cuts", [[0], [0, 1], [1], [1, 2], [3], [4], [-1, 0], [-20, 1]])
+def test_a_body_may_come_behind_its_head(server: tuple[int, Recorder], cuts: list[int]) -> None:
+    """In several pieces, which begin so many bytes behind the head's end; also in the one that
+    another request begins in."""
+    port, app = server
+    requests = [request(b"body"), request(b"four"), request(b""), request(b"b" * 300)]
+    with connect(port) as kept:
+        for data in requests:
+            head = len(data.partition(b"\r\n\r\n")[0]) + 4
+            begins = [0, *(head + cut for cut in cuts), len(data)]
+            for begin, end in pairwise(begins):
+                kept.sendall(data[begin:end])
+                time.sleep(0.02)  # so that they are read apart
+            assert kept.recv(2**16).endswith(b"ok")
+        together = request(b"last") + request(b"more")
+        kept.sendall(together[:-70])
+        time.sleep(0.02)
+        kept.sendall(together[-70:])
+        received = b""
+        while received.count(b"ok") < 2:
+            received += kept.recv(2**16)
+    bodies = [body for _, _, body in app.seen[-6:]]
+    assert bodies == [b"body", b"four", b"", b"b" * 300, b"last", b"more"]
+
+
+def test_a_body_that_never_comes_is_waited_for_no_longer(
+    server: tuple[int, Recorder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also behind a known head."""
+    port, _ = server
+    monkeypatch.setattr(http_protocol, "BODY_S", 0.1)
+    monkeypatch.setattr(connections, "SWEEP_S", 0.1)
+    with connect(port) as kept:
+        for _ in range(2):
+            said(kept, request(b"hello"))
+        kept.sendall(request(b"hello")[:-2])
+        assert kept.recv(2**16).startswith(b"HTTP/1.1 408")
 
 
 def test_two_that_come_together_are_both_answered(server: tuple[int, Recorder]) -> None:
