@@ -29,6 +29,7 @@ from proxy.exchange.conversations import Conversations
 from proxy.exchange.exchange import Exchange
 from proxy.exchange.metrics import Metrics
 from proxy.exchange.stream_results import Results
+from proxy.gate.key_hash import presented
 from proxy.gate.live_work import GONE
 from proxy.gate.rate_limits import Buckets, TakesRequests
 from proxy.gate.secret_keys import masked
@@ -265,7 +266,6 @@ class App:
         if kind == "lifespan":
             await self._lifespan(receive, send)
             return
-        scope[METRICS] = self._counts
         if self._telemetry is not None:
             self._telemetry.enter(scope)
         generation = self._reloading.current  # for this request, to its end
@@ -296,6 +296,7 @@ class App:
                     scope["headers"] = as_before.request.headers  # the key is not among them
                     return as_before.handler
                 known.found = None
+            scope[METRICS] = self._counts
             guest = admission.enter(scope)
         except ProxyError as error:
             self._note_refusal(scope, error)
@@ -307,7 +308,9 @@ class App:
         handler = routes.exact.get((method, path)) or routes.other(scope)
         handler = handler or self._other(method, path)
         if known is not None:
-            known.found = Found(guest, handler, request_of(scope))
+            request = request_of(scope)
+            presented(request)  # which all that follow have from it
+            known.found = Found(guest, handler, request)
         return handler
 
     async def _websocket(
@@ -315,6 +318,7 @@ class App:
     ) -> None:
         from proxy.passthrough.websockets import refuse
 
+        scope[METRICS] = self._counts
         try:
             generation.admission.enter(scope).routes.check_websocket(scope)
         except ProxyError as error:

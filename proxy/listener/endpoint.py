@@ -16,7 +16,6 @@ import structlog
 
 from proxy.errors import BodyTooLargeError, ProxyError
 from proxy.wire import headers as names
-from proxy.wire.headers import Headers, name_of
 from proxy.wire.http import (
     CLIENT,
     Client,
@@ -160,17 +159,6 @@ async def _read_body(receive: Receive, request: Request, limit: int) -> bytes:
             return part if len(parts) == 1 else b"".join(parts)
 
 
-def _with_length(headers: Headers, length: int) -> Headers:
-    """The fields with the body's length, in the place where upstream has it."""
-    field = (b"content-length", b"%d" % length)
-    names = [*map(name_of, headers)]
-    if b"content-length" not in names:
-        return [*headers, field]
-    changed = headers.copy()
-    changed[names.index(b"content-length")] = field
-    return changed
-
-
 def _collected(send: Send) -> Send:
     started: list[Message] = []
     parts: list[bytes] = []
@@ -203,8 +191,7 @@ def sent_whole(reply: Reply, scope: Scope, client: Client) -> bool:
     pieces = reply.pieces()
     if pieces is None or scope["http_version"] == "1.0":
         return False
-    fields = _with_length(reply.headers, sum(map(len, pieces)))
-    return client.write_whole(reply.status, fields, pieces)
+    return client.write_whole(reply.status, reply.headers, pieces)
 
 
 async def send_reply(
@@ -222,7 +209,7 @@ async def send_reply(
         send = _collected(send)
     pieces = reply.pieces()
     if pieces is not None:
-        fields = _with_length(reply.headers, sum(map(len, pieces)))
+        fields = names.with_length(reply.headers, sum(map(len, pieces)))
         await send({"type": "http.response.start", "status": reply.status, "headers": fields})
         before_end()
         await send({"type": "http.response.body", "body": b"".join(pieces)})

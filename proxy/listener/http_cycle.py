@@ -16,7 +16,7 @@ import structlog
 from proxy.errors import ProxyError
 from proxy.listener.flow import Flow
 from proxy.listener.request_heads import refusal
-from proxy.wire.headers import written
+from proxy.wire.headers import with_length, written
 from proxy.wire.http import CLIENT, ASGIApplication, Message, Scope, place
 
 STATUS_LINES = {
@@ -261,12 +261,14 @@ class Cycle:
     ) -> bool:
         if self.flow.write_paused or self.has_left:
             return False
-        head = self._head(status, headers)
+        first, is_one = body[0], len(body) == 1
+        size = len(first) if is_one else sum(map(len, body))
+        head = self._head(status, with_length(headers, size))
         transport = self.outlet.transport
         if self.scope["method"] == "HEAD":
             transport.write(head)
-        elif len(body) == 1 and len(body[0]) < WRITTEN_TOGETHER:
-            transport.write(head + body[0])
+        elif is_one and size < WRITTEN_TOGETHER:
+            transport.write(head + first)
         else:
             transport.writelines([head, *body])
         self.response_started = True

@@ -145,6 +145,17 @@ def written(headers: Headers) -> bytes:
     return b"\r\n".join(lines)
 
 
+def with_length(headers: Headers, length: int) -> Headers:
+    """The fields with a body's length, in the place where they have one."""
+    field = (b"content-length", b"%d" % length)
+    names = [*map(name_of, headers)]
+    if b"content-length" not in names:
+        return [*headers, field]
+    changed = headers.copy()
+    changed[names.index(b"content-length")] = field
+    return changed
+
+
 def without(headers: Headers, *names: bytes) -> Headers:
     """The fields but for those of these names; the same list where there are none of them."""
     for field in headers:

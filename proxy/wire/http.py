@@ -67,8 +67,8 @@ class Client(Watch, Protocol):
         """Sends a part of a reply, before those that are given to `send` later."""
 
     def write_whole(self, status: int, headers: Headers, body: Pieces) -> bool:
-        """Sends a whole reply, its length among the headers; False if the client is slow, so that
-        the reply has to wait in `send`."""
+        """Sends a whole reply, with its length; False if the client is slow, so that the reply has
+        to wait in `send`."""
 
 
 class Counts(Protocol):
