@@ -129,14 +129,6 @@ def storable(value: Any) -> Any:
     return value.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
 
 
-def storable_row(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Each value as `storable` gives it; nearly every row is that already, and looked at as one."""
-    text = "".join([value for value in row if isinstance(value, str)])
-    if text.isascii() and "\0" not in text:
-        return row
-    return tuple(map(storable, row))
-
-
 def cause(error: Exception) -> str:
     """The first line of what the database said."""
     return str(getattr(error, "orig", None) or error).splitlines()[0]

@@ -21,10 +21,14 @@ import hmac
 import os
 import secrets
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import compress, repeat
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Final
+from types import NoneType
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import orjson
 import sqlalchemy as sa
@@ -48,6 +52,9 @@ CHAINED: Final = (
 _DIGITS: Final = 32  # of a row's digest, in hex
 _LOCK: Final = 0x70696E6F6D  # of PostgreSQL, from reading the last entry to the commit
 _OPTION: Final = "audit_chain"
+
+Alike: TypeAlias = Mapping[tuple[type, ...], Sequence[Sequence[Any]]]
+"""Rows by the types of their values, see `by_types`."""
 
 audit_chain = sa.Table(
     "audit_chain",
@@ -145,12 +152,10 @@ def note_change(
         chain.append(connection, kind, table.name, covered(table, rows))
 
 
-def note_rows(
-    connection: sa.Connection, kind: str, table: sa.Table, rows: Iterable[Sequence[Any]]
-) -> None:
-    """As `note_change`, for rows that are known: one value for each column."""
+def note_rows(connection: sa.Connection, kind: str, table: sa.Table, rows: Alike) -> None:
+    """As `note_change`, for rows that are known."""
     if chain := connection.get_execution_options().get(_OPTION):
-        chain.append(connection, kind, table.name, covered(table, rows))
+        chain.append(connection, kind, table.name, _covered(table, rows))
 
 
 def note_deletion(connection: sa.Connection, table: sa.Table, before: str) -> None:
@@ -169,8 +174,15 @@ def mac_of(key: bytes, entry: Mapping[str, Any]) -> str:
 
 def covered(table: sa.Table, rows: Iterable[Sequence[Any]]) -> bytes:
     """The digests of rows by their primary keys, as JSON."""
-    key = _place_of_key(table)
-    return orjson.dumps({str(row[key]): digest_of(table, row) for row in rows})
+    return _covered(table, by_types(rows))
+
+
+def _covered(table: sa.Table, rows: Alike) -> bytes:
+    key, found = itemgetter(_place_of_key(table)), dict[str, str]()
+    for types, alike in rows.items():
+        digests = _digests(_shape(table, types), alike)
+        found.update(zip(map(str, map(key, alike)), digests, strict=True))
+    return orjson.dumps(found)
 
 
 def digest_of(table: sa.Table, row: Sequence[Any]) -> str:
@@ -178,29 +190,59 @@ def digest_of(table: sa.Table, row: Sequence[Any]) -> str:
 
     What is null or the database's default does not count, so that columns can be added.
     """
-    told = {
-        name: value if convert is None else convert(value)
-        for (name, convert, default), value in zip(_shape(table), row, strict=True)
-        if value is not None and value != default
-    }
-    return hashlib.sha256(orjson.dumps(told)).hexdigest()[:_DIGITS]
+    [digest] = _digests(_shape(table, tuple(map(type, row))), [row])
+    return digest
 
 
-@lru_cache
-def _shape(table: sa.Table) -> list[tuple[str, Callable[[Any], Any] | None, Any]]:
-    """For each column its name, what makes one value of several that are stored as one, and its
-    default."""
-    converts: dict[type, Callable[[Any], Any]] = {bool: bool, float: float, bytes: _hashed}
-    return [
-        (
-            str(column.name),
-            converts.get(column.type.python_type),
-            column.server_default.arg
-            if isinstance(column.server_default, sa.DefaultClause)
-            else None,
-        )
-        for column in table.columns
+def by_types(rows: Iterable[Sequence[Any]]) -> Alike:
+    """Rows by the types of their values: what is done for all that are alike is done fast."""
+    alike: defaultdict[tuple[type, ...], list[Any]] = defaultdict(list)
+    for row in rows:
+        alike[tuple(map(type, row))].append(row)
+    return alike
+
+
+class _Shape(NamedTuple):
+    """How rows of the same types are read."""
+
+    is_there: Sequence[bool]  # of each column: what is null is not
+    names: Sequence[str]  # of the columns that are there
+    defaults: Sequence[tuple[str, Any]]  # of those that have one
+    converts: Sequence[tuple[str, Callable[[Any], Any]]]  # make one value of several stored as one
+
+
+def _digests(shape: _Shape, rows: Sequence[Sequence[Any]]) -> list[str]:
+    values = map(compress, rows, repeat(shape.is_there))
+    told: Iterable[dict[str, Any]] = map(dict, map(zip, repeat(shape.names), values))
+    if shape.defaults or shape.converts:
+        told = map(_settled, told, repeat(shape))
+    return [sha256.hexdigest()[:_DIGITS] for sha256 in map(hashlib.sha256, map(orjson.dumps, told))]
+
+
+def _settled(told: dict[str, Any], shape: _Shape) -> dict[str, Any]:
+    """Leaves out defaults, and makes one value of several that are stored as one."""
+    for name, default in shape.defaults:
+        if told[name] == default:
+            del told[name]
+    for name, convert in shape.converts:
+        if name in told:
+            told[name] = convert(told[name])
+    return told
+
+
+@lru_cache(maxsize=1_024)
+def _shape(table: sa.Table, types: tuple[type, ...]) -> _Shape:
+    there = [each for each in zip(table.columns, types, strict=True) if each[1] is not NoneType]
+    defaults = [(column.name, column.server_default) for column, _ in there]
+    converts = [
+        (column.name, _CONVERTS.get(column.type.python_type), kind) for column, kind in there
     ]
+    return _Shape(
+        [kind is not NoneType for kind in types],
+        [str(column.name) for column, _ in there],
+        [(str(n), each.arg) for n, each in defaults if isinstance(each, sa.DefaultClause)],
+        [(str(n), convert) for n, convert, kind in converts if convert and convert is not kind],
+    )
 
 
 @lru_cache
@@ -211,6 +253,9 @@ def _place_of_key(table: sa.Table) -> int:
 
 def _hashed(value: bytes) -> str:
     return hashlib.sha256(value).hexdigest()
+
+
+_CONVERTS: Final[Mapping[type, Callable[[Any], Any]]] = {bool: bool, float: float, bytes: _hashed}
 
 
 def _there_before(

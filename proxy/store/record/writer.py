@@ -7,10 +7,10 @@ rows beyond it, and rows that the database refuses, are shed and counted.
 from __future__ import annotations
 
 import time
-from collections import defaultdict, deque
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, compress, repeat
 from operator import itemgetter
 from types import NoneType
 from typing import Any, Final
@@ -20,8 +20,8 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from proxy.errors import StoreError
-from proxy.store.chain.chain import note_rows
-from proxy.store.database import cause, may_pass, open_engine, storable_row
+from proxy.store.chain.chain import Alike, by_types, note_rows
+from proxy.store.database import cause, may_pass, open_engine, storable
 from proxy.store.reviews.polls import Poll, put_polls
 from proxy.store.tables import metadata
 from proxy.wire.worker_threads import ShedCounter, Worker
@@ -94,18 +94,7 @@ def _insert(columns: tuple[int, ...], rows: int) -> str:
     return f"INSERT INTO {exchanges.name} ({names}) VALUES {', '.join([one] * rows)}"
 
 
-def by_columns(batch: list[Row]) -> dict[tuple[int, ...], list[Row]]:
-    """The rows by the columns that are not null in them: a null costs as much as a value."""
-    alike: defaultdict[tuple[type, ...], list[Row]] = defaultdict(list)
-    for row in batch:
-        alike[tuple(map(type, row))].append(row)
-    grouped: defaultdict[tuple[int, ...], list[Row]] = defaultdict(list)
-    for types, rows in alike.items():
-        grouped[tuple(n for n, type_ in enumerate(types) if type_ is not NoneType)] += rows
-    return grouped
-
-
-def in_powers(batch: list[Row]) -> Iterator[list[Row]]:
+def in_powers(batch: Sequence[Row]) -> Iterator[Sequence[Row]]:
     """The rows in lists of 128, 64, 32 .. 1: few statements, each prepared once for good."""
     start, size = 0, ROWS_AT_ONCE
     while size:
@@ -115,12 +104,12 @@ def in_powers(batch: list[Row]) -> Iterator[list[Row]]:
         size //= 2
 
 
-def _put(connection: sa.Connection, batch: list[Row]) -> None:
+def _put(connection: sa.Connection, batch: Alike) -> None:
     """In as few steps as a database knows; raises SQLAlchemyError, StoreError, ValueError."""
     if connection.dialect.name == "sqlite":
-        for columns, alike in by_columns(batch).items():
-            values = map(itemgetter(*columns), alike)
-            for rows in in_powers([*values]):
+        for types, alike in batch.items():  # without what is null, which costs as much as a value
+            columns = tuple(n for n, kind in enumerate(types) if kind is not NoneType)
+            for rows in in_powers([*map(itemgetter(*columns), alike)]):
                 connection.exec_driver_sql(_insert(columns, len(rows)), tuple(chain(*rows)))
         return
     psycopg: Any = connection.connection
@@ -129,10 +118,25 @@ def _put(connection: sa.Connection, batch: list[Row]) -> None:
             psycopg.cursor() as cursor,
             cursor.copy(f"COPY {exchanges.name} ({', '.join(_NAMES)}) FROM STDIN") as copy,
         ):
-            for row in batch:
+            for row in chain(*batch.values()):
                 copy.write_row(row)
     except connection.dialect.loaded_dbapi.Error as error:
         raise StoreError(cause(error)) from error
+
+
+def _storable_rows(rows: Alike) -> Alike:
+    """Each value as `storable` gives it; nearly all are that already, and looked at together."""
+    return {types: _storable_alike(types, alike) for types, alike in rows.items()}
+
+
+def _storable_alike(
+    types: tuple[type, ...], rows: Sequence[Sequence[Any]]
+) -> Sequence[Sequence[Any]]:
+    is_text = [issubclass(kind, str) for kind in types]
+    text = "".join(chain.from_iterable(map(compress, rows, repeat(is_text))))
+    if text.isascii() and "\0" not in text:
+        return rows
+    return [tuple(map(storable, row)) for row in rows]
 
 
 class Records:
@@ -219,7 +223,7 @@ class Records:
         """
         assert self._engine is not None
         again = [each for each in batch if isinstance(each, Poll)]
-        rows = [storable_row(each) for each in batch if not isinstance(each, Poll)]
+        rows = _storable_rows(by_types(each for each in batch if not isinstance(each, Poll)))
         try:
             with self._engine.begin() as connection:
                 if again:
