@@ -92,13 +92,13 @@ class Answer:
         n = asked.format.count(asked.payload)
         found = []
         for choice, confidence in zip(self.choices, self.confidences, strict=True):
-            message = choice.message
+            message, text = choice.message, choice.plain_text
             stand_in = confidence.stand_in
             by = calibrator if stand_in is None else stand_in.calibrator
             facts = Facts(
                 confidence.value,
                 asked.model,
-                tool_calls(message),
+                () if text is not None else tool_calls(message),
                 asked.is_stream,
                 choice.finish_reason,
                 n,
@@ -107,7 +107,7 @@ class Answer:
                 asked.caller.team,
                 asked.caller.key,
                 choice.is_refusal or bool(message.get("refusal")),
-                text_length(message.get("content")),
+                text_length(message.get("content")) if text is None else len(text),
                 None,  # the share of recent replies below it is for those who know them
                 by,
                 asked.conversation,

@@ -44,10 +44,6 @@ class _Opening:
     turns: int
     hashes: tuple[int, ...] = ()  # a few: a set takes four times the memory
 
-    @property
-    def is_shared(self) -> bool:
-        return len(self.hashes) >= SHARED_BY
-
     def note(self, request: int) -> None:
         if request not in self.hashes:
             self.hashes = (*self.hashes, request)
@@ -68,15 +64,15 @@ class Openings:
     def conversation_of(self, asked: CompletionRequest) -> str:
         """The same for all requests of a conversation, and hardly for any other."""
         payload = asked.payload
-        if (id := _upstreams_id(payload)) is not None:
+        if "conversation" in payload and (id := _upstreams_id(payload)) is not None:
             return conversation_under(id)
         turns = asked.format.user_turns(payload) or [payload.get("messages")]
-        who = _end_user(payload)
+        who = b"" if _END_USERS.isdisjoint(payload) else _end_user(payload)
         known = self._noted(who, turns)
-        if not known.is_shared:
+        if len(known.hashes) < SHARED_BY:
             if known.turns == len(turns):
                 known.note(_hash(who, turns, payload))
-            if not known.is_shared:
+            if len(known.hashes) < SHARED_BY:
                 return known.digest.hex()
         if known.turns == len(turns):
             return _digest(*_whole(who, turns, payload)).hex()
@@ -99,8 +95,7 @@ class Openings:
 
 def _upstreams_id(payload: dict[str, Any]) -> str | None:
     """Of a conversation that upstream keeps (`/v1/responses`)."""
-    if (named := payload.get("conversation")) is None:
-        return None
+    named = payload.get("conversation")
     id = named.get("id") if isinstance(named, dict) else named
     return id if isinstance(id, str) else None
 
@@ -148,8 +143,6 @@ def _is_by_application(message: Any) -> bool:
 
 def _end_user(payload: dict[str, Any]) -> bytes:
     """Whom the client says that it asks for."""
-    if payload.keys().isdisjoint(_END_USERS):
-        return b""
     for name in ("safety_identifier", "user"):
         if isinstance(id := payload.get(name), str):
             return id.encode("utf-8", "backslashreplace")

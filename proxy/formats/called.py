@@ -23,10 +23,23 @@ _LABELS = {"id", "index", "type"}  # of a call of which nothing else is told
 _BEYOND_TEXT = {"audio": "audio", "images": "image", "video": "video"}  # members of a message
 
 
+def plain_text(message: Mapping[str, Any]) -> str | None:
+    """The text of a chat message in which there is nothing else, as in nearly every one; None of
+    any other."""
+    text = None
+    for key, value in message.items():
+        is_text = type(value) is str
+        if is_text and key == "content":
+            text = value
+        elif is_text and key == "role":
+            continue
+        elif value or (value is not None and key == "function_call"):
+            return None
+    return text
+
+
 def tool_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
     """The calls of a chat message, custom tools and the one of old times among them."""
-    if _is_text(message):
-        return ()  # nearly every message
     return tuple(call for part in _calling_parts(message) for call in _called(part))
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 
 from calibrator import Question
 from proxy.errors import ProxyError
+from proxy.formats.called import plain_text
 from proxy.formats.edits import Editable, WantedJson
 from proxy.formats.events.markers import Marks
 from proxy.formats.events.readings import StreamReading
@@ -38,6 +39,14 @@ class Choice:
     finish_reason: str | None = None
     logprobs: Json | None = None
     is_refusal: bool = False  # where no text of a refusal says so
+    _plain: tuple[str | None] | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def plain_text(self) -> str | None:
+        """The text of a message in which there is nothing else; None of another."""
+        if self._plain is None:
+            self._plain = (plain_text(self.message),)
+        return self._plain[0]
 
 
 @dataclass(slots=True)  # not frozen, which would triple the time of making one

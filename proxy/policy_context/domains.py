@@ -18,6 +18,7 @@ class Domains:
     def __init__(self, config: Config, router: Router) -> None:
         self._teams = {name: team.domain for name, team in config.teams.items() if team.domain}
         self._router = router
+        self._names_any = bool(self._teams) or any(route.domain for route in config.models)
         self._trusts_clients = config.calibrator.client_domains
 
     def fact(self, model: str, team: str | None, told: str | None) -> str | None:
@@ -29,6 +30,8 @@ class Domains:
         return self._configured(model, team) or (told if self._trusts_clients else None)
 
     def _configured(self, model: str, team: str | None) -> str | None:
+        if not self._names_any:
+            return None
         own = self._teams.get(team) if team else None
         return own or self._router.domain_of(model)
 

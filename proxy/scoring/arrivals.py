@@ -6,8 +6,9 @@ import asyncio
 import contextlib
 import os
 from collections import deque
+from collections.abc import Sequence
 
-from calibrator import Batcher, Ticket
+from calibrator import Batcher, Item, Ticket
 
 
 class Waiting:
@@ -40,11 +41,17 @@ class Arrivals:
         os.set_blocking(self._ear, False)
         loop.add_reader(self._ear, self._tell)
 
-    def wake_soon(self, batcher: Batcher) -> None:
-        """Wakes the scorer once the loop has run what is ready, for all that was submitted."""
+    def submit(self, batcher: Batcher, items: Sequence[Item]) -> tuple[Waiting, list[Ticket]]:
+        """Submits items; what waits for their scores, and their tickets.
+
+        The scorer is woken once the loop has run what is ready, for all that was submitted.
+        """
+        waiting = Waiting(self.loop, len(items))
+        tickets = batcher.submit(items, self.report, waiting, wake=False)
         if not self._is_waking:
             self._is_waking = True
             self.loop.call_soon(self._wake, batcher)
+        return waiting, tickets
 
     def _wake(self, batcher: Batcher) -> None:
         self._is_waking = False

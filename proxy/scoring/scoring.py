@@ -40,7 +40,7 @@ from calibrator import (
 )
 from proxy.formats import Choice
 from proxy.formats.called import unread_part
-from proxy.scoring.arrivals import Arrivals, Waiting
+from proxy.scoring.arrivals import Arrivals
 from proxy.scoring.deadlines import Deadlines
 from proxy.scoring.images import ImagePart, Images
 
@@ -268,7 +268,7 @@ class Scoring:
             return [self._absence] * len(choices)
         try:
             asked = question()
-            items = [_item(asked, choice.message, model, domain) for choice in choices]
+            items = [_item_of(asked, choice, model, domain) for choice in choices]
             if asked.images:
                 return await self._with_images(asked.images, items)
             return [*map(_confidence, await self.tickets(items))]
@@ -301,7 +301,7 @@ class Scoring:
             asked = question()
             read = tuple(_other(asked, each) for each in others)
             at = [at for at, each in enumerate(found) if each.value is not None]
-            items = [_item(asked, choices[each].message, model, None) for each in at]
+            items = [_item_of(asked, choices[each], model, None) for each in at]
             for item, each in zip(items, at, strict=True):
                 item.others, item.alone = read, found[each].value
             tickets = await self.tickets(items)
@@ -348,9 +348,7 @@ class Scoring:
         loop, arrivals = asyncio.get_running_loop(), self._arrivals
         if arrivals is None or arrivals.loop is not loop:
             arrivals = self._arrive_on(loop)
-        waiting = Waiting(loop, len(items))
-        tickets = batcher.submit(items, arrivals.report, waiting, wake=False)
-        arrivals.wake_soon(batcher)
+        waiting, tickets = arrivals.submit(batcher, items)
         self._deadlines.add(waiting, loop)
         try:
             if items:
@@ -370,6 +368,12 @@ class Scoring:
             self._arrivals.close()
         self._arrivals = Arrivals(loop)
         return self._arrivals
+
+
+def _item_of(asked: Question, choice: Choice, model: str, domain: str | None) -> Item:
+    if (text := choice.plain_text) is None:
+        return _item(asked, choice.message, model, domain)
+    return Item(asked.text, text, model, None, domain, (), asked.tool_use(choice.message))
 
 
 def _item(
