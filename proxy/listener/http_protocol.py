@@ -178,11 +178,11 @@ class HttpProtocol(asyncio.Protocol):
         self.scope = scope = known.scope(length)
         scope[KNOWN] = known.known
         body = data[known.size + len(length) :]
-        self._missing = int(length) - len(body)
-        stays = not self._all.is_draining
-        self.cycle = cycle = scope[CLIENT] = Cycle(self, stays, None if self._missing else body)
+        missing, stays = int(length) - len(body), not self._all.is_draining
+        self.cycle = cycle = scope[CLIENT] = Cycle(self, stays, None if missing else body)
         self._run(cycle)
-        if self._missing:
+        if missing:
+            self._missing = missing
             self.on_body(body)
         return True
 

@@ -108,9 +108,9 @@ class Pool:
             except BaseException:
                 exchange.abort()
                 raise
-            if exchange.status:
-                if self._sends_key:
-                    self._note_key(exchange.status)
+            if status := exchange.status:
+                if self._sends_key and (status == UNAUTHORIZED or self._is_key_refused):
+                    self._note_key(status)
                 return HttpReply(exchange)
             assert exchange.error is not None
             is_safe = isinstance(exchange.error, UpstreamBrokenError) and method in IDEMPOTENT
