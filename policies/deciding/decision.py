@@ -12,7 +12,7 @@ strictest decision counts for the reply, because a reply goes out whole or not a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, TypeAlias
 
@@ -63,15 +63,21 @@ class Decision:
     """The label that the applied action annotates a reply with."""
     notice: str | None = field(init=False)
     """What the applied action puts behind a reply's text."""
+    additions: Mapping[str, str] = field(init=False, compare=False, repr=False)
+    """The label and the notice, as far as there are any."""
 
     def __post_init__(self) -> None:
         applied = self.action if self.is_enforced else Deliver()
+        label = applied.label if isinstance(applied, Annotate) else None
+        notice = applied.notice if isinstance(applied, Deliver) else None
+        additions = {"label": label, "notice": notice}
         derived = {
             "applied": applied,
             "label": f"{self.policy}/{slug(self.rule)}@{self.digest}",
             "would_action": None if self.is_enforced else self.action.name,
-            "annotation": applied.label if isinstance(applied, Annotate) else None,
-            "notice": applied.notice if isinstance(applied, Deliver) else None,
+            "annotation": label,
+            "notice": notice,
+            "additions": {name: value for name, value in additions.items() if value is not None},
         }
         for name, value in derived.items():
             object.__setattr__(self, name, value)
@@ -88,7 +94,7 @@ def decide(policy: Policy, facts: Facts) -> Decision:
     A rule that lacks only the score to match, all its other conditions holding, hands the decision
     to the policy's `on_score_error`. Several tool calls are judged each and together.
     """
-    together = _decision(policy, facts, facts.tools)
+    together = decision_at(policy, _first_match(policy, facts, facts.tools))
     if len(facts.tools) < 2 or not policy.looks_at_tools:
         return together
     decisions = (together, *decide_calls(policy, facts))
@@ -102,7 +108,7 @@ def decide_calls(policy: Policy, facts: Facts) -> tuple[Decision, ...]:
 
     Conditions on the number of calls still look at how many there are in the reply.
     """
-    return tuple(_decision(policy, facts, (call,)) for call in facts.tools)
+    return tuple(decision_at(policy, _first_match(policy, facts, (call,))) for call in facts.tools)
 
 
 def reaches(policy: Policy, rule: str, facts: Facts) -> bool:
@@ -177,10 +183,6 @@ def _approvals(action: Action) -> int:
 def _severities(decision: Decision) -> tuple[float, float, int]:
     """Of two holds the one that more people have to approve is severer."""
     return severity(decision.applied), severity(decision.action), _approvals(decision.applied)
-
-
-def _decision(policy: Policy, facts: Facts, calls: tuple[ToolCall, ...]) -> Decision:
-    return decision_at(policy, _first_match(policy, facts, calls))
 
 
 def decision_at(policy: Policy, match: Match) -> Decision:

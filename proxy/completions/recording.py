@@ -53,7 +53,8 @@ class Recording:
         if job is not None and job.opinions is not None:
             job.opinions.end()
         if job is None or job.stream is None:
-            self._exchange.__exit__(kind, error, trace)
+            if not self._exchange.is_finished:
+                self._exchange.__exit__(kind, error, trace)
         elif job.is_withheld:
             self._exchange.__exit__(kind, error, trace)
             keep_result(job, self._exchange.outcome or _unscored(job))

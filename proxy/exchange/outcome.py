@@ -115,7 +115,7 @@ class Outcome:
             member["mode"] = decision.mode
             if decision.would_action is not None:
                 member["would_action"] = decision.would_action
-            _annotate(member, decision)
+            member |= decision.additions
         if self.calibrator is not None:
             member["calibrator"] = self.calibrator
         if (least := self.least) is not None and _has_evidence(least):
@@ -142,14 +142,6 @@ class Outcome:
     def shadowed_values(self) -> list[dict[str, str]]:
         """What rules in shadow would have done, as it is told everywhere."""
         return [{"rule": each.rule, "action": each.action.name} for each in self.shadowed]
-
-
-def _annotate(member: dict[str, Any], decision: Decision) -> None:
-    """Adds what a policy adds to a reply besides a number: a label, or a notice."""
-    if decision.annotation is not None:
-        member["label"] = decision.annotation
-    if decision.notice is not None:
-        member["notice"] = decision.notice
 
 
 @lru_cache(maxsize=4_096)
@@ -197,7 +189,7 @@ def choice_member(
         member["evidence"] = evidence_member(confidence)
     if decision is not None:
         member["action"] = decision.applied.name
-        _annotate(member, decision)
+        member |= decision.additions
     return member
 
 

@@ -203,8 +203,8 @@ def _asked(request: Request, format: Format, payload: dict[str, Any]) -> Complet
         payload,
         model if isinstance(model, str) else "",
         payload.get("stream") is True,
-        request.header(DOMAIN),
-        tags_of(request),
+        request.header(DOMAIN) if DOMAIN in request.values else None,
+        tags_of(request) if TAGS in request.values else NO_TAGS,
         request.caller,
     )
 
@@ -232,7 +232,5 @@ async def _plain(request: Request, max_body: int) -> bytes:
 
 def tags_of(request: Request) -> frozenset[str]:
     """What all header lines for tags list (RFC 9110, 5.3: several are one)."""
-    if TAGS not in request.values:
-        return NO_TAGS
     lines = [value.decode("latin-1") for name, value in request.headers if name == TAGS]
     return frozenset(tag.strip() for tag in ",".join(lines).split(",") if tag.strip())
