@@ -43,13 +43,13 @@ async def complete(services: Services, http: Request, parse: Parse) -> Reply:
     with Recording(exchange) as recording:  # record
         job = recording.begin(await parse(services.with_requested_policy(http), exchange))
         came = await call_upstream(job)
-        if isinstance(came, Reply):
-            return came  # nothing to decide on
+        if isinstance(came, Answer):
+            return _whole(await conclude(job, came))
         if isinstance(came, Live):
             return await _live_reply(recording, job, came)
         if isinstance(came, Waiting):
             return await _reply_in_time(recording, job, came)
-        return _whole(await conclude(job, came))
+        return came  # nothing to decide on
 
 
 async def conclude(job: Job, answer: Answer) -> Reply | bytes:

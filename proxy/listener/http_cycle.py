@@ -35,6 +35,7 @@ class Connection(Protocol):
     scope: Scope
     outlet: Outlet
     flow: Flow
+    tasks: set[asyncio.Task[None]]  # that are at work
 
     def on_response_complete(self) -> None: ...
 
@@ -145,7 +146,9 @@ class Cycle:
             if not self.response_complete and not self.has_left:
                 self._fail(kind="no whole reply")
         finally:
-            self.task = None  # or each would keep the other
+            if self.task is not None:
+                self._connection.tasks.discard(self.task)
+                self.task = None  # or each would keep the other
             self.scope.pop(CLIENT, None)  # likewise, where no endpoint has taken it out
 
     def _fail(self, **why: str) -> None:

@@ -98,6 +98,7 @@ class HttpProtocol(asyncio.Protocol):
         """Is called by uvicorn, with these names."""
         self.loop = _loop or asyncio.get_running_loop()
         self.server_state = server_state
+        self.tasks = server_state.tasks  # which the server waits for at its end
         self._config, self._app_state = config, app_state
         self.pipeline: deque[Cycle] = deque()  # the newest one first
         self._new_parser()
@@ -357,10 +358,8 @@ class HttpProtocol(asyncio.Protocol):
     def _begin(self, cycle: Cycle) -> None:
         if cycle is not self.running:
             return  # the client left while this was waiting for its turn
-        tasks = self.server_state.tasks  # what the server waits for at its end
         cycle.task = task = self.loop.create_task(cycle.run(self._config.loaded_app))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+        self.tasks.add(task)
 
     def on_response_complete(self) -> None:
         """The next request of the pipeline, or else the connection is idle from now on."""
