@@ -68,7 +68,10 @@ class Endpoint:
     ) -> None:
         """Answers once the body is here."""
         try:
-            request.body = await _read_body(receive, request, self._max_body)
+            length = (
+                _declared(request) if client is None or client.length is None else client.length
+            )
+            request.body = await _read_body(receive, length, self._max_body)
         except ProxyError as error:
             await send_reply(error_reply(error, self._error_body), scope, send)
         except _ClientGoneError:
@@ -137,12 +140,18 @@ class _ClientGoneError(Exception):
     """The client left before its request was whole."""
 
 
-async def _read_body(receive: Receive, request: Request, limit: int) -> bytes:
-    """Reads the body up to the limit; raises BodyTooLargeError beyond it."""
-    declared = request.values.get(b"content-length", b"")
-    if declared.isdigit() and int(declared) > limit:
+def _declared(request: Request) -> int:
+    """The length of the body as the head says it; 0 where it does not."""
+    told = request.values.get(b"content-length", b"")
+    return int(told) if told.isdigit() else 0
+
+
+async def _read_body(receive: Receive, length: int, limit: int) -> bytes:
+    """Reads the body up to the limit; raises BodyTooLargeError beyond it, at once where its
+    `length` is."""
+    if length > limit:
         raise BodyTooLargeError(
-            f"the body has {int(declared)} bytes, {limit} are allowed (limits.max_body)"
+            f"the body has {length} bytes, {limit} are allowed (limits.max_body)"
         )
     parts: list[bytes] = []
     size = 0

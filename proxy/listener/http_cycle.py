@@ -102,6 +102,7 @@ class Cycle:
         "flow",
         "has_left",
         "keep_alive",
+        "length",
         "more_body",
         "outlet",
         "response_complete",
@@ -125,6 +126,7 @@ class Cycle:
         else:
             self.more_body, self.size = False, len(body)
             self._parts = [body]
+        self.length: int | None = None if body is None else self.size
         self.status = 0  # until a reply has begun
         self.response_started = False
         self.response_complete = False

@@ -183,7 +183,7 @@ class HttpProtocol(asyncio.Protocol):
         self.cycle = cycle = scope[CLIENT] = Cycle(self, stays, None if missing else body)
         self._run(cycle)
         if missing:
-            self._missing = missing
+            self._missing, cycle.length = missing, int(length)
             self.on_body(body)
         return True
 

@@ -13,10 +13,10 @@ from typing import Any, Final
 from proxy.wire.http import CLIENT, Known, Scope
 
 LONGEST_HEAD: Final = 8_192  # bytes that a connection keeps
-MOST_BODY: Final = 2**14  # bytes; what is larger takes longer to read than its head does
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: ([0-9]{1,6})\r\n", re.IGNORECASE)
 _END: Final = b"\r\n\r\n"
 _DIGITS: Final = 6
+MOST_BODY: Final = 10**_DIGITS - 1  # bytes
 
 
 class KnownHead:
@@ -44,7 +44,7 @@ class KnownHead:
         if not digits.isdigit():
             return None
         size = int(digits)
-        return digits if len(data) - ends - len(after) <= size <= MOST_BODY else None
+        return digits if len(data) - ends - len(after) <= size else None
 
     def scope(self, length: bytes) -> dict[str, Any]:
         """What the head says with another length; nothing of it is shared but values."""

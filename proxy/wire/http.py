@@ -47,6 +47,7 @@ class Client(Watch, Protocol):
     """Who asked, without the messages of ASGI between."""
 
     status: int  # of the reply; 0 until one has begun
+    length: int | None  # of the body, where no header of the request needs to say it
 
     def whole_body(self, limit: int) -> bytes | None:
         """The request's body, if all of it is there and has at most `limit` bytes; else it has to

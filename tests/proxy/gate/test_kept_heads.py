@@ -6,6 +6,7 @@ A client asks on one connection, with the same head each time.
 from __future__ import annotations
 
 import json
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -106,6 +107,25 @@ def test_each_request_counts(proxy: LiveProxy) -> None:
     secret, _ = known_key(proxy, requests_per_minute=TIMES + 1)  # one to be known
     with kept(proxy.port, secret) as client:
         assert client.statuses(TIMES + 2) == [200] * TIMES + [429] * 2
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_body_over_the_limit_is_refused_at_once(
+    upstream: FaultyUpstream, tmp_path: Path, is_whole: bool
+) -> None:
+    """Its length is told with the head, also one that is known, and nothing is waited for."""
+    proxy = LiveProxy(upstream.base_url, tmp_path, limits={"max_body": 1_000})
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n"
+    body = json.dumps(question("p=0.9", "ok")).encode()
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=20) as client:
+        for _ in range(TIMES):
+            client.sendall(head % len(body) + body)
+            assert client.recv(2**16).startswith(b"HTTP/1.1 200")
+        client.sendall(head % 9_999 + b"x" * (9_999 if is_whole else 1))
+        said = client.recv(2**16)
+    proxy.stop()
+    assert said.startswith(b"HTTP/1.1 413")
+    assert b"the body has 9999 bytes, 1000 are allowed" in said
 
 
 def test_a_change_of_the_configuration_holds_for_the_next(
