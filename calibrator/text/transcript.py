@@ -134,7 +134,7 @@ def read_question(messages: Any, tools: Any = None) -> Question:
     opening = "User request: " if offered else ""
     if (plain := _plain_text(messages, opening)) is not None:  # nearly every request
         text = f"{plain}\n\n{offered}" if offered else plain
-        return Question(text, [], messages, tools or (), has_calls=False)
+        return Question(text, [], messages, tools or (), None, False)
     images: Images = []
     last = _last_user_turn(messages)
     history = "\n".join(_turns(messages[:last], HISTORY_CHARACTERS, images))

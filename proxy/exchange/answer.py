@@ -7,8 +7,8 @@ exactly what arrived but for the one member of ours.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -50,10 +50,10 @@ class Answer:
     raw: bytes = b""  # the body as it came, which may be encoded
     events: list[Event] | None = None  # of a stream; `body` and `raw` are then empty
     finishes: frozenset[int] = frozenset()  # which of the events finish a choice
-    confidences: list[Confidence] = field(default_factory=list)
-    alone: list[Confidence] = field(default_factory=list)  # those before others were heard
-    signals: list[Signals] = field(default_factory=list)  # one for each choice, where any are read
-    unaided: list[Confidence] = field(default_factory=list)  # those before signals counted
+    confidences: Sequence[Confidence] = ()
+    alone: Sequence[Confidence] = ()  # those before others were heard
+    signals: Sequence[Signals] = ()  # one for each choice, where any are read
+    unaided: Sequence[Confidence] = ()  # those before signals counted
     continues: Assembler | None = None  # the stream whose beginning the client has
     is_restarted: bool = False  # then its own events begin anew
     is_out: bool = False  # the client has its text; only the event that finishes it waits

@@ -463,7 +463,7 @@ def _confidence(ticket: Ticket) -> Confidence:
         log.error("score_failed", error=f"{score.confidence} is no probability")
         return Confidence(None, Status.ERROR, "scorer_failed")
     status = Status.TRUNCATED if score.is_truncated else Status.SCORED
-    return Confidence(score.confidence, status, because=score.because, fields=score.fields)
+    return Confidence(score.confidence, status, None, None, score.because, score.fields)
 
 
 def _limited(found: Confidence) -> Confidence:
