@@ -1,4 +1,4 @@
-"""What a warm request costs by room, counted: scripts/bench opcodes [--enforce] [--json]
+"""What a warm request costs by room, counted: scripts/bench opcodes [--enforce] [--keys] [--json]
 
     room        bytecodes  calls
 
@@ -26,6 +26,7 @@ ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
 from scripts.checks.counted_work import NAMES, CountedWork  # noqa: E402
+from tests.running.client_keys import OWN_KEY, bearer, make_key, wait_until_known  # noqa: E402
 from tests.running.live_proxy import OBSERVE, LiveProxy, question  # noqa: E402
 from tests.servers.faulty_upstream import FaultyUpstream  # noqa: E402
 
@@ -78,7 +79,8 @@ def measured(proxy: LiveProxy, counted: CountedWork, body: dict[str, Any]) -> Fi
 
     def ask(times: int) -> None:
         for _ in range(times):
-            assert b'"confidence":0.7' in proxy.http.post("/v1/chat/completions", json=body).content
+            reply = proxy.http.post("/v1/chat/completions", json=body)
+            assert b'"confidence":0.7' in reply.content
 
     thread = proxy._thread.native_id or 0
     ask(WARM_UP)
@@ -113,6 +115,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--enforce", action="store_true", help="under a policy that is enforced")
+    parser.add_argument("--keys", action="store_true", help="client keys are required")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
@@ -124,8 +127,14 @@ def main() -> None:
     with FaultyUpstream() as upstream, tempfile.TemporaryDirectory() as folder:
         with counted.tracing():
             policy = ENFORCE if options.enforce else OBSERVE
-            limits = {"stream_wait_ms": 60_000}  # counting takes time
-            proxy = LiveProxy(upstream.base_url, Path(folder), policy=policy, limits=limits)
+            more: dict[str, Any] = {"limits": {"stream_wait_ms": 60_000}}  # counting takes time
+            if options.keys:
+                more |= {"keys": "required", "upstream": {"api_key": OWN_KEY}}
+            proxy = LiveProxy(upstream.base_url, Path(folder), policy=policy, **more)
+        if options.keys:
+            secret, _ = make_key(proxy.store_path)
+            wait_until_known(proxy.base_url, secret)
+            proxy.http.headers.update(bearer(secret))
         counted.watched = proxy._thread.ident
         found = {name: measured(proxy, counted, body()) for name, body in bodies.items()}
         proxy.stop()
