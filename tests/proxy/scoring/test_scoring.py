@@ -121,9 +121,9 @@ async def test_the_deadline() -> None:
 async def test_what_nobody_waits_for_is_not_scored() -> None:
     """A score that timed out, or whose request was cancelled, costs the scorer nothing more."""
     scorer = SlowScorer()
-    async with scoring_with(scorer, timeout_s=0.05) as scoring:
+    async with scoring_with(scorer, timeout_s=0.3) as scoring:
         first = asyncio.create_task(scoring.score(asked, choices("first"), "gpt"))
-        await asyncio.sleep(0.01)
+        assert await asyncio.to_thread(scorer.has_begun.wait, 10)  # so the others come too late
         late = asyncio.create_task(scoring.score(asked, choices("late"), "gpt"))
         left = asyncio.create_task(scoring.score(asked, choices("left"), "gpt"))
         await asyncio.sleep(0.01)
