@@ -7,33 +7,14 @@ import asyncio
 HIGH_WATER = 2**16  # bytes of a body that nobody has taken yet
 
 
-class Wakes:
-    """Wakes all who wait for it, as asyncio.Event does, without a flag of its own."""
-
-    __slots__ = ("_waiting",)
-
-    def __init__(self) -> None:
-        self._waiting: asyncio.Future[None] | None = None
-
-    def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, None
-        if waiting is not None and not waiting.done():
-            waiting.set_result(None)
-
-    async def _woken(self) -> None:
-        if self._waiting is None:
-            self._waiting = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._waiting)  # of two who wait, one may be cancelled
-
-
-class Flow(Wakes):
+class Flow:
     """Both directions of one connection; the transport says when its buffer is full."""
 
-    __slots__ = ("_transport", "read_paused", "write_paused")
+    __slots__ = ("_transport", "_waiting", "read_paused", "write_paused")
 
     def __init__(self, transport: asyncio.Transport) -> None:
-        super().__init__()
         self._transport = transport
+        self._waiting: asyncio.Future[None] | None = None
         self.read_paused = False
         self.write_paused = False
 
@@ -52,9 +33,13 @@ class Flow(Wakes):
 
     def resume_writing(self) -> None:
         self.write_paused = False
-        self._wake()
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
 
     async def drain(self) -> None:
         """Waits until the client has taken enough of what was written, or has left."""
         while self.write_paused:
-            await self._woken()
+            if self._waiting is None:
+                self._waiting = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._waiting)  # of two who wait, one may be cancelled

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import structlog
 
 from proxy.errors import ProxyError
-from proxy.listener.flow import Flow, Wakes
+from proxy.listener.flow import Flow
 from proxy.listener.request_heads import refusal
 from proxy.wire.headers import with_length, written
 from proxy.wire.http import CLIENT, ASGIApplication, Message, Scope, place
@@ -84,7 +84,7 @@ class Outlet:
         return self.transport.is_closing()
 
 
-class Cycle(Wakes):
+class Cycle:
     """One request and its response: both the `Client` of the application and its ends of ASGI.
 
     A `body` that came with the head is all of it.
@@ -98,6 +98,7 @@ class Cycle(Wakes):
         "_is_chunked",
         "_is_watched",
         "_parts",
+        "_waiting",
         "flow",
         "has_left",
         "keep_alive",
@@ -113,7 +114,6 @@ class Cycle(Wakes):
     )
 
     def __init__(self, connection: Connection, keep_alive: bool, body: bytes | None = None) -> None:
-        super().__init__()
         self.scope = connection.scope
         self.outlet = connection.outlet
         self.flow = connection.flow
@@ -133,6 +133,7 @@ class Cycle(Wakes):
         self._connection = connection
         self._is_watched = False
         self._has_news = not self.more_body  # there is something to `receive`
+        self._waiting: asyncio.Future[None] | None = None
         self._asks_for_body = True  # perhaps: nobody has looked
         self._is_chunked = False
         self._bytes_left = 0  # of a body whose length is declared
@@ -212,18 +213,25 @@ class Cycle(Wakes):
     def _tell(self) -> None:
         """There is something to `receive`."""
         self._has_news = True
-        self._wake()
+        waiting, self._waiting = self._waiting, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
 
     async def receive(self) -> Any:
         if not self._has_news and not self.has_left and not self.response_complete:
             self._continue()
             self.flow.resume_reading()
-            while not self._has_news:
-                await self._woken()
+            await self._news()
         self._has_news = False
         if self.has_left or self.response_complete:
             return {"type": "http.disconnect"}
         return {"type": "http.request", "body": self._take(), "more_body": self.more_body}
+
+    async def _news(self) -> None:
+        while not self._has_news:
+            if self._waiting is None:
+                self._waiting = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._waiting)  # of two who wait, one may be cancelled
 
     def _continue(self) -> None:
         """Asks for the body where the client waits for that; what is there needs no asking."""
