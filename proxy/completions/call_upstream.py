@@ -89,14 +89,18 @@ def _way(job: Job) -> Way:
 
 
 def _prepared(job: Job) -> UpstreamRequest:
-    """Return the client's own bytes for upstream; the question is read while upstream works."""
+    """Return the client's own bytes for upstream.
+
+    The question is read now: while upstream works, others' requests take the memory of this one
+    out of the processor's caches.
+    """
     exchange, request = job.exchange, job.request
     exchange.model, exchange.is_stream = request.model, request.is_stream
     headers = to_upstream(job.http.headers)
     if request.is_stream and job.stream_mode().mode != "passthrough":
         headers = without(headers, b"accept-encoding")  # what is in it must be read, undecoded
     if job.services.scoring.name is not None:
-        asyncio.get_running_loop().call_soon(request.read_ahead)
+        request.read_ahead()
     return job.upstream_request(headers)
 
 
