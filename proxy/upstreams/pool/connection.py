@@ -1,7 +1,7 @@
-"""One HTTP/1.1 connection to an upstream, and the exchanges that go over it, one at a time.
+"""One HTTP/1.1 connection to an upstream, and the replies that come over it, one at a time.
 
-A `Connection` parses with llhttp what the event loop hands it; an `Exchange` is one request and
-its reply as far as it has arrived. Nothing here waits on more than one future at a time and nothing
+A `Connection` parses with llhttp what the event loop hands it; an `HttpReply` is the reply to one
+request as far as it has arrived. Nothing here waits on more than one future at a time and nothing
 starts a task, a timer or a timeout context: silence is found by whoever compares `deadline` with
 the clock now and then (`pool.py`).
 
@@ -17,7 +17,7 @@ import asyncio
 import math
 import select
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import httptools
@@ -35,8 +35,9 @@ WRITTEN_AT_ONCE = 256 * 1024
 SURELY_OPEN_S = 0.5  # idle for less, a connection that was used again already is hardly closed
 
 
-class Exchange(Arriving):
-    """One request and its reply; iterating gives the body, in as few pieces as it came.
+class HttpReply(UpstreamReply, Arriving):
+    """The reply to one request, from before it begins; iterating gives the body, in as few pieces
+    as it came.
 
     The connection writes into it, one reader takes out of it. It outlives its time on the
     connection, which may serve the next request while the end of this body is still unread.
@@ -48,15 +49,12 @@ class Exchange(Arriving):
         "ends_with_connection",
         "error",
         "has_begun",
-        "headers",
         "high_water",
         "is_complete",
         "is_head",
         "parts",
         "size",
-        "status",
         "taker",
-        "values",
         "waiter",
         "wants_all",
     )
@@ -110,7 +108,7 @@ class Exchange(Arriving):
         self.size = 0
         return True
 
-    def __aiter__(self) -> Exchange:
+    def __aiter__(self) -> HttpReply:
         return self
 
     async def __anext__(self) -> bytes:
@@ -123,7 +121,7 @@ class Exchange(Arriving):
             await self.wait()
         return self._take()
 
-    async def read(self, limit: int) -> bytes:
+    async def read(self, limit: int = sys.maxsize) -> bytes:
         """The whole body, woken once; raises UpstreamBrokenError as soon as it exceeds `limit`."""
         if self.connection is not None:
             self.wants_all, self.high_water = True, limit
@@ -154,25 +152,13 @@ class Exchange(Arriving):
     async def aclose(self) -> None:
         self.abort()
 
+    @property
+    def chunks(self) -> HttpReply:  # type: ignore[override]  # an attribute would keep it alive
+        return self
 
-class HttpReply(UpstreamReply):
-    """An UpstreamReply whose `read` needs no generator."""
-
-    __slots__ = ("_exchange",)
-
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange = exchange
-        self.status = exchange.status
-        self.headers = exchange.headers
-        self.values = exchange.values
-        self.chunks = exchange
-        self.on_close = exchange.aclose
-
-    def read(self, limit: int = sys.maxsize) -> Coroutine[Any, Any, bytes]:
-        return self._exchange.read(limit)
-
-    def aclose(self) -> Coroutine[Any, Any, None]:
-        return self._exchange.aclose()
+    @property
+    def on_close(self) -> Callable[[], Awaitable[None]]:  # type: ignore[override]  # likewise
+        return self.aclose
 
 
 class Connection(asyncio.Protocol):
@@ -197,7 +183,7 @@ class Connection(asyncio.Protocol):
         self._on_free = on_free
         self._on_lost = on_lost
         self.deadline = math.inf
-        self.exchange: Exchange | None = None
+        self.reply: HttpReply | None = None
         self._fields: Headers = []
         self._body: list[bytes] = []  # what the parser has found in the bytes that it is given
         self.on_body = self._body.append  # of the parser's side; there are many small ones
@@ -216,10 +202,10 @@ class Connection(asyncio.Protocol):
 
     # the owner's side
 
-    def start(self, exchange: Exchange, head: bytes, body: bytes) -> None:
-        """Sends a request; what comes back goes to the exchange."""
-        self.exchange = exchange
-        exchange.connection = self
+    def start(self, reply: HttpReply, head: bytes, body: bytes) -> None:
+        """Sends a request; what comes back goes to the reply."""
+        self.reply = reply
+        reply.connection = self
         self._overhead = 0
         self._fields = []
         if self._is_strict:
@@ -247,19 +233,19 @@ class Connection(asyncio.Protocol):
         return is_proven or not self._has_news()
 
     def expire(self) -> None:
-        """Ends a silent exchange with UpstreamTimeoutError, or an idle connection with nothing."""
+        """Ends a silent reply with UpstreamTimeoutError, or an idle connection with nothing."""
         self.fail(UpstreamTimeoutError(f"upstream {self._where} did not answer in time"))
 
     def fail(self, error: UpstreamError) -> None:
-        """Closes the connection at once; the exchange on it, if any, ends with the error."""
+        """Closes the connection at once; the reply on it, if any, ends with the error."""
         self.deadline = math.inf
         self._unsent = None
         self._transport.abort()
-        exchange = self.exchange
-        if exchange is not None:
-            self.exchange = exchange.connection = exchange.taker = None
-            exchange.error = error
-            exchange.wake()
+        reply = self.reply
+        if reply is not None:
+            self.reply = reply.connection = reply.taker = None
+            reply.error = error
+            reply.wake()
 
     def resume(self) -> None:
         """The reader has caught up."""
@@ -278,17 +264,17 @@ class Connection(asyncio.Protocol):
             self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
-        exchange = self.exchange
-        if exchange is None:  # nobody asked: whatever this is, it must not answer the next request
+        reply = self.reply
+        if reply is None:  # nobody asked: whatever this is, it must not answer the next request
             self._transport.abort()
             return
-        if not exchange.has_begun:
+        if not reply.has_begun:
             if data[:1] != b"H":  # the parser would pass over line ends
                 self._refuse("no status line")
                 return
-            exchange.has_begun = True
+            reply.has_begun = True
         self._overhead += len(data)
-        size = exchange.size
+        size = reply.size
         fault: httptools.HttpParserError | None = None
         try:
             self._parser.feed_data(data)
@@ -296,27 +282,27 @@ class Connection(asyncio.Protocol):
             self._is_reusable = False
             fault = error
         if body := self._body:
-            exchange.parts += body
-            exchange.size += sum(map(len, body))
+            reply.parts += body
+            reply.size += sum(map(len, body))
             body.clear()
-        if exchange.is_complete:
-            self._finish(exchange)
+        if reply.is_complete:
+            self._finish(reply)
             return
         if fault is not None:
             self._refuse(fault.__context__ or fault)
             return
         self.deadline = self._clock() + self._timeout_s
-        if exchange.size != size:
+        if reply.size != size:
             self._overhead = 0
         elif self._overhead > HEADER_LIMIT:
             self._refuse(f"more than {HEADER_LIMIT} bytes of header")
             return
-        if exchange.size > exchange.high_water:
-            if not exchange.wants_all:
+        if reply.size > reply.high_water:
+            if not reply.wants_all:
                 self._pause()
-            exchange.wake()
-        elif exchange.status and not exchange.wants_all:
-            exchange.hand_on()
+            reply.wake()
+        elif reply.status and not reply.wants_all:
+            reply.hand_on()
 
     def eof_received(self) -> None:
         self._end(None)
@@ -332,7 +318,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_write_paused = False
-        if self.exchange is not None and not self._is_read_paused:
+        if self.reply is not None and not self._is_read_paused:
             self.deadline = self._clock() + self._timeout_s
         if self._unsent is not None:
             self._write_after_reading()
@@ -374,11 +360,11 @@ class Connection(asyncio.Protocol):
     def _refuse(self, reason: object) -> None:
         self.fail(UpstreamBrokenError(f"upstream {self._where} did not answer in HTTP ({reason})"))
 
-    def _finish(self, exchange: Exchange) -> None:
+    def _finish(self, reply: HttpReply) -> None:
         """The reply is whole: its reader hears of it, the connection may take the next one."""
-        self.exchange = exchange.connection = exchange.taker = None
-        if exchange.is_head:
-            exchange.parts.clear()
+        self.reply = reply.connection = reply.taker = None
+        if reply.is_head:
+            reply.parts.clear()
         if self._is_reusable and self._unsent is None:
             if self._is_read_paused:
                 self.resume()
@@ -389,16 +375,16 @@ class Connection(asyncio.Protocol):
             self.deadline = math.inf
             self._unsent = None
             self._transport.abort()
-        exchange.wake()
+        reply.wake()
 
     def _end(self, cause: Exception | None) -> None:
         """Nothing more will come; for a body without a length that is its proper end."""
-        exchange = self.exchange
-        if exchange is None:
+        reply = self.reply
+        if reply is None:
             return
-        if exchange.ends_with_connection and cause is None:
-            exchange.is_complete = True
-            self._finish(exchange)
+        if reply.ends_with_connection and cause is None:
+            reply.is_complete = True
+            self._finish(reply)
         else:
             reason = "the connection was closed" if cause is None else type(cause).__name__
             self.fail(
@@ -408,15 +394,15 @@ class Connection(asyncio.Protocol):
     # the parser's side; an exception raised here comes out of feed_data as the context of its own
 
     def on_message_begin(self) -> None:
-        if self.exchange is None or self.exchange.is_complete:
+        if self.reply is None or self.reply.is_complete:
             raise ValueError("more than one answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._fields.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        exchange = self.exchange
-        assert exchange is not None
+        reply = self.reply
+        assert reply is not None
         fields, self._fields = self._fields, []  # what is added from here on are trailers
         if len(fields) > MAX_FIELDS:
             raise ValueError(f"more than {MAX_FIELDS} header fields")
@@ -433,25 +419,25 @@ class Connection(asyncio.Protocol):
         if is_chunked := b"transfer-encoding" in values:
             _check_coding(fields)
             self._demand_cr(True)  # else llhttp loses a byte behind the bare LF of a chunk's size
-        exchange.status, exchange.headers, exchange.values = status, fields, values
+        reply.status, reply.headers, reply.values = status, fields, values
         self._is_reusable = self._parser.should_keep_alive()
         if is_chunked and self._parser.get_http_version() == "1.0":
             self._is_reusable = False  # RFC 9112, 6.1: its framing is faulty
-        if exchange.is_head:  # the parser cannot be told that there is no body
-            exchange.is_complete = True
+        if reply.is_head:  # the parser cannot be told that there is no body
+            reply.is_complete = True
             self._is_reusable = False
         elif not self._is_reusable:
-            exchange.ends_with_connection = not (is_chunked or b"content-length" in values)
+            reply.ends_with_connection = not (is_chunked or b"content-length" in values)
 
     def _demand_cr(self, is_strict: bool) -> None:
         self._is_strict = is_strict
         self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=not is_strict)
 
     def on_message_complete(self) -> None:
-        exchange = self.exchange
-        assert exchange is not None
-        if exchange.status:  # else an interim reply has ended, and the real one follows
-            exchange.is_complete = True
+        reply = self.reply
+        assert reply is not None
+        if reply.status:  # else an interim reply has ended, and the real one follows
+            reply.is_complete = True
 
 
 def _size(fields: Headers) -> int:

@@ -31,7 +31,7 @@ from proxy.errors import (
     UpstreamError,
     UpstreamTimeoutError,
 )
-from proxy.upstreams.pool.connection import Connection, Exchange, HttpReply
+from proxy.upstreams.pool.connection import Connection, HttpReply
 from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
 from proxy.wire.headers import Headers, KeptHeaders, name_of, written
 
@@ -101,21 +101,21 @@ class Pool:
         kept = self._kept()
         while True:
             connection = kept or await self._connect(loop)
-            exchange = Exchange(loop, method)
-            connection.start(exchange, head, request.body)
+            reply = HttpReply(loop, method)
+            connection.start(reply, head, request.body)
             try:
-                await exchange.wait()
+                await reply.wait()
             except BaseException:
-                exchange.abort()
+                reply.abort()
                 raise
-            if status := exchange.status:
+            if status := reply.status:
                 if self._sends_key and (status == UNAUTHORIZED or self._is_key_refused):
                     self._note_key(status)
-                return HttpReply(exchange)
-            assert exchange.error is not None
-            is_safe = isinstance(exchange.error, UpstreamBrokenError) and method in IDEMPOTENT
-            if kept is None or exchange.has_begun or not is_safe:
-                raise exchange.error
+                return reply
+            assert reply.error is not None
+            is_safe = isinstance(reply.error, UpstreamBrokenError) and method in IDEMPOTENT
+            if kept is None or reply.has_begun or not is_safe:
+                raise reply.error
             kept = None
 
     def _note_key(self, status: int) -> None:
@@ -249,7 +249,7 @@ class Pool:
         self._idle.pop(connection, None)
 
     def _sweep(self) -> None:
-        """The one timer: ends silent exchanges and connections that were idle for too long."""
+        """The one timer: ends silent replies and connections that were idle for too long."""
         assert self._loop is not None
         now = self._loop.time()
         for connection in [each for each in self._open if each.deadline < now]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from proxy.completions.live_stream import Finished, LiveStream, ShortWay
 from proxy.exchange.exchange import Clock
 from proxy.formats import CHAT, COMPLETIONS, Format
-from proxy.upstreams.pool.connection import Connection, Exchange
+from proxy.upstreams.pool.connection import Connection, HttpReply
 from proxy.wire.http import Client
 from proxy.wire.json_splice import dumps
 from proxy.wire.sse import event_bytes
@@ -97,9 +97,9 @@ def client() -> HeldClient:
     return HeldClient()
 
 
-def opened(client: HeldClient, stream: LiveStream) -> tuple[Exchange, Callable[[bytes], None]]:
+def opened(client: HeldClient, stream: LiveStream) -> tuple[HttpReply, Callable[[bytes], None]]:
     """A reply's pieces on their short way, and what lets one more arrive."""
-    exchange = Exchange(asyncio.get_running_loop(), "POST")
+    exchange = HttpReply(asyncio.get_running_loop(), "POST")
     exchange.connection = cast(Any, SimpleNamespace(resume=lambda: None))
     ShortWay(stream, exchange, Clock()).open(cast(Client, client))
 
@@ -158,7 +158,7 @@ async def test_a_reader_that_was_cancelled_ends_the_short_way(client: HeldClient
 
 async def test_nothing_is_kept_once_no_more_can_arrive(client: HeldClient) -> None:
     """A reply that is whole before its head is out has no short way: each would keep the other."""
-    exchange = Exchange(asyncio.get_running_loop(), "POST")
+    exchange = HttpReply(asyncio.get_running_loop(), "POST")
     ShortWay(live(), exchange, Clock()).open(cast(Client, client))
     assert exchange.taker is None
 
@@ -171,7 +171,7 @@ async def test_a_connection_that_ends_lets_the_stream_go(client: HeldClient) -> 
             asyncio.get_running_loop(), "here", 9.0, freed.append, lambda _: None
         )
         connection.connection_made(cast(Any, Transport()))
-        exchange = Exchange(asyncio.get_running_loop(), "POST")
+        exchange = HttpReply(asyncio.get_running_loop(), "POST")
         connection.start(exchange, b"", b"")
         connection.data_received(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
         ShortWay(live(), exchange, Clock()).open(cast(Client, client))

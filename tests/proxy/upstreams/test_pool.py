@@ -34,7 +34,7 @@ from proxy.upstreams.pool.connection import (
     HIGH_WATER,
     MAX_FIELDS,
     Connection,
-    Exchange,
+    HttpReply,
 )
 from proxy.upstreams.pool.pool import MAX_IDLE, Pool, origin_of
 from proxy.upstreams.upstream import UpstreamRequest
@@ -541,7 +541,7 @@ def parsed(pieces: list[bytes]) -> tuple[Got, bool]:
     connection = Connection(loop, "http://x", 1, free.append, lambda _: None)
     transport = Recorded()
     connection.connection_made(transport)
-    exchange = Exchange(loop, "POST")
+    exchange = HttpReply(loop, "POST")
     connection.start(exchange, b"", b"")
     for piece in pieces:
         if not transport.is_aborted:
