@@ -37,7 +37,7 @@ from proxy.listener.request_heads import (
     refusal,
     without_upgrade,
 )
-from proxy.wire.headers import Headers
+from proxy.wire.headers import HEADS_LEARNT, Headers
 from proxy.wire.http import CLIENT, KNOWN, Scope
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ BODY_BYTES_A_SECOND = 4_096
 COUNTED_BODY = 2**14  # bytes; what is smaller is not counted among bodies on their way
 LINGER_S = 5.0  # how long a client may go on to talk whose last reply is out
 STALL_S = 60.0  # how long a client may leave its reply untouched
-HEADS_LEARNT = 3  # in a row, of a connection none of whose requests has the head of one before
 MOST_PIPELINED = 100  # requests that wait for the reply before theirs
 _ASGI: Any = {"version": "3.0", "spec_version": "2.3"}
 
@@ -114,6 +113,8 @@ class HttpProtocol(asyncio.Protocol):
         _files.note(transport)
         self.transport = transport
         self.flow = Flow(transport)
+        if not transport.get_extra_info("sslcontext"):
+            transport.set_write_buffer_limits(0)
         self.outlet = Outlet(transport, self.loop)
         self.server, self.client = _address(transport, "sockname"), _address(transport, "peername")
         self.scheme = "https" if transport.get_extra_info("sslcontext") else "http"

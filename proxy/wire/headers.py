@@ -1,14 +1,18 @@
 """Which header fields cross the proxy, and the names of our own.
 
 Which reply carries them is said in `exchange/outcome.py`; for a held reply that is fetched in
-`holds/held.py`.
+`holds/held.py`. At the end: the bytes of a head that comes again and again, a client's
+(`listener/known_head.py`) or an upstream's (`upstreams/pool/known_reply.py`). Whoever has had it
+read by llhttp once, alone and from its first byte on, knows what the same bytes say.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from itertools import compress
 from operator import itemgetter
+from typing import Final
 
 from proxy.wire.session_cookie import sets_session, without_session
 
@@ -54,6 +58,9 @@ HOP_BY_HOP = frozenset(
 name_of: Callable[[tuple[bytes, bytes]], bytes] = itemgetter(0)
 MAX_NAMES = 2_000  # that are remembered; clients choose them
 LONGEST_NAME = 64
+LONGEST_HEAD: Final = 8_192  # bytes that a connection keeps
+HEADS_LEARNT: Final = 3  # in a row, of a connection that has had none of its heads twice
+MOST_DIGITS: Final = 6  # of the length of a body behind it
 REPLACED_IN_REQUESTS = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 
 
@@ -197,3 +204,44 @@ class WithHeaders:
         """The first value of `name` (lower case), or None."""
         value = self.values.get(name)
         return None if value is None else value.decode("latin-1")
+
+
+_LENGTH: Final = re.compile(rb"\r\ncontent-length: ([0-9]{1,6})\r\n", re.IGNORECASE)
+_END: Final = b"\r\n\r\n"
+
+
+class KnownBytes:
+    """A head but for the digits of its length; `size` is how many bytes that are."""
+
+    __slots__ = ("_after", "_before", "_begins", "size")
+
+    def __init__(self, before: bytes, after: bytes) -> None:
+        self._before, self._after, self._begins = before, after, len(before)
+        self.size = len(before) + len(after)
+
+    def length_in(self, data: bytes) -> bytes | None:
+        """The digits of a body's length, if the data are this head but for them, and that body or
+        its beginning."""
+        begins, after = self._begins, self._after
+        ends = data.find(b"\r", begins, begins + MOST_DIGITS + 1)
+        if not (data.startswith(self._before) and data.startswith(after, ends) and ends > 0):
+            return None
+        digits = data[begins:ends]
+        if not digits.isdigit():
+            return None
+        size = int(digits)
+        return digits if len(data) - ends - len(after) <= size else None
+
+
+def around_length(data: bytes, *, has_body: bool = True) -> tuple[bytes, bytes] | None:
+    """What stands before and behind the digits in the head of the one message in `data`, that came
+    with its whole body or with none of it; None for one that is not worth it, or whose end is not
+    sure."""
+    size = data.find(_END) + len(_END)
+    if not len(_END) < size <= LONGEST_HEAD:
+        return None
+    found = _LENGTH.search(data, 0, size)
+    # a line end of another kind might have ended the head before, and then the sum is another one
+    if found is None or len(data) != size + (int(found[1]) if has_body else 0):
+        return None
+    return data[: found.start(1)], data[found.end(1) : size]

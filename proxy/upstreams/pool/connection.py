@@ -23,8 +23,9 @@ from typing import Any, cast
 import httptools
 
 from proxy.errors import UpstreamBrokenError, UpstreamError, UpstreamTimeoutError
+from proxy.upstreams.pool.known_reply import KnownReply, known_reply
 from proxy.upstreams.upstream import Arriving, UpstreamReply, too_large
-from proxy.wire.headers import Headers, first_values
+from proxy.wire.headers import HEADS_LEARNT, Headers, first_values
 
 HEADER_LIMIT = 64 * 1024  # bytes of a reply's header, or in a row without any of its body
 MAX_FIELDS = 512
@@ -199,6 +200,8 @@ class Connection(asyncio.Protocol):
             lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
         self._is_strict = False
+        self._known: KnownReply | None = None  # the head of a reply before
+        self._heads_to_learn = HEADS_LEARNT
 
     # the owner's side
 
@@ -268,7 +271,10 @@ class Connection(asyncio.Protocol):
         if reply is None:  # nobody asked: whatever this is, it must not answer the next request
             self._transport.abort()
             return
-        if not reply.has_begun:
+        is_first = not reply.has_begun
+        if is_first:
+            if self._known is not None and self._read_again(self._known, reply, data):
+                return
             if data[:1] != b"H":  # the parser would pass over line ends
                 self._refuse("no status line")
                 return
@@ -286,6 +292,8 @@ class Connection(asyncio.Protocol):
             reply.size += sum(map(len, body))
             body.clear()
         if reply.is_complete:
+            if is_first and self._heads_to_learn:
+                self._learn(reply, data)
             self._finish(reply)
             return
         if fault is not None:
@@ -304,6 +312,27 @@ class Connection(asyncio.Protocol):
         elif reply.status and not reply.wants_all:
             reply.hand_on()
 
+    def _read_again(self, known: KnownReply, reply: HttpReply, data: bytes) -> bool:
+        """Ends a reply whose head is known and whose body is whole; False for anything else."""
+        length = known.length_in(data)
+        if length is None or reply.is_head:
+            return False
+        body = data[known.size + len(length) :]
+        if len(body) != int(length):
+            return False
+        self._heads_to_learn = HEADS_LEARNT
+        known.tell(reply, length)
+        reply.has_begun = reply.is_complete = True
+        reply.parts, reply.size = [body], len(body)
+        self._finish(reply)
+        return True
+
+    def _learn(self, reply: HttpReply, data: bytes) -> None:
+        """Keeps the head of the one reply in the data, if it has a body and others may follow."""
+        self._heads_to_learn -= 1
+        if self._is_reusable and reply.size and not reply.is_head:
+            self._known = known_reply(data, reply)
+
     def eof_received(self) -> None:
         self._end(None)
         self._transport.abort()  # a mere close would wait until what is unsent is written
@@ -311,7 +340,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(exc)
         self._on_lost(self)
-        self._parser = None  # each keeps the other
+        self._parser = self._known = None  # parser and this keep each other
 
     def pause_writing(self) -> None:
         self._is_write_paused = True

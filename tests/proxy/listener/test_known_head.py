@@ -13,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.listener import connections, http_protocol
-from proxy.listener.known_head import MOST_BODY, KnownHead, known_head
+from proxy.listener.known_head import KnownHead, known_head
+from proxy.wire.headers import MOST_DIGITS
 from proxy.wire.http import CLIENT
 from tests.proxy.listener.http_recorder import Recorder, connect, serving
 
+MOST_BODY = 10**MOST_DIGITS - 1  # bytes
 HEAD = (
     b"POST /v1/chat/completions?a=1 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer sk-1\r\n"
     b"Content-Length: %b\r\nx-note: Content-Length: 7\r\n\r\n"

@@ -1,0 +1,38 @@
+"""The head that an upstream sends again and again, told by its bytes instead of parsed anew.
+
+Model servers of one's own send the same head with every whole reply of a connection, but for the
+length of the body and, once a second, the date. Where it comes at once with its whole body, what it
+says is known: llhttp read these very bytes before.
+"""
+
+from __future__ import annotations
+
+from proxy.upstreams.upstream import UpstreamReply
+from proxy.wire.headers import KnownBytes, around_length
+
+
+class KnownReply(KnownBytes):
+    """The head of a whole reply behind which the connection could be kept."""
+
+    __slots__ = ("_headers", "_position", "_status", "_values")
+
+    def __init__(self, before: bytes, after: bytes, reply: UpstreamReply) -> None:
+        super().__init__(before, after)
+        self._status = reply.status
+        self._headers, self._values = reply.headers.copy(), reply.values.copy()
+        self._position = [name for name, _ in reply.headers].index(b"content-length")
+
+    def tell(self, reply: UpstreamReply, length: bytes) -> None:
+        """Notes in a reply what the head says with another length."""
+        reply.status = self._status
+        reply.headers = headers = self._headers.copy()
+        headers[self._position] = (b"content-length", length)
+        reply.values = values = self._values.copy()
+        values[b"content-length"] = length
+
+
+def known_reply(data: bytes, reply: UpstreamReply) -> KnownReply | None:
+    """The head of the reply that came alone in `data`, with its whole body, and was read; None for
+    one that is not worth it, or whose end is not sure."""
+    around = around_length(data)
+    return None if around is None else KnownReply(*around, reply)
