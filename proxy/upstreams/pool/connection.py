@@ -330,7 +330,7 @@ class Connection(asyncio.Protocol):
     def _learn(self, reply: HttpReply, data: bytes) -> None:
         """Keeps the head of the one reply in the data, if it has a body and others may follow."""
         self._heads_to_learn -= 1
-        if self._is_reusable and reply.size and not reply.is_head:
+        if self._is_reusable and reply.size:
             self._known = known_reply(data, reply)
 
     def eof_received(self) -> None:
