@@ -74,8 +74,11 @@ async def parse_request(format: Format, services: Services, exchange: Exchange) 
     max_body, decisive = services.config.limits.max_body, services.governing.decisive
     request = await read_completion_request(http, format, max_body, decisive=decisive)
     request.domain = services.domains.fact(request.model, http.caller.team, request.domain)
-    await services.ownership.check_body(http)
-    digest = await request.apart(holding.request_digest, request, http)
+    if services.ownership.is_active:
+        await services.ownership.check_body(http)
+    digest = None
+    if holding.may_bind:
+        digest = await request.apart(holding.request_digest, request, http)
     if digest and (earlier := await holding.earlier(format, digest, http)):
         return Job(services, exchange, request, earlier=earlier)
     if format is RESPONSES:

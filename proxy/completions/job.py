@@ -56,7 +56,7 @@ class Job:
     opinions: Opinions | None = None  # of others, where the policy may want them
     judging: Judging | None = None  # where the policy wants a judge
     outcomes: dict[int, Outcome] = field(default_factory=dict)  # of a stream, by the first choice
-    late: list[tuple[Answer, asyncio.Task[None]]] = field(default_factory=list)  # their scores
+    late: tuple[tuple[Answer, asyncio.Task[None]], ...] = ()  # their scores
 
     @property
     def http(self) -> Request:
@@ -137,7 +137,7 @@ class Job:
         if scoring.done():
             scoring.result()
         else:
-            self.late.append((answer, scoring))
+            self.late = (*self.late, (answer, scoring))
             self.exchange.is_score_late = True
 
     async def _score_once(self, answer: Answer) -> None:

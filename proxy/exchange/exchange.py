@@ -112,7 +112,7 @@ class Exchange:
     status: int = 0  # until it is on its way to the client
     in_upstream: Clock = field(default_factory=Clock)  # what passes inside is not our time
     scoring_s: float | None = None  # seconds of all that was scored
-    calls: list[Call] = field(default_factory=list)  # noted where there is more than one
+    calls: tuple[Call, ...] = ()  # noted where there is more than one
     fallback_from: str | None = None  # the model that was asked first and failed
     outcome: Outcome | None = None
     conversation: str | None = None  # that it belongs to, see openings.py

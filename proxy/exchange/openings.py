@@ -40,18 +40,14 @@ _END_USERS: Final = frozenset({"safety_identifier", "user", "metadata"})  # memb
 class _Opening:
     """The requests with an opening that have the fewest turns, told apart by hashes."""
 
-    digest: bytes
+    digest: str  # in hex
     turns: int
     hashes: tuple[int, ...] = ()  # a few: a set takes four times the memory
-
-    def note(self, request: int) -> None:
-        if request not in self.hashes:
-            self.hashes = (*self.hashes, request)
 
 
 def conversation_under(id: str) -> str:
     """The conversation that upstream knows under an id, or a response that is fetched by one."""
-    return _digest(b"id", _framed(id)).hex()
+    return _digest(b"id", _framed(id))
 
 
 class Openings:
@@ -59,7 +55,7 @@ class Openings:
 
     def __init__(self, most: int = MOST_OPENINGS) -> None:
         self._most = most
-        self._known: OrderedDict[int | bytes, _Opening] = OrderedDict()
+        self._known: OrderedDict[int | str, _Opening] = OrderedDict()
 
     def conversation_of(self, asked: CompletionRequest) -> str:
         """The same for all requests of a conversation, and hardly for any other."""
@@ -71,12 +67,14 @@ class Openings:
         known = self._noted(who, turns)
         if len(known.hashes) < SHARED_BY:
             if known.turns == len(turns):
-                known.note(_hash(who, turns, payload))
+                request = _hash(who, turns, payload)
+                if request not in known.hashes:
+                    known.hashes = (*known.hashes, request)
             if len(known.hashes) < SHARED_BY:
-                return known.digest.hex()
+                return known.digest
         if known.turns == len(turns):
-            return _digest(*_whole(who, turns, payload)).hex()
-        return _digest(who, b"".join(map(_framed, turns[: known.turns]))).hex()
+            return _digest(*_whole(who, turns, payload))
+        return _digest(who, b"".join(map(_framed, turns[: known.turns])))
 
     def _noted(self, who: bytes, turns: Sequence[Any]) -> _Opening:
         """What is known of an opening; a short one is found by a hash of this process alone."""
@@ -117,8 +115,8 @@ def _whole(who: bytes, turns: Sequence[Any], payload: dict[str, Any]) -> tuple[b
     return who, b"".join(map(_framed, turns))
 
 
-def _digest(who: bytes, said: bytes) -> bytes:
-    return hashlib.blake2b(who + said, digest_size=_BYTES).digest()
+def _digest(who: bytes, said: bytes) -> str:
+    return hashlib.blake2b(who + said, digest_size=_BYTES).hexdigest()
 
 
 def _framed(turn: Any) -> bytes:

@@ -66,6 +66,11 @@ class Approvals:
                 self._decisions[digest] = decision
 
     @property
+    def can_hold(self) -> bool:
+        """Whether there may be anything to bind."""
+        return bool(self._decisions)
+
+    @property
     def holds(self) -> list[Hold]:
         """All that can be done with a reply that is held."""
         return [each.action for each in self._decisions.values() if isinstance(each.action, Hold)]

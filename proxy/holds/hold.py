@@ -52,6 +52,7 @@ class Holding:
         self._conversations = conversations
         self._verdicts = verdicts
         self._approvals = Approvals(policies, store)
+        self.may_bind = self._approvals.can_hold
         self.polls = conversations.polls
         self._unlooked: set[str] = set()  # digests of requests whose earlier replies are not known
         self.may_wait = any(hold.reply == "wait" for hold in self._approvals.holds)

@@ -86,8 +86,8 @@ class Ownership:
         return place
 
     async def check_body(self, request: Request) -> None:
-        """Raises as `enter`, for a request whose answer is scored."""
-        if self.is_active and (named := await self._in_body(request)):
+        """Raises as `enter`, for a request whose answer is scored; where it `is_active`."""
+        if named := await self._in_body(request):
             await self._check(hash_key(request), named, ())
 
     async def fetched(self, request: Request, id: str, *, is_stored: bool) -> str | None:

@@ -52,7 +52,7 @@ class Calls:
             if call.is_kept:
                 return call
         first = Call(self.asked.model)
-        self.exchange.calls.insert(0, first)
+        self.exchange.calls = (first, *self.exchange.calls)
         first.upstream, first.error = self.exchange.upstream, None
         first.answer, first.is_kept = answer, True
         return first
@@ -72,7 +72,7 @@ class Calls:
     def noted(self, model: str, purpose: Purpose = "answer") -> Call:
         """A call that is about to be made."""
         call = Call(model, purpose)
-        self.exchange.calls.append(call)
+        self.exchange.calls = (*self.exchange.calls, call)
         return call
 
     async def ask(self, model: str, *, on_head: OnHead = _ignored) -> Call:

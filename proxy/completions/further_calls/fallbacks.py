@@ -28,7 +28,7 @@ async def send_or_fall_back(
     await _begin(calls, first, request, fallback.within_s)
     if not _has_failed(first, fallback):
         return _reply_of(first)
-    calls.exchange.calls.append(first)
+    calls.exchange.calls = (*calls.exchange.calls, first)
     calls.note_failure(first, _why(first))
     try:
         kept = await _first_success(calls, fallback, first)
