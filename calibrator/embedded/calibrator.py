@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +34,7 @@ from calibrator.features.forest import NO_NAME, Forest
 from calibrator.features.ngrams import is_cut as too_long
 from calibrator.features.tower import Tower, TowerRow, tower_row
 from calibrator.features.weights import Array, Floats, encoder_weights, read_weights
-from calibrator.inspection import DOUBTED, Inspector, inspect
+from calibrator.inspection import DOUBTED, Inspected, Inspector, inspect
 from calibrator.kernel import kernel_name
 from calibrator.knowledge import Knowledge
 from calibrator.opinion import OpinionReader, SecondStage
@@ -80,7 +80,7 @@ class TextReading:
     in_order: NDArray[np.float64]  # (B,) P(it answers, agrees with itself, claims what was done)
     findings: list[tuple[str, ...]]  # that speak against being in order
     is_cut: list[bool]  # whether only a part of the text was read
-    shifts: NDArray[np.float64]  # (B,) that `knowledge` and `abilities` add to the log-odds
+    shifts: NDArray[np.float64]  # (B,) that knowledge, abilities, inspector add to the log-odds
     names: list[int]  # places of the models' names among the known ones; 0: none of them
     bags: Floats | None  # what the tower says of the n-grams, and the forest's rows,
     given: Floats | None  # for a second look
@@ -184,14 +184,16 @@ class EmbeddedCalibrator:
             features, logits = self.encoder(assembled)
             odds = odds + np.diff(logits.astype(np.float64))[:, 0]
         known = self.parts.familiarity
+        inspected = self._inspected(items, seen)
         return TextReading(
             rows=rows,
             odds=np.asarray(odds, dtype=np.float64),
             features=features,
             distances=known.distances(features) if known else np.zeros(len(items)),
-            **self._in_order(items, seen),
+            in_order=inspected.in_order,
+            findings=inspected.findings,
             is_cut=[a or self._is_clipped(b) for a, b in zip(is_cut, items, strict=True)],
-            shifts=self._shifts(items, pieces) + self._abilities(names),
+            shifts=self._shifts(items, pieces) + self._abilities(names) + inspected.evidence,
             names=names,
             bags=bags,
             given=given,
@@ -235,18 +237,18 @@ class EmbeddedCalibrator:
             ]
         )
 
-    def _in_order(self, items: Sequence[Item], seen: Floats) -> dict[str, Any]:
-        """P(in order) of texts and what speaks against it: the inspector's, and for an agent's
-        message that of `calls`."""
-        in_order = np.ones(len(items))
-        findings: list[tuple[str, ...]] = [()] * len(items)
+    def _inspected(self, items: Sequence[Item], seen: Floats) -> Inspected:
+        """What the inspector makes of texts; an agent's message is in order where that of `calls`
+        agrees, and nothing is evidence of its being right."""
+        found = Inspected(np.ones(len(items)), [()] * len(items), np.zeros(len(items)))
         if self.parts.inspector is not None and items:
-            in_order, findings = self.parts.inspector.read(seen)
+            found = self.parts.inspector.read(seen)
         agents = [at for at, item in enumerate(items) if item.tool_use is not None]
+        found.evidence[agents] = 0
         if self.parts.calls is not None and agents:
             used = [use for at in agents if (use := items[at].tool_use) is not None]
-            in_order[agents] *= sigmoid(self.parts.calls.claim_odds(used))
-        return {"in_order": in_order, "findings": findings}
+            found.in_order[agents] *= sigmoid(self.parts.calls.claim_odds(used))
+        return found
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         """One pass for each item; neighbours do not change a score.

@@ -203,3 +203,4 @@ def _relation(asked: Reading, said: Reading, words: list[str], numbers: list[str
 
 
 TRAITS = len(traits_of("", ""))
+LENGTH = 0  # the place of the answer's length: the logarithm of its characters and one more

@@ -4,13 +4,22 @@ Other rooms use `Inspector`, which serves; `training` makes its arrays, from `le
 `config`.
 """
 
-from calibrator.inspection.inspector import CHECKS, DOUBTED, PREFIX, Check, Inspector, inspect
+from calibrator.inspection.inspector import (
+    CHECKS,
+    DOUBTED,
+    PREFIX,
+    Check,
+    Inspected,
+    Inspector,
+    inspect,
+)
 
 __all__ = [
     "CHECKS",
     "DOUBTED",
     "PREFIX",
     "Check",
+    "Inspected",
     "Inspector",
     "config",
     "inspect",

@@ -11,7 +11,8 @@ class InspectorConfig:
 
     The priors are log-odds, one for each check in the order of `CHECKS`: the surer, the more it
     takes to doubt a reply, and the less is lost of ranking right above wrong. The slopes say how
-    often what the trees say is counted.
+    often what the trees say is counted, the shares how much of it is evidence of right for a long
+    reply, told from what the trees say of the middling one of training.
     """
 
     right_rows: int = 900
@@ -31,4 +32,6 @@ class InspectorConfig:
     feature_share: float = 0.3
     priors: tuple[float, ...] = (2.6, 4.0, 3.0, 7.0)
     slopes: tuple[float, ...] = (1.2, 1.0, 1.4, 1.0)
+    shares: tuple[float, ...] = (0.0, 0.0, 0.0, 0.08)
+    middles: tuple[float, ...] = (0.0, 0.0, 0.0, 5.5)
     left_out: tuple[str, ...] = ()  # kinds of faults, to see whether the rest generalises

@@ -11,17 +11,22 @@ since a reply that is no answer, or whose end contradicts its working, is not ri
 question. A check begins with odds that a reply is in order (`prior`), so that it speaks up only
 where it is fairly sure, and may count what its trees say more than once (`slope`), so that what it
 doubts a little is left alone and what it doubts much is all but ruled out.
+
+Of a long reply a check may also be evidence of P(right | in order): how well a text is worked out
+to its end tells something of every kind of text, where tower and forest know only kinds that they
+learnt. So a share of what its trees say beyond the middling long reply is added to those log-odds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.features.traits import traits_of
+from calibrator.features.traits import LENGTH, TRAITS, traits_of
 from calibrator.features.trees import Trees
 from calibrator.inspection.relevance import COSINES, Pieces, relevance
 from calibrator.inspection.wanted import wanted
@@ -36,6 +41,7 @@ DROPS_QUESTION = "drops_question"  # answers are read without restatements of th
 RELEVANCE = "relevance"  # the check that is also taught by excerpts and plain requests
 DOUBTED = 0.5  # P(in order) below which a check tells what it found
 LIMIT = 1e6  # of a trait; a longer number says no more
+LONG = 400  # characters from which a reply's working and end are evidence of its being right
 
 
 def inspect(
@@ -66,6 +72,7 @@ def inspect(
 
 _NOTHING = Pieces(np.zeros((1, 1), np.int8), np.zeros(1, np.float32), np.zeros(1, np.float32))
 SEEN = len(inspect("", "", [], [], _NOTHING))
+_LENGTH = SEEN - TRAITS + LENGTH  # where the trait of the answer's length stands
 _OF_WORKING = len(relevance("", "", [], [], _NOTHING))  # where the traits of `working` begin
 
 
@@ -111,6 +118,26 @@ CHECKS = (
 )
 
 
+class Counts(NamedTuple):
+    """How what the trees of a check say is counted, all in log-odds."""
+
+    prior: float  # that a reply is in order
+    slope: float  # how often the trees count
+    share: float  # of what they say beyond `middle` that is evidence of right, of long replies
+    middle: float  # what they say of the middling long reply
+
+
+_USUAL = (("slope", 1.0), ("share", 0.0), ("middle", 0.0))
+
+
+class Inspected(NamedTuple):
+    """What an inspector makes of B replies."""
+
+    in_order: NDArray[np.float64]  # (B,) P(a reply answers its question and agrees with itself)
+    findings: list[tuple[str, ...]]  # of the checks that rather doubt a reply
+    evidence: NDArray[np.float64]  # (B,) what is added to the log-odds of right, if in order
+
+
 class Inspector:
     """Trees for each check that the training data could teach, and the pieces that they go by.
 
@@ -121,10 +148,13 @@ class Inspector:
         self.drops_question = DROPS_QUESTION in state  # without it, all of them is read
         self.checks = [check for check in CHECKS if f"{check.name}.prior" in state]
         self.trees = [Trees(_under(state, check.name), SEEN) for check in self.checks]
-        self.priors = [float(state[f"{check.name}.prior"][0]) for check in self.checks]
-        # a checkpoint of before has none
-        self.slopes = [
-            float(state.get(f"{check.name}.slope", np.ones(1))[0]) for check in self.checks
+        self.counts = [
+            Counts(
+                float(state[f"{check.name}.prior"][0]),
+                # a checkpoint of before has none of these
+                *(_number(state, f"{check.name}.{name}", usual) for name, usual in _USUAL),
+            )
+            for check in self.checks
         ]
         if not self.checks:
             raise ValueError("an inspector without a check")
@@ -135,35 +165,45 @@ class Inspector:
         columns = range(COSINES.start, COSINES.stop)
         return [sorted({x for each in self.trees for x in each.thresholds(at)}) for at in columns]
 
-    def checked(self, seen: Floats) -> dict[str, NDArray[np.float64]]:
-        """P(in order) by each check, (B,) each; 1 where a check does not apply."""
-        found = {}
-        parts = zip(self.checks, self.trees, self.slopes, self.priors, strict=True)
-        for check, trees, slope, prior in parts:
-            found[check.name] = np.ones(len(seen))
+    def said(self, seen: Floats) -> list[NDArray[np.float64]]:
+        """The log-odds by the trees of each check, (B,) each; not a number where it does not
+        apply."""
+        found = []
+        for check, trees in zip(self.checks, self.trees, strict=True):
             applies = check.applies_to(seen)
+            odds = np.full(len(seen), np.nan)
             if applies.all():
-                found[check.name] = sigmoid(slope * trees.read(seen) + prior)
+                odds = trees.read(seen)
             elif applies.any():
-                found[check.name][applies] = sigmoid(slope * trees.read(seen[applies]) + prior)
+                odds[applies] = trees.read(seen[applies])
+            found.append(odds)
         return found
 
-    def read(self, seen: Floats) -> tuple[NDArray[np.float64], list[tuple[str, ...]]]:
-        """P(a reply answers its question and agrees with itself), (B,), and of each reply what
-        the checks found that rather doubt it."""
-        found = self.checked(seen)
-        in_order = np.prod(list(found.values()), axis=0)
-        findings = [
-            tuple(check.finding for check in self.checks if found[check.name][at] < DOUBTED)
-            for at in range(len(seen))
-        ]
-        return np.asarray(in_order), findings
+    def read(self, seen: Floats) -> Inspected:
+        """What the checks make of replies in which this is seen, (B, SEEN)."""
+        in_order, evidence = np.ones(len(seen)), np.zeros(len(seen))
+        findings: list[tuple[str, ...]] = [()] * len(seen)
+        is_long = seen[:, _LENGTH] > np.log1p(LONG)
+        for check, odds, counts in zip(self.checks, self.said(seen), self.counts, strict=True):
+            applies = ~np.isnan(odds)
+            checked = np.where(applies, sigmoid(counts.slope * odds + counts.prior), 1.0)
+            in_order *= checked
+            for at in np.flatnonzero(checked < DOUBTED).tolist():
+                findings[at] += (check.finding,)
+            if counts.share:
+                beyond = counts.share * (odds - counts.middle)
+                evidence += np.where(applies & is_long, beyond, 0.0)
+        return Inspected(in_order, findings, evidence)
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Inspector | None:
         """What a checkpoint's weights hold; None for a checkpoint without an inspector."""
         own = {k.removeprefix(PREFIX): v for k, v in state.items() if k.startswith(PREFIX)}
         return cls(own) if own else None
+
+
+def _number(state: Mapping[str, Array], name: str, usual: float) -> float:
+    return float(state[name][0]) if name in state else usual
 
 
 def _under(state: Mapping[str, Array], name: str) -> dict[str, Array]:

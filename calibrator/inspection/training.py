@@ -138,7 +138,7 @@ def fit_checks(
     say: Callable[[str], None] = lambda _: None,
     checks: Sequence[Check] = CHECKS,
 ) -> dict[str, Array]:
-    """The arrays of these checks, with prior and slope, from what is `seen` (N, SEEN) in lessons.
+    """The arrays of these checks, with their counts, from what is `seen` (N, SEEN) in lessons.
 
     A check that nothing teaches has none. Raises MissingExtraError without scikit-learn.
     """
@@ -157,17 +157,23 @@ def fit_checks(
 def _counted(
     state: Mapping[str, Array], config: InspectorConfig, under: str = ""
 ) -> dict[str, Array]:
-    """Prior and slope of each check whose trees are in `state`, where names begin with `under`."""
+    """The `Counts` of each check whose trees are in `state`, where names begin with `under`."""
     found: dict[str, Array] = {}
-    for check, prior, slope in zip(CHECKS, config.priors, config.slopes, strict=True):
+    by_name = {
+        "prior": config.priors,
+        "slope": config.slopes,
+        "share": config.shares,
+        "middle": config.middles,
+    }
+    for at, check in enumerate(CHECKS):
         if f"{under}{check.name}.value" in state:
-            found[f"{under}{check.name}.prior"] = np.array([prior], np.float32)
-            found[f"{under}{check.name}.slope"] = np.array([slope], np.float32)
+            for name, values in by_name.items():
+                found[f"{under}{check.name}.{name}"] = np.array([values[at]], np.float32)
     return found
 
 
 def reset(state: Mapping[str, Array], config: InspectorConfig) -> dict[str, Array]:
-    """The arrays of a checkpoint's inspector with priors and slopes of `config`, which reads no
+    """The arrays of a checkpoint's inspector with the counts of `config`, which reads no
     restated question; its trees stay. Raises TrainingError where there is no inspector."""
     found = _own(state)
     return (

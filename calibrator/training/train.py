@@ -150,6 +150,8 @@ def _extend(run: Run, progress: Callable[[int, int], None]) -> Path:
         facts["inspector_reset"] = {
             "priors": config.inspector.priors,
             "slopes": config.inspector.slopes,
+            "shares": config.inspector.shares,
+            "middles": config.inspector.middles,
         }
     return write_extended(start, target, config.name, parts, facts)
 

@@ -18,7 +18,7 @@ from calibrator.rows.rows import Row
 class AbilityConfig:
     """How abilities are fitted, and what is added of them."""
 
-    share: float = 0.25  # of an ability, added to the log-odds
+    share: float = 0.3  # of an ability, added to the log-odds
     ridge: float = 20.0  # that draws abilities to 0, those of models of few rows most
 
 

@@ -141,7 +141,7 @@ def _read(
             inspect(texts[at], texts[at + 1], ids[at], ids[at + 1], inspector.pieces, each.traits)
             for at, each in zip(range(0, len(texts), 2), seen_by_tower, strict=True)
         ]
-        in_order = inspector.read(np.stack(seen))[0]
+        in_order = inspector.read(np.stack(seen)).in_order
     curve, found = checkpoint.config.recalibration, []
     for numbers in ([0] * len(rows), names):
         odds, _ = tower.read(seen_by_tower, numbers)
