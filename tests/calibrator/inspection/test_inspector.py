@@ -17,13 +17,14 @@ from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.errors import TrainingError
 from calibrator.inspection import Inspector, inspect
 from calibrator.inspection.config import InspectorConfig
-from calibrator.inspection.inspector import CHECKS, DROPS_QUESTION, PREFIX, SEEN
+from calibrator.inspection.inspector import CHECKS, DROPS_QUESTION, LONG, PREFIX, SEEN
 from calibrator.inspection.lessons import Lesson, seen_in
 from calibrator.inspection.relevance import Pieces, _numbers
 from calibrator.inspection.training import fit_inspector, refit, reset
 from calibrator.inspection.wanted import wanted
 from calibrator.inspection.working import working
 from calibrator.rows.rows import Row
+from calibrator.scorer import Item, ToolUse
 from calibrator.text.layout import Layout, load_tokenizer
 from calibrator.training.extending import weights_in
 
@@ -103,12 +104,22 @@ def test_an_inspector_reads_no_restated_question_once_it_learnt_so(inspector: In
 
 
 def test_a_reset_inspector_keeps_its_trees() -> None:
-    """Priors and slopes alone are others; its trees stay."""
+    """What is counted of its trees alone is another; the trees stay."""
     before = weights_in(CHECKPOINTS / EMBEDDED)
-    other = InspectorConfig(priors=(1.0, 2.0, 3.0, 4.0), slopes=(1.5, 1.0, 2.0, 1.0))
+    other = InspectorConfig(
+        priors=(1.0, 2.0, 3.0, 4.0),
+        slopes=(1.5, 1.0, 2.0, 1.0),
+        shares=(0.5, 0.0, 0.25, 0.0),
+        middles=(0.0, 1.0, 2.0, 3.0),
+    )
     after = reset(before, other)
     told: dict[str, float] = {}
-    for part, numbers in (("prior", other.priors), ("slope", other.slopes)):
+    for part, numbers in (
+        ("prior", other.priors),
+        ("slope", other.slopes),
+        ("share", other.shares),
+        ("middle", other.middles),
+    ):
         told |= {
             f"{PREFIX}{check.name}.{part}": x for check, x in zip(CHECKS, numbers, strict=True)
         }
@@ -118,6 +129,48 @@ def test_a_reset_inspector_keeps_its_trees() -> None:
     assert f"{PREFIX}{DROPS_QUESTION}" in after
     with pytest.raises(TrainingError, match="no inspector"):
         reset({}, InspectorConfig())
+
+
+def test_the_end_of_a_long_reply_is_evidence_and_of_a_short_one_is_not(
+    inspector: Inspector,
+) -> None:
+    """A share of what the trees say beyond the middling reply, and only that, is added."""
+    ending = next(at for at, check in enumerate(inspector.checks) if check.name == "ending")
+    text = "The shelf holds nine books, and each book has its own place. " * 8
+    lessons = [Lesson("How many?", text[:length], "shelves") for length in (LONG, LONG + 1, 480)]
+    seen = seen_in(lessons, TOKENIZER, LAYOUT, inspector.pieces)
+    counts = inspector.counts[ending]
+    assert counts.share > 0
+    expected = counts.share * (inspector.said(seen)[ending] - counts.middle)
+    assert inspector.read(seen).evidence == pytest.approx([0.0, *expected[1:]], abs=1e-9)
+    assert all(expected[1:] != 0)
+
+
+def test_an_inspector_of_before_adds_no_evidence(inspector: Inspector) -> None:
+    """Arrays without a share and a middle are read, and say what they said."""
+    state = weights_in(CHECKPOINTS / EMBEDDED)
+    own = {name: array for name, array in state.items() if name.startswith(PREFIX)}
+    before = {k: v for k, v in own.items() if not k.endswith((".share", ".middle"))}
+    now, old = Inspector.from_state(own), Inspector.from_state(before)
+    assert now is not None
+    assert old is not None
+    lesson = Lesson("How many?", "The shelf holds nine books. " * 30, "shelves")
+    seen = seen_in([lesson], TOKENIZER, LAYOUT, now.pieces)
+    assert now.read(seen).evidence[0] != 0
+    assert old.read(seen).evidence[0] == 0
+    assert old.read(seen).in_order == now.read(seen).in_order
+
+
+def test_nothing_is_evidence_of_an_agents_message() -> None:
+    """The same long text tells something as an answer, and nothing as what an agent says."""
+    shipped = load_scorer(EMBEDDED, "cpu")
+    assert isinstance(shipped, EmbeddedCalibrator)
+    answer = "First I add the two sides, and then I halve the sum of both. " * 10
+    plain = Item("How wide is the shelf?", answer)
+    used = ToolUse([{"role": "user", "content": plain.question}], [], {"content": answer})
+    alone, agents = shipped.read_texts([plain, replace(plain, tool_use=used)]).shifts
+    assert alone != 0
+    assert agents == 0
 
 
 def test_a_check_is_fitted_anew_while_the_rest_stays() -> None:
