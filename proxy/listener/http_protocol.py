@@ -113,8 +113,6 @@ class HttpProtocol(asyncio.Protocol):
         _files.note(transport)
         self.transport = transport
         self.flow = Flow(transport)
-        if not transport.get_extra_info("sslcontext"):
-            transport.set_write_buffer_limits(0)
         self.outlet = Outlet(transport, self.loop)
         self.server, self.client = _address(transport, "sockname"), _address(transport, "peername")
         self.scheme = "https" if transport.get_extra_info("sslcontext") else "http"

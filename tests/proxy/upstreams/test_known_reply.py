@@ -31,8 +31,6 @@ class Transport(asyncio.Transport):
 
     def write(self, data: object) -> None: ...
 
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
-
     def abort(self) -> None:
         self.is_aborted = True
 
