@@ -119,15 +119,13 @@ CHECKS = (
 
 
 class Counts(NamedTuple):
-    """How what the trees of a check say is counted, all in log-odds."""
+    """How what the trees of a check say is counted, all in log-odds; checkpoints of before have
+    fewer of these."""
 
     prior: float  # that a reply is in order
-    slope: float  # how often the trees count
-    share: float  # of what they say beyond `middle` that is evidence of right, of long replies
-    middle: float  # what they say of the middling long reply
-
-
-_USUAL = (("slope", 1.0), ("share", 0.0), ("middle", 0.0))
+    slope: float = 1.0  # how often the trees count
+    share: float = 0.0  # of what they say beyond `middle`, evidence of right for a long reply
+    middle: float = 0.0  # what they say of the middling long reply
 
 
 class Inspected(NamedTuple):
@@ -148,14 +146,7 @@ class Inspector:
         self.drops_question = DROPS_QUESTION in state  # without it, all of them is read
         self.checks = [check for check in CHECKS if f"{check.name}.prior" in state]
         self.trees = [Trees(_under(state, check.name), SEEN) for check in self.checks]
-        self.counts = [
-            Counts(
-                float(state[f"{check.name}.prior"][0]),
-                # a checkpoint of before has none of these
-                *(_number(state, f"{check.name}.{name}", usual) for name, usual in _USUAL),
-            )
-            for check in self.checks
-        ]
+        self.counts = [_counts(_under(state, check.name)) for check in self.checks]
         if not self.checks:
             raise ValueError("an inspector without a check")
         self.pieces = replace(Pieces.from_state(state), thresholds=self._thresholds())
@@ -202,8 +193,8 @@ class Inspector:
         return cls(own) if own else None
 
 
-def _number(state: Mapping[str, Array], name: str, usual: float) -> float:
-    return float(state[name][0]) if name in state else usual
+def _counts(state: Mapping[str, Array]) -> Counts:
+    return Counts(**{name: float(state[name][0]) for name in Counts._fields if name in state})
 
 
 def _under(state: Mapping[str, Array], name: str) -> dict[str, Array]:
