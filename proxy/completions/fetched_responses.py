@@ -22,10 +22,10 @@ from proxy.exchange.request import CompletionRequest, tags_of
 from proxy.formats import RESPONSES
 from proxy.gate.key_hash import hash_key
 from proxy.holds.held import fetch_held
+from proxy.holds.named_ids import NO_IDS
 from proxy.wire.headers import DOMAIN, without
 from proxy.wire.http import Reply, Request
 from proxy.wire.json_splice import json_object
-from proxy.wire.named_ids import NO_IDS
 from proxy.wire.spelling import ANY_ID, id_at, names_in
 
 _RESPONSE = ("v1", "responses", ANY_ID)

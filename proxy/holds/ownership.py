@@ -20,12 +20,12 @@ from proxy.exchange.request import CompletionRequest
 from proxy.formats import CHAT, RESPONSES
 from proxy.gate.key_hash import hash_key
 from proxy.holds.held import held_format
+from proxy.holds.named_ids import Place, ids_in_body, ids_in_query, place_in
 from proxy.store.owned_ids import WITHHELD, OwnedIds, Owner
 from proxy.store.reviews.held_replies import RELEASED, Store
 from proxy.wire.encoding import can_decode, decoded
 from proxy.wire.http import Request
 from proxy.wire.json_splice import json_object
-from proxy.wire.named_ids import Place, ids_in_body, ids_in_query, place_in
 from proxy.wire.spelling import names_in, shows_answers
 from proxy.wire.sse import data_of
 

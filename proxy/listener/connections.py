@@ -23,6 +23,8 @@ from weakref import WeakKeyDictionary
 
 from uvicorn.server import ServerState
 
+from proxy.wire.outlet import Bursts
+
 SWEEP_S = 1.0  # how much later than promised a connection may be closed
 SHARE_OF_STRANGERS = 0.75
 BEGUN_IN_A_TURN = 4  # requests of those who are not trusted yet
@@ -49,6 +51,7 @@ class Connections:
 
     def __init__(self, every: Collection[object], most: int | None) -> None:
         self.is_draining = False  # then each connection is closed after its next reply
+        self.bursts = Bursts()  # of what is written to them
         self._every = every
         self._most = most
         self._most_strangers = None if most is None else max(1, int(most * SHARE_OF_STRANGERS))

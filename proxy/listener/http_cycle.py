@@ -18,6 +18,7 @@ from proxy.listener.flow import Flow
 from proxy.listener.request_heads import refusal
 from proxy.wire.headers import with_length, written
 from proxy.wire.http import CLIENT, ASGIApplication, Message, Scope, place
+from proxy.wire.outlet import Outlet
 
 STATUS_LINES = {
     status.value: b"HTTP/1.1 %d %b\r\n" % (status.value, status.phrase.encode())
@@ -44,44 +45,6 @@ class Connection(Protocol):
 
 def _expects(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     return any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
-
-
-class Outlet:
-    """A transport that sends what is written in one turn of the event loop in one go."""
-
-    __slots__ = ("_loop", "_parts", "transport")
-
-    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
-        self.transport = transport
-        self._loop = loop
-        self._parts: list[bytes] = []
-
-    def write(self, data: bytes) -> None:
-        if not data:
-            return
-        if not self._parts:
-            self._loop.call_soon(self.flush)
-        self._parts.append(data)
-
-    def write_now(self, data: bytes) -> None:
-        """For what comes alone, which nothing would be joined with."""
-        if self._parts:
-            self._parts.append(data)
-        else:
-            self.transport.write(data)
-
-    def flush(self) -> None:
-        parts = self._parts
-        if parts:
-            self._parts = []
-            self.transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
-
-    def close(self) -> None:
-        self.flush()
-        self.transport.close()
-
-    def is_closing(self) -> bool:
-        return self.transport.is_closing()
 
 
 class Cycle:
@@ -259,7 +222,7 @@ class Cycle:
         return is_open and not self.flow.write_paused and not self.has_left
 
     def write_part(self, part: bytes) -> None:
-        self.outlet.write_now(b"%x\r\n%b\r\n" % (len(part), part))
+        self.outlet.write_alone(b"%x\r\n%b\r\n" % (len(part), part))
 
     def write_whole(
         self, status: int, headers: list[tuple[bytes, bytes]], body: tuple[bytes | memoryview, ...]
@@ -269,13 +232,12 @@ class Cycle:
         first, is_one = body[0], len(body) == 1
         size = len(first) if is_one else sum(map(len, body))
         head = self._head(status, with_length(headers, size))
-        transport = self.outlet.transport
         if self.scope["method"] == "HEAD":
-            transport.write(head)
+            self.outlet.write_alone(head)
         elif is_one and size < WRITTEN_TOGETHER:
-            transport.write(head + first)
+            self.outlet.write_alone(head + first)
         else:
-            transport.writelines([head, *body])
+            self.outlet.write_large([head, *body])
         self.response_started = True
         self._complete()
         return True

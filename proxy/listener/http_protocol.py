@@ -26,7 +26,7 @@ import structlog
 from proxy.errors import BusyError, HeadTooLargeError, OverloadedError, ProxyError, TooSlowError
 from proxy.listener.connections import connections_of
 from proxy.listener.flow import HIGH_WATER, Flow
-from proxy.listener.http_cycle import Cycle, Outlet
+from proxy.listener.http_cycle import Cycle
 from proxy.listener.known_head import KnownHead, known_head
 from proxy.listener.open_files import FileWatch
 from proxy.listener.request_heads import (
@@ -39,6 +39,7 @@ from proxy.listener.request_heads import (
 )
 from proxy.wire.headers import HEADS_LEARNT, Headers
 from proxy.wire.http import CLIENT, KNOWN, Scope
+from proxy.wire.outlet import Outlet
 
 if TYPE_CHECKING:
     import uvicorn
@@ -113,11 +114,11 @@ class HttpProtocol(asyncio.Protocol):
         _files.note(transport)
         self.transport = transport
         self.flow = Flow(transport)
-        self.outlet = Outlet(transport, self.loop)
         self.server, self.client = _address(transport, "sockname"), _address(transport, "peername")
         self.scheme = "https" if transport.get_extra_info("sslcontext") else "http"
         self.until = self.loop.time() + HEAD_S
         self._all = connections_of(self.server_state, self._config.limit_concurrency)
+        self.outlet = Outlet(transport, self._all.bursts)
         if not self._all.add(self, self.loop):
             self._end(BusyError("all connections are taken"))
         self._all.begin(self._read, self.loop)
@@ -228,6 +229,7 @@ class HttpProtocol(asyncio.Protocol):
 
     def _hand_over(self) -> None:
         """Lets uvicorn's protocol of WebSockets have the connection, from its head on."""
+        self.outlet.flush()
         self._all.remove(self)
         self.server_state.connections.discard(self)
         make: Any = self._config.ws_protocol_class
@@ -416,7 +418,7 @@ class HttpProtocol(asyncio.Protocol):
         elif cycle is not None or self.is_in_head:
             self._refuse(TooSlowError("the request did not arrive in time"))
         else:
-            self.transport.close()
+            self.outlet.close()
 
     def _refuse(self, error: ProxyError | None = None) -> None:
         """The last reply of the connection; those before it are given first."""
@@ -424,7 +426,7 @@ class HttpProtocol(asyncio.Protocol):
         if newest is not None and newest.more_body:
             if newest.response_complete:
                 self.has_ended = True  # it has its reply
-                self.transport.close()
+                self.outlet.close()
                 return
             if running is not newest:
                 self.pipeline.popleft()  # its body will never be whole
@@ -453,12 +455,12 @@ class HttpProtocol(asyncio.Protocol):
         self.flow.resume_reading()
         self.until = self.loop.time() + LINGER_S
         if not self.transport.can_write_eof():
-            self.transport.close()
+            self.outlet.close()
             return
         try:
             self.transport.write_eof()
         except OSError:  # the client has reset the connection
-            self.transport.close()
+            self.outlet.close()
 
     def pause_writing(self) -> None:
         self.flow.pause_writing()
@@ -469,7 +471,7 @@ class HttpProtocol(asyncio.Protocol):
     def shutdown(self) -> None:
         """The server ends: the connection closes, after the reply that is under way."""
         if self.running is None:
-            self.transport.close()
+            self.outlet.close()
         else:
             self.running.keep_alive = False
 

@@ -13,6 +13,7 @@ from proxy.exchange.conversations import Conversations
 from proxy.exchange.exchange import Exchange
 from proxy.gate.key_hash import hash_key
 from proxy.holds.held import fetch_held, held_format
+from proxy.holds.named_ids import Place
 from proxy.holds.ownership import Ownership
 from proxy.scoring.scoring import Status
 from proxy.store.record.writer import Records
@@ -25,7 +26,6 @@ from proxy.wire.headers import to_client, to_upstream, without
 from proxy.wire.http import JSON, Reply, Request
 from proxy.wire.json_splice import TooManyValuesError, beginning_of, json_object, replace_member
 from proxy.wire.large_json import large_object
-from proxy.wire.named_ids import Place
 from proxy.wire.spelling import names_in, path_after_v1
 
 JSON_TYPE = "application/json"

@@ -9,7 +9,7 @@ __all__ = [
     "json_rewrite",
     "json_splice",
     "large_json",
-    "named_ids",
+    "outlet",
     "public_addresses",
     "session_cookie",
     "spelling",

@@ -13,8 +13,8 @@ from proxy.config.upstreams import FallbackConfig
 from proxy.errors import ProxyError, UpstreamError, UpstreamTimeoutError
 from proxy.exchange.answer import is_success
 from proxy.exchange.call import Call
+from proxy.holds.named_ids import ids_in_body
 from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
-from proxy.wire.named_ids import ids_in_body
 
 
 async def send_or_fall_back(

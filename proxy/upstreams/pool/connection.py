@@ -26,6 +26,7 @@ from proxy.errors import UpstreamBrokenError, UpstreamError, UpstreamTimeoutErro
 from proxy.upstreams.pool.known_reply import KnownReply, known_reply
 from proxy.upstreams.upstream import Arriving, UpstreamReply, too_large
 from proxy.wire.headers import HEADS_LEARNT, Headers, first_values
+from proxy.wire.outlet import Bursts, Outlet
 
 HEADER_LIMIT = 64 * 1024  # bytes of a reply's header, or in a row without any of its body
 MAX_FIELDS = 512
@@ -53,6 +54,7 @@ class HttpReply(UpstreamReply, Arriving):
         "high_water",
         "is_complete",
         "is_head",
+        "is_unsent",
         "parts",
         "size",
         "taker",
@@ -69,6 +71,7 @@ class HttpReply(UpstreamReply, Arriving):
         self.values: dict[bytes, bytes] = {}  # the first value of every header
         self.parts: list[bytes] = []
         self.size = 0  # of the parts
+        self.is_unsent = False  # whether it failed before any of its request had left
         self.has_begun = False  # whether a single byte came back
         self.is_complete = False
         self.ends_with_connection = False
@@ -176,6 +179,7 @@ class Connection(asyncio.Protocol):
         timeout_s: float,
         on_free: Callable[[Connection], None],
         on_lost: Callable[[Connection], None],
+        bursts: Bursts,
     ) -> None:
         self._where = where
         self._timeout_s = timeout_s
@@ -183,6 +187,7 @@ class Connection(asyncio.Protocol):
         self._clock = loop.time
         self._on_free = on_free
         self._on_lost = on_lost
+        self._bursts = bursts
         self.deadline = math.inf
         self.reply: HttpReply | None = None
         self._fields: Headers = []
@@ -215,7 +220,7 @@ class Connection(asyncio.Protocol):
             self._demand_cr(False)
         self.deadline = self._clock() + self._timeout_s
         if len(body) <= JOINED:
-            self._transport.write(head + body)
+            self._outlet.write_alone(head + body)
         else:
             self._transport.write(head)
             self._unsent = memoryview(body)
@@ -246,6 +251,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
         reply = self.reply
         if reply is not None:
+            reply.is_unsent = self._outlet.is_waiting()
             self.reply = reply.connection = reply.taker = None
             reply.error = error
             reply.wake()
@@ -261,6 +267,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._outlet = Outlet(self._transport, self._bursts)
         self._poll: select.poll | None = None
         if hasattr(select, "poll"):  # not on Windows
             self._poll = select.poll()
@@ -273,6 +280,9 @@ class Connection(asyncio.Protocol):
             return
         is_first = not reply.has_begun
         if is_first:
+            if self._outlet.is_waiting():
+                self._refuse("an answer before the request")
+                return
             if self._known is not None and self._read_again(self._known, reply, data):
                 return
             if data[:1] != b"H":  # the parser would pass over line ends

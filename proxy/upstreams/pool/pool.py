@@ -34,6 +34,7 @@ from proxy.errors import (
 from proxy.upstreams.pool.connection import Connection, HttpReply
 from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
 from proxy.wire.headers import Headers, KeptHeaders, name_of, written
+from proxy.wire.outlet import Bursts
 
 if TYPE_CHECKING:
     import ssl
@@ -87,6 +88,7 @@ class Pool:
         self._open: set[Connection] = set()
         self._idle: dict[Connection, None] = {}  # the last one is the warmest
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._bursts = Bursts()
         self._sweeping: asyncio.TimerHandle | None = None
         self._sweep_s = min(SWEEP_S, timeout_s / 4)
         self._is_closed = False
@@ -113,8 +115,9 @@ class Pool:
                     self._note_key(status)
                 return reply
             assert reply.error is not None
-            is_safe = isinstance(reply.error, UpstreamBrokenError) and method in IDEMPOTENT
-            if kept is None or reply.has_begun or not is_safe:
+            is_safe = method in IDEMPOTENT or reply.is_unsent
+            is_broken = isinstance(reply.error, UpstreamBrokenError)
+            if kept is None or reply.has_begun or not (is_broken and is_safe):
                 raise reply.error
             kept = None
 
@@ -224,7 +227,9 @@ class Pool:
 
     def _new_connection(self) -> Connection:
         assert self._loop is not None
-        return Connection(self._loop, self._where, self._timeout_s, self._keep, self._forget)
+        return Connection(
+            self._loop, self._where, self._timeout_s, self._keep, self._forget, self._bursts
+        )
 
     def _tls(self) -> ssl.SSLContext | None:
         """The default context, which reads the system's certificates, is made when first needed."""

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from proxy.wire.named_ids import Place, ids_in_body, place_in
+from proxy.holds.named_ids import Place, ids_in_body, place_in
 from tests.conftest import StartProxy
 from tests.running.client_keys import OWN_KEY, bearer, make_key, wait_until_known
 from tests.running.live_proxy import LiveProxy, error_of, question

@@ -21,6 +21,8 @@ from proxy.listener.endpoint import send_reply, sent_whole
 from proxy.listener.http_protocol import HttpProtocol
 from proxy.listener.sockets import server_settings
 from proxy.wire.http import CLIENT, Client, Reply
+from proxy.wire.outlet import Bursts, Outlet
+from tests.proxy.wire.always_gathered import AlwaysGathered
 from tests.running.served import Served
 
 BIG = b"x" * 3_000_000
@@ -55,10 +57,13 @@ def serving(http: Any, app: Any = application, **more: Any) -> Iterator[int]:
         yield served.port
 
 
-@pytest.fixture(scope="module")
-def ports() -> Iterator[dict[str, int]]:
-    with serving(HttpProtocol) as ours, serving("httptools") as theirs:
-        yield {"ours": ours, "uvicorn's": theirs}
+@pytest.fixture(scope="module", params=[Bursts, AlwaysGathered], ids=["at once", "gathered"])
+def ports(request: pytest.FixtureRequest) -> Iterator[dict[str, int]]:
+    """Of servers whose replies leave at once, or with those of others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(connections, "Bursts", request.param)
+        with serving(HttpProtocol) as ours, serving("httptools") as theirs:
+            yield {"ours": ours, "uvicorn's": theirs}
 
 
 def told(port: int, request: bytes) -> bytes:
@@ -213,7 +218,7 @@ def test_a_client_that_is_gone_before_the_last_words_is_no_fault() -> None:
     """They are for nobody, and the connection is closed."""
     protocol = HttpProtocol.__new__(HttpProtocol)
     protocol.transport = GoneTransport()
-    protocol.outlet = cast(Any, SimpleNamespace(flush=lambda: None))
+    protocol.outlet = Outlet(protocol.transport, Bursts())
     protocol.flow = cast(Any, SimpleNamespace(resume_reading=lambda: None))
     protocol.loop = asyncio.new_event_loop()
     protocol._say(b"HTTP/1.1 400 \r\n\r\n")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from proxy.upstreams.pool.connection import Connection, HttpReply
 from proxy.wire.headers import HEADS_LEARNT
+from proxy.wire.outlet import Bursts
 
 HEAD = b"HTTP/1.1 200 OK\r\nDate: Mon\r\nContent-Length: %b\r\nX-Note: Content-Length: 7\r\n\r\n"
 Reads = tuple[str, list[bytes]]
@@ -56,7 +57,7 @@ def all_of(asked: list[Reads], learns: int) -> list[object]:
     """What a connection makes of replies, one after the other, where it learns so many heads."""
     loop = asyncio.new_event_loop()
     free: list[Connection] = []
-    connection = Connection(loop, "http://x", 1, free.append, lambda _: None)
+    connection = Connection(loop, "http://x", 1, free.append, lambda _: None, Bursts())
     connection._heads_to_learn = learns
     transport = Transport()
     connection.connection_made(transport)

@@ -39,6 +39,8 @@ from proxy.upstreams.pool.connection import (
 from proxy.upstreams.pool.pool import MAX_IDLE, Pool, origin_of
 from proxy.upstreams.upstream import UpstreamRequest
 from proxy.wire.headers import Headers
+from proxy.wire.outlet import Bursts
+from tests.proxy.wire.always_gathered import AlwaysGathered
 from tests.servers.raw_server import Peer, RawServer, Script
 
 T = TypeVar("T")
@@ -68,9 +70,13 @@ def little_garbage() -> Iterator[None]:
     gc.unfreeze()
 
 
-@pytest.fixture(params=LOOPS)
-def run(request: pytest.FixtureRequest) -> Iterator[Run[Any]]:
-    """Runs a coroutine on an event loop of each kind; nothing may be left over or complained of."""
+@pytest.fixture(params=[*LOOPS, f"{LOOPS[-1]}, gathered"])
+def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run[Any]]:
+    """Runs a coroutine on an event loop of each kind, and with requests that wait for others;
+    nothing may be left over or complained of."""
+    kind, _, is_gathered = request.param.partition(", ")
+    if is_gathered:
+        monkeypatch.setattr(pool_module, "Bursts", AlwaysGathered)
     complaints: list[dict[str, Any]] = []
 
     async def bounded(work: Coroutine[Any, Any, T]) -> T:
@@ -81,7 +87,7 @@ def run(request: pytest.FixtureRequest) -> Iterator[Run[Any]]:
         assert asyncio.all_tasks() == {asyncio.current_task()}
         return result
 
-    with asyncio.Runner(loop_factory=lambda: new_loop(request.param)) as runner:
+    with asyncio.Runner(loop_factory=lambda: new_loop(kind)) as runner:
         yield lambda work: runner.run(bounded(work))
         gc.collect()
     assert complaints == []
@@ -538,7 +544,7 @@ def parsed(pieces: list[bytes]) -> tuple[Got, bool]:
     """What a connection makes of exactly these reads and an end; whether it could be kept."""
     loop = asyncio.new_event_loop()
     free: list[Connection] = []
-    connection = Connection(loop, "http://x", 1, free.append, lambda _: None)
+    connection = Connection(loop, "http://x", 1, free.append, lambda _: None, Bursts())
     transport = Recorded()
     connection.connection_made(transport)
     exchange = HttpReply(loop, "POST")
@@ -1116,6 +1122,40 @@ def test_a_close_that_the_loop_has_not_seen_yet(run: Run[Any]) -> None:
             assert client.server.connections == 2
 
     run(scenario())
+
+
+@pytest.mark.skipif("uvloop" not in LOOPS, reason="others write before they read")
+@pytest.mark.parametrize("last", [b"", OK], ids=["the end", "another answer"])
+def test_a_request_that_waits_for_others_is_not_lost(last: bytes) -> None:
+    """What comes before a gathered request has left is no answer to it: not a byte of the request
+    was sent, so that even a POST goes to a new connection."""
+    gate, said = Gate(), Gate()
+
+    def script(peer: Peer) -> None:
+        for _ in range(2):  # a connection that was used again is not looked at
+            peer.request()
+            peer.send(OK)
+        if peer.number == 0:
+            gate.wait()
+            peer.send(last)
+            if not last:
+                peer.finish_writing()
+            said.open()
+        peer.is_left_within(PATIENCE_S)
+
+    async def scenario() -> None:
+        async with asking(script) as client:
+            for _ in range(2):
+                await client.ask()
+            client.pool._bursts.is_gathering = True
+            gate.open()
+            said.wait()  # the loop must not run
+            assert (await client.ask(body=b"3")).body == b"ok"
+            assert [each.body for each in client.server.requests] == [b"", b"", b"3"]
+            assert client.server.connections == 2
+
+    with asyncio.Runner(loop_factory=lambda: new_loop("uvloop")) as runner:
+        runner.run(scenario())
 
 
 def dropping(times: int, started: bytes = b"") -> Script:
