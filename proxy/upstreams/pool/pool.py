@@ -10,7 +10,9 @@ at the very moment at which a request is written to it. A connection that was cl
 never used, not even when the event loop has not noticed yet (`Connection.is_usable`). Where it
 happens all the same, the connection being a used one and not one byte having come back, a request
 whose method is idempotent (RFC 9110, 9.2.2) is sent once more, on a new connection. A POST is not:
-a model may already be working on it, and be paid for it; the client gets a 502 and decides.
+a model may already be working on it, and be paid for it; the client gets a 502 and decides. Only a
+request that waited to be written with others, so that not a byte of it had left, is sent once more
+whatever its method.
 """
 
 from __future__ import annotations
