@@ -17,6 +17,7 @@ from proxy.formats import CHAT, COMPLETIONS, Format
 from proxy.upstreams.pool.connection import Connection, HttpReply
 from proxy.wire.http import Client
 from proxy.wire.json_splice import dumps
+from proxy.wire.outlet import Bursts
 from proxy.wire.sse import event_bytes
 from tests.builders.live_streams import live
 
@@ -168,7 +169,7 @@ async def test_a_connection_that_ends_lets_the_stream_go(client: HeldClient) -> 
     for end in (b"0\r\n\r\n", b"no chunk\r\n"):
         freed: list[Connection] = []
         connection = Connection(
-            asyncio.get_running_loop(), "here", 9.0, freed.append, lambda _: None
+            asyncio.get_running_loop(), "here", 9.0, freed.append, lambda _: None, Bursts()
         )
         connection.connection_made(cast(Any, Transport()))
         exchange = HttpReply(asyncio.get_running_loop(), "POST")
