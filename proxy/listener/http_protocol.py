@@ -393,7 +393,7 @@ class HttpProtocol(asyncio.Protocol):
             self._all.end_body(self)  # of which a part came with the head
 
     def is_idle(self) -> bool:
-        return self.running is None
+        return self.running is None and not self.outlet.is_waiting()
 
     def close_now(self) -> None:
         self.transport.abort()

@@ -123,6 +123,31 @@ def test_a_connection_is_kept(ports: dict[str, int]) -> None:
     assert said.count(b"HTTP/1.1 200 OK\r\n") == said.count(b"hello") == 3
 
 
+def test_a_connection_whose_reply_waits_for_others_is_not_idle(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is none of those that may be closed to make room: the reply would be lost."""
+    monkeypatch.setattr(connections, "Bursts", AlwaysGathered)
+    found: list[bool] = []
+
+    async def looking(scope: Any, receive: Any, send: Any) -> None:
+        client: Any = scope.pop(CLIENT)
+        protocol = client._connection
+        assert sent_whole(REPLIES[b"/small"], scope, client)
+        found.append(protocol.is_idle())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        found.append(protocol.is_idle())
+
+    with (
+        serving(HttpProtocol, app=looking) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=10) as connection,
+    ):
+        connection.sendall(b"GET /small HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert connection.recv(2**16).endswith(b"hello")
+    assert found == [False, True]
+
+
 @pytest.mark.parametrize(
     "more", [b"\r\n", b"GET /big HTTP/1.1\r\nhost: x\r\n\r\n", b"\x16\x03 no HTTP"]
 )
