@@ -1,4 +1,4 @@
-"""Bytes, headers and JSON as values, and writes that leave together; nothing here opens a socket."""
+"""Bytes, headers and JSON as values, and writes that leave together; no socket is opened here."""
 
 __all__ = [
     "bounded_cache",
