@@ -15,6 +15,8 @@ ROOT = TESTS.parent
 README = ROOT / "README.md"
 PAGES = {path: path.read_text(encoding="utf-8") for path in (README, *ROOT.glob("docs/**/*.md"))}
 CHANGES = PAGES[ROOT / "docs" / "changes.md"]
+QUALITY = PAGES[ROOT / "docs" / "quality.md"]
+EMBEDDED = ROOT / "calibrator" / "checkpoints" / "embedded"
 _TEST = re.compile(r"`(?:tests/[\w/]*)?(test_\w+\.py)(?:::(\w+))?`")
 NAMED = sorted({named for text in PAGES.values() for named in _TEST.findall(text)})
 
@@ -74,4 +76,25 @@ def test_the_environment_that_the_readme_makes_is_not_part_of_the_clone() -> Non
 def test_greeting_and_pages_state_the_same_figure_of_the_demo() -> None:
     """Two decimals of one number, not two numbers."""
     stated = f"on the demo's own answers it has {EMBEDDED_AUROC:.2f}"
-    assert stated in " ".join(PAGES[ROOT / "docs" / "quality.md"].split())
+    assert stated in " ".join(QUALITY.split())
+
+
+def test_readme_and_docs_state_the_figures_of_the_model_card() -> None:
+    """Those of the checkpoint that ships, as `pinocchio evaluate` and `study opinion` wrote them."""
+    card = (EMBEDDED / "README.md").read_text(encoding="utf-8")
+    name = re.search(r"calibrator `(embedded@\S+)`", card)
+    assert name is not None
+    row = re.search(rf"\| {re.escape(name[1])} \| (.*) \|", card)
+    assert row is not None
+    pooled, mean, _, within, _, ece, *_ = (cell.split(" ")[0] for cell in row[1].split(" | "))
+    assert f"| {pooled}; {mean} (TF-IDF" in PAGES[README]
+    assert f"ECE {ece}" in PAGES[README]
+    assert f"| embedded calibrator | {pooled} | {mean} | {within} |" in QUALITY
+    assert name[1] in PAGES[ROOT / "docs" / "study.md"]
+
+    beside = re.search(r"\| one, at random \| ([\d,]+) \| (\S+) > (\S+) \| (\S+) > (\S+) \|", card)
+    assert beside is not None
+    replies, alone, others, mean_alone, mean_others = beside.groups()
+    stated = f"| {replies} replies read beside"
+    [line] = [line for line in PAGES[README].splitlines() if line.startswith(stated)]
+    assert f"{others}; {mean_others} (alone {alone}; {mean_alone})" in line
