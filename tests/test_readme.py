@@ -80,7 +80,7 @@ def test_greeting_and_pages_state_the_same_figure_of_the_demo() -> None:
 
 
 def test_readme_and_docs_state_the_figures_of_the_model_card() -> None:
-    """Those of the checkpoint that ships, as `pinocchio evaluate` and `study opinion` wrote them."""
+    """Those of the checkpoint that ships, as `evaluate` and `study opinion` wrote them."""
     card = (EMBEDDED / "README.md").read_text(encoding="utf-8")
     name = re.search(r"calibrator `(embedded@\S+)`", card)
     assert name is not None
