@@ -10,6 +10,7 @@ a write leaves at once: another turn would be its latency.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
 LOOK_EVERY = 32  # writes, after which the rest of a turn is counted
 MANY = 9  # writes in the rest of a turn: from here on they are gathered
@@ -23,7 +24,7 @@ class Bursts:
     __slots__ = ("_small", "_waiting", "_written", "is_gathering")
 
     def __init__(self) -> None:
-        self._waiting: list[Outlet] = []
+        self._waiting: deque[Outlet] = deque()
         self._written = 0  # since the last look
         self.is_gathering = False
         self._small = 0
@@ -45,12 +46,16 @@ class Bursts:
         self._waiting.append(outlet)
 
     def _send(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting = self._waiting
         self._small = 0 if len(waiting) >= FEW else self._small + 1
         if self._small == SMALL:
             self.is_gathering = False
-        for outlet in waiting:
-            outlet.flush()
+        try:
+            while waiting:
+                waiting.popleft().flush()
+        finally:
+            if waiting:  # a fault of one connection's is none of the others'
+                asyncio.get_running_loop().call_soon(self._send)
 
 
 class Outlet:

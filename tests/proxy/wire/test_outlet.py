@@ -105,3 +105,20 @@ async def test_what_waits_is_dropped_with_its_connection() -> None:
         lost.transport.abort()
         await asyncio.sleep(0)
         assert (arrived(gone), arrived(theirs)) == (b"", b"2")
+
+
+async def test_a_transport_that_fails_keeps_nobody_from_writing() -> None:
+    """Its fault is told by the loop; whoever waited behind it is sent in the turn after it."""
+    told: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, of: told.append(str(of["exception"]))
+    )
+    async with outlets(3) as (_, [(first, one), (faulty, _), (last, three)]):
+        for outlet in (first, faulty, last):
+            outlet.write(b"a")
+        faulty.transport.write_eof()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert (arrived(one), arrived(three)) == (b"a", b"a")
+        assert len(told) == 1
+        assert "write_eof" in told[0]
