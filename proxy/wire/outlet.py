@@ -81,11 +81,8 @@ class Outlet:
 
     def write_alone(self, data: bytes) -> None:
         """For what nothing would be joined with: it waits only where many others are written."""
-        if self._parts:
-            self._parts.append(data)
-        elif self._bursts.is_gathering:
-            self._bursts.add(self)
-            self._parts.append(data)
+        if self._parts or self._bursts.is_gathering:
+            self.write(data)
         else:
             self.transport.write(data)
             self._bursts.note()
