@@ -8,7 +8,7 @@ before is taken up again, and nobody is asked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -49,13 +49,16 @@ class Waiting:
 
 @dataclass(slots=True)
 class Live:
-    """A stream that goes on while it arrives: the reply without its body, and what that is made of.
+    """A stream that goes on while it arrives.
 
-    A `Withholding` says that the next piece is the answer whose calls wait for their decision.
+    Some of its pieces are answers to decide on: the choices that an event has `Finished`, and from
+    a `Withholding` on all that comes, once it is whole.
     """
 
-    opening: Reply
-    pieces: AsyncIterator[bytes | Withholding | Answer]
+    reply: UpstreamReply
+    stream: LiveStream
+    pieces: AsyncGenerator[bytes | Finished | Withholding]
+    short_way: ShortWay | None
 
 
 async def call_upstream(job: Job) -> Reply | Answer | Waiting | Live:
@@ -230,26 +233,16 @@ def _read_live(job: Job, reply: UpstreamReply) -> Live:
     )
     exchange.status = reply.status
     chunks = services.ownership.noting(reply.chunks, job.request, job.http)
-    opening = _opening(job, reply)
+    short_way = None
     if isinstance(chunks, Arriving) and not gates_calls:
-        opening.on_open = ShortWay(stream, chunks, exchange.in_upstream).open
-    return Live(opening, _answers_in(job, reply, stream, chunks))
-
-
-async def _answers_in(
-    job: Job, reply: UpstreamReply, stream: LiveStream, chunks: AsyncIterator[bytes]
-) -> AsyncIterator[bytes | Withholding | Answer]:
-    """Yields what of a stream goes on at once, and its answers."""
-    async for piece in live_pieces(stream, chunks, job.exchange.in_upstream):
-        yield _finished(job, reply, piece) if isinstance(piece, Finished) else piece
-    if stream.withholds:
-        job.is_withheld = True
-        yield _withheld(job, reply)
+        short_way = ShortWay(stream, chunks, exchange.in_upstream)
+    pieces = live_pieces(stream, chunks, exchange.in_upstream)
+    return Live(reply, stream, pieces, short_way)
 
 
 async def live_pieces(
     stream: LiveStream, chunks: AsyncIterator[bytes], in_upstream: AbstractContextManager[None]
-) -> AsyncIterator[bytes | Finished | Withholding]:
+) -> AsyncGenerator[bytes | Finished | Withholding]:
     """Yields what a stream makes of upstream's chunks, which are waited for `in_upstream`.
 
     A failure becomes an event; it is raised only in the middle of an event that is not kept, where
@@ -272,25 +265,25 @@ async def live_pieces(
         yield last
 
 
-def _opening(job: Job, reply: UpstreamReply) -> Reply:
+def opening_of(job: Job, live: Live) -> Reply:
+    """Return the reply of a live stream without its body."""
     exchange, calibrator = job.exchange, job.services.scoring.name
     opening = exchange.unscored(Status.PENDING, "stream", calibrator)
     opening.overhead_ms = exchange.overhead_ms()
     keep_result(job, opening)
-    headers = [*without(to_client(reply.headers), b"content-length"), *job.headers(opening)]
-    return Reply(reply.status, headers, on_close=reply.aclose)
+    headers = without(to_client(live.reply.headers), b"content-length")
+    return Reply(live.reply.status, [*headers, *job.headers(opening)])
 
 
-def _finished(job: Job, reply: UpstreamReply, finished: Finished) -> Answer:
+def finished_answer(job: Job, live: Live, finished: Finished) -> Answer:
     """Return the choices that an event finishes; the client has their text."""
-    assert job.stream is not None
-    assembler = job.stream.assembler
+    assembler = live.stream.assembler
     if is_stored(job.request):
         job.keep_for_followups(assembler.completion())
         job.note_owner(assembler.completion())
     choices = assembler.choices(finished.choices)
     return Answer(
-        reply.status,
+        live.reply.status,
         [],
         {"model": assembler.model},
         choices,
@@ -300,14 +293,14 @@ def _finished(job: Job, reply: UpstreamReply, finished: Finished) -> Answer:
     )
 
 
-def _withheld(job: Job, reply: UpstreamReply) -> Answer:
+def withheld_answer(job: Job, live: Live) -> Answer:
     """Return the whole answer of a stream with calls, of which the client has the beginning."""
-    assert job.stream is not None
-    assembler, (events, finishes) = job.stream.assembler, job.stream.withheld()
+    job.is_withheld = True
+    assembler, (events, finishes) = live.stream.assembler, live.stream.withheld()
     whole = assembler.completion()
     job.keep_for_followups(whole)
     return Answer(
-        reply.status,
+        live.reply.status,
         [],
         whole,
         assembler.choices(),

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 
 from proxy.completions.apply import apply
-from proxy.completions.call_upstream import Live, Waiting, call_upstream
+from proxy.completions.call_upstream import (
+    Live,
+    Waiting,
+    call_upstream,
+    finished_answer,
+    opening_of,
+    withheld_answer,
+)
 from proxy.completions.escalate import escalate
 from proxy.completions.further_calls.judging import Judging
 from proxy.completions.further_calls.opinions import Opinions
 from proxy.completions.heartbeats import is_done, late, pings_until
 from proxy.completions.job import Job
-from proxy.completions.live_stream import Withholding
-from proxy.completions.recording import Recording
+from proxy.completions.live_stream import Finished
+from proxy.completions.recording import GoingOn, Recording
 from proxy.completions.services import Services
 from proxy.errors import ProxyError
 from proxy.exchange.answer import Answer
@@ -27,7 +34,7 @@ from proxy.holds.held import resumed
 from proxy.scoring.scoring import Status
 from proxy.wire.encoding import decoded
 from proxy.wire.headers import header, to_client, without
-from proxy.wire.http import Reply, Request
+from proxy.wire.http import Reply, Request, Writer
 
 Parse = Callable[[Services, Exchange], Awaitable[Job]]
 
@@ -46,7 +53,7 @@ async def complete(services: Services, http: Request, parse: Parse) -> Reply:
         if isinstance(came, Answer):
             return _whole(await conclude(job, came))
         if isinstance(came, Live):
-            return await _live_reply(recording, job, came)
+            return _live_reply(recording, job, came)
         if isinstance(came, Waiting):
             return await _reply_in_time(recording, job, came)
         return came  # nothing to decide on
@@ -141,44 +148,53 @@ async def _late_body(work: asyncio.Future[Reply]) -> bytes:
 # --- live streams ---------------------------------------------------------------------------------
 
 
-async def _live_reply(recording: Recording, job: Job, live: Live) -> Reply:
-    body = _live_body(recording, job, live)
-    await anext(body)  # whatever becomes of it from here on is recorded
-    live.opening.body = body
-    return live.opening
+def _live_reply(recording: Recording, job: Job, live: Live) -> Reply:
+    opening = opening_of(job, live)
+    going_on = recording.goes_on()  # so that whatever becomes of it from here on is recorded
+
+    async def close() -> None:
+        with going_on:  # ends it where the body was never written
+            await live.reply.aclose()
+
+    opening.body, opening.on_close = partial(_write_live, job, live, going_on), close
+    return opening
 
 
-async def _live_body(recording: Recording, job: Job, live: Live) -> AsyncGenerator[bytes]:
-    """Yields nothing as it begins, then the bytes of a live stream, and pings while calls in it
-    wait for their decision."""
+async def _write_live(job: Job, live: Live, going_on: GoingOn, writer: Writer) -> None:
+    """Write what of a live stream goes on at once, in its place what is decided on, and pings while
+    calls wait for their decision."""
+    if live.short_way is not None and writer.client is not None:
+        live.short_way.open(writer.client)
     try:
-        with recording:
-            yield b""
-            async with aclosing(_concluded(job, live)) as pieces:
+        with going_on:
+            async with aclosing(live.pieces) as pieces:
                 async for piece in pieces:
                     if isinstance(piece, bytes):
-                        yield piece
-                        continue
-                    async for each in pings_until(asyncio.ensure_future(_next_bytes(pieces))):
-                        yield each
+                        await writer.write(piece)
+                    elif isinstance(piece, Finished):
+                        answer = finished_answer(job, live, piece)
+                        await writer.write(await _next_part(job, answer))
+                    else:
+                        async for each in pings_until(asyncio.ensure_future(_decided(job, live))):
+                            await writer.write(each)
+            if live.stream.withholds and not job.is_withheld:
+                await writer.write(await _next_part(job, withheld_answer(job, live)))
     except ProxyError as error:
         if not job.is_withheld:
             raise
-        yield job.request.format.error_event(error)
+        await writer.write(job.request.format.error_event(error))
 
 
-async def _concluded(job: Job, live: Live) -> AsyncGenerator[bytes | Withholding]:
-    """Yields what of a stream goes on at once, and in its place what is decided on."""
-    async for piece in live.pieces:
-        if not isinstance(piece, Answer):
-            yield piece
-            continue
-        concluded = await conclude(job, piece)
-        assert isinstance(concluded, bytes)
-        yield concluded
+async def _next_part(job: Job, answer: Answer) -> bytes:
+    concluded = await conclude(job, answer)
+    assert isinstance(concluded, bytes)
+    return concluded
 
 
-async def _next_bytes(pieces: AsyncGenerator[bytes | Withholding]) -> bytes:
-    piece = await anext(pieces, b"")
+async def _decided(job: Job, live: Live) -> bytes:
+    """Return what stands for events that wait: what is decided on them, or upstream's own error."""
+    piece = await anext(live.pieces, b"")
     assert isinstance(piece, bytes)
-    return piece
+    if piece or not live.stream.withholds:
+        return piece
+    return await _next_part(job, withheld_answer(job, live))

@@ -16,8 +16,8 @@ from proxy.wire.json_splice import dumps
 class Recording:
     """Records a completion at the end of the `with` block, however it ends.
 
-    A reply that goes on when it is returned has a block of its own, of the same recording: the last
-    one to end is the end. A live stream is recorded when its last score is there; neither its end
+    A reply that goes on when it is returned has a block of its own (`goes_on`): the last one to end
+    is the end. A live stream is recorded when its last score is there; neither its end
     nor a client that left waits for that. A whole reply has been recorded by then
     (`Exchange.finish`).
     """
@@ -35,6 +35,11 @@ class Recording:
         if job.opinions is not None:
             job.opinions.begin()
         return job
+
+    def goes_on(self) -> GoingOn:
+        """Begin the block of a reply that goes on."""
+        self._blocks += 1
+        return GoingOn(self)
 
     def __enter__(self) -> Recording:
         self._blocks += 1
@@ -64,6 +69,28 @@ class Recording:
             recording = asyncio.create_task(_record_late(job))
             job.services.recordings.add(recording)
             recording.add_done_callback(job.services.recordings.discard)
+
+
+class GoingOn:
+    """A block that has begun already, and ends with the first `with` block of this."""
+
+    __slots__ = ("_recording",)
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording: Recording | None = recording
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        recording, self._recording = self._recording, None
+        if recording is not None:
+            recording.__exit__(kind, error, trace)
 
 
 def keep_result(job: Job, outcome: Outcome) -> None:

@@ -223,18 +223,37 @@ async def send_reply(
         before_end()
         await send({"type": "http.response.body", "body": b"".join(pieces)})
         return
-    body: Any = reply.body
     fields = reply.headers
     if reply.status == NOT_MODIFIED:  # servers count the bytes that a length promises
         fields = names.without(fields, b"content-length")
     await send({"type": "http.response.start", "status": reply.status, "headers": fields})
-    if reply.on_open is not None and client is not None and scope["http_version"] != "1.0":
-        reply.on_open(client)
+    body: Any = reply.body
+    writer = _Writer(send, None if scope.get("http_version") == "1.0" else client)
     try:
-        async for chunk in body:
-            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+        if callable(body):
+            await body(writer)
+        else:
+            async for chunk in body:
+                await writer.write(chunk)
         before_end()
         await send({"type": "http.response.body", "body": b""})
     finally:
         if hasattr(body, "aclose"):
             await body.aclose()
+
+
+class _Writer:
+    """Sends the parts of a body: to the client of our own server as they are, else by ASGI."""
+
+    __slots__ = ("_send", "client")
+
+    def __init__(self, send: Send, client: Client | None) -> None:
+        self._send = send
+        self.client = client
+
+    async def write(self, part: bytes) -> None:
+        client = self.client
+        if client is not None and part and client.takes_parts():
+            client.add_part(part)
+        else:
+            await self._send({"type": "http.response.body", "body": part, "more_body": True})

@@ -224,6 +224,9 @@ class Cycle:
     def write_part(self, part: bytes) -> None:
         self.outlet.write_alone(b"%x\r\n%b\r\n" % (len(part), part))
 
+    def add_part(self, part: bytes) -> None:
+        self.outlet.write(b"%x\r\n%b\r\n" % (len(part), part))
+
     def write_whole(
         self, status: int, headers: list[tuple[bytes, bytes]], body: tuple[bytes | memoryview, ...]
     ) -> bool:

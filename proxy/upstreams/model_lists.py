@@ -111,6 +111,7 @@ async def _body(reply: Reply) -> bytes | None:
         return None
     if isinstance(reply.body, bytes | tuple):
         return await decoded(reply.whole(), encoding)
+    assert not callable(reply.body)  # as a completion's may be
     try:
         raw = b"".join([chunk async for chunk in reply.body])
     finally:

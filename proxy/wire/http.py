@@ -67,9 +67,24 @@ class Client(Watch, Protocol):
     def write_part(self, part: bytes) -> None:
         """Sends a part of a reply, before those that are given to `send` later."""
 
+    def add_part(self, part: bytes) -> None:
+        """As `write_part`, for a part that others may follow at once: they leave together."""
+
     def write_whole(self, status: int, headers: Headers, body: Pieces) -> bool:
         """Sends a whole reply, with its length; False if the client is slow, so that the reply has
         to wait in `send`."""
+
+
+class Writer(Protocol):
+    """Where a body that is made while it is sent puts its parts."""
+
+    client: Client | None  # who gets them, where our own server sends them as they are
+
+    async def write(self, part: bytes) -> None:
+        """Sends a part; waits where the client is slow."""
+
+
+WriteBody = Callable[[Writer], Awaitable[None]]
 
 
 class Counts(Protocol):
@@ -130,14 +145,15 @@ class Known:
 
 @dataclass(slots=True)
 class Reply:
-    """What the client gets: a whole body, or one that is still arriving."""
+    """What the client gets: a whole body, one that is still arriving, or what writes one.
+
+    Whoever is given a reply calls `on_close` at its end, whether the body was sent or not.
+    """
 
     status: int
     headers: Headers
-    body: bytes | Pieces | AsyncIterator[bytes] = b""
+    body: bytes | Pieces | AsyncIterator[bytes] | WriteBody = b""
     on_close: Callable[[], Awaitable[None]] | None = None
-    on_open: Callable[[Client], None] | None = None  # once the head of what is arriving is out,
-    # where parts may be written beside those of the body
 
     def pieces(self) -> Pieces | None:
         """The body; None while it is still arriving."""
