@@ -115,9 +115,7 @@ class EventReader:
             return chunk
         searched = max(0, len(self._buffer) - 3)  # a blank line is at most four bytes
         self._buffer += chunk
-        end = 0
-        for match in _BLANK_LINES.finditer(self._buffer, searched):
-            end = match.end()
+        end = _last_end(self._buffer, searched)
         if not end and len(self._buffer) > self._max_event_bytes:
             raise EventTooLargeError(f"an event is larger than {self._max_event_bytes} bytes")
         taken = bytes(self._buffer[:end])
@@ -165,6 +163,17 @@ class EventReader:
         rest = bytes(self._buffer)
         self._buffer.clear()
         return rest
+
+
+def _last_end(buffer: bytearray, searched: int) -> int:
+    """Where the last event ends; 0 where none does."""
+    if buffer.find(b"\r", searched) < 0:
+        at = buffer.rfind(b"\n\n", searched)
+        return at + 2 if at >= 0 else 0
+    end = 0
+    for match in _BLANK_LINES.finditer(buffer, searched):
+        end = match.end()
+    return end
 
 
 def _ends(taken: bytes) -> list[int]:
