@@ -18,7 +18,6 @@ from proxy.completions.further_calls.parallel_calls import SeveralCalls
 from proxy.completions.heartbeats import is_done
 from proxy.completions.job import Job
 from proxy.completions.live_stream import Finished, LiveStream, ShortWay, Withholding
-from proxy.completions.recording import keep_result
 from proxy.errors import ProxyError, UnreadableReplyError, UpstreamBrokenError
 from proxy.exchange.answer import (
     UNDECIDED,
@@ -30,6 +29,7 @@ from proxy.exchange.answer import (
     unscorable_reason,
 )
 from proxy.exchange.call import Call
+from proxy.gate.key_hash import hash_key
 from proxy.holds.held import answer_from
 from proxy.holds.ownership import is_stored
 from proxy.scoring.scoring import Status
@@ -270,7 +270,7 @@ def opening_of(job: Job, live: Live) -> Reply:
     exchange, calibrator = job.exchange, job.services.scoring.name
     opening = exchange.unscored(Status.PENDING, "stream", calibrator)
     opening.overhead_ms = exchange.overhead_ms()
-    keep_result(job, opening)
+    job.services.results.expect(exchange.request_id, hash_key(job.http), opening.member)
     headers = without(to_client(live.reply.headers), b"content-length")
     return Reply(live.reply.status, [*headers, *job.headers(opening)])
 

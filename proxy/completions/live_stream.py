@@ -25,7 +25,7 @@ LOOKS_AHEAD = 8  # into parts that came alone, to learn what the others look lik
 MANY_EVENTS = 2**12  # bytes of so many that looking for marks in them costs more than reading them
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Finished:
     """An event, and which choices it finishes."""
 
@@ -195,6 +195,8 @@ class LiveStream:
 
     def _read_up(self) -> None:
         """Looks into the events that have gone by."""
+        if not self._unread:
+            return
         raw = b"".join(self._unread)
         self._events += raw.count(b"\n\n")
         if raw and (rest := self.assembler.add_unmarked(raw)):

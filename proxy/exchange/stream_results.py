@@ -8,21 +8,31 @@ from __future__ import annotations
 
 import hmac
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any
 
 from proxy.errors import NotFoundError
 from proxy.wire.json_splice import compact, json_object
 from proxy.workers.peers import Peers
 
+Member = Callable[[], dict[str, Any]]
+"""Makes the `pinocchio` object of a request."""
+
 
 class Results:
     def __init__(self, max_results: int = 10_000, peers: Peers | None = None) -> None:
         self._max_results = max_results
         self._peers = peers
-        self._kept: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[str, bytes | Member]] = OrderedDict()
+
+    def expect(self, request_id: str, key_hash: str, member: Member) -> None:
+        """Keeps what tells of a stream that goes on: hardly anybody asks so early."""
+        self._keep(request_id, key_hash, member)
 
     def keep(self, request_id: str, key_hash: str, member: dict[str, Any]) -> None:
-        told = compact(member)  # one object: no work for the collector
+        self._keep(request_id, key_hash, compact(member))  # one object: no work for the collector
+
+    def _keep(self, request_id: str, key_hash: str, told: bytes | Member) -> None:
         self._kept[request_id] = key_hash, told
         while len(self._kept) > self._max_results:
             self._kept.popitem(last=False)
@@ -41,4 +51,6 @@ class Results:
     def kept(self, request_id: str, key_hash: str) -> bytes | None:
         """What this process keeps for this key, as JSON; may be called from any thread."""
         owner, member = self._kept.get(request_id, ("", None))
-        return member if hmac.compare_digest(owner, key_hash) else None
+        if member is None or not hmac.compare_digest(owner, key_hash):
+            return None
+        return member if isinstance(member, bytes) else compact(member())

@@ -19,7 +19,7 @@ _NOT_PLAIN = b'"\\' + bytes(range(32))  # what a JSON string has in escapes only
 _TEXT = re.compile(rb'"content"\s*:\s*"((?:[^"\\]+|\\.)*)"')
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: there is one for each stream
 class AlikeEvents:
     """Events that begin with `before` and end with `after`, with a JSON string between them."""
 
