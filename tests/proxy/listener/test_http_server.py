@@ -17,10 +17,10 @@ from structlog.testing import capture_logs
 
 from proxy.config.sections import Config
 from proxy.listener import connections
-from proxy.listener.endpoint import send_reply, sent_whole
+from proxy.listener.endpoint import Endpoint, send_reply, sent_whole
 from proxy.listener.http_protocol import HttpProtocol
 from proxy.listener.sockets import server_settings
-from proxy.wire.http import CLIENT, Client, Reply
+from proxy.wire.http import CLIENT, Client, Reply, Request, Writer
 from proxy.wire.outlet import Bursts, Outlet
 from tests.proxy.wire.always_gathered import AlwaysGathered
 from tests.running.served import Served
@@ -259,3 +259,48 @@ def test_a_stop_and_connections_are_limited_as_configured() -> None:
     assert (plain.timeout_graceful_shutdown, plain.limit_concurrency) == (7, 10)
     shared = server_settings(application, config, grace_s=1, share=3)
     assert (shared.timeout_graceful_shutdown, shared.limit_concurrency) == (1, 4)
+
+
+class Sent(list[Any]):
+    """Takes the messages of ASGI, and fails at the one with the head where it is told to."""
+
+    fails = False
+
+    async def __call__(self, message: Any) -> None:
+        if self.fails:
+            raise OSError("the client is gone")
+        self.append(message)
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["sent", "client gone"])
+async def test_a_body_that_writes_itself_is_closed_in_any_case(fails: bool) -> None:
+    """By ASGI its parts are messages; where the head could not be sent nothing is written."""
+    told: list[str] = []
+
+    async def body(writer: Writer) -> None:
+        assert writer.client is None
+        for part in (b"one", b"two"):
+            await writer.write(part)
+        told.append("written")
+
+    async def close() -> None:
+        told.append("closed")
+
+    async def answer(_: Request) -> Reply:
+        return Reply(200, [], body, close)
+
+    sent = Sent()
+    sent.fails = fails
+    scope = {"method": "POST", "path": "/", "query_string": b"", "headers": []}
+    incoming = iter([{"type": "http.request", "body": b"", "more_body": False}])
+
+    async def receive() -> Any:
+        for message in incoming:
+            return message
+        return await asyncio.get_running_loop().create_future()
+
+    await Endpoint(answer, 10)({**scope, "http_version": "1.1"}, receive, sent)
+    assert [message.get("body") for message in sent] == (
+        [] if fails else [None, b"one", b"two", b""]
+    )
+    assert told == (["closed"] if fails else ["written", "closed"])

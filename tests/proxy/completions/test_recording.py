@@ -1,0 +1,72 @@
+"""A completion is recorded once, at the end of the last of its blocks, however that ends."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+
+from proxy.completions.recording import Recording
+from proxy.exchange.exchange import CLIENT_LEFT, Exchange
+from proxy.store.record.writer import Records, exchanges
+from proxy.wire.http import Request
+
+COLUMNS = [column.name for column in exchanges.columns]
+
+
+class Rows(list[tuple[Any, ...]]):
+    """Takes rows as the record does."""
+
+    add = list.append
+
+    def told(self) -> list[tuple[Any, Any]]:
+        rows = [dict(zip(COLUMNS, row, strict=True)) for row in self]
+        return [(row["status"], row["error"]) for row in rows]
+
+
+@pytest.fixture
+def rows() -> Rows:
+    return Rows()
+
+
+@pytest.fixture
+def recording(rows: Rows) -> Recording:
+    request = Request("POST", "/v1/chat/completions", "", [])
+    return Recording(Exchange(request, cast(Records, rows)))
+
+
+def test_what_goes_on_is_recorded_at_its_own_end(recording: Recording, rows: Rows) -> None:
+    """The block that began it ends before, and what its body ends with is what is recorded."""
+    with recording:
+        going_on = recording.goes_on()
+    assert rows.told() == []
+    with pytest.raises(asyncio.CancelledError), going_on:
+        raise asyncio.CancelledError
+    assert rows.told() == [(CLIENT_LEFT, "client_left")]
+
+
+def test_only_the_first_block_of_what_goes_on_ends_it(recording: Recording, rows: Rows) -> None:
+    """Its owner closes it in any case, also where the body has been written."""
+    with recording:
+        going_on = recording.goes_on()
+    with pytest.raises(GeneratorExit), going_on:
+        raise GeneratorExit
+    with pytest.raises(asyncio.CancelledError), going_on:
+        raise asyncio.CancelledError
+    assert rows.told() == [(CLIENT_LEFT, "client_left")]
+
+
+def test_what_goes_on_may_end_first(recording: Recording, rows: Rows) -> None:
+    """Then the block that began it is the last, and says how it ended."""
+
+    def answer() -> None:
+        with recording:
+            with recording.goes_on():
+                pass
+            assert rows.told() == []
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        answer()
+    assert rows.told() == [(CLIENT_LEFT, "client_left")]
