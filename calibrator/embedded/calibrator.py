@@ -81,6 +81,7 @@ class TextReading:
     findings: list[tuple[str, ...]]  # that speak against being in order
     is_cut: list[bool]  # whether only a part of the text was read
     shifts: NDArray[np.float64]  # (B,) that knowledge, abilities, inspector add to the log-odds
+    abilities: NDArray[np.float64]  # (B,) what the models' names add of it
     names: list[int]  # places of the models' names among the known ones; 0: none of them
     bags: Floats | None  # what the tower says of the n-grams, and the forest's rows,
     given: Floats | None  # for a second look
@@ -185,6 +186,7 @@ class EmbeddedCalibrator:
             odds = odds + np.diff(logits.astype(np.float64))[:, 0]
         known = self.parts.familiarity
         inspected = self._inspected(items, seen)
+        abilities = self._abilities(items, names)
         return TextReading(
             rows=rows,
             odds=np.asarray(odds, dtype=np.float64),
@@ -193,7 +195,8 @@ class EmbeddedCalibrator:
             in_order=inspected.in_order,
             findings=inspected.findings,
             is_cut=[a or self._is_clipped(b) for a, b in zip(is_cut, items, strict=True)],
-            shifts=self._shifts(items, pieces) + self._abilities(names) + inspected.evidence,
+            shifts=self._shifts(items, pieces) + abilities + inspected.evidence,
+            abilities=abilities,
             names=names,
             bags=bags,
             given=given,
@@ -212,10 +215,16 @@ class EmbeddedCalibrator:
             found[read] = self.parts.knowledge.shifts(texts, own)
         return found
 
-    def _abilities(self, names: Sequence[int]) -> NDArray[np.float64]:
+    def _abilities(self, items: Sequence[Item], names: Sequence[int]) -> NDArray[np.float64]:
         """What the models' names add, (B,)."""
-        known = self.parts.abilities
-        return known.of(names) if known else np.zeros(len(names))
+        abilities = self.parts.abilities
+        if abilities is None:
+            return np.zeros(len(names))
+        found = abilities.of(names)
+        for at, item in enumerate(items):
+            if not names[at] and item.source_model:
+                found[at] = abilities.of_unknown(item.source_model)
+        return found
 
     def _without_questions(self, items: Sequence[Item]) -> list[Item]:
         """Items whose answers do not repeat the question, for an inspector that learnt so."""
@@ -338,8 +347,9 @@ class EmbeddedCalibrator:
         middling = forest.middling()
         odds, _ = tower.read([read.rows[at] for at in low], [middling] * len(low), read.bags[low])
         odds = forest.joined_given(odds, forest.given_by(middling, read.given[low]))
-        own = self._abilities([read.names[at] for at in low])
-        shifts = read.shifts[low] - own + self._abilities([middling] * len(low))
+        shifts = read.shifts[low] - read.abilities[low]
+        if self.parts.abilities is not None:
+            shifts = shifts + self.parts.abilities.of([middling] * len(low))
         surer = self._confidence(odds, read.distances[low], shifts, read.in_order[low])
         for at, other in zip(low, surer.tolist(), strict=True):
             if other - confidence[at] >= TOLD:

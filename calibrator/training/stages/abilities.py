@@ -1,4 +1,5 @@
-"""Fits the abilities of the models of labelled rows (`calibrator.features.abilities`)."""
+"""Fits the abilities of the models of labelled rows, and what names state of those of others
+(`calibrator.features.abilities`)."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.extras import check_scikit_learn
-from calibrator.features.abilities import PREFIX
+from calibrator.features.abilities import PREFIX, STATED, stated_in
 from calibrator.rows.rows import Row
 
 
@@ -20,6 +21,9 @@ class AbilityConfig:
 
     share: float = 0.3  # of an ability, added to the log-odds
     ridge: float = 20.0  # that draws abilities to 0, those of models of few rows most
+    stated_share: float = 1.0  # of what a name that is not known says of its model's ability
+    stated_ridge: float = 10.0  # that draws to 0 what the numbers in names are worth
+    stated_rows: tuple[int, int] = (30, 400)  # fewest of a model that teaches; more count no more
 
 
 def fit_abilities(
@@ -29,8 +33,9 @@ def fit_abilities(
 
     P(right) of a reply is the sigmoid of its model's ability less its benchmark's difficulty, by
     maximum likelihood with a ridge on the abilities. They are told from that of the middle row:
-    of a name that no row has, or of too few, hardly anything is told. Raises MissingExtraError
-    without scikit-learn.
+    of a name that no row has, or of too few, hardly anything is told. What names state is worth
+    what the abilities of the models of these rows say by a ridge regression on `stated_in`. Raises
+    MissingExtraError without scikit-learn.
     """
     check_scikit_learn()
     from scipy.sparse import csr_matrix, hstack
@@ -54,4 +59,30 @@ def fit_abilities(
     middle = float(np.average(ability, weights=np.bincount(model)))
     found = dict(zip(models.tolist(), config.share * (ability - middle), strict=True))
     odds = np.array([0.0, *(found.get(name, 0.0) for name in names)])
-    return {PREFIX + "odds": odds.astype(np.float16)}
+    stated = _fit_stated(models.tolist(), ability, np.bincount(model), config)
+    return {PREFIX + "odds": odds.astype(np.float16), PREFIX + "stated": stated.astype(np.float32)}
+
+
+def _fit_stated(
+    names: Sequence[str],
+    ability: NDArray[np.float64],
+    counts: NDArray[np.int64],
+    config: AbilityConfig,
+) -> NDArray[np.float64]:
+    """What each number of `stated_in` adds to log-odds, and a constant, (STATED + 1,): such that
+    the weighted mean of these names gets 0."""
+    fewest, most = config.stated_rows
+    found = [
+        (told, own, min(count, most) ** 0.5)
+        for name, own, count in zip(names, ability.tolist(), counts.tolist(), strict=True)
+        if count >= fewest and (told := stated_in(name)) is not None
+    ]
+    if not found:
+        return np.zeros(STATED + 1)
+    told, own, weights = (np.array(each) for each in zip(*found, strict=True))
+    weights = weights / weights.mean()
+    middle = np.average(told, axis=0, weights=weights)
+    told, own = told - middle, own - np.average(own, weights=weights)
+    given = told.T * weights
+    slopes = np.linalg.solve(given @ told + config.stated_ridge * np.eye(STATED), given @ own)
+    return config.stated_share * np.append(slopes, -middle @ slopes)

@@ -13,13 +13,13 @@ from calibrator import Item, load_scorer
 from calibrator.checkpoints.checkpoint import EMBEDDED, resolve_checkpoint
 from calibrator.embedded.calibrator import OFTEN_WRONG, EmbeddedCalibrator
 from calibrator.embedded.familiarity import shifted
-from calibrator.features.abilities import PREFIX, Abilities
+from calibrator.features.abilities import LIMIT, PREFIX, STATED, Abilities, stated_in
 from calibrator.recalibration.curves import sigmoid
 from calibrator.rows.rows import Row, parse_row
 from calibrator.training.extending import write_extended
 from calibrator.training.stages.abilities import AbilityConfig, fit_abilities
 
-ODDS = PREFIX + "odds"
+ODDS, STATED_ODDS = PREFIX + "odds", PREFIX + "stated"
 WHOLE = AbilityConfig(share=1.0, ridge=1.0)
 ABILITY = {"Able": 1.0, "weak": -1.0, "common": 0.0}
 DIFFICULTY = {"easy": -1.5, "hard": 1.5}
@@ -147,3 +147,124 @@ def test_a_checkpoint_carries_them(
     assert made.parts.abilities.odds.tolist() == arrays[ODDS].tolist()
     assert made.parts.abilities.odds[1] > made.parts.abilities.odds[2]
     assert made.name != shipped.name
+
+
+@pytest.mark.parametrize(
+    ("name", "billions", "version"),
+    [
+        ("llama-3.1-8b-instruct", 8, 3.1),
+        ("meta-llama/Llama-3.1-8B-Instruct", 8, 3.1),
+        ("llama3:70b", 70, 3),
+        ("Qwen2.5-0.5B-Instruct-fp8", 0.5, 2.5),
+        ("qwen3-30b-a3b", 30, 3),
+        ("mixtral-8x7b-instruct-v0.1", 56, 0.1),
+        ("gemma-3n-e4b-it", 4, 3),
+        ("smollm2-360m", 0.36, 2),
+        ("kimi-k2-1t", 1_000, 2),
+        ("yi-34b-200k", 34, None),
+        ("some-7b-fp8", 7, None),
+        ("some-7b-q4_k_m", 7, None),
+        ("gpt-4o-mini-2024-07-18", None, 4),
+        ("gpt-4.1", None, 4.1),
+        ("o3", None, 3),
+        ("claude-3-5-sonnet-20240620", None, 3),
+        ("deepseek-v3", None, 3),
+        ("phi-3-mini-128k-instruct", None, 3),
+    ],
+)
+def test_what_a_name_states(name: str, billions: float | None, version: float | None) -> None:
+    """Parameters and version are read; active parameters, contexts, dates and formats are none."""
+    told = stated_in(name)
+    assert told is not None
+    assert told[0] == (billions is None)
+    assert told[3] == (version is None)
+    if billions is not None:
+        assert told[1] == pytest.approx(np.log2(billions) - 3.5)
+    assert told[2] == pytest.approx((version or 0) / 4)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "demo", "my-model", "mistral-large-2407", "text-davinci-003", "8/", "0" * 9_999]
+)
+def test_an_operators_own_name_states_nothing(name: str) -> None:
+    """Nothing is added for a name that tells neither parameters nor a version."""
+    assert stated_in(name) is None
+    assert Abilities(np.zeros(1), np.ones(STATED + 1)).of_unknown(name) == 0
+
+
+def stating_rows(*, is_larger_better: bool = True) -> list[Row]:
+    """Replies of models whose names state how large they are, and that are right by that."""
+    rng, rows = np.random.default_rng(5), []
+    for billions in (1, 2, 4, 8, 16, 32, 64, 128):
+        share = sigmoid((np.log2(billions) - 3.5) * (0.5 if is_larger_better else -0.5))
+        for n, is_right in enumerate((rng.random(300) < share).tolist()):
+            told = {"question_id": str(n), "benchmark": "sums", "question": "?", "response": "."}
+            rows.append(parse_row({**told, "model": f"own-{billions}b", "correct": int(is_right)}))
+    return rows
+
+
+@pytest.mark.parametrize("is_larger_better", [True, False])
+def test_what_names_state_is_worth_what_known_models_show(is_larger_better: bool) -> None:
+    """A model that nobody has seen is judged as those of its size are, not by their names."""
+    arrays = fit_abilities(stating_rows(is_larger_better=is_larger_better), [], AbilityConfig())
+    abilities = Abilities(arrays[ODDS], arrays[STATED_ODDS])
+    small, large = (abilities.of_unknown(f"other/New-{size}") for size in ("3B", "70B-chat"))
+    assert abs(large - small) > 1
+    assert (large > small) == is_larger_better
+    assert abilities.of_unknown("own") == 0
+    assert abs(abilities.of_unknown("new-1000t")) <= LIMIT
+
+
+def test_names_that_state_nothing_teach_nothing(rows: list[Row]) -> None:
+    """Nor do models of a few replies."""
+    few = [row for row in stating_rows() if int(row.question_id) < 20]
+    for given in (rows, few):
+        assert fit_abilities(given, [], AbilityConfig())[STATED_ODDS].tolist() == [0] * (STATED + 1)
+
+
+def test_a_name_that_is_not_known_moves_a_number_by_what_it_states(
+    shipped: EmbeddedCalibrator,
+) -> None:
+    """As a known name does; a known one and one that states nothing stay as they are."""
+    assert shipped.parts.abilities is not None
+    odds = shipped.parts.abilities.odds
+    without, knowing = (
+        EmbeddedCalibrator(
+            shipped.config,
+            shipped.tokenizer,
+            shipped.encoder,
+            replace(shipped.parts, abilities=Abilities(odds, stated)),
+        )
+        for stated in (None, np.array([0.0, 0.1, 0.0, 0.0, 0.2]))
+    )
+    item = Item("What is the sum of 12 and 30?", "12 + 30 = 42. The answer is 42.")
+    named = (None, "never-heard-of", shipped.config.source_models[0], "never-heard-of-64b")
+    items = [replace(item, source_model=name) for name in named]
+    before, after = ([x.confidence for x in each.score_batch(items)] for each in (without, knowing))
+    assert after[:3] == before[:3]
+    assert before[3] == before[1]
+    in_order = knowing.read_texts(items).in_order[3]
+    right = np.array(before[3]) / in_order
+    assert after[3] == pytest.approx(shifted(right, np.array(0.1 * 2.5 + 0.2)) * in_order)
+
+
+def test_the_shipped_one_judges_unknown_models_by_their_size(shipped: EmbeddedCalibrator) -> None:
+    """A large model that came out later is surer than a small one, a hosted one than none."""
+    item = Item(
+        "A train goes 60 miles in 1.5 hours. How fast is it?", "60 / 1.5 = 40 miles an hour."
+    )
+    names = ("nobodys-9-1b", "nobodys-9-300b", "nobodys")
+    small, large, bare = (
+        each.confidence
+        for each in shipped.score_batch([replace(item, source_model=name) for name in names])
+    )
+    assert small < bare < large
+
+
+def test_a_checkpoint_of_before_adds_nothing() -> None:
+    """Version 9 and those before it have no such numbers; one of another shape is refused."""
+    before = Abilities.from_state({ODDS: np.zeros(3, np.float16)})
+    assert before is not None
+    assert before.of_unknown("llama-9-700b") == 0
+    with pytest.raises(ValueError, match="another shape"):
+        Abilities.from_state({ODDS: np.zeros(3), STATED_ODDS: np.zeros(2)})
