@@ -29,7 +29,7 @@ from calibrator.calls import CallTrees, ReadReply, argument_doubts, read_reply, 
 from calibrator.checkpoints.checkpoint import WEIGHTS, CheckpointConfig, EncoderConfig, read_config
 from calibrator.embedded.familiarity import Familiarity, modest_all, shifted
 from calibrator.errors import CheckpointError, MissingExtraError
-from calibrator.features.abilities import Abilities
+from calibrator.features.abilities import Abilities, known_name
 from calibrator.features.forest import NO_NAME, Forest
 from calibrator.features.ngrams import is_cut as too_long
 from calibrator.features.tower import Tower, TowerRow, tower_row
@@ -158,8 +158,7 @@ class EmbeddedCalibrator:
         return tag_text(benchmark, self._known_model(item))
 
     def _known_model(self, item: Item) -> str | None:
-        model = (item.source_model or "").lower()
-        return model if model in self._source_models else None
+        return known_name(item.source_model, self._source_models)
 
     def read_texts(self, items: Sequence[Item]) -> TextReading:
         """What tower, forest, encoder and inspector make of texts; neighbours change nothing."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from calibrator.features.abilities import known_name
 from calibrator.features.forest import Forest
 from calibrator.opinion.answers import final_answer
 from calibrator.opinion.evidence import MAX_OTHERS, Opinion, Opinions
@@ -68,4 +69,6 @@ class OpinionReader:
 
     def ability(self, model: str | None) -> float:
         """How able a model is, on the forest's scale; that of no name for an unknown one."""
-        return float(self.forest.ability[self.numbers.get((model or "").lower(), 0)])
+        return float(
+            self.forest.ability[self.numbers.get(known_name(model, self.numbers) or "", 0)]
+        )

@@ -268,3 +268,15 @@ def test_a_checkpoint_of_before_adds_nothing() -> None:
     assert before.of_unknown("llama-9-700b") == 0
     with pytest.raises(ValueError, match="another shape"):
         Abilities.from_state({ODDS: np.zeros(3), STATED_ODDS: np.zeros(2)})
+
+
+def test_a_known_model_is_known_under_whoevers_name(shipped: EmbeddedCalibrator) -> None:
+    """What stands before the last slash is left out, as servers of open models put it there."""
+    name = shipped.config.source_models[0]
+    item = Item("What is the sum of 12 and 30?", "12 + 30 = 42. The answer is 42.")
+    spelled = (name, f"Somebody/{name.upper()}", f"openrouter/somebody/{name}")
+    items = [replace(item, source_model=each) for each in (*spelled, f"{name}/another")]
+    plain, *others, another = (each.confidence for each in shipped.score_batch(items))
+    assert others == [plain, plain]
+    assert another != plain
+    assert shipped.ability(spelled[1]) == shipped.ability(name) != shipped.ability("another")
