@@ -51,9 +51,9 @@ def run(script: str, *, url: str = "", errors: str = "", **env: str) -> str:
     env = environment() | {"PINOCCHIO_URL": url} | env
     path = EXAMPLES / script
     if path.suffix == ".py":
-        done = run_warm((), cwd=ROOT, env=env, timeout_s=60, program=Program(path, IMPORTED))
+        done = run_warm((), cwd=ROOT, env=env, timeout_s=180, program=Program(path, IMPORTED))
     else:
-        done = subprocess.run([path], capture_output=True, text=True, timeout=60, env=env)
+        done = subprocess.run([path], capture_output=True, text=True, timeout=180, env=env)
     assert done.returncode == 0, done.stderr
     assert re.fullmatch(errors, done.stderr), done.stderr
     return done.stdout
