@@ -243,13 +243,15 @@ async def test_closing_while_something_waits() -> None:
     scorer = SlowScorer()
     async with scoring_with(scorer) as scoring:
         first = asyncio.create_task(scoring.score(asked, choices("first"), "gpt"))
-        await asyncio.sleep(0.02)
+        await asyncio.to_thread(scorer.has_begun.wait, 10)
         second = asyncio.create_task(scoring.score(asked, choices("second"), "gpt"))
         await asyncio.sleep(0.02)
-        threading.Timer(0.05, scorer.proceed.set).start()
-        await asyncio.to_thread(scoring.close)
+        closing = asyncio.create_task(asyncio.to_thread(scoring.close))
+        await asyncio.wait_for(second, 10)  # what has not begun is given up first
+        scorer.proceed.set()
+        await closing
         assert (await first)[0].value == 0.5
-        assert await second == [Confidence(None, Status.ERROR, "scorer_closed")]
+        assert second.result() == [Confidence(None, Status.ERROR, "scorer_closed")]
         [after] = await scoring.score(asked, choices("after"), "gpt")
     assert after.status is Status.ERROR
 

@@ -235,7 +235,7 @@ def test_the_least_sure_are_found_among_numbers_of_one_calibrator(start_proxy: S
         policy="version: 1\nname: least\nrules: [{name: least, when: {confidence: "
         "{lowest_share: 0.5}}, then: block}]\ndefault: deliver\n",
         scorer=scorer,
-        calibrator={"timeout_s": 0.1, "stand_in": "fake:0.1"},
+        calibrator={"timeout_s": 1.0, "stand_in": "fake:0.1"},
     )
     for number in range(LEAST_KNOWN):
         proxy.ask(f"{number} p=0.{5 + number % 4}")
