@@ -7,7 +7,7 @@ cross-encoder, a bigger checkpoint, a server over HTTP, or the `FakeScorer` of t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
@@ -85,6 +85,18 @@ class Item:
     others: tuple[OtherReply, ...] = ()  # to the same question, in any order
     alone: float | None = None  # the confidence without them, where it is known already
     signals: Signals = NO_SIGNALS  # a recalibration may go by them; no model is shown any
+
+
+def known_name(name: str | None, known: Container[str]) -> str | None:
+    """A model's name as it stands among known ones, in lower case; None where it does not.
+
+    Servers and gateways put before it whose the model is: `meta-llama/Llama-3.1-8B-Instruct`.
+    """
+    name = (name or "").lower()
+    if name in known:
+        return name
+    name = name.rpartition("/")[2]
+    return name if name in known else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from calibrator.calls import CallTrees, ReadReply, argument_doubts, read_reply, 
 from calibrator.checkpoints.checkpoint import WEIGHTS, CheckpointConfig, EncoderConfig, read_config
 from calibrator.embedded.familiarity import Familiarity, modest_all, shifted
 from calibrator.errors import CheckpointError, MissingExtraError
-from calibrator.features.abilities import Abilities, known_name
+from calibrator.features.abilities import Abilities
 from calibrator.features.forest import NO_NAME, Forest
 from calibrator.features.ngrams import is_cut as too_long
 from calibrator.features.tower import Tower, TowerRow, tower_row
@@ -39,7 +39,7 @@ from calibrator.kernel import kernel_name
 from calibrator.knowledge import Knowledge
 from calibrator.opinion import OpinionReader, SecondStage
 from calibrator.recalibration.curves import sigmoid
-from calibrator.scorer import FieldDoubt, Item, Score, ToolUse
+from calibrator.scorer import FieldDoubt, Item, Score, ToolUse, known_name
 from calibrator.text.addressed_text import stripped
 from calibrator.text.layout import TokenRow, assemble, is_clipped, load_tokenizer, tag_text
 from calibrator.text.restated_question import without_question

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from calibrator.results.groups import NONE
 from calibrator.rows.rows import Row
 from calibrator.rows.selection import without_copies
+from calibrator.scorer import known_name
 
 LOWEST, HIGHEST = 0.20, 0.80  # accuracy of a benchmark that tells good answers from bad (C07, V24)
 
@@ -61,7 +62,7 @@ def trained_models(rows: Sequence[Row], known: Collection[str]) -> dict[str, int
     A transfer result must have none: its figures would be of models that training has seen.
     """
     lower = {name.lower() for name in known}
-    found = Counter(row.model for row in rows if row.model and row.model.lower() in lower)
+    found = Counter(row.model for row in rows if row.model and known_name(row.model, lower))
     return dict(sorted(found.items()))
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,18 +35,6 @@ _VERSION = re.compile(
     r"(?:^|[-_a-z])(?<!fp)(?<!int)(?<![-_:]q)(\d(?:\.\d)?)(?![\d.]*[bmtk]|\d|x\d)"
 )
 _BILLIONS = {"m": 0.001, "b": 1.0, "t": 1_000.0}
-
-
-def known_name(name: str | None, known: Container[str]) -> str | None:
-    """A model's name as it stands among known ones, in lower case; None where it does not.
-
-    Servers and gateways put before it whose the model is: `meta-llama/Llama-3.1-8B-Instruct`.
-    """
-    name = (name or "").lower()
-    if name in known:
-        return name
-    name = name.rpartition("/")[2]
-    return name if name in known else None
 
 
 def stated_in(name: str) -> Floats | None:

@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from calibrator.features.abilities import known_name
 from calibrator.features.forest import Forest
 from calibrator.opinion.answers import final_answer
 from calibrator.opinion.evidence import MAX_OTHERS, Opinion, Opinions
 from calibrator.opinion.second_stage import SecondStage
 from calibrator.recalibration.curves import logit, sigmoid
-from calibrator.scorer import Item, Score
+from calibrator.scorer import Item, Score, known_name
 from calibrator.text.addressed_text import stripped
 from calibrator.text.layout import Layout
 from calibrator.text.word_pieces import WordPieces

@@ -15,6 +15,7 @@ from calibrator.paper.scored import FEWEST, LacksError, Scored
 from calibrator.paper.tables import Column, Made, Value
 from calibrator.results.groups import groups_of, shown
 from calibrator.results.results import Method, result_of
+from calibrator.scorer import known_name
 from calibrator.studies.studies import family
 
 LARGEST = 30  # models with a line of their own
@@ -68,7 +69,7 @@ def transfer_table(scored: Scored) -> Made:
     """K01: each maker's models, and how many of the rows are of models that training has seen."""
     made = Made((*_RANKED, Column("seen", "of models in training", "share")))
     known = {name.lower() for name in scored.trained_models}
-    seen = np.array([(row.model or "").lower() in known for row in scored.rows])
+    seen = np.array([known_name(row.model, known) is not None for row in scored.rows])
     groups = scored.groups(lambda row: family(row.model))
     if not groups:
         raise LacksError(f"no maker's models have {FEWEST} replies, right and wrong ones")

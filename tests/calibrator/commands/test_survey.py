@@ -95,3 +95,12 @@ def test_copies_of_questions_in_the_training_are_found(tmp_path: Path) -> None:
 def test_rows_without_a_model_are_of_none() -> None:
     """C11: who nobody named was not trained on."""
     assert trained_models([parse_row(row) for row in rows_of("b", 1, 1)], ["", "x"]) == {}
+
+
+def test_a_trained_model_is_found_under_whoevers_name() -> None:
+    """C11: what stands before a slash is left out, as the calibrator does."""
+    rows = [
+        {**row, "model": name} for name in ("Own/Big-7B", "big-8b") for row in rows_of("b", 1, 1)
+    ]
+    found = trained_models([parse_row(row) for row in rows], ["Big-7b"])
+    assert list(found) == ["Own/Big-7B"]
