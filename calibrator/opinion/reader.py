@@ -68,6 +68,5 @@ class OpinionReader:
 
     def ability(self, model: str | None) -> float:
         """How able a model is, on the forest's scale; that of no name for an unknown one."""
-        return float(
-            self.forest.ability[self.numbers.get(known_name(model, self.numbers) or "", 0)]
-        )
+        known = known_name(model, self.numbers)
+        return float(self.forest.ability[self.numbers[known] if known else 0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from types import TracebackType
+from typing import Any
 
 from proxy.completions.job import Job
 from proxy.exchange.exchange import Exchange
@@ -82,15 +83,10 @@ class GoingOn:
     def __enter__(self) -> None:
         return None
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: Any) -> None:
         recording, self._recording = self._recording, None
         if recording is not None:
-            recording.__exit__(kind, error, trace)
+            recording.__exit__(*raised)
 
 
 def keep_result(job: Job, outcome: Outcome) -> None:
