@@ -182,10 +182,12 @@ class Exchange:
     def close(self, status: int, error: str | None = None) -> None:
         """Writes the request's line and its record."""
         self.status = status
+        passed_s = time.perf_counter() - self.request.started
         if self.request.metrics is not None:
-            self.request.metrics.note(self)
+            self.request.metrics.note(self, passed_s)
         if self.records is not None:
-            self.records.add(self._row(error) if self.asked_again is None else self._poll(error))
+            is_new = self.asked_again is None
+            self.records.add(self._row(error, passed_s) if is_new else self._poll(error))
         if self.asked_again is not None and not self.asked_again.is_news(self._action, error):
             return
         line = log.bind()  # bound once; the attributes of `log` itself are looked up at every use
@@ -240,14 +242,13 @@ class Exchange:
         """Every call, where there was more than one."""
         return [call.told() for call in self.calls] if len(self.calls) > 1 else ()
 
-    def _row(self, error: str | None) -> tuple[Any, ...]:
+    def _row(self, error: str | None, passed_s: float) -> tuple[Any, ...]:
         """One value for each column of `exchanges` (`store/record/writer.py`), in its order."""
         request, caller, model = self.request, self.request.caller, cut(self.model)
         outcome: Any = self.outcome or _UNTOLD
         would = policy = label = None
         if (decision := outcome.decision) is not None:
             would, policy, label = decision.would_action, decision.label, decision.annotation
-        passed_s = time.perf_counter() - request.started
         return (
             self.request_id,
             time.time() - passed_s,

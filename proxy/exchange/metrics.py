@@ -8,14 +8,15 @@ surfaces, upstreams, policies, rules, queues and reasons are ours or the operato
 
 from __future__ import annotations
 
-import time
+import threading
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, cast
 
 from proxy.config.allowed_surfaces import surface_of
 from proxy.errors import BadRequestError
-from proxy.exchange.series import OTHER, Counter, Histogram
+from proxy.exchange.series import MOST_SERIES, OTHER, Counter, Histogram
 from proxy.wire.bounded_cache import remembers
 from proxy.wire.spelling import names_in
 
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
 SHARES: Final = tuple(twentieths / 20 for twentieths in range(1, 20))  # 0.05, 0.1 .. 0.95
 OURS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 UPSTREAM_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0, 600.0)
+COUNTED_TOGETHER: Final = 64  # of exchanges that are alike: then numbers are sorted into buckets
+_Alike: TypeAlias = tuple[Any, ...]
+"""All by which an exchange is counted but for its numbers."""
+_Numbers: TypeAlias = deque[tuple[float | None, float | None, float | None, float | None]]
+"""What exchanges waited for upstream and took of ours in seconds, their scoring in milliseconds,
+their confidence."""
 _CLASSES: Final = {number: f"{number}xx" for number in range(1, 6)}
 
 
@@ -102,6 +109,8 @@ class Metrics:
             "pinocchio_late_scores", "Streams that ended before their score was there."
         )
         self._count_what_others_ask()
+        self._ended: dict[_Alike, _Numbers] = {}  # exchanges that are noted and not counted
+        self._counting = threading.Lock()
 
     def _count_what_others_ask(self) -> None:
         """Makes the counts of replies and calls that come from elsewhere."""
@@ -120,27 +129,81 @@ class Metrics:
             "scored",
         )
 
-    def note(self, exchange: Exchange) -> None:
-        """Counts an exchange that ends."""
+    def note(self, exchange: Exchange, passed_s: float) -> None:
+        """Counts an exchange that ends, `passed_s` seconds after its request came."""
         if exchange.asked_again is not None:
             self._polls.add()
             return
-        status = _CLASSES.get(exchange.status // 100, OTHER)
-        surface, outcome = _surface(exchange.request.path), exchange.outcome
-        action = "" if outcome is None else outcome.action
-        self._requests.add(surface, exchange.upstream or "", action, status)
-        if (waited_s := exchange.in_upstream.s) is not None:
-            stream = "true" if exchange.is_stream else "false"
-            self._upstream.observe(waited_s, surface, stream)
-            if outcome is None or outcome.review_id is None:
-                passed_s = time.perf_counter() - exchange.request.started
-                self._overhead.observe(max(0.0, passed_s - waited_s), surface, stream)
-        if exchange.stream_mode is not None:
-            self._streams.add(exchange.stream_mode)
-            if exchange.is_score_late:
-                self._late.add()
+        outcome, waited_s = exchange.outcome, exchange.in_upstream.s
+        scored: tuple[Any, ...] = ()
+        decided: tuple[str, ...] = ()
+        ours_s = score_ms = confidence = None
+        if waited_s is not None and (outcome is None or outcome.review_id is None):
+            ours_s = passed_s - waited_s if passed_s > waited_s else 0.0
         if outcome is not None:
-            self._note_outcome(outcome)
+            score_ms, confidence, has_calls = outcome.score_ms, outcome.confidence, False
+            for facts in outcome.facts:
+                if facts.tools:
+                    has_calls = True
+            scored = outcome.action, outcome.status, outcome.reason, outcome.calibrator, has_calls
+            if (decision := outcome.decision) is not None:
+                decided = decision.policy, decision.rule, decision.action.name, decision.mode
+            if outcome.evidence is not None or outcome.standing_approval is not None:
+                self._note_rare(outcome)
+        surface, status = _surface(exchange.request.path), exchange.status // 100
+        stream = exchange.is_stream, exchange.stream_mode, exchange.is_score_late
+        alike = (surface, exchange.upstream, status, stream, scored, decided)
+        numbers = self._ended.get(alike)
+        if numbers is None:
+            numbers = self._begin(alike)
+        numbers.append((waited_s, ours_s, score_ms, confidence))
+        if len(numbers) >= COUNTED_TOGETHER:
+            self._count(alike, numbers)
+        if exchange.calls:
+            self._note_calls(exchange)
+
+    def _begin(self, alike: _Alike) -> _Numbers:
+        """Makes room for exchanges that are alike; for the thread that notes them."""
+        if len(self._ended) >= MOST_SERIES:
+            self._count_all()
+            self._ended.clear()
+        numbers = self._ended[alike] = deque()
+        return numbers
+
+    def _count_all(self) -> None:
+        for alike, numbers in [*self._ended.items()]:
+            self._count(alike, numbers)
+
+    def _count(self, alike: _Alike, numbers: _Numbers) -> None:
+        """Counts what has been noted of exchanges that are alike; may be called from any thread."""
+        surface, upstream, status, (is_stream, mode, is_late), scored, decided = alike
+        with self._counting:
+            taken = [numbers.popleft() for _ in range(len(numbers))]
+            if not taken:
+                return
+            count, stream = float(len(taken)), "true" if is_stream else "false"
+            columns = ([n for n in column if n is not None] for column in zip(*taken, strict=True))
+            waited_s, ours_s, score_ms, confidences = columns
+            action = scored[0] if scored else ""
+            told = (surface, upstream or "", action, _CLASSES.get(status, OTHER))
+            self._requests.add(*told, number=count)
+            self._upstream.observe_all(waited_s, surface, stream)
+            self._overhead.observe_all(ours_s, surface, stream)
+            if mode is not None:
+                self._streams.add(mode, number=count)
+                if is_late:
+                    self._late.add(number=count)
+            if scored:
+                _, state, reason, calibrator, has_calls = scored
+                self._scores.add(state.value, reason or "", number=count)
+                self._scoring.observe_all([ms / 1_000 for ms in score_ms], self.engine)
+                kind = "tool_call" if has_calls else "text"
+                self._confidence.observe_all(confidences, calibrator or "", kind)
+            if decided:
+                self._decisions.add(*decided, number=count)
+
+    def _note_calls(self, exchange: Exchange) -> None:
+        """Counts what came of further calls."""
         if exchange.fallback_from is not None:
             self._fallbacks.add(exchange.calls[0].upstream or "", exchange.upstream or "")
         for call in exchange.calls:
@@ -150,6 +213,13 @@ class Metrics:
                 is_answer = call.error in (None, "refused", "unreadable")
                 self._judgements.add((call.error or "judged") if is_answer else "failed")
 
+    def _note_rare(self, outcome: Outcome) -> None:
+        if outcome.standing_approval is not None:
+            self._standing.add()
+        if outcome.evidence is not None:
+            for agreement in outcome.evidence.opinions:
+                self._opinions.add(agreement)
+
     def note_visit(self, gateway: str, told: str, *, has_number: bool) -> None:
         """Counts a reply that another gateway asked about: passed, changed or withheld."""
         self._visits.add(gateway, told, "true" if has_number else "false")
@@ -157,24 +227,6 @@ class Metrics:
     def note_interrupted(self, *, has_number: bool) -> None:
         """Counts a call that an agent's framework put before the desk."""
         self._interrupted.add("true" if has_number else "false")
-
-    def _note_outcome(self, outcome: Outcome) -> None:
-        self._scores.add(outcome.status.value, outcome.reason or "")
-        if outcome.score_ms is not None:
-            self._scoring.observe(outcome.score_ms / 1_000, self.engine)
-        if outcome.confidence is not None:
-            kind = "text"
-            for facts in outcome.facts:
-                if facts.tools:
-                    kind = "tool_call"
-            self._confidence.observe(outcome.confidence, outcome.calibrator or "", kind)
-        if outcome.standing_approval is not None:
-            self._standing.add()
-        if outcome.evidence is not None:
-            for agreement in outcome.evidence.opinions:
-                self._opinions.add(agreement)
-        if (decision := outcome.decision) is not None:
-            self._decisions.add(decision.policy, decision.rule, decision.action.name, decision.mode)
 
     def state(self) -> dict[str, Any]:
         """What was counted, as a value for `absorb`; may be called from any thread."""
@@ -186,6 +238,8 @@ class Metrics:
             each.absorb(state.get(name, {}))
 
     def _series(self) -> Iterator[tuple[str, Counter | Histogram]]:
+        """All of them, with whatever has been noted."""
+        self._count_all()
         for name, each in vars(self).items():
             if isinstance(each, Counter | Histogram):
                 yield name, each

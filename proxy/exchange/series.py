@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import accumulate, repeat
 from operator import add
 from typing import TYPE_CHECKING, Final
 
@@ -31,12 +31,12 @@ class Counter:
         if not labels:
             self._counts[()] = [0.0, time.time()]
 
-    def add(self, *values: str) -> None:
+    def add(self, *values: str, number: float = 1.0) -> None:
         count = self._counts.get(values)
         if count is None:
             known = values if len(self._counts) < MOST_SERIES else self._beyond
             count = self._counts.setdefault(known, [0.0, time.time()])
-        count[0] += 1.0
+        count[0] += number
 
     def state(self) -> dict[tuple[str, ...], tuple[float, float]]:
         """What was counted, as a value that `absorb` of another process's counter takes."""
@@ -78,9 +78,16 @@ class Histogram:
         self._beyond = (OTHER,) * len(labels)
 
     def observe(self, number: float, *values: str) -> None:
+        self.observe_all((number,), *values)
+
+    def observe_all(self, numbers: Collection[float], *values: str) -> None:
+        """Observes several numbers, or none, under the same labels."""
+        if not numbers:
+            return
         found = self._distributions.get(values) or self._new(values)
-        found.counts[bisect_left(self._bounds, number)] += 1
-        found.sum += number
+        for bucket in map(bisect_left, repeat(self._bounds), numbers):
+            found.counts[bucket] += 1
+        found.sum += sum(numbers)
 
     def _new(self, values: tuple[str, ...]) -> _Distribution:
         known = values if len(self._distributions) < MOST_SERIES else self._beyond

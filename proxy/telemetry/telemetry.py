@@ -71,9 +71,9 @@ class Telemetry:
         if self._otel is not None and span.trace.is_sampled:
             self._otel.add(span)
 
-    def note(self, exchange: Exchange) -> None:
+    def note(self, exchange: Exchange, passed_s: float) -> None:
         """Counts an exchange that ends, and tells of it."""
-        self._counts.note(exchange)
+        self._counts.note(exchange, passed_s)
         trace = CURRENT.get()
         if trace is None or exchange.asked_again is not None:
             return

@@ -90,7 +90,7 @@ WriteBody = Callable[[Writer], Awaitable[None]]
 class Counts(Protocol):
     """What counts requests that end."""
 
-    def note(self, exchange: Any) -> None: ...
+    def note(self, exchange: Any, passed_s: float) -> None: ...
 
 
 @dataclass(slots=True)
