@@ -50,8 +50,8 @@ class AlikeEvents:
             return 0
         begins, ends = len(before), 2 - len(after)
         # to split at all between two texts looks shorter, and takes far longer: CPython prepares
-        # anew for each search of a long separator
-        texts = [event[begins:ends] for event in raw[: end - 2].split(b"\n\n")]
+        # anew for each search of a long separator; for one byte it is twice as fast as for two
+        texts = [event[begins:ends] for event in raw[: end - 1].split(b"\n")[::2]]
         if not raw.startswith(before + (after + before).join(texts) + after):
             return 0
         text = b"".join(texts)
