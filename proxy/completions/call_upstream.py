@@ -99,7 +99,7 @@ def _prepared(job: Job) -> UpstreamRequest:
     """
     exchange, request = job.exchange, job.request
     exchange.model, exchange.is_stream = request.model, request.is_stream
-    headers = to_upstream(job.http.headers)
+    headers = to_upstream(exchange.request.headers)
     if request.is_stream and job.stream_mode().mode != "passthrough":
         headers = without(headers, b"accept-encoding")  # what is in it must be read, undecoded
     if job.services.scoring.name is not None:
@@ -227,7 +227,7 @@ def _read_live(job: Job, reply: UpstreamReply) -> Live:
     """Return the stream; the choices that an event finishes are an answer."""
     services, exchange = job.services, job.exchange
     gates_calls = job.stream_mode().mode == "buffer_tools"
-    max_bytes = services.config.limits.max_body
+    max_bytes = services.max_body
     job.stream = stream = LiveStream(
         job.request.format, max_bytes=max_bytes, gates_calls=gates_calls
     )

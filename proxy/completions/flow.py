@@ -78,7 +78,7 @@ async def parse_request(format: Format, services: Services, exchange: Exchange) 
     Raises ProxyError for a request that cannot be read, or names what is not its key's.
     """
     http, holding = exchange.request, services.holding
-    max_body, decisive = services.config.limits.max_body, services.governing.decisive
+    max_body, decisive = services.max_body, services.governing.decisive
     request = await read_completion_request(http, format, max_body, decisive=decisive)
     request.domain = services.domains.fact(request.model, http.caller.team, request.domain)
     if services.ownership.is_active:

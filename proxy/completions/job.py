@@ -65,7 +65,7 @@ class Job:
 
     def headers(self, outcome: Outcome) -> Headers:
         """Return the response headers that tell an outcome, if they are switched on."""
-        return outcome.headers() if self.services.config.attach.headers else []
+        return outcome.headers() if self.services.tells_headers else []
 
     def stream_mode(self) -> StreamMode:
         """Return what the policy, going by the request, can do with the answer at most.
@@ -89,14 +89,14 @@ class Job:
 
     def upstream_request(self, headers: Headers) -> UpstreamRequest:
         """Return what upstream is sent: the client's own bytes."""
-        http = self.http
+        http = self.exchange.request
         body = http.body if self.fetched_from is not None else self.request.body
         path = path_after_v1(http.path)
         return UpstreamRequest(http.method, path, headers, body, http.query, self.request.model)
 
     async def read(self, reply: UpstreamReply) -> Answer | Unread:
         """Read a whole reply; raises UpstreamError where it breaks off or is too large."""
-        limit, format = self.services.config.limits.max_body, self.request.format
+        limit, format = self.services.max_body, self.request.format
         is_decided_on = self.stream_mode().mode != "passthrough"
         try:
             with self.exchange.in_upstream:
@@ -132,7 +132,7 @@ class Job:
         """Let the last event of a live stream wait for its score, for `stream_wait_ms` at most; the
         score itself goes on and is recorded."""
         scoring = asyncio.ensure_future(self._score_once(answer))
-        if self.services.config.attach.body:
+        if self.services.tells_member:
             await self.services.stream_waits.wait_for(scoring)
         if scoring.done():
             scoring.result()

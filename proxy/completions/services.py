@@ -45,6 +45,9 @@ class Services:
     ownership: Ownership = field(init=False)
     domains: Domains = field(init=False)
     may_take_long: bool = field(init=False)  # also where upstream's answer is whole
+    max_body: int = field(init=False)  # of the configuration, which is slow to ask
+    tells_headers: bool = field(init=False)  # likewise
+    tells_member: bool = field(init=False)
     stricter: dict[str, Services] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -54,6 +57,9 @@ class Services:
         owned, is_enforced = self.conversations.owned, self.governing.is_enforced
         self.ownership = ownership_of(owned, self.store, self.config, is_enforced)
         self.domains = Domains(self.config, self.router)
+        self.max_body = self.config.limits.max_body
+        self.tells_headers = self.config.attach.headers
+        self.tells_member = self.config.attach.body
         self.stream_waits = Deadlines(self.config.limits.stream_wait_ms / 1_000)
         score_s, commit_s = self.config.calibrator.longest_s, self.config.limits.commit_after_s
         self.may_take_long = (

@@ -241,7 +241,9 @@ async def read_answer(
         return Unread(raw, "not_a_completion")
     if is_decided_on and (is_repeated or is_ambiguous(completion)):
         return Unread(raw, AMBIGUOUS)
-    headers = to_client(reply.headers)
+    headers = reply.crossing  # known where upstream says the same each time
+    if headers is None:
+        headers = to_client(reply.headers)
     return Answer(reply.status, headers, completion, choices, body, raw)
 
 

@@ -56,10 +56,10 @@ class Ownership:
     needs_keys: bool = False
     is_enforced: bool = False
     shared: tuple[re.Pattern[str], ...] = field(default=())
+    is_active: bool = field(init=False)  # every request asks
 
-    @property
-    def is_active(self) -> bool:
-        return self.needs_keys or self.is_enforced
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_active", self.needs_keys or self.is_enforced)
 
     # --- requests ---------------------------------------------------------------------------------
 

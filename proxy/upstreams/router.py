@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from fnmatch import translate
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -37,7 +38,8 @@ def as_it_is(name: str, config: UpstreamConfig, upstream: Upstream) -> Upstream:
     return upstream
 
 
-class Way(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Way:
     """Where a request goes."""
 
     name: str

@@ -74,6 +74,8 @@ class UpstreamReply(WithHeaders):
     chunks: AsyncIterator[bytes]
     on_close: Callable[[], Awaitable[None]] = _nothing
     values: dict[bytes, bytes] = field(init=False)  # the first value of every header
+    crossing: Headers | None = field(init=False, default=None)
+    """Those that go on to the client, but for the body's length, where that is known already."""
 
     def __post_init__(self) -> None:
         self.values = first_values(self.headers)

@@ -69,6 +69,7 @@ class HttpReply(UpstreamReply, Arriving):
         self.status = 0  # until the head is here
         self.headers: Headers = []
         self.values: dict[bytes, bytes] = {}  # the first value of every header
+        self.crossing: Headers | None = None
         self.parts: list[bytes] = []
         self.size = 0  # of the parts
         self.is_unsent = False  # whether it failed before any of its request had left

@@ -8,23 +8,24 @@ says is known: llhttp read these very bytes before.
 from __future__ import annotations
 
 from proxy.upstreams.upstream import UpstreamReply
-from proxy.wire.headers import KnownBytes, around_length
+from proxy.wire.headers import KnownBytes, around_length, to_client, without
 
 
 class KnownReply(KnownBytes):
     """The head of a whole reply behind which the connection could be kept."""
 
-    __slots__ = ("_headers", "_position", "_status", "_values")
+    __slots__ = ("_crossing", "_headers", "_position", "_status", "_values")
 
     def __init__(self, before: bytes, after: bytes, reply: UpstreamReply) -> None:
         super().__init__(before, after)
         self._status = reply.status
         self._headers, self._values = reply.headers.copy(), reply.values.copy()
+        self._crossing = without(to_client(reply.headers), b"content-length")
         self._position = [name for name, _ in reply.headers].index(b"content-length")
 
     def tell(self, reply: UpstreamReply, length: bytes) -> None:
         """Notes in a reply what the head says with another length."""
-        reply.status = self._status
+        reply.status, reply.crossing = self._status, self._crossing
         reply.headers = headers = self._headers.copy()
         headers[self._position] = (b"content-length", length)
         reply.values = values = self._values.copy()
