@@ -192,6 +192,8 @@ def annotated(event: Event, member: Mapping[str, Any]) -> bytes:
 def _end_of_object(raw: bytes) -> int:
     """Where the last brace stands in the last line of an event's data that has one."""
     end = len(raw)
+    if raw.startswith(b"data: ") and raw.endswith(b"}\n\n") and raw.find(b"\n") == end - 2:
+        return end - 3  # nearly every event: one line
     while end > 0:
         start = max(raw.rfind(b"\n", 0, end), raw.rfind(b"\r", 0, end)) + 1
         if raw.startswith((b"data:", _BOM + b"data:"), start):

@@ -274,8 +274,7 @@ class Cycle:
 
     def _write_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """The head of a body that follows in parts."""
-        length = next((value for name, value in headers if name == b"content-length"), None)
-        framing = b""
+        length, framing = dict(headers).get(b"content-length"), b""
         if length is not None:
             self._bytes_left = int(length)
         elif self.scope["method"] != "HEAD" and status not in WITHOUT_BODY:
