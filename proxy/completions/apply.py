@@ -26,7 +26,8 @@ async def apply(job: Job, answer: Answer, outcome: Outcome) -> Reply | bytes:
     Raises ProxyError where the decision is told as an error.
     """
     if answer.is_out:
-        return answer.annotated_events(job.request.format, _member(job, outcome))
+        job.told = _member(job, outcome)
+        return answer.annotated_events(job.request.format, job.told)
     applied = outcome.decision.applied if outcome.decision else None
     is_kept = type(applied) is Deliver and applied.notice is None
     completion = None if is_kept else await _changed(job, answer, outcome)

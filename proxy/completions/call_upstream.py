@@ -226,7 +226,7 @@ def _goes_live(job: Job, reply: UpstreamReply) -> bool:
 def _read_live(job: Job, reply: UpstreamReply) -> Live:
     """Return the stream; the choices that an event finishes are an answer."""
     services, exchange = job.services, job.exchange
-    gates_calls = job.stream_mode().mode == "buffer_tools"
+    gates_calls = exchange.stream_mode == "buffer_tools"
     max_bytes = services.max_body
     job.stream = stream = LiveStream(
         job.request.format, max_bytes=max_bytes, gates_calls=gates_calls
@@ -271,7 +271,9 @@ def opening_of(job: Job, live: Live) -> Reply:
     opening = exchange.unscored(Status.PENDING, "stream", calibrator)
     opening.overhead_ms = exchange.overhead_ms()
     job.services.results.expect(exchange.request_id, hash_key(job.http), opening.member)
-    headers = without(to_client(live.reply.headers), b"content-length")
+    headers = to_client(live.reply.headers)
+    if live.reply.is_whole:  # its length is not that of what goes on
+        headers = without(headers, b"content-length")
     return Reply(live.reply.status, [*headers, *job.headers(opening)])
 
 

@@ -56,6 +56,7 @@ class Job:
     opinions: Opinions | None = None  # of others, where the policy may want them
     judging: Judging | None = None  # where the policy wants a judge
     outcomes: dict[int, Outcome] = field(default_factory=dict)  # of a stream, by the first choice
+    told: Json | None = None  # the last member that its client got
     late: tuple[tuple[Answer, asyncio.Task[None]], ...] = ()  # their scores
 
     @property
@@ -131,7 +132,7 @@ class Job:
     async def _score_in_time(self, answer: Answer) -> None:
         """Let the last event of a live stream wait for its score, for `stream_wait_ms` at most; the
         score itself goes on and is recorded."""
-        scoring = asyncio.ensure_future(self._score_once(answer))
+        scoring = asyncio.get_running_loop().create_task(self._score_once(answer))
         if self.services.tells_member:
             await self.services.stream_waits.wait_for(scoring)
         if scoring.done():

@@ -9,6 +9,7 @@ from typing import Any
 from proxy.completions.job import Job
 from proxy.exchange.exchange import Exchange
 from proxy.exchange.outcome import Outcome, joined
+from proxy.formats import Json
 from proxy.gate.key_hash import hash_key
 from proxy.scoring.scoring import Status
 from proxy.wire.json_splice import dumps
@@ -63,7 +64,7 @@ class Recording:
                 self._exchange.__exit__(kind, error, trace)
         elif job.is_withheld:
             self._exchange.__exit__(kind, error, trace)
-            keep_result(job, self._exchange.outcome or _unscored(job))
+            keep_result(job, (self._exchange.outcome or _unscored(job)).member())
         elif all(scoring.done() for _, scoring in job.late):
             _record_stream(job)
         else:
@@ -89,9 +90,9 @@ class GoingOn:
             recording.__exit__(*raised)
 
 
-def keep_result(job: Job, outcome: Outcome) -> None:
+def keep_result(job: Job, member: Json) -> None:
     """Keep what a client can ask for later, at `/pinocchio/v1/results/{request id}`."""
-    job.services.results.keep(job.exchange.request_id, hash_key(job.http), outcome.member())
+    job.services.results.keep(job.exchange.request_id, hash_key(job.exchange.request), member)
 
 
 async def _record_late(job: Job) -> None:
@@ -104,7 +105,9 @@ def _record_stream(job: Job) -> None:
         scoring.result()
         job.decide(answer)
     outcome = joined([*job.outcomes.values()]) or _unscored(job)
-    keep_result(job, job.exchange.finish(outcome, job.exchange.status))
+    job.exchange.finish(outcome, job.exchange.status)
+    is_told = len(job.outcomes) == 1 and not (job.late or job.exchange.calls)
+    keep_result(job, job.told if job.told is not None and is_told else outcome.member())
     if job.services.audit is not None and job.stream is not None:
         assembler = job.stream.assembler
         job.services.audit.consider(

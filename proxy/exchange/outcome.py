@@ -279,8 +279,8 @@ def _together(decided: Sequence[Decision | Outcome]) -> tuple[Shadowed, ...]:
 
 def joined(outcomes: Sequence[Outcome]) -> Outcome | None:
     """One outcome for all choices of a stream: the strictest decision, the lowest confidence."""
-    if not outcomes:
-        return None
+    if len(outcomes) < 2:
+        return outcomes[0] if outcomes else None
     lowest = min(outcomes, key=lambda o: -1.0 if o.confidence is None else o.confidence)
     lowest.choices = sorted([c for o in outcomes for c in o.choices], key=lambda c: c[0].index)
     lowest.facts = [facts for o in outcomes for facts in o.facts]

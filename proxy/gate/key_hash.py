@@ -23,7 +23,8 @@ def hash_key(request: Request) -> str:
     """
     if request.caller.id is not None:
         return request.caller.id
-    return _hashed(presented(request))
+    found = request.presented
+    return _hashed(presented(request) if found is None else found)
 
 
 def presented(request: Request) -> bytes:

@@ -253,7 +253,5 @@ class _Writer:
 
     async def write(self, part: bytes) -> None:
         client = self.client
-        if client is not None and part and client.takes_parts():
-            client.add_part(part)
-        else:
+        if client is None or not part or not client.add_part(part):
             await self._send({"type": "http.response.body", "body": part, "more_body": True})

@@ -224,8 +224,11 @@ class Cycle:
     def write_part(self, part: bytes) -> None:
         self.outlet.write_alone(b"%x\r\n%b\r\n" % (len(part), part))
 
-    def add_part(self, part: bytes) -> None:
+    def add_part(self, part: bytes) -> bool:
+        if not self.takes_parts():
+            return False
         self.outlet.write(b"%x\r\n%b\r\n" % (len(part), part))
+        return True
 
     def write_whole(
         self, status: int, headers: list[tuple[bytes, bytes]], body: tuple[bytes | memoryview, ...]

@@ -67,8 +67,9 @@ class Client(Watch, Protocol):
     def write_part(self, part: bytes) -> None:
         """Sends a part of a reply, before those that are given to `send` later."""
 
-    def add_part(self, part: bytes) -> None:
-        """As `write_part`, for a part that others may follow at once: they leave together."""
+    def add_part(self, part: bytes) -> bool:
+        """As `write_part`, for a part that others may follow at once: they leave together. False
+        where it has to wait in `send`."""
 
     def write_whole(self, status: int, headers: Headers, body: Pieces) -> bool:
         """Sends a whole reply, with its length; False if the client is slow, so that the reply has

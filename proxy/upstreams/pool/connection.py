@@ -457,7 +457,8 @@ class Connection(asyncio.Protocol):
             return
         values = first_values(fields)
         if is_chunked := b"transfer-encoding" in values:
-            _check_coding(fields)
+            if values[b"transfer-encoding"] != b"chunked" or len(values) != len(fields):
+                _check_coding(fields)
             self._demand_cr(True)  # else llhttp loses a byte behind the bare LF of a chunk's size
         reply.status, reply.headers, reply.values = status, fields, values
         self._is_reusable = self._parser.should_keep_alive()
