@@ -80,6 +80,9 @@ def test_an_event_that_only_looks_alike_is_not_taken() -> None:
     assert known.take(event + split + event) == 0
     assert known.take(event + b": a comment\n\n" + event) == 0
     assert known.take(known.before + b"a\n\nb" + known.after) == 0
+    assert known.take(known.before + b"a\nb" + known.after) == 0
+    assert known.take(event + b"id: 1\n" + event + event) == 0  # one of two lines
+    assert known.take(event + b"\n" + event) == 0
     assert known.take(known.before[:-1] + known.after) == 0  # one quote for both of them
     assert pieces == []
 
