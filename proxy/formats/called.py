@@ -54,7 +54,7 @@ def without_calls(message: Mapping[str, Any], ids: Collection[str]) -> Mapping[s
 
 def has_call(message: Mapping[str, Any]) -> bool:
     """Whether there is a call in a chat message, or a piece of one in a delta."""
-    return any(True for _ in _calling_parts(message))
+    return not _is_text(message) and any(True for _ in _calling_parts(message))
 
 
 def _calling_parts(message: Mapping[str, Any]) -> Iterator[Any]:

@@ -218,6 +218,8 @@ class ChatAssembler(ChunkAssembler):
             first, raw = parted(raw, LEARNT_FROM)
             if not self._add_plain(first):
                 return first + raw
+            if not raw:
+                return raw
         raw = raw[self.take_alike(raw) :]
         return b"" if not raw or self._add_plain(raw) else raw
 

@@ -215,7 +215,7 @@ async def send_reply(
     HTTP/1.0 knows no chunks; such a client is sent every body whole.
     """
     if scope.get("http_version") == "1.0":
-        send = _collected(send)
+        send, client = _collected(send), None
     pieces = reply.pieces()
     if pieces is not None:
         fields = names.with_length(reply.headers, sum(map(len, pieces)))
@@ -226,9 +226,10 @@ async def send_reply(
     fields = reply.headers
     if reply.status == NOT_MODIFIED:  # servers count the bytes that a length promises
         fields = names.without(fields, b"content-length")
-    await send({"type": "http.response.start", "status": reply.status, "headers": fields})
+    if client is None or not client.begin(reply.status, fields):
+        await send({"type": "http.response.start", "status": reply.status, "headers": fields})
     body: Any = reply.body
-    writer = _Writer(send, None if scope.get("http_version") == "1.0" else client)
+    writer = _Writer(send, client)
     try:
         if callable(body):
             await body(writer)
@@ -236,7 +237,8 @@ async def send_reply(
             async for chunk in body:
                 await writer.write(chunk)
         before_end()
-        await send({"type": "http.response.body", "body": b""})
+        if client is None or not client.end():
+            await send({"type": "http.response.body", "body": b""})
     finally:
         if hasattr(body, "aclose"):
             await body.aclose()

@@ -217,6 +217,18 @@ class Cycle:
         else:
             self._write_part(message.get("body", b""), message.get("more_body", False))
 
+    def begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> bool:
+        if self.flow.write_paused or self.has_left:
+            return False
+        self._write_head(status, headers)
+        return True
+
+    def end(self) -> bool:
+        if self.flow.write_paused or self.has_left:
+            return False
+        self._write_part(b"", False)
+        return True
+
     def takes_parts(self) -> bool:
         is_open = self._is_chunked and not self.response_complete
         return is_open and not self.flow.write_paused and not self.has_left

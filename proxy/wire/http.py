@@ -71,6 +71,13 @@ class Client(Watch, Protocol):
         """As `write_part`, for a part that others may follow at once: they leave together. False
         where it has to wait in `send`."""
 
+    def begin(self, status: int, headers: Headers) -> bool:
+        """Sends the head of a reply in parts; False if the client is slow, or has left, so that the
+        head has to go to `send`."""
+
+    def end(self) -> bool:
+        """Sends the end of a reply in parts; False as `begin`."""
+
     def write_whole(self, status: int, headers: Headers, body: Pieces) -> bool:
         """Sends a whole reply, with its length; False if the client is slow, so that the reply has
         to wait in `send`."""
