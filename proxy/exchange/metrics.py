@@ -214,6 +214,7 @@ class Metrics:
                 self._judgements.add((call.error or "judged") if is_answer else "failed")
 
     def _note_rare(self, outcome: Outcome) -> None:
+        """Counts what few replies have: standing approvals, second opinions."""
         if outcome.standing_approval is not None:
             self._standing.add()
         if outcome.evidence is not None:
