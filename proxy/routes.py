@@ -32,7 +32,7 @@ class Routes:
     """
 
     def __init__(self, services: Services, surfaces: Surfaces) -> None:
-        endpoint = partial(Endpoint, max_body=services.config.limits.max_body)
+        endpoint = partial(Endpoint, max_body=services.max_body)
         self.services = services
         self.is_enforced = services.governing.is_enforced
         self.needs_keys = services.config.needs_keys

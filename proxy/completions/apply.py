@@ -31,7 +31,7 @@ async def apply(job: Job, answer: Answer, outcome: Outcome) -> Reply | bytes:
     applied = outcome.decision.applied if outcome.decision else None
     is_kept = type(applied) is Deliver and applied.notice is None
     completion = None if is_kept else await _changed(job, answer, outcome)
-    if job.services.ownership.is_active and not isinstance(applied, Block | Clarify | Hold):
+    if not isinstance(applied, Block | Clarify | Hold):
         job.note_owner(answer.completion)
     job.exchange.finish(outcome, answer.status)
     if job.services.audit is not None:

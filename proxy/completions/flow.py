@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from functools import partial
 
 from proxy.completions.apply import apply
@@ -166,8 +167,8 @@ async def _write_live(job: Job, live: Live, going_on: GoingOn, writer: Writer) -
         live.short_way.open(writer.client)
     try:
         with going_on:
-            try:
-                async for piece in live.pieces:
+            async with aclosing(live.pieces) as pieces:
+                async for piece in pieces:
                     if isinstance(piece, bytes):
                         await writer.write(piece)
                     elif isinstance(piece, Finished):
@@ -176,8 +177,6 @@ async def _write_live(job: Job, live: Live, going_on: GoingOn, writer: Writer) -
                     else:
                         async for each in pings_until(asyncio.ensure_future(_decided(job, live))):
                             await writer.write(each)
-            finally:
-                await live.pieces.aclose()
             if live.stream.withholds and not job.is_withheld:
                 await writer.write(await _next_part(job, withheld_answer(job, live)))
     except ProxyError as error:

@@ -62,7 +62,7 @@ async def score_generated(services: Services, surfaces: Surfaces, request: Reque
 async def _read(services: Services, exchange: Exchange, reply: UpstreamReply) -> bytes:
     try:
         with exchange.in_upstream:
-            return await reply.read(services.config.limits.max_body)
+            return await reply.read(services.max_body)
     finally:
         await reply.aclose()
 

@@ -92,7 +92,7 @@ class GoingOn:
 
 def keep_result(job: Job, member: Json) -> None:
     """Keep what a client can ask for later, at `/pinocchio/v1/results/{request id}`."""
-    job.services.results.keep(job.exchange.request_id, hash_key(job.exchange.request), member)
+    job.services.results.keep(job.exchange.request_id, hash_key(job.http), member)
 
 
 async def _record_late(job: Job) -> None:

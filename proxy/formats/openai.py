@@ -13,7 +13,7 @@ from proxy.formats.events.merging import index_of
 from proxy.formats.events.readings import StreamReading
 from proxy.formats.format import MEMBER, NOTHING, UNREAD, Assembler, Choice, Json, Sight
 from proxy.wire.json_splice import dumps, json_object, may_be_object, member_bytes
-from proxy.wire.sse import DONE, Event, event_bytes, name_of
+from proxy.wire.sse import DONE, Event, event_bytes, is_one_line, name_of
 
 _BOM = b"\xef\xbb\xbf"
 _NESTED = ("error", "detail")
@@ -192,8 +192,8 @@ def annotated(event: Event, member: Mapping[str, Any]) -> bytes:
 def _end_of_object(raw: bytes) -> int:
     """Where the last brace stands in the last line of an event's data that has one."""
     end = len(raw)
-    if raw.startswith(b"data: ") and raw.endswith(b"}\n\n") and raw.find(b"\n") == end - 2:
-        return end - 3  # nearly every event: one line
+    if is_one_line(raw) and raw.endswith(b"}\n\n"):
+        return end - 3
     while end > 0:
         start = max(raw.rfind(b"\n", 0, end), raw.rfind(b"\r", 0, end)) + 1
         if raw.startswith((b"data:", _BOM + b"data:"), start):

@@ -23,8 +23,7 @@ def hash_key(request: Request) -> str:
     """
     if request.caller.id is not None:
         return request.caller.id
-    found = request.presented
-    return _hashed(presented(request) if found is None else found)
+    return _hashed(presented(request))
 
 
 def presented(request: Request) -> bytes:

@@ -149,7 +149,7 @@ async def scored(services: Services, http: Request, visit: Visit, presented: byt
 
 async def _job(services: Services, exchange: Exchange, visit: Visit) -> Job:
     request = exchange.request
-    max_body = services.config.limits.max_body
+    max_body = services.max_body
     asked = await read_completion_request(request, visit.format, max_body)
     exchange.model, exchange.is_stream = asked.model, asked.is_stream
     team = visit.caller.team

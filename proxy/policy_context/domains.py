@@ -23,15 +23,15 @@ class Domains:
 
     def fact(self, model: str, team: str | None, told: str | None) -> str | None:
         """What rules see, and the record keeps; `told` is the client's word."""
-        named = self._configured(model, team) if self._names_any else None
-        return named or told
+        return self._configured(model, team) or told
 
     def of_curve(self, model: str, team: str | None, told: str | None) -> str | None:
         """What may pick the curve of a recalibration."""
-        named = self._configured(model, team) if self._names_any else None
-        return named or (told if self._trusts_clients else None)
+        return self._configured(model, team) or (told if self._trusts_clients else None)
 
     def _configured(self, model: str, team: str | None) -> str | None:
+        if not self._names_any:
+            return None
         own = self._teams.get(team) if team else None
         return own or self._router.domain_of(model)
 

@@ -37,10 +37,14 @@ class Event:
     data: str | None
 
 
+def is_one_line(raw: bytes) -> bool:
+    """Whether an event is one line of data, as nearly every one is."""
+    return raw.startswith(b"data: ") and raw.endswith(b"\n\n") and raw.find(b"\n") == len(raw) - 2
+
+
 def data_of(raw: bytes) -> str | None:
     """The `data` lines of one event, joined; None when it has none."""
-    is_plain = raw.startswith(b"data: ") and raw.endswith(b"\n\n") and raw.find(b"\r") < 0
-    if is_plain and raw.find(b"\n") == len(raw) - 2:  # what nearly every event looks like
+    if is_one_line(raw) and raw.find(b"\r") < 0:
         return raw[6:-2].decode("utf-8", errors="replace")
     values = []
     for line in _LINE_END.split(raw.decode("utf-8", errors="replace")):
@@ -70,7 +74,7 @@ def hides_data(event: Event) -> bool:
     raw = event.raw
     if event.data is None and raw.find(b"data") < 0 and raw.find(b"{") < 0:
         return False
-    if raw.startswith(b"data: ") and raw.endswith(b"\n\n") and raw.find(b"\n") == len(raw) - 2:
+    if is_one_line(raw):
         return False
     if raw.startswith(_BOM) and data_of(raw[len(_BOM) :]) == event.data:
         raw = raw[len(_BOM) :]  # the stream's first

@@ -457,8 +457,7 @@ class Connection(asyncio.Protocol):
             return
         values = first_values(fields)
         if is_chunked := b"transfer-encoding" in values:
-            if values[b"transfer-encoding"] != b"chunked" or len(values) != len(fields):
-                _check_coding(fields)
+            _check_coding(fields, values)
             self._demand_cr(True)  # else llhttp loses a byte behind the bare LF of a chunk's size
         reply.status, reply.headers, reply.values = status, fields, values
         self._is_reusable = self._parser.should_keep_alive()
@@ -485,12 +484,14 @@ def _size(fields: Headers) -> int:
     return sum(len(name) + len(value) + 4 for name, value in fields)
 
 
-def _check_coding(fields: Headers) -> None:
+def _check_coding(fields: Headers, values: dict[bytes, bytes]) -> None:
     """Raises ValueError for any transfer coding but `chunked`, a list of them or several fields.
 
     One parser looks for `chunked` anywhere in the value, another at its end, a third reads until
     the connection ends.
     """
+    if values[b"transfer-encoding"] == b"chunked" and len(values) == len(fields):
+        return  # nearly every reply
     codings = [value for name, value in fields if name == b"transfer-encoding"]
     if len(codings) > 1 or codings[0].lower() != b"chunked":
         raise ValueError("its transfer coding is not 'chunked' alone")

@@ -32,9 +32,8 @@ from proxy.store.verdicts.verdicts import Findings, Withdrawal
 from tests.conftest import StartProxy
 from tests.proxy.telemetry.otlp_receiver import OtlpReceiver
 from tests.proxy.telemetry.score_servers import LangfuseServer, PhoenixServer
-from tests.running.live_proxy import free_port
+from tests.running.live_proxy import ROOT, free_port
 
-ROOT = Path(__file__).parents[3]
 Json = dict[str, Any]
 Findings_ = dict[str, tuple[str, str]]
 FAKE = "{checkpoint: 'fake:0.7'}"
