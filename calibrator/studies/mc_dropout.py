@@ -19,6 +19,7 @@ from torch import nn
 from calibrator.checkpoints.devices import choose_device
 from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.errors import CheckpointError
+from calibrator.llm.cpu_layers.replace import use_faster_layers
 from calibrator.llm.serving.bases import base_folder
 from calibrator.llm.serving.calibrator import LlmCalibrator
 from calibrator.llm.serving.loading import check_digest, load_adapter, load_base
@@ -46,6 +47,7 @@ def load_unmerged(
     prompts = load_prompts(config, base)
     pixels = None if config.images is None else load_pixel_reader(config.images, base)
     model = load_base(base, config.architecture)
+    use_faster_layers(model)
     adapted = load_adapter(model, folder, config.adapter)
     model.to(choose_device(device))
     labels = LabelModel(model, prompts.label_ids)

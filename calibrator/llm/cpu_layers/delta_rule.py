@@ -1,4 +1,4 @@
-"""The gated delta rule, which layers of linear attention compute, in matrix products for a CPU.
+"""The gated delta rule, which layers of linear attention compute, in matrix products.
 
 Each head keeps a matrix S, which a token with key k, query q, value v, write strength beta and log
 decay g first fades, then corrects where it says something else of k than v, and then reads:
@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-CHUNK: Final = 32  # tokens; 64 and 128 cost more, measured
+CHUNK: Final = 32  # tokens; on a CPU 64 and 128 cost more, measured
+GPU_CHUNK: Final = 64  # on an H100 5 % more scores a second than by 32, 28 % more than by 16
 FORGOTTEN: Final = -40.0  # in log
 EPSILON: Final = 1e-6  # of the squares of keys and queries, as in transformers
 
@@ -34,14 +35,21 @@ def gated_delta_rule(
     the one to go on from; None is zero. No gradients.
     """
     batch, length, heads, width = value.shape
+    size = CHUNK if value.device.type == "cpu" else GPU_CHUNK
     repeats = heads // key.shape[2]
     scale = key.shape[3] ** -0.5
-    asked, keys = _chunks(_unit(query, repeats, scale)), _chunks(_unit(key, repeats, 1.0))
-    values, strength = _chunks(value), _chunks(beta.unsqueeze(-1))
-    faded = _chunks(decay.unsqueeze(-1)).squeeze(-1).cumsum(-1)  # (B * H, N, C), since its start
+    asked = _chunks(_unit(query, repeats, scale), size)
+    keys = _chunks(_unit(key, repeats, 1.0), size)
+    values, strength = _chunks(value, size), _chunks(beta.unsqueeze(-1), size)
+    faded = (
+        _chunks(decay.unsqueeze(-1), size).squeeze(-1).cumsum(-1)
+    )  # (B * H, N, C), since its start
     between = _decayed(faded.unsqueeze(-1) - faded.unsqueeze(-2)).tril_()  # (B * H, N, C, C)
     weights = (asked @ keys.mT).mul_(between)
     system = (keys @ keys.mT).mul_(between).mul_(strength)
+    identity = torch.eye(size, device=value.device)
+    solved = torch.linalg.solve_triangular(system, identity, upper=False, unitriangular=True)
+    solved.mul_(strength.mT)
     written = keys * _decayed(faded[..., -1:] - faded).unsqueeze(-1)  # as the chunk's end sees it
     since = _decayed(faded).unsqueeze(-1)
     asked.mul_(since)
@@ -52,8 +60,8 @@ def gated_delta_rule(
     else:
         carried = state.float().flatten(0, 1).clone()
     for at in range(values.shape[1]):
-        news = torch.baddbmm(values[:, at], keys[:, at], carried, alpha=-1).mul_(strength[:, at])
-        fixed = torch.linalg.solve_triangular(system[:, at], news, upper=False, unitriangular=True)
+        news = torch.baddbmm(values[:, at], keys[:, at], carried, alpha=-1)
+        fixed = torch.bmm(solved[:, at], news)
         read = torch.bmm(asked[:, at], carried)
         values[:, at] = read.baddbmm_(weights[:, at], fixed)  # which are not needed any more
         carried.mul_(end[:, at]).baddbmm_(written[:, at].mT, fixed)
@@ -68,13 +76,14 @@ def _unit(x: Tensor, repeats: int, scale: float) -> Tensor:
     return x.repeat_interleave(repeats, dim=2) if repeats > 1 else x
 
 
-def _chunks(x: Tensor) -> Tensor:
+def _chunks(x: Tensor, size: int) -> Tensor:
     """(B, L, H, ..) to (B * H, N, C, ..), fp32 and a copy; zeros fill the last chunk."""
     batch, length, heads, *rest = x.shape
-    count = -(-length // CHUNK)
-    found = torch.zeros(batch, heads, count * CHUNK, *rest, dtype=torch.float32)
+    count = -(-length // size)
+    shape = (batch, heads, count * size, *rest)
+    found = torch.zeros(shape, dtype=torch.float32, device=x.device)
     found[:, :, :length] = x.transpose(1, 2)
-    return found.view(batch * heads, count, CHUNK, *rest)
+    return found.view(batch * heads, count, size, *rest)
 
 
 def _decayed(log: Tensor) -> Tensor:

@@ -15,6 +15,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
+from calibrator.llm.cpu_layers.norms import Norm
+
 DTYPE: Final = torch.float8_e4m3fn
 MOST: Final = torch.finfo(DTYPE).max
 LEAST_SCALE: Final = 1e-12  # of rows that are zero
@@ -74,6 +76,8 @@ def use_float8(text_model: Any) -> None:
             for name, child in list(part.named_children()):
                 if isinstance(child, nn.Linear) and name not in LEFT and _fits(child):
                     setattr(part, name, Float8Linear(child))
+    for norm in [each for each in text_model.modules() if isinstance(each, Norm)]:
+        norm.is_for_matrices = False  # float8 is rounded from fp32, once
     device = next(text_model.parameters()).device
     if not has_float8(device):
         log.warning("float8 is computed the long way on %s, which is slower than without", device)

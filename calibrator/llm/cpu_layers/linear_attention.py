@@ -1,8 +1,8 @@
-"""Qwen3.5's layers of linear attention as a CPU computes them fast.
+"""Qwen3.5's layers of linear attention in matrix products, with no kernels but torch's own.
 
-transformers' plain torch is written to be read: its depthwise convolution takes 25 times as long as
-in the layout that tokens come in, and its delta rule six times as long as `delta_rule`. On a GPU a
-layer stays what it was.
+transformers' plain torch is written to be read: on a CPU its depthwise convolution takes 25 times
+as long as in the layout that tokens come in, and its delta rule six times as long as `delta_rule`.
+On a GPU flash-linear-attention has kernels for both, which are chosen and compiled for a minute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from calibrator.llm.cpu_layers.delta_rule import gated_delta_rule
 
 
 class GatedDeltaNet(Qwen3_5GatedDeltaNet):
-    """transformers' layer, with its weights; on a CPU it gives no gradients."""
+    """transformers' layer, with its weights, for scoring: where gradients are on it is theirs."""
 
     def forward(
         self,
@@ -28,7 +28,7 @@ class GatedDeltaNet(Qwen3_5GatedDeltaNet):
         **others: Any,
     ) -> Tensor:
         """Hidden states (B, L, width) after this layer's part, which the cache learns of."""
-        if hidden_states.device.type != "cpu" or torch.is_grad_enabled():
+        if torch.is_grad_enabled():
             after: Tensor = super().forward(
                 hidden_states, cache_params, attention_mask=attention_mask, **others
             )
@@ -43,7 +43,7 @@ class GatedDeltaNet(Qwen3_5GatedDeltaNet):
         before = None
         if cache_params is not None:
             before = cache_params.get_recurrent_state(self.layer_idx, state_idx=0)
-        with torch.autocast("cpu", enabled=False):
+        with torch.autocast(hidden_states.device.type, enabled=False):
             found, state = gated_delta_rule(
                 query.view(*query.shape[:2], -1, self.head_k_dim),
                 key.view(*key.shape[:2], -1, self.head_k_dim),

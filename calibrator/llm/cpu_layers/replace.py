@@ -9,6 +9,7 @@ from typing import Any
 
 from calibrator.llm.cpu_layers.last_layer import use_last_layer
 from calibrator.llm.cpu_layers.linear_attention import use_fast_linear_attention
+from calibrator.llm.cpu_layers.norms import use_fused_norms
 from calibrator.llm.cpu_layers.patches import use_linear_patches
 
 
@@ -24,3 +25,4 @@ def use_faster_layers(model: Any) -> None:
     use_fast_linear_attention(text_model)
     vision = getattr(model.config, "vision_config", None)
     use_last_layer(text_model, len(getattr(vision, "deepstack_visual_indexes", ())))
+    use_fused_norms(text_model)

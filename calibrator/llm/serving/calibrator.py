@@ -15,7 +15,6 @@ from calibrator.checkpoints.devices import choose_device, default_dtype
 from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.errors import CheckpointError, NotScorableError
 from calibrator.llm.cpu_layers.float8 import use_float8
-from calibrator.llm.cpu_layers.kernels import PLAIN_TORCH, linear_attention_of
 from calibrator.llm.cpu_layers.replace import text_model_of, use_faster_layers
 from calibrator.llm.serving.bases import base_folder
 from calibrator.llm.serving.canaries import CANARIES, CANARY
@@ -155,13 +154,11 @@ def load_llm(
     prompts = load_prompts(config, base)
     pixels = None if config.images is None else load_pixel_reader(config.images, base)
     model = load_base(base, config.architecture)
+    use_faster_layers(model)  # before the canary: flash-linear-attention cannot score on a CPU
     if config.adapter is not None:
         adapted = load_adapter(model, folder, config.adapter)
         _check_canary(adapted, LlmCalibrator(config, _at_labels(model, prompts), prompts, pixels))
         model = adapted.merge_and_unload()  # in fp32; cast afterwards
-    use_faster_layers(model)
-    if where.type == "cuda" and linear_attention_of(model) == PLAIN_TORCH:
-        log.warning("%s would score faster with flash-linear-attention installed", config.name)
     model.to(where, getattr(torch, dtype) if dtype else default_dtype(where))
     if config.float8:
         use_float8(text_model_of(model))

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 from transformers import DynamicCache
 
+from calibrator.llm.cpu_layers.graphs import Graphs, Pass
 from calibrator.llm.cpu_layers.last_layer import LastLayer, reading
 from calibrator.llm.cpu_layers.positions import positions_of
 from calibrator.llm.cpu_layers.replace import text_model_of
@@ -36,7 +37,8 @@ from calibrator.llm.serving.probe import Probe, features_of
 __all__ = ["LabelModel", "ModelRow"]
 
 CPU_BUDGET: Final = Budget(tokens=1_024, pass_tokens=64)
-GPU_BUDGET: Final = Budget(tokens=16_384, pass_tokens=2_048)
+GPU_TOKENS: Final = 16_384
+GPU_PASS: Final = 3e13  # operations that launching a pass takes as long as
 NEVER: Final = 2**62  # pays a pass of its own
 
 log = logging.getLogger(__name__)
@@ -66,8 +68,12 @@ class LabelModel:
         self.probe: Probe | None = None  # reads the state in place of the labels (K14)
         self.has_odds = False  # the probe reads the labels' log-odds too
         self.image_id: int | None = getattr(model.config, "image_token_id", None)
-        self.budget = budget or (CPU_BUDGET if self.is_on_cpu else GPU_BUDGET)
+        self.budget = budget or (CPU_BUDGET if self.is_on_cpu else gpu_budget(model))
         self._kept: Prefix | None = None
+        self._graphs: Graphs | None = None  # of single rows behind what is kept
+        if not self.is_on_cpu:
+            # it plans for each new shape, for half a second or so (pytorch/pytorch#155958)
+            torch.backends.cuda.enable_cudnn_sdp(False)
         is_replaced = isinstance(text_model_of(model).layers[-1], LastLayer)
         self._reads_last = is_replaced and padding == "right"  # and computes no other position
 
@@ -79,6 +85,11 @@ class LabelModel:
     @property
     def is_on_cpu(self) -> bool:
         return self.device.type == "cpu"
+
+    @property
+    def _records(self) -> bool:
+        """Whether passes of single rows are recorded."""
+        return self.device.type == "cuda"
 
     def label_rows(self) -> Tensor:
         """The head's two rows (2, hidden), fp32; the head may be tied to the embeddings or not."""
@@ -133,6 +144,8 @@ class LabelModel:
     def keep(self, prefix: ModelRow) -> None:
         """Reads what most rows begin with, once; from then on the weights may not change."""
         self._kept = self._read(prefix)
+        if self._records and self._reads_last:
+            self._graphs = Graphs(self._act_behind(self._kept), self.device)
 
     def batches(self, rows: Sequence[ModelRow], places: Sequence[int]) -> list[Batch]:
         """How `logits` computes the rows at these places."""
@@ -152,7 +165,29 @@ class LabelModel:
 
     @torch.inference_mode()
     def _batch_logits(self, rows: Sequence[ModelRow], start: Prefix | None) -> Tensor:
+        if len(rows) == 1 and start is not None and start is self._kept:
+            states = self._played(rows[0], start)
+            if states is not None:
+                return self.read_out(states)
         return self.read_out(self._hidden(rows, start))
+
+    def _played(self, row: ModelRow, start: Prefix) -> Tensor | None:
+        """The last state (1, hidden) of a row by a recorded pass; None where there is none."""
+        if self._graphs is None or len(row.images) > len(start.row.images):
+            return None
+        inputs = self.inputs([row], len(start.row.ids))
+        return self._graphs.state(inputs["input_ids"], inputs.get("position_ids"))
+
+    def _act_behind(self, start: Prefix) -> Pass:
+        """A pass of one row without images of its own, which goes on from `start`."""
+
+        def act(ids: Tensor, positions: Tensor, last: Tensor) -> Tensor:
+            inputs = {"input_ids": ids}
+            if self.image_id is not None:
+                inputs["position_ids"] = positions
+            return self._states_at(last, inputs, start.copies(1))
+
+        return act
 
     def _hidden(self, rows: Sequence[ModelRow], start: Prefix | None = None) -> Tensor:
         """As `hidden`, for rows that all begin with `start`."""
@@ -165,7 +200,7 @@ class LabelModel:
         else:
             read, cache = len(start.row.ids), start.copies(1)
         self._last_states([row], read, cache)
-        return Prefix(row, cache)
+        return Prefix(row, cache, self.device)
 
     def _last_states(
         self, rows: Sequence[ModelRow], read: int, cache: DynamicCache | None
@@ -175,13 +210,18 @@ class LabelModel:
         inputs = self.inputs(rows, read)
         lengths = [len(row.ids) - read for row in rows]
         ends = lengths if self.padding == "right" else [max(lengths)] * len(rows)
-        last = torch.tensor(ends, device=self.device) - 1
+        return self._states_at(torch.tensor(ends, device=self.device) - 1, inputs, cache)
+
+    def _states_at(
+        self, last: Tensor, inputs: dict[str, Any], cache: DynamicCache | None
+    ) -> Tensor:
+        """States (B, hidden), fp32, at the places `last` (B,) of what the model takes."""
         read_last = reading(last) if self._reads_last else nullcontext()
         with _summed_in_fp32(self.model), read_last:
             output = self.body(**inputs, past_key_values=cache, use_cache=cache is not None)
         states: Tensor = output.last_hidden_state
         if states.shape[1] > 1:
-            states = states[torch.arange(len(rows), device=states.device), last]
+            states = states[torch.arange(len(last), device=states.device), last]
         return states.flatten(1).float()
 
     def inputs(self, rows: Sequence[ModelRow], read: int = 0) -> dict[str, Any]:
@@ -240,6 +280,9 @@ class LabelModel:
             tokens = max(lengths) * len(lengths) // 2
             self.budget = Budget(tokens, self.budget.pass_tokens)
             log.warning("out of memory: batches hold %d tokens from now on", tokens)
+        elif self._graphs is not None:
+            self._graphs = None
+            log.warning("out of memory: single rows are not recorded any more")
         else:
             kept, self._kept = self._kept, None
             self.model.to("cpu", torch.float32)
@@ -264,3 +307,11 @@ def _summed_in_fp32(model: Any) -> Iterator[None]:
             yield
     finally:
         hook.remove()
+
+
+def gpu_budget(model: Any) -> Budget:
+    """Launching a pass takes as long for a small model as for a large one, a token does not: so the
+    smaller the model, the more tokens a pass of its own has to save."""
+    layers: nn.ModuleList = text_model_of(model).layers
+    weights = sum(each.numel() for each in (*layers.parameters(), *layers.buffers()))
+    return Budget(GPU_TOKENS, int(GPU_PASS / (2 * weights)))

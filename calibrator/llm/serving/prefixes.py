@@ -17,10 +17,12 @@ class Prefix:
 
     row: ModelRow
     cache: DynamicCache
+    device: torch.device
 
     def copies(self, count: int) -> DynamicCache:
         """A cache for so many rows; what they add to it leaves this one as it is."""
         cache = deepcopy(self.cache)
-        # the only way to repeat that layers of linear attention have too
-        cache.reorder_cache(torch.zeros(count, dtype=torch.long))  # type: ignore[arg-type]  # no LongTensor to torch
+        if count > 1:
+            # the only way to repeat that layers of linear attention have too
+            cache.reorder_cache(torch.zeros(count, dtype=torch.long, device=self.device))  # type: ignore[arg-type]  # no LongTensor to torch
         return cache

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch.nn import functional
+from transformers.models.qwen3_5 import modeling_qwen3_5
 from transformers.models.qwen3_5.modeling_qwen3_5 import torch_chunk_gated_delta_rule
 
+from calibrator.llm.cpu_layers import norms
 from calibrator.llm.cpu_layers.delta_rule import CHUNK, gated_delta_rule
 from calibrator.llm.cpu_layers.last_layer import LastLayer
 from calibrator.llm.cpu_layers.linear_attention import GatedDeltaNet
-from calibrator.llm.cpu_layers.replace import use_faster_layers
+from calibrator.llm.cpu_layers.replace import text_model_of, use_faster_layers
 from calibrator.llm.serving.model import LabelModel
-from tests.builders.tiny_models import EACH_FAMILY, Family, OfFamily
+from calibrator.loading import load_scorer
+from calibrator.scorer import Item
+from tests.builders.tiny_models import EACH_FAMILY, Family, OfFamily, write_tiny_adapter
 from tests.calibrator.llm.test_llm_model import LABELS, PLACEHOLDER, load, prompt
 
 
@@ -91,3 +96,41 @@ def test_threads_do_not_read_each_others_positions(tiny_bases: OfFamily) -> None
     with ThreadPoolExecutor(4) as pool:
         found = torch.cat(list(pool.map(lambda row: scorer.logits([row]), rows * 4)))
     assert torch.allclose(found, expected.repeat(4, 1), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", EACH_FAMILY)
+@pytest.mark.parametrize("is_kernel", [False, True])
+def test_norms_give_what_those_of_transformers_do(
+    tiny_bases: OfFamily, family: Family, is_kernel: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To 1e-5 in fp32, by torch's kernel too; in autocast, where only matrices read them, rounded
+    to its numbers."""
+    if is_kernel:  # what another device takes
+        monkeypatch.setattr(norms, "PASSES_ON", "none")
+    layers = text_model_of(load(tiny_bases, family)).layers
+    theirs = [each for name, each in layers[-1].named_modules() if name.endswith("norm")]
+    assert len(theirs) == 4
+    for norm in theirs:
+        torch.nn.init.uniform_(norm.weight)
+        states = torch.randn(3, 5, len(norm.weight))
+        ours = norms.Norm(norm, is_for_matrices=True)
+        assert torch.allclose(ours(states), norm(states), rtol=0, atol=1e-5)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert torch.equal(ours(states), ours(states).bfloat16())
+            ours.is_for_matrices = False
+            assert ours(states).dtype == torch.float32
+
+
+def test_a_cpu_asks_for_no_kernels(
+    tiny_bases: OfFamily, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where flash-linear-attention is installed transformers calls it on a CPU too, where it fails:
+    a checkpoint with an adapter, which is tried before it goes to a GPU, loads all the same."""
+
+    def fails(*_args: Any, **_others: Any) -> None:
+        raise ValueError("Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?)")
+
+    checkpoint = write_tiny_adapter(tmp_path / "tiny", tiny_bases("qwen3_5"))
+    monkeypatch.setattr(modeling_qwen3_5, "torch_chunk_gated_delta_rule", fails)
+    [score] = load_scorer(str(checkpoint), "cpu").score_batch([Item("What is 2 + 3?", "5")])
+    assert 0 < score.score < 1

@@ -14,7 +14,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from calibrator.llm.cpu_layers.kernels import linear_attention_of
 from calibrator.llm.cpu_layers.patches import LinearPatches, use_linear_patches
 from calibrator.llm.cpu_layers.positions import positions_of
 from calibrator.llm.cpu_layers.replace import use_faster_layers
@@ -242,16 +241,6 @@ def test_gradients_pass_through_the_states(tiny_bases: OfFamily) -> None:
     LabelModel(model, LABELS).hidden(rows_of(model)).sum().backward()
     for layer in (model.model.language_model.layers[0].mlp.up_proj, model.model.visual.merger.norm):
         assert layer.weight.grad.abs().sum() > 0
-
-
-@pytest.mark.parametrize(
-    ("family", "expected"), [("qwen3_5", "torch"), ("qwen3_5_text", "torch"), ("qwen3_vl", None)]
-)
-def test_what_computes_linear_attention_is_known(
-    tiny_bases: OfFamily, family: Family, expected: str | None
-) -> None:
-    """Of models that have such layers; here plain torch, as nothing faster is installed."""
-    assert linear_attention_of(load(tiny_bases, family)) == expected
 
 
 # Out of memory
