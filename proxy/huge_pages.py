@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import mmap
 import threading
 import time
 from array import array
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+
+import structlog
 
 PAGE, HUGE_PAGE = 2**12, 2**21  # bytes; where pages are of other sizes, nothing is joined
 MADV_COLLAPSE = 25  # of Linux 6.1 and later
@@ -22,27 +25,33 @@ MOSTLY = 0.75  # of a huge page is there already: joining it takes little more m
 AGAIN_S = 30.0  # then what requests take is there too
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
+log = structlog.get_logger(__name__)
+
 
 def join_pages_by_and_by() -> None:
-    """Joins pages in a thread of its own, now and once more when requests have come."""
+    """Joins pages in a thread of its own, now and once more when requests have come; the log says
+    how many, for those who debug."""
 
     def join() -> None:
-        join_pages()
-        time.sleep(AGAIN_S)
-        join_pages()
+        for wait_s in (0.0, AGAIN_S):
+            time.sleep(wait_s)
+            if count := join_pages():
+                log.debug("pages_joined", count=count, megabytes=count * HUGE_PAGE // 2**20)
 
     threading.Thread(target=join, name="join-pages", daemon=True).start()
 
 
 def join_pages() -> int:
-    """Has Linux join the small pages of Python's objects to huge ones, and returns how many.
+    """Has Linux join the small pages of Python's objects to huge ones, and returns how many of
+    these there are now.
 
     Pages that another process shares stay as they are, and all do where the machine's owner has
     turned huge pages off.
     """
     joined = 0
-    with suppress(OSError, AttributeError):  # another system, or a kernel that knows no such thing
-        if "[never]" in HUGE_PAGES.read_text(encoding="ascii"):
+    # another system, a sandbox, or a kernel that knows no such thing
+    with suppress(OSError, AttributeError, ValueError):
+        if mmap.PAGESIZE != PAGE or "[never]" in HUGE_PAGES.read_text(encoding="ascii"):
             return 0
         advise = ctypes.CDLL(None, use_errno=True).madvise
         advise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
@@ -59,7 +68,8 @@ def _worth_joining() -> Iterator[int]:
     with open("/proc/self/pagemap", "rb", buffering=0) as pages:
         for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
             place, rights, _, _, inode, *name = line.split(maxsplit=5)
-            if rights != "rw-p" or inode != "0" or (name and name[0] != "[heap]"):
+            is_plain = not name or name[0].startswith(("[heap]", "[anon:"))
+            if rights != "rw-p" or inode != "0" or not is_plain:
                 continue
             start, end = (int(each, 16) for each in place.split("-"))
             for at in range(-(-start // HUGE_PAGE) * HUGE_PAGE, end - HUGE_PAGE + 1, HUGE_PAGE):

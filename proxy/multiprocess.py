@@ -33,7 +33,6 @@ from proxy.desk.figures import left_by
 from proxy.desk.listening import AdminSocket
 from proxy.errors import StartupError, StoreError
 from proxy.gate.shared_buckets import SharedBuckets
-from proxy.huge_pages import join_pages_by_and_by
 from proxy.listener.logs import note_worker
 from proxy.listener.server import Application, Server
 from proxy.listener.sockets import bind, server_settings, settle_memory, url_of
@@ -209,7 +208,6 @@ def _run_worker(shared: Shared, peers: Peers) -> int:
         peers.board.note(peers.index, READY)
         if peers.leads:
             shared.on_ready()
-        join_pages_by_and_by()
 
     note_worker(peers.index)
     standing: Standing = peers.standing

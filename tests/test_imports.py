@@ -416,7 +416,6 @@ ROOMS: dict[str, set[str]] = {
         "desk",
         "errors",
         "gate",
-        "huge_pages",
         "listener",
         "reloading",
         "scoring",

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import mmap
+import os
 import platform
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from proxy import huge_pages
 from proxy.huge_pages import HUGE_PAGE, HUGE_PAGES, join_pages
+from tests.running.live_proxy import until
 
 PROGRAM = """
 import os
@@ -52,6 +56,45 @@ def test_what_is_ours_alone_is_joined_and_takes_no_more_memory() -> None:
     assert huge_kb >= joined * HUGE_PAGE // 1_024 * 0.9
     assert more_kb < joined * HUGE_PAGE // 1_024 * 0.25
     assert int(child) < joined / 2, "what a child shares with its parent was copied"
+
+
+def test_a_proxy_that_is_ready_has_joined_pages(tmp_path: Path) -> None:
+    if not _can_join():
+        pytest.skip("this kernel joins no pages")
+    store = f"sqlite:///{tmp_path}/record.db"
+    config = {
+        "upstreams": {"demo": {"demo": True}},
+        "models": [{"match": "*", "upstream": "demo"}],
+        "calibrator": {"checkpoint": "fake:0.5"},
+        "store": store,
+    }
+    path, said = tmp_path / "proxy.yaml", tmp_path / "stderr"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    command = [sys.executable, "-m", "pinocchio", "serve", "--config", str(path), "--port", "0"]
+    env = os.environ | {"PINOCCHIO_LOG_LEVEL": "debug"}
+    with (
+        said.open("w") as stderr,
+        subprocess.Popen(command, stdout=stderr, stderr=stderr, env=env) as proxy,
+    ):
+        try:
+            until(lambda: "pages_joined" in said.read_text(encoding="utf-8"), 60)
+            kept = Path(f"/proc/{proxy.pid}/smaps_rollup").read_text(encoding="ascii")
+        finally:
+            proxy.terminate()
+    [line] = [each for each in said.read_text().splitlines() if "pages_joined" in each]
+    assert (told := json.loads(line))["megabytes"] == 2 * told["count"] > 10
+    [huge] = [each for each in kept.splitlines() if each.startswith("AnonHugePages:")]
+    assert int(huge.split()[1]) > 10_000
+
+
+def test_nothing_is_said_where_nothing_was_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    joined = [3, 0]
+    monkeypatch.setattr(huge_pages, "AGAIN_S", 0.0)
+    monkeypatch.setattr(huge_pages, "join_pages", lambda: joined.pop(0))
+    with capture_logs() as lines:
+        huge_pages.join_pages_by_and_by()
+        until(lambda: not joined)
+    assert [(line["event"], line["count"]) for line in lines] == [("pages_joined", 3)]
 
 
 @pytest.mark.parametrize("said", ["always madvise [never]\n", None])
