@@ -19,7 +19,7 @@ from torch import nn
 from calibrator.checkpoints.devices import choose_device
 from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.errors import CheckpointError
-from calibrator.llm.cpu_layers.replace import use_faster_layers
+from calibrator.llm.layers.replace import use_faster_layers
 from calibrator.llm.serving.bases import base_folder
 from calibrator.llm.serving.calibrator import LlmCalibrator
 from calibrator.llm.serving.loading import check_digest, load_adapter, load_base

@@ -14,8 +14,8 @@ from peft import PeftModel
 from calibrator.checkpoints.devices import choose_device, default_dtype
 from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.errors import CheckpointError, NotScorableError
-from calibrator.llm.cpu_layers.float8 import use_float8
-from calibrator.llm.cpu_layers.replace import text_model_of, use_faster_layers
+from calibrator.llm.layers.float8 import use_float8
+from calibrator.llm.layers.replace import text_model_of, use_faster_layers
 from calibrator.llm.serving.bases import base_folder
 from calibrator.llm.serving.canaries import CANARIES, CANARY
 from calibrator.llm.serving.loading import check_digest, load_adapter, load_base

@@ -13,8 +13,8 @@ from calibrator import CheckpointError, Item, load_scorer
 from calibrator.checkpoints.checkpoint import read_config
 from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.commands.app import cli
-from calibrator.llm.cpu_layers.replace import text_model_of
 from calibrator.llm.exporting import export_weights
+from calibrator.llm.layers.replace import text_model_of
 from calibrator.llm.serving.calibrator import LlmCalibrator
 from calibrator.rows.rows import parse_row
 from calibrator.rows.selection import share_of

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from calibrator.errors import CheckpointError
-from calibrator.llm.cpu_layers.float8 import Float8Linear, rounded, use_float8
-from calibrator.llm.cpu_layers.replace import text_model_of, use_faster_layers
+from calibrator.llm.layers.float8 import Float8Linear, rounded, use_float8
+from calibrator.llm.layers.replace import text_model_of, use_faster_layers
 from calibrator.llm.serving.batches import Budget
 from calibrator.llm.serving.model import LabelModel
 from calibrator.llm.serving.token_prompts import name_elsewhere

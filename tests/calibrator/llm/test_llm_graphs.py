@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from calibrator.llm.cpu_layers import graphs
-from calibrator.llm.cpu_layers.float8 import Float8Linear
-from calibrator.llm.cpu_layers.replace import use_faster_layers
+from calibrator.llm.layers import graphs
+from calibrator.llm.layers.float8 import Float8Linear
+from calibrator.llm.layers.replace import use_faster_layers
 from calibrator.llm.serving.batches import ModelRow
 from calibrator.llm.serving.model import LabelModel, gpu_budget
 from tests.builders.tiny_models import EACH_FAMILY, Family, OfFamily

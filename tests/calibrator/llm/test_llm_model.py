@@ -14,9 +14,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from calibrator.llm.cpu_layers.patches import LinearPatches, use_linear_patches
-from calibrator.llm.cpu_layers.positions import positions_of
-from calibrator.llm.cpu_layers.replace import use_faster_layers
+from calibrator.llm.layers.patches import LinearPatches, use_linear_patches
+from calibrator.llm.layers.positions import positions_of
+from calibrator.llm.layers.replace import use_faster_layers
 from calibrator.llm.serving.batches import Budget, ModelRow
 from calibrator.llm.serving.loading import load_base
 from calibrator.llm.serving.model import LabelModel

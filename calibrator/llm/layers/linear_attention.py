@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional
 from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5GatedDeltaNet
 
-from calibrator.llm.cpu_layers.delta_rule import gated_delta_rule
+from calibrator.llm.layers.delta_rule import gated_delta_rule
 
 
 class GatedDeltaNet(Qwen3_5GatedDeltaNet):

@@ -41,12 +41,12 @@ def gated_delta_rule(
     asked = _chunks(_unit(query, repeats, scale), size)
     keys = _chunks(_unit(key, repeats, 1.0), size)
     values, strength = _chunks(value, size), _chunks(beta.unsqueeze(-1), size)
-    faded = (
-        _chunks(decay.unsqueeze(-1), size).squeeze(-1).cumsum(-1)
-    )  # (B * H, N, C), since its start
+    # (B * H, N, C): of each token, the decay since its chunk's start
+    faded = _chunks(decay.unsqueeze(-1), size).squeeze(-1).cumsum(-1)
     between = _decayed(faded.unsqueeze(-1) - faded.unsqueeze(-2)).tril_()  # (B * H, N, C, C)
     weights = (asked @ keys.mT).mul_(between)
     system = (keys @ keys.mT).mul_(between).mul_(strength)
+    # the system of each chunk is solved once, for all chunks together
     identity = torch.eye(size, device=value.device)
     solved = torch.linalg.solve_triangular(system, identity, upper=False, unitriangular=True)
     solved.mul_(strength.mT)

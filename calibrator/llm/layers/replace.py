@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from calibrator.llm.cpu_layers.last_layer import use_last_layer
-from calibrator.llm.cpu_layers.linear_attention import use_fast_linear_attention
-from calibrator.llm.cpu_layers.norms import use_fused_norms
-from calibrator.llm.cpu_layers.patches import use_linear_patches
+from calibrator.llm.layers.last_layer import use_last_layer
+from calibrator.llm.layers.linear_attention import use_fast_linear_attention
+from calibrator.llm.layers.norms import use_fused_norms
+from calibrator.llm.layers.patches import use_linear_patches
 
 
 def text_model_of(model: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from calibrator.llm.cpu_layers.norms import Norm
+from calibrator.llm.layers.norms import Norm
 
 DTYPE: Final = torch.float8_e4m3fn
 MOST: Final = torch.finfo(DTYPE).max
