@@ -4,7 +4,7 @@ The paper's own kind (sections B, E, F of its checklist): a Qwen model with a Lo
 question and answer, and P(correct) is the softmax over the logits of its two labels.
 
     serving/      prompts, images and the forward pass, joined to a scorer
-    layers/   layers that are replaced so that scoring costs less
+    layers/       layers that are replaced so that scoring costs less
     training/     adapter and probe, from rows to a checkpoint (`training.md`)
     exporting.py  a checkpoint in the forms that other engines load
 """

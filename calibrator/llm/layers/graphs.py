@@ -45,7 +45,8 @@ class Graphs:
         self._recordings: dict[int, Recording] = {}
         self._has_failed = False
         self._lock = Lock()
-        self._pool = memory_pool(device)
+        # recordings compute in the same memory, for one is played at a time
+        self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
     def state(self, ids: Tensor, positions: Tensor | None) -> Tensor | None:
         """The last state (1, hidden) of one row; None for a row that is too long, and for all once
@@ -80,11 +81,6 @@ class Graphs:
         last = torch.zeros(1, dtype=torch.long, device=self._device)
         state, play = record(lambda: self._act(ids, positions, last), self._pool)
         return Recording(ids, positions, last, state, play)
-
-
-def memory_pool(device: torch.device) -> Any:
-    """What recordings, of which one is played at a time, compute in together."""
-    return torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
 
 def record(act: Callable[[], Tensor], pool: Any) -> tuple[Tensor, Callable[[], None]]:

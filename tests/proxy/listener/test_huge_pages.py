@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import mmap
-import os
 import platform
 import subprocess
 import sys
@@ -15,7 +14,7 @@ from structlog.testing import capture_logs
 
 from proxy import huge_pages
 from proxy.huge_pages import HUGE_PAGE, HUGE_PAGES, join_pages
-from tests.running.live_proxy import until
+from tests.running.live_proxy import ROOT, environment, until
 
 PROGRAM = """
 import os
@@ -48,7 +47,9 @@ def _can_join() -> bool:
 def test_what_is_ours_alone_is_joined_and_takes_no_more_memory() -> None:
     if not _can_join():
         pytest.skip("this kernel joins no pages")
-    found = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+    found = subprocess.run(
+        [sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True
+    )
     assert found.returncode == 0, found.stderr
     own, child = found.stdout.splitlines()
     joined, huge_kb, more_kb = map(int, own.split())
@@ -71,10 +72,10 @@ def test_a_proxy_that_is_ready_has_joined_pages(tmp_path: Path) -> None:
     path, said = tmp_path / "proxy.yaml", tmp_path / "stderr"
     path.write_text(json.dumps(config), encoding="utf-8")
     command = [sys.executable, "-m", "pinocchio", "serve", "--config", str(path), "--port", "0"]
-    env = os.environ | {"PINOCCHIO_LOG_LEVEL": "debug"}
+    env = environment() | {"PINOCCHIO_LOG_LEVEL": "debug"}
     with (
         said.open("w") as stderr,
-        subprocess.Popen(command, stdout=stderr, stderr=stderr, env=env) as proxy,
+        subprocess.Popen(command, stdout=stderr, stderr=stderr, cwd=ROOT, env=env) as proxy,
     ):
         try:
             until(lambda: "pages_joined" in said.read_text(encoding="utf-8"), 60)
