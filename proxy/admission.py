@@ -87,7 +87,7 @@ class Admission:
             check_local(scope["headers"])
         return guest
 
-    def enter_again(self, guest: Guest, scope: Scope) -> bool:
+    def enter_again(self, guest: Guest) -> bool:
         """Lets another request in with the head of one that this guest was let in with; False where
         it has to `enter`, and nothing has been done. Raises RateLimitedError."""
         key = guest.key
@@ -96,7 +96,6 @@ class Admission:
                 return False
         elif self._guests.get(key.id) is not guest or key.state(time.time()) != "active":
             return False
-        scope[CALLER] = guest.caller
         if guest.rates:
             self._take(guest.rates)
         return True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,13 +18,13 @@ import structlog
 
 from calibrator import Scorer
 from policies import Policy, load_policy
-from proxy.admission import ALIVE, READY
+from proxy.admission import ALIVE, READY, Guest
 from proxy.config.policy_book import PolicyBook
 from proxy.config.sections import CalibratorConfig, Config
 from proxy.config.setup import Setup
 from proxy.desk.figures import figures_of
 from proxy.desk.listening import AdminSocket, DeskServer
-from proxy.errors import HostNotAllowedError, InvalidKeyError, NotFoundError, ProxyError
+from proxy.errors import HostNotAllowedError, NotFoundError, ProxyError
 from proxy.exchange.conversations import Conversations
 from proxy.exchange.exchange import Exchange
 from proxy.exchange.metrics import Metrics
@@ -40,7 +40,7 @@ from proxy.learning.drift_watch import DriftWatch
 from proxy.listener.endpoint import Endpoint, send_reply
 from proxy.policy_context.traffic import Traffic
 from proxy.reloading import Reloading, Standing
-from proxy.routes import error_body_for
+from proxy.routes import end_with_key, refuse
 from proxy.scoring.images import Images
 from proxy.scoring.loader import (
     NOTHING_LOADED,
@@ -67,7 +67,6 @@ from proxy.wire.http import (
     ASGIApplication,
     Client,
     Counts,
-    Found,
     Known,
     Receive,
     Reply,
@@ -267,50 +266,62 @@ class App:
             await self._lifespan(receive, send)
             return
         if self._telemetry is not None:
-            self._telemetry.enter(scope)
+            self._telemetry.enter(scope["headers"])
         generation = self._reloading.current  # for this request, to its end
-        generation.in_flight += 1
-        try:
-            if kind == "websocket":
-                await self._websocket(generation, scope, receive, send)
-                return
+        if kind == "websocket":
+            work: Awaitable[None] = self._websocket(generation, scope, receive, send)
+        else:
             client: Client | None = scope.get(CLIENT)
             work = self._handler(generation, scope)(scope, receive, send)
-            if client is None or (key := scope[CALLER].id) is None:
-                await work
-            else:
-                gone = partial(_key_gone, key, client, scope, receive, send)
-                await self._reloading.live.run(key, work, gone)
-        finally:
-            generation.in_flight -= 1
-            if not generation.in_flight and generation.is_retired:
-                self._reloading.close_unused()
+            if client is not None:
+                work = self._ending_with(scope[CALLER].id, work, client)
+        await self._reloading.serve(generation, work)
+
+    def _again(
+        self, guest: Guest, endpoint: Endpoint, request: Request, client: Client
+    ) -> Awaitable[None] | None:
+        """Begins to answer a request with a head with which the guest was let in; None for one that
+        has to come in as any other does."""
+        generation = self._reloading.current
+        try:
+            if not generation.admission.enter_again(guest):
+                return None
+        except ProxyError:  # who comes in hears why not
+            return None
+        if self._telemetry is not None:
+            self._telemetry.enter(request.headers)
+        work = endpoint.answer(request.again(), client)
+        return self._reloading.serve(generation, self._ending_with(guest.caller.id, work, client))
+
+    def _ending_with(
+        self, key: str | None, work: Awaitable[None], client: Client
+    ) -> Awaitable[None]:
+        """The work, which ends with the key that it is done for."""
+        if key is None:
+            return work
+        return self._reloading.live.run(key, work, partial(end_with_key, key, client))
 
     def _handler(self, generation: Generation, scope: Scope) -> ASGIApplication:
         """Whoever answers a request, a refusal too."""
         admission = generation.admission
-        known: Known | None = scope.get(KNOWN)
         try:
-            if known is not None and (as_before := known.found) is not None:
-                if admission.enter_again(as_before.guest, scope):
-                    scope["headers"] = as_before.request.headers  # the key is not among them
-                    return as_before.handler
-                known.found = None
             scope[METRICS] = self._counts
             guest = admission.enter(scope)
         except ProxyError as error:
             self._note_refusal(scope, error)
-            return partial(_refuse, error.with_traceback(None))  # whose frames would keep it
+            return partial(refuse, error.with_traceback(None))  # whose frames would keep it
         has_key = guest.key is not None
         if CLIENT in scope and (has_key or not admission.needs_keys):
             scope[CLIENT].note_known(has_key)
         method, path, routes = scope["method"], scope["path"], guest.routes
         handler = routes.exact.get((method, path)) or routes.other(scope)
         handler = handler or self._other(method, path)
-        if known is not None:
+        known: Known | None = scope.get(KNOWN)
+        if known is not None and isinstance(handler, Endpoint):
             request = request_of(scope)
             presented(request)  # which all that follow have from it
-            known.found = Found(guest, handler, request)
+            request.keep()
+            known.again = partial(self._again, guest, handler, request)
         return handler
 
     async def _websocket(
@@ -481,15 +492,3 @@ class App:
         await asyncio.to_thread(self._parts.conversations.owned.close)
         if self._parts.records is not None:
             await asyncio.to_thread(self._parts.records.close)
-
-
-async def _key_gone(key: str, client: Client, scope: Scope, receive: Receive, send: Send) -> None:
-    """Tells a client that its key has ended, or hangs up where a reply has begun."""
-    if client.status:
-        client.hang_up()
-    else:
-        await _refuse(InvalidKeyError(f"{GONE}: {key}"), scope, receive, send)
-
-
-async def _refuse(error: ProxyError, scope: Scope, receive: Receive, send: Send) -> None:
-    await send_reply(error_reply(error, error_body_for(scope["path"])), scope, send)

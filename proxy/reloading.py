@@ -15,7 +15,7 @@ import hashlib
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -132,6 +132,16 @@ class Reloading:
     def in_flight(self) -> int:
         """How many requests are being answered, by any generation."""
         return sum(each.in_flight for each in (self.current, *self._retired))
+
+    async def serve(self, generation: Generation, work: Awaitable[None]) -> None:
+        """Does the work of a request with a generation, which stays as long as that takes."""
+        generation.in_flight += 1
+        try:
+            await work
+        finally:
+            generation.in_flight -= 1
+            if not generation.in_flight and generation.is_retired:
+                self.close_unused()
 
     # --- on the watch's thread ------------------------------------------------------------------
 

@@ -9,16 +9,21 @@ from proxy.completions.flow import handle
 from proxy.completions.generated_images import PATH as GENERATIONS
 from proxy.completions.generated_images import score_generated
 from proxy.completions.services import Services
-from proxy.errors import BadRequestError, ProxyError
+from proxy.errors import BadRequestError, InvalidKeyError, ProxyError
 from proxy.formats import FORMATS, MESSAGES, Format
-from proxy.listener.endpoint import Endpoint
+from proxy.gate.live_work import GONE
+from proxy.listener.endpoint import Endpoint, send_reply
 from proxy.passthrough.surfaces import Surfaces
 from proxy.wire.http import (
     ASGIApplication,
+    Client,
     ErrorBody,
+    Receive,
     Reply,
     Request,
     Scope,
+    Send,
+    error_reply,
     raw_path_of,
 )
 from proxy.wire.spelling import ANY_ID, id_at, means, names_in, shows_answers
@@ -131,3 +136,17 @@ def _is_anthropics(path: str) -> bool:
 def error_body_for(path: str) -> ErrorBody:
     """The envelope that clients of this path read."""
     return MESSAGES.error_body if _is_anthropics(path) else ProxyError.body
+
+
+async def refuse(error: ProxyError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers a request that is not let in."""
+    await send_reply(error_reply(error, error_body_for(scope["path"])), scope, send)
+
+
+async def end_with_key(key: str, client: Client) -> None:
+    """Tells a client that its key has ended, or hangs up where a reply has begun."""
+    if client.status:
+        client.hang_up()
+    else:
+        error = InvalidKeyError(f"{GONE}: {key}")
+        await refuse(error, client.scope, client.receive, client.send)

@@ -336,7 +336,7 @@ ROOMS: dict[str, set[str]] = {
         "upstreams",
         "wire",
     },
-    "proxy.routes": {"completions", "errors", "formats", "listener", "passthrough", "wire"},
+    "proxy.routes": {"completions", "errors", "formats", "gate", "listener", "passthrough", "wire"},
     "proxy.capacity": set(),
     "proxy.telemetry": {"config", "errors", "exchange", "scoring", "upstreams", "wire"},
     "proxy.admission": {"config", "errors", "gate", "routes", "store", "upstreams", "wire"},

@@ -26,7 +26,7 @@ async def apply(job: Job, answer: Answer, outcome: Outcome) -> Reply | bytes:
     Raises ProxyError where the decision is told as an error.
     """
     if answer.is_out:
-        job.told = _member(job, outcome)
+        job.told = outcome.member() if job.services.tells_member else None
         return answer.annotated_events(job.request.format, job.told)
     applied = outcome.decision.applied if outcome.decision else None
     is_kept = type(applied) is Deliver and applied.notice is None
@@ -36,13 +36,10 @@ async def apply(job: Job, answer: Answer, outcome: Outcome) -> Reply | bytes:
     job.exchange.finish(outcome, answer.status)
     if job.services.audit is not None:
         job.services.audit.consider(job.exchange, job.request, outcome, answer.stored)
-    kept, body = outgoing(answer, job.request, completion, _member(job, outcome))
+    told = outcome if job.services.tells_member else None
+    kept, body = outgoing(answer, job.request, completion, told)
     reply = Reply(answer.status, [*kept, *job.headers(outcome)], body)
     return reply if job.stream is None else reply.whole()
-
-
-def _member(job: Job, outcome: Outcome) -> Json | None:
-    return outcome.member() if job.services.tells_member else None
 
 
 async def _changed(job: Job, answer: Answer, outcome: Outcome) -> Json | None:

@@ -56,7 +56,7 @@ async def score_generated(services: Services, surfaces: Surfaces, request: Reque
         if not surfaces.attach.body:
             return Reply(reply.status, headers, raw)
         headers = without(headers, b"content-encoding", b"content-length")
-        return Reply(reply.status, headers, with_member(body, MEMBER, outcome.member()))
+        return Reply(reply.status, headers, with_member(body, MEMBER, outcome.member_json()))
 
 
 async def _read(services: Services, exchange: Exchange, reply: UpstreamReply) -> bytes:

@@ -15,6 +15,7 @@ from typing import Any
 from calibrator import NO_SIGNALS, Signals
 from policies import Facts
 from proxy.errors import UNREADABLE_EVENT, UpstreamBrokenError, UpstreamError
+from proxy.exchange.outcome import Outcome
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import MEMBER, Assembler, Choice, Format, Json, NoAnswerError
 from proxy.formats.called import tool_calls
@@ -125,11 +126,13 @@ class Answer:
         """The whole completion as one JSON object, for a reviewer and for release."""
         return self.body if self.events is None else dumps(self.completion)
 
-    def annotated(self, format: Format, member: Mapping[str, Any] | None) -> bytes | Pieces:
-        """The bytes for the client; with a member, it stands in the object or the finish events."""
+    def annotated(self, format: Format, outcome: Outcome | None) -> bytes | Pieces:
+        """The bytes for the client; an outcome stands in the object or the finish events."""
+        if self.events is None and outcome is not None:
+            return with_member(self.body, MEMBER, outcome.member_json())
         if self.events is None:
-            return self.raw if member is None else with_member(self.body, MEMBER, member)
-        return self.annotated_events(format, member)
+            return self.raw
+        return self.annotated_events(format, None if outcome is None else outcome.member())
 
     def annotated_events(self, format: Format, member: Mapping[str, Any] | None) -> bytes:
         """Return the bytes of a stream's events; a member stands in those that finish a choice."""
@@ -324,16 +327,18 @@ def outgoing(
     answer: Answer,
     asked: CompletionRequest,
     completion: Json | None,
-    member: Mapping[str, Any] | None,
+    outcome: Outcome | None,
 ) -> tuple[Headers, bytes | Pieces]:
-    """Header fields and bytes for the client: of the answer, or of what stands in its place."""
+    """Header fields and bytes for the client: of the answer, or of what stands in its place, with
+    the outcome that is to be told in the body."""
     headers = answer.headers
-    if answer.is_encoded and (completion is not None or member is not None):
+    if answer.is_encoded and (completion is not None or outcome is not None):
         headers = without(headers, b"content-encoding")
     if completion is None and not answer.is_restarted:
-        return headers, answer.annotated(asked.format, member)
+        return headers, answer.annotated(asked.format, outcome)
     whole = answer.completion if completion is None else completion
-    return headers, rewritten(answer, whole | ({MEMBER: member} if member else {}), asked)
+    told = {} if outcome is None else {MEMBER: outcome.member()}
+    return headers, rewritten(answer, whole | told, asked)
 
 
 def rewritten(answer: Answer, completion: Json, asked: CompletionRequest) -> bytes:

@@ -15,6 +15,7 @@ from proxy.formats import Choice
 from proxy.scoring.scoring import Confidence, Evidence, Status, least_sure
 from proxy.wire import headers as names
 from proxy.wire.headers import Headers
+from proxy.wire.json_splice import dumps
 
 DIGITS = 4
 _PLAIN = " !\"#$&'()*+,/:;<=>?@[\\]^`{|}"  # with letters and digits, all of ASCII but %
@@ -70,14 +71,11 @@ class Outcome:
         its score and has what is known by then. `Job.headers` gives none where `attach` says so.
         """
         decision = self.decision
-        fields: Headers = []
-        if self.confidence is not None:
-            fields.append((names.CONFIDENCE, b"%.4f" % self.confidence))  # rounds alike
-        fields.append((names.STATUS, self.status.encode()))
         if decision is None:
-            fields += _told(self.action, self.calibrator)
+            told = _told(self.status, self.action, self.calibrator)
         else:
-            fields += _told(
+            told = _told(
+                self.status,
                 self.action,
                 self.calibrator,
                 decision.label,
@@ -85,8 +83,13 @@ class Outcome:
                 decision.would_action,
                 decision.annotation,
             )
-        fields.append((names.REQUEST_ID, self.request_id.encode()))
-        fields.append((names.OVERHEAD_MS, b"%.1f" % self.overhead_ms))
+        fields: Headers = [
+            *told,
+            (names.REQUEST_ID, self.request_id.encode()),
+            (names.OVERHEAD_MS, b"%.1f" % self.overhead_ms),
+        ]
+        if self.confidence is not None:
+            fields.insert(0, (names.CONFIDENCE, b"%.4f" % self.confidence))  # rounds alike
         if self.reason is not None:
             fields.append((names.REASON, self.reason.encode("latin-1")))
         if self.review_id is not None:
@@ -139,6 +142,47 @@ class Outcome:
         member["choices"] = [*starmap(choice_member, self.choices)]
         return member
 
+    def member_json(self) -> bytes:
+        """`member` as JSON; that of a scored reply of which nothing else is told, as of nearly all,
+        is made without an object."""
+        decision, least = self.decision, self.least
+        if (
+            decision is None
+            or least is None
+            or len(self.choices) != 1
+            or self.choices[0][0].index
+            or self.confidence is None
+            or self.reason is not None
+            or self.review_id is not None
+            or self.escalated_from is not None
+            or self.fallback_from is not None
+            or self.clarification is not None
+            or self.standing_approval is not None
+            or self.approvals
+            or self.calls
+            or self.shadowed
+            or decision.additions
+            or least.because
+            or least.fields
+            or least.evidence is not None
+            or least.signals is not NO_SIGNALS
+        ):
+            return dumps(self.member())
+        before, after = _plain_parts(
+            self.status,
+            self.action,
+            self.calibrator,
+            decision.label,
+            decision.mode,
+            decision.would_action,
+            decision.applied.name,
+        )
+        figure = (b"%.4f" % self.confidence).rstrip(b"0")
+        if figure.endswith(b"."):
+            figure += b"0"
+        id = self.request_id.encode()
+        return b"".join((b'{"request_id":"', id, b'","confidence":', figure, before, figure, after))
+
     def shadowed_values(self) -> list[dict[str, str]]:
         """What rules in shadow would have done, as it is told everywhere."""
         return [{"rule": each.rule, "action": each.action.name} for each in self.shadowed]
@@ -146,6 +190,7 @@ class Outcome:
 
 @lru_cache(maxsize=4_096)
 def _told(
+    status: str,
     action: str,
     calibrator: str | None,
     policy: str | None = None,
@@ -155,6 +200,7 @@ def _told(
 ) -> tuple[tuple[bytes, bytes], ...]:
     """The fields that are the same for many replies; a label in ASCII, percent-encoded."""
     values = (
+        (names.STATUS, status),
         (names.ACTION, action),
         (names.POLICY, policy),
         (names.MODE, mode),
@@ -163,6 +209,25 @@ def _told(
     )
     fields = [(name, value.encode("latin-1")) for name, value in values if value is not None]
     return (*fields, *([] if label is None else [(names.LABEL, _in_ascii(label))]))
+
+
+@lru_cache(maxsize=4_096)
+def _plain_parts(
+    status: str,
+    action: str,
+    calibrator: str | None,
+    policy: str,
+    mode: str,
+    would: str | None,
+    applied: str,
+) -> tuple[bytes, bytes]:
+    """What the `pinocchio` object of many scored replies has between its confidence and that of its
+    only choice, and behind them."""
+    told = {"status": status, "action": action, "policy": policy, "mode": mode}
+    told |= {"would_action": would} if would is not None else {}
+    told |= {"calibrator": calibrator} if calibrator is not None else {}
+    before, after = dumps(told), dumps({"status": status, "action": applied})
+    return b',%b,"choices":[{"index":0,"confidence":' % before[1:-1], b",%b]}" % after[1:]
 
 
 def _in_ascii(text: str) -> bytes:

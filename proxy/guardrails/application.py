@@ -91,13 +91,8 @@ class GuardrailsApplication:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         generation = self._holder.current  # for this visit, to its end
-        generation.in_flight += 1
-        try:
-            await self._answer(generation.routes.services, scope, receive, send)
-        finally:
-            generation.in_flight -= 1
-            if not generation.in_flight and generation.is_retired:
-                self._holder.close_unused()
+        answering = self._answer(generation.routes.services, scope, receive, send)
+        await self._holder.serve(generation, answering)
 
     async def _answer(self, services: Services, scope: Scope, receive: Receive, send: Send) -> None:
         scope[METRICS] = self._metrics

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -52,36 +53,35 @@ class Endpoint:
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         request = request_of(scope)
         client: Client | None = scope.pop(CLIENT, None)
-        body = None if client is None else client.whole_body(self._max_body)
-        if client is None or body is None:
-            return self._receive(request, scope, receive, send, client)
+        if client is not None:
+            return self.answer(request, client)
+        return self._receive(request, _Ends(scope, receive, send), None, _declared(request))
+
+    def answer(self, request: Request, client: Client) -> Awaitable[None]:
+        """Answers a client of our own server; its request has no body yet."""
+        body = client.whole_body(self._max_body)
+        if body is None:
+            length = _declared(request) if client.length is None else client.length
+            return self._receive(request, client, client, length)
         request.body = body
-        return self._answer(request, scope, send, client, client)
+        return self._answer(request, client, client, client)
 
     async def _receive(
-        self,
-        request: Request,
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-        client: Client | None,
+        self, request: Request, ends: _Ends | Client, client: Client | None, length: int
     ) -> None:
         """Answers once the body is here."""
         try:
-            length = (
-                _declared(request) if client is None or client.length is None else client.length
-            )
-            request.body = await _read_body(receive, length, self._max_body)
+            request.body = await _read_body(ends.receive, length, self._max_body)
         except ProxyError as error:
-            await send_reply(error_reply(error, self._error_body), scope, send)
+            await send_reply(error_reply(error, self._error_body), ends.scope, ends.send)
         except _ClientGoneError:
             return
         else:
-            watch = _Watch(receive) if client is None else client
-            await self._answer(request, scope, send, client, watch)
+            watch = _Watch(ends.receive) if client is None else client
+            await self._answer(request, ends, client, watch)
 
     async def _answer(
-        self, request: Request, scope: Scope, send: Send, client: Client | None, watch: Watch
+        self, request: Request, ends: _Ends | Client, client: Client | None, watch: Watch
     ) -> None:
         watch.watch()
         try:
@@ -94,8 +94,10 @@ class Endpoint:
                 fault = ProxyError("the proxy failed; its log says where")
                 reply = error_reply(fault, self._error_body)
             try:
-                if client is None or not sent_whole(reply, scope, client):
-                    await send_reply(reply, scope, send, before_end=watch.unwatch, client=client)
+                if client is None or not sent_whole(reply, client):
+                    await send_reply(
+                        reply, ends.scope, ends.send, before_end=watch.unwatch, client=client
+                    )
             except Exception as error:  # the status is out: a body without its end has to say it
                 log.error("reply_broke_off", path=request.path, **place(error))
             finally:
@@ -106,6 +108,15 @@ class Endpoint:
                 raise
         finally:
             watch.unwatch()
+
+
+@dataclass(slots=True)
+class _Ends:
+    """What an application of ASGI is given for a request, where another server than ours runs."""
+
+    scope: Scope
+    receive: Receive
+    send: Send
 
 
 class _Watch:
@@ -194,13 +205,11 @@ def _nothing() -> None:
     """There is nothing to do."""
 
 
-def sent_whole(reply: Reply, scope: Scope, client: Client) -> bool:
-    """Sends a reply at once; False for what `send_reply` has to send: one still arriving, to a slow
-    client, or to one of HTTP/1.0."""
+def sent_whole(reply: Reply, client: Client) -> bool:
+    """Sends a reply at once; False for what `send_reply` has to send: one still arriving, or to a
+    client for which `Client.write_whole` cannot."""
     pieces = reply.pieces()
-    if pieces is None or scope["http_version"] == "1.0":
-        return False
-    return client.write_whole(reply.status, reply.headers, pieces)
+    return pieces is not None and client.write_whole(reply.status, reply.headers, pieces)
 
 
 async def send_reply(

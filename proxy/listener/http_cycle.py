@@ -15,6 +15,7 @@ import structlog
 
 from proxy.errors import ProxyError
 from proxy.listener.flow import Flow
+from proxy.listener.known_head import KnownHead
 from proxy.listener.request_heads import refusal
 from proxy.wire.headers import with_length, written
 from proxy.wire.http import CLIENT, ASGIApplication, Message, Scope, place
@@ -33,7 +34,6 @@ log = structlog.get_logger(__name__)
 class Connection(Protocol):
     """What a cycle needs of the connection that it came over."""
 
-    scope: Scope
     outlet: Outlet
     flow: Flow
     tasks: set[asyncio.Task[None]]  # that are at work
@@ -50,7 +50,8 @@ def _expects(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 class Cycle:
     """One request and its response: both the `Client` of the application and its ends of ASGI.
 
-    A `body` that came with the head is all of it.
+    The `head` is what a scope says of it, or one that is known. A `body` that came with it is all
+    of it.
     """
 
     __slots__ = (
@@ -59,8 +60,12 @@ class Cycle:
         "_connection",
         "_has_news",
         "_is_chunked",
+        "_is_head",
+        "_is_old",
         "_is_watched",
+        "_known",
         "_parts",
+        "_scope",
         "_waiting",
         "flow",
         "has_left",
@@ -70,14 +75,26 @@ class Cycle:
         "outlet",
         "response_complete",
         "response_started",
-        "scope",
         "size",
         "status",
         "task",
     )
 
-    def __init__(self, connection: Connection, keep_alive: bool, body: bytes | None = None) -> None:
-        self.scope = connection.scope
+    def __init__(
+        self,
+        connection: Connection,
+        head: Scope | KnownHead,
+        keep_alive: bool,
+        body: bytes | None = None,
+    ) -> None:
+        if isinstance(head, KnownHead):
+            self._known: KnownHead | None = head
+            self._scope: Scope | None = None  # until somebody asks for it
+            self._is_head, self._is_old = head.is_head, False
+        else:
+            self._known, self._scope = None, head
+            head[CLIENT] = self
+            self._is_head, self._is_old = head["method"] == "HEAD", head["http_version"] == "1.0"
         self.outlet = connection.outlet
         self.flow = connection.flow
         self.keep_alive = keep_alive
@@ -101,10 +118,20 @@ class Cycle:
         self._is_chunked = False
         self._bytes_left = 0  # of a body whose length is declared
 
+    @property
+    def scope(self) -> Scope:
+        if self._scope is None:
+            assert self._known is not None
+            self._scope = self._known.scope(b"%d" % (self.length or 0))
+            self._scope[CLIENT] = self
+        return self._scope
+
     async def run(self, app: ASGIApplication) -> None:
         """Has the application answer; a fault of its own ends the connection."""
         try:
-            await app(self.scope, self.receive, self.send)
+            if self._known is None or (work := self._known.known.begin(self)) is None:
+                work = app(self.scope, self.receive, self.send)
+            await work
         except BaseException as error:  # the server cancels what is not done when it ends
             self._fail(**place(error))
         else:
@@ -114,7 +141,8 @@ class Cycle:
             if self.task is not None:
                 self._connection.tasks.discard(self.task)
                 self.task = None  # or each would keep the other
-            self.scope.pop(CLIENT, None)  # likewise, where no endpoint has taken it out
+            if self._scope is not None:
+                self._scope.pop(CLIENT, None)  # likewise, where no endpoint has taken it out
 
     def _fail(self, **why: str) -> None:
         log.error("no_reply", path=self.scope["path"], **why)
@@ -245,12 +273,17 @@ class Cycle:
     def write_whole(
         self, status: int, headers: list[tuple[bytes, bytes]], body: tuple[bytes | memoryview, ...]
     ) -> bool:
-        if self.flow.write_paused or self.has_left:
+        if self.flow.write_paused or self.has_left or self._is_old:
             return False
         first, is_one = body[0], len(body) == 1
         size = len(first) if is_one else sum(map(len, body))
-        head = self._head(status, with_length(headers, size))
-        if self.scope["method"] == "HEAD":
+        fields, length = written(headers), b""
+        if fields.find(b"content-length: ") < 0:
+            length = b"content-length: %d\r\n" % size
+        else:  # it stays in its place
+            fields = written(with_length(headers, size))
+        head = self._head(status, fields, length)
+        if self._is_head:
             self.outlet.write_alone(head)
         elif is_one and size < WRITTEN_TOGETHER:
             self.outlet.write_alone(head + first)
@@ -270,7 +303,7 @@ class Cycle:
 
     def _write_part(self, body: bytes, is_more: bool) -> None:
         """A part of the body; raises RuntimeError where its length is not the declared one."""
-        if self.scope["method"] == "HEAD":
+        if self._is_head:
             self._bytes_left = 0
         elif self._is_chunked:
             end = b"" if is_more else b"0\r\n\r\n"
@@ -292,16 +325,14 @@ class Cycle:
         length, framing = dict(headers).get(b"content-length"), b""
         if length is not None:
             self._bytes_left = int(length)
-        elif self.scope["method"] != "HEAD" and status not in WITHOUT_BODY:
+        elif not self._is_head and status not in WITHOUT_BODY:
             self._is_chunked, framing = True, b"transfer-encoding: chunked\r\n"
-        self.outlet.write(self._head(status, headers, framing))
+        self.outlet.write(self._head(status, written(headers), framing))
         self.response_started = True
 
-    def _head(self, status: int, headers: list[tuple[bytes, bytes]], framing: bytes = b"") -> bytes:
-        """Raises ValueError for a field that would be more than one."""
+    def _head(self, status: int, fields: bytes, framing: bytes) -> bytes:
         self._asks_for_body = False
         self.status = status
-        fields = written(headers)
         closing = b"" if self.keep_alive else b"connection: close\r\n"
         line = STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
         return b"".join((line, fields, framing, closing, b"\r\n"))

@@ -38,7 +38,7 @@ from proxy.listener.request_heads import (
     without_upgrade,
 )
 from proxy.wire.headers import HEADS_LEARNT, Headers
-from proxy.wire.http import CLIENT, KNOWN, Scope
+from proxy.wire.http import Scope
 from proxy.wire.outlet import Outlet
 
 if TYPE_CHECKING:
@@ -176,14 +176,15 @@ class HttpProtocol(asyncio.Protocol):
         if length is None:
             return False
         self._idle_bytes, self._heads_to_learn = 0, HEADS_LEARNT
-        self.scope = scope = known.scope(length)
-        scope[KNOWN] = known.known
         body = data[known.size + len(length) :]
-        missing, stays = int(length) - len(body), not self._all.is_draining
-        self.cycle = cycle = scope[CLIENT] = Cycle(self, stays, None if missing else body)
+        size, stays = int(length), not self._all.is_draining
+        missing = size - len(body)
+        self.cycle = cycle = Cycle(self, known, stays, None if missing else body)
+        if missing:
+            cycle.length = size
         self._run(cycle)
         if missing:
-            self._missing, cycle.length = missing, int(length)
+            self._missing = missing
             self.on_body(body)
         return True
 
@@ -288,7 +289,7 @@ class HttpProtocol(asyncio.Protocol):
             return
         self.headers = []  # of trailers, which are nobody's
         stays = version != "1.0" and parser.should_keep_alive() and not self._all.is_draining
-        self.cycle = scope[CLIENT] = Cycle(self, stays)
+        self.cycle = Cycle(self, scope, stays)
         if self.running is None:
             self._run(self.cycle)
         else:

@@ -10,20 +10,21 @@ from __future__ import annotations
 from typing import Any
 
 from proxy.wire.headers import KnownBytes, around_length
-from proxy.wire.http import CLIENT, Known, Scope
+from proxy.wire.http import CLIENT, KNOWN, Known, Scope
 
 
 class KnownHead(KnownBytes):
     """A head that was read; `scope` is what it says."""
 
-    __slots__ = ("_position", "_scope", "known")
+    __slots__ = ("_position", "_scope", "is_head", "known")
 
     def __init__(self, before: bytes, after: bytes, scope: Scope) -> None:
         super().__init__(before, after)
         headers = scope["headers"].copy()  # whoever answers may add to them
         self._scope = {**scope, "headers": headers}
-        del self._scope[CLIENT]
-        self.known = Known()
+        self._scope.pop(CLIENT, None)
+        self.known = self._scope[KNOWN] = Known()
+        self.is_head = scope["method"] == "HEAD"
         self._position = [name for name, _ in headers].index(b"content-length")
 
     def scope(self, length: bytes) -> dict[str, Any]:

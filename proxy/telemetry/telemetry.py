@@ -15,7 +15,8 @@ from proxy.telemetry.outbox import Outbox
 from proxy.telemetry.scores import score_keepers
 from proxy.telemetry.traces import CURRENT, CallSpan, TracedUpstream, place_of, trace_of
 from proxy.upstreams.upstream import Upstream
-from proxy.wire.http import Counts, Scope
+from proxy.wire.headers import Headers
+from proxy.wire.http import Counts
 
 if TYPE_CHECKING:
     from proxy.exchange.exchange import Exchange
@@ -57,9 +58,9 @@ class Telemetry:
             if each is not None:
                 each.close()
 
-    def enter(self, scope: Scope) -> None:
+    def enter(self, headers: Headers) -> None:
         """Finds the place of a request in its client's trace, for all that is done for it."""
-        CURRENT.set(trace_of(scope["headers"], self._sample))
+        CURRENT.set(trace_of(headers, self._sample))
 
     def wrap(self, name: str, section: UpstreamConfig, upstream: Upstream) -> Upstream:
         """An upstream whose calls are spans, where spans are sent."""

@@ -49,6 +49,16 @@ class Client(Watch, Protocol):
     status: int  # of the reply; 0 until one has begun
     length: int | None  # of the body, where no header of the request needs to say it
 
+    @property
+    def scope(self) -> Scope:
+        """What the head says, for ASGI; it has `CLIENT` where nobody has taken it out."""
+
+    async def receive(self) -> Message:
+        """The next part of the body, or that the client has left."""
+
+    async def send(self, message: Message) -> None:
+        """Sends a part of the reply, in its order; waits where the client is slow."""
+
     def whole_body(self, limit: int) -> bytes | None:
         """The request's body, if all of it is there and has at most `limit` bytes; else it has to
         be `receive`d."""
@@ -80,7 +90,7 @@ class Client(Watch, Protocol):
 
     def write_whole(self, status: int, headers: Headers, body: Pieces) -> bool:
         """Sends a whole reply, with its length; False if the client is slow, so that the reply has
-        to wait in `send`."""
+        to wait in `send`, or speaks HTTP/1.0."""
 
 
 class Writer(Protocol):
@@ -119,6 +129,12 @@ class Request(WithHeaders):
     def __post_init__(self) -> None:
         self.values = first_values(self.headers)
 
+    def keep(self) -> None:
+        """Makes this the model of those that come `again`: each has a length of its own, which is
+        that of its body."""
+        self.headers = KeptHeaders(names.without(self.headers, b"content-length"))
+        self.values = first_values(self.headers)
+
     def again(self) -> Request:
         """Another one with the same head, of now, without its body."""
         new = object.__new__(Request)
@@ -129,26 +145,26 @@ class Request(WithHeaders):
         return new
 
 
-class Found:
-    """What all requests with one head have in common, once one of them was let in."""
-
-    __slots__ = ("guest", "handler", "request")
-
-    def __init__(self, guest: Any, handler: ASGIApplication, request: Request) -> None:
-        """`guest` is what the gate knows of who asks, `request` any of them."""
-        # each has a length of its own, which is that of its body
-        request.headers = KeptHeaders(names.without(request.headers, b"content-length"))
-        request.values = first_values(request.headers)
-        self.guest, self.handler, self.request = guest, handler, request
-
-
 class Known:
-    """A head that a connection has sent before."""
+    """A head that a connection has sent before.
 
-    __slots__ = ("found",)
+    Once a request with it was let in, `again` begins to answer the next one, whose scope nobody
+    needs; it gives None for one that has to come in as the first did.
+    """
+
+    __slots__ = ("again",)
 
     def __init__(self) -> None:
-        self.found: Found | None = None
+        self.again: Callable[[Client], Awaitable[None] | None] | None = None
+
+    def begin(self, client: Client) -> Awaitable[None] | None:
+        """What answers the client's request; None where it has to come in."""
+        if self.again is None:
+            return None
+        work = self.again(client)
+        if work is None:
+            self.again = None
+        return work
 
 
 @dataclass(slots=True)
@@ -199,9 +215,6 @@ def place(error: BaseException) -> dict[str, str]:
 
 def request_of(scope: Scope) -> Request:
     """The request without its body."""
-    known: Known | None = scope.get(KNOWN)
-    if known is not None and known.found is not None:
-        return known.found.request.again()
     path = raw_path_of(scope)
     query = scope["query_string"].decode("latin-1")
     told = scope.get(CALLER, ANYONE), scope.get(METRICS)

@@ -204,20 +204,21 @@ def add_member(body: bytes, name: str, value: Any) -> bytes:
 
     Raises ValueError for what does not begin and end with a brace.
     """
-    return b"".join(with_member(body, name, value))
+    return b"".join(with_member(body, name, dumps(value)))
 
 
-def with_member(body: bytes, name: str, value: Any) -> Pieces:
-    """The same in pieces: a large body is not copied. Raises ValueError as `add_member` does."""
+def with_member(body: bytes, name: str, value: bytes) -> Pieces:
+    """The same for a value in JSON, in pieces: a large body is not copied. Raises ValueError as
+    `add_member` does."""
     if len(body) < COPIED_AT_ONCE and body.startswith(b"{") and body.endswith(_CLOSINGS):
-        parts = (body[:-1], b',"', name.encode(), b'":', dumps(value), b"}")  # nearly every body
+        parts = (body[:-1], b',"', name.encode(), b'":', value, b"}")  # nearly every body
         return (b"".join(parts),)
     opening = _OPENING.match(body)
     end = _end_of_text(body, len(body))
     if not opening or not body.endswith(b"}", 0, end):
         raise ValueError("not a JSON object")
     is_empty = _end_of_text(body, end - 1) == opening.end()
-    member = member_bytes(name, value, is_empty)
+    member = b'%b"%b":%b' % (b"" if is_empty else b",", name.encode(), value)
     if len(body) < COPIED_AT_ONCE:
         return (body[: end - 1] + member + body[end - 1 :],)
     return memoryview(body)[: end - 1], member, memoryview(body)[end - 1 :]

@@ -287,8 +287,8 @@ BYTES: Mapping[str, Callable[[], object]] = {
         b'{"model":"a",' + b'"model":"a",' * 100_000 + b'"x":1}', "model", "b"
     ),
     "blanks": lambda: replace_member(b'{"a":1,' + b" " * 10_000_000 + b'"b":2}', "model", "b"),
-    "blanks at the end": lambda: with_member(b'{"a":1' + b" " * 20_000_000 + b"}", "m", {}),
-    "blanks behind the end": lambda: with_member(b'{"a":1}' + b"\n" * 20_000_000, "m", {}),
+    "blanks at the end": lambda: with_member(b'{"a":1' + b" " * 20_000_000 + b"}", "m", b"{}"),
+    "blanks behind the end": lambda: with_member(b'{"a":1}' + b"\n" * 20_000_000, "m", b"{}"),
     "blanks inside": lambda: add_inner_member(
         b'{"response":{' + b" " * 4_000_000 + b"}}", "response", "m", {}
     ),

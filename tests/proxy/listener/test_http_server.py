@@ -45,7 +45,7 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
             await send({"type": "http.response.body", "body": part, "more_body": True})
         raise RuntimeError("in the middle of a body")
     reply = REPLIES[scope["raw_path"]]
-    if client is None or not sent_whole(reply, scope, client):
+    if client is None or not sent_whole(reply, client):
         await send_reply(reply, scope, send)
 
 
@@ -133,7 +133,7 @@ def test_a_connection_whose_reply_waits_for_others_is_not_idle(
     async def looking(scope: Any, receive: Any, send: Any) -> None:
         client: Any = scope.pop(CLIENT)
         protocol = client._connection
-        assert sent_whole(REPLIES[b"/small"], scope, client)
+        assert sent_whole(REPLIES[b"/small"], client)
         found.append(protocol.is_idle())
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -195,7 +195,7 @@ def test_a_body_is_the_same_whole_or_in_parts(size: int) -> None:
             message = await receive()
             body, is_more = body + message["body"], message["more_body"]
         found.append((whole is not None, body))
-        assert sent_whole(REPLIES[b"/small"], scope, client)
+        assert sent_whole(REPLIES[b"/small"], client)
 
     body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
     head = b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from proxy.listener import connections, http_protocol
 from proxy.listener.known_head import KnownHead, known_head
 from proxy.wire.headers import MOST_DIGITS
-from proxy.wire.http import CLIENT
+from proxy.wire.http import CLIENT, KNOWN
 from tests.proxy.listener.http_recorder import Recorder, connect, serving
 
 MOST_BODY = 10**MOST_DIGITS - 1  # bytes
@@ -129,7 +129,7 @@ def test_what_a_request_changes_stays_its_own() -> None:
     first["caller"] = "somebody"
     again = known.scope(b"5")
     assert again["headers"] == Parsed(request(b"hello")).headers
-    assert again.keys() == {"method", "headers"}
+    assert again.keys() == {"method", "headers", KNOWN}
 
 
 @pytest.fixture(scope="module")
