@@ -26,6 +26,7 @@ _BESIDE_CONTENT = ("reasoning_content", "reasoning", "refusal", "tool_calls", "f
 SAID = ("content", *_BESIDE_CONTENT)  # one of them is in every message of an assistant
 _INSTRUCTIONS = ("system", "developer")
 _OPENINGS = {role: f"[{role}] " for role in ("user", "assistant")}  # of turns
+_OPENING_OF = _OPENINGS.__getitem__
 _ROLE, _CONTENT = itemgetter("role"), itemgetter("content")  # no loop in Python, for each request
 _RESULTS = ("tool", "function")  # roles of what came of a call
 RECENT_TURNS = 16  # are looked at together
@@ -158,7 +159,7 @@ def _plain_text(messages: Sequence[Any], opening: str) -> str | None:
         if len(roles) > RECENT_TURNS and not _OPENINGS.keys() >= {*roles}:
             return None
         texts = texts[-RECENT_TURNS:]
-        turns = [*map(add, map(_OPENINGS.__getitem__, roles[-RECENT_TURNS:]), texts)]
+        turns = [*map(add, map(_OPENING_OF, roles[-RECENT_TURNS:]), texts)]
     except (KeyError, TypeError):  # another role, or parts in place of a text
         return None
     if not (type(question) is str and question and all(texts)):

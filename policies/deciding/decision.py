@@ -199,7 +199,8 @@ def _first_match(policy: Policy, facts: Facts, calls: tuple[ToolCall, ...]) -> M
     """Which rule decides; see `Match`."""
     confidence = facts.confidence
     shadowed: tuple[tuple[int, bool], ...] = ()
-    for low, high, tests, index, needs_score, is_shadow in policy.rules_for(facts, calls):
+    rules_for = policy.rules_for
+    for low, high, tests, index, needs_score, is_shadow in rules_for(facts, calls):
         if confidence is not None and not low <= confidence < high:
             continue
         for test in tests:

@@ -78,7 +78,7 @@ async def call_upstream(job: Job) -> Reply | Answer | Waiting | Live:
         return await _pass_on(job, reply, reason)
     if _goes_live(job, reply):
         return _read_live(job, reply)
-    if job.services.may_take_long or not reply.is_whole:
+    if job.services.may_take_long or not reply.is_whole():
         return Waiting(reply, partial(_read_whole, job, reply))
     return await _read_whole(job, reply)
 
@@ -272,7 +272,7 @@ def opening_of(job: Job, live: Live) -> Reply:
     opening.overhead_ms = exchange.overhead_ms()
     job.services.results.expect(exchange.request_id, hash_key(job.http), opening.member)
     headers = to_client(live.reply.headers)
-    if live.reply.is_whole:  # its length is not that of what goes on
+    if live.reply.is_whole():  # its length is not that of what goes on
         headers = without(headers, b"content-length")
     return Reply(live.reply.status, [*headers, *job.headers(opening)])
 

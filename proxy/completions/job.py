@@ -121,7 +121,8 @@ class Job:
 
     def note_owner(self, completion: Json, withheld: str | None = None) -> None:
         """Note whose a stored answer is, and whether it may be read at upstream's."""
-        self.services.ownership.note_answer(self.request, self.http, completion, withheld)
+        http = self.exchange.request
+        self.services.ownership.note_answer(self.request, http, completion, withheld)
 
     # --- its score and the decision ---------------------------------------------------------------
 

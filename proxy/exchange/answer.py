@@ -66,11 +66,6 @@ class Answer:
         return model if isinstance(model, str) else None
 
     @property
-    def is_encoded(self) -> bool:
-        """Whether the body came in an encoding that means something."""
-        return self.body is not self.raw
-
-    @property
     def lowest(self) -> Confidence | None:
         """That of the least sure choice; one without a number counts as the least."""
         return least_sure(self.confidences) if self.confidences else None
@@ -93,7 +88,7 @@ class Answer:
         n = asked.format.count(asked.payload)
         found = []
         for choice, confidence in zip(self.choices, self.confidences, strict=True):
-            message, text = choice.message, choice.plain_text
+            message, text = choice.message, choice.plain_text()
             stand_in = confidence.stand_in
             by = calibrator if stand_in is None else stand_in.calibrator
             facts = Facts(
@@ -332,7 +327,8 @@ def outgoing(
     """Header fields and bytes for the client: of the answer, or of what stands in its place, with
     the outcome that is to be told in the body."""
     headers = answer.headers
-    if answer.is_encoded and (completion is not None or outcome is not None):
+    is_encoded = answer.body is not answer.raw
+    if is_encoded and (completion is not None or outcome is not None):
         headers = without(headers, b"content-encoding")
     if completion is None and not answer.is_restarted:
         return headers, answer.annotated(asked.format, outcome)

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from calibrator import IN_WORDS, LOGPROBS, NO_SIGNALS, FieldDoubt
 from policies import Decision, Facts, Shadowed, strictest
 from proxy.formats import Choice
-from proxy.scoring.scoring import Confidence, Evidence, Status, least_sure
+from proxy.scoring.scoring import TRUNCATED, Confidence, Evidence, Status, least_sure
 from proxy.wire import headers as names
 from proxy.wire.headers import Headers
 from proxy.wire.json_splice import dumps
@@ -318,7 +318,7 @@ def summarise(
     all of them."""
     lowest = least_sure(confidences)
     reason = lowest.reason
-    if reason is None and lowest.status is Status.TRUNCATED:
+    if reason is None and lowest.status is TRUNCATED:
         reason = "long_text"
     decision = strictest(decisions)
     action = decision.applied.name

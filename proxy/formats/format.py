@@ -41,7 +41,6 @@ class Choice:
     is_refusal: bool = False  # where no text of a refusal says so
     _plain: tuple[str | None] | None = field(default=None, init=False, repr=False, compare=False)
 
-    @property
     def plain_text(self) -> str | None:
         """The text of a message in which there is nothing else; None of another."""
         if self._plain is None:

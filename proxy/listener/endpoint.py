@@ -84,9 +84,10 @@ class Endpoint:
         self, request: Request, ends: _Ends | Client, client: Client | None, watch: Watch
     ) -> None:
         watch.watch()
+        handler = self._handler  # a method by this name would be looked for first
         try:
             try:
-                reply = await self._handler(request)
+                reply = await handler(request)
             except ProxyError as error:  # frames keep much
                 reply = error_reply(error.with_traceback(None), self._error_body)
             except Exception as error:  # a fault of ours; the client still gets an envelope

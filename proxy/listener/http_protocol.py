@@ -64,29 +64,14 @@ _files = FileWatch()
 class HttpProtocol(asyncio.Protocol):
     """Give it to `uvicorn.Config` as `http`; `limit_concurrency` bounds the connections."""
 
-    url = b""
-    headers: Headers
-    scope: Scope
-    cycle: Cycle | None = None  # the newest
-    running: Cycle | None = None  # what is being answered
-    until = math.inf  # on the loop's clock: after it the client has taken too long
-    is_in_head = False
-    is_upgrading = False  # then what follows is for another protocol
-    has_ended = False  # nothing more is read
-    is_trusted = False  # its last request went well, or had a good key
-    _is_known = False
-    _has_key = False
-    _is_read = False  # it may have to wait for its turn
-    _ignores_upgrade = False
-    _body_bytes = 0  # of the body that is on its way
-    _segment = 0  # bytes that came at once
-    _most_of_head = 0  # bytes that the head can have, at most
-    _idle_bytes = 0  # in a row that were neither the end of a head nor any of a body
-    _known: KnownHead | None = None  # the head of a request before
-    _missing = 0  # bytes of a body behind it, which the parser is not given
-    _heads_to_learn = HEADS_LEARNT
-    _last_words = b""  # once those before have their replies
-    _unread = (0, math.inf)  # bytes that the client left, and since when
+    __slots__ = (
+        *("_all", "_app_state", "_body_bytes", "_config", "_has_key", "_heads_to_learn"),
+        *("_idle_bytes", "_ignores_upgrade", "_is_known", "_is_read", "_known"),
+        *("_last_words", "_missing", "_most_of_head", "_segment", "_unread"),
+        *("client", "cycle", "flow", "has_ended", "headers", "is_in_head", "is_trusted"),
+        *("is_upgrading", "loop", "outlet", "parser", "pipeline", "running", "scheme"),
+        *("scope", "server", "server_state", "tasks", "transport", "until", "url"),
+    )
 
     def __init__(
         self,
@@ -101,6 +86,29 @@ class HttpProtocol(asyncio.Protocol):
         self.tasks = server_state.tasks  # which the server waits for at its end
         self._config, self._app_state = config, app_state
         self.pipeline: deque[Cycle] = deque()  # the newest one first
+        self.url = b""
+        self.headers: Headers
+        self.scope: Scope
+        self.cycle: Cycle | None = None  # the newest
+        self.running: Cycle | None = None  # what is being answered
+        self.until = math.inf  # on the loop's clock: after it the client has taken too long
+        self.is_in_head = False
+        self.is_upgrading = False  # then what follows is for another protocol
+        self.has_ended = False  # nothing more is read
+        self.is_trusted = False  # its last request went well, or had a good key
+        self._is_known = False
+        self._has_key = False
+        self._is_read = False  # it may have to wait for its turn
+        self._ignores_upgrade = False
+        self._body_bytes = 0  # of the body that is on its way
+        self._segment = 0  # bytes that came at once
+        self._most_of_head = 0  # bytes that the head can have, at most
+        self._idle_bytes = 0  # in a row that were neither the end of a head nor any of a body
+        self._known: KnownHead | None = None  # the head of a request before
+        self._missing = 0  # bytes of a body behind it, which the parser is not given
+        self._heads_to_learn = HEADS_LEARNT
+        self._last_words = b""  # once those before have their replies
+        self._unread = (0, math.inf)  # bytes that the client left, and since when
         self._new_parser()
 
     def _new_parser(self) -> None:
@@ -172,11 +180,12 @@ class HttpProtocol(asyncio.Protocol):
 
     def _begin_again(self, known: KnownHead, data: bytes) -> bool:
         """Begins to answer a request whose head is known; False for anything else."""
-        length = known.length_in(data)
+        head = known.head
+        length = head.length_in(data)
         if length is None:
             return False
         self._idle_bytes, self._heads_to_learn = 0, HEADS_LEARNT
-        body = data[known.size + len(length) :]
+        body = data[head.size + len(length) :]
         size, stays = int(length), not self._all.is_draining
         missing = size - len(body)
         self.cycle = cycle = Cycle(self, known, stays, None if missing else body)

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from proxy.wire.headers import KnownBytes, around_length
+from proxy.wire.headers import KnownBytes, known_bytes
 from proxy.wire.http import CLIENT, KNOWN, Known, Scope
 
 
-class KnownHead(KnownBytes):
+class KnownHead:
     """A head that was read; `scope` is what it says."""
 
-    __slots__ = ("_position", "_scope", "is_head", "known")
+    __slots__ = ("_position", "_scope", "head", "is_head", "known")
 
-    def __init__(self, before: bytes, after: bytes, scope: Scope) -> None:
-        super().__init__(before, after)
+    def __init__(self, head: KnownBytes, scope: Scope) -> None:
+        self.head = head
         headers = scope["headers"].copy()  # whoever answers may add to them
         self._scope = {**scope, "headers": headers}
         self._scope.pop(CLIENT, None)
@@ -38,5 +38,5 @@ class KnownHead(KnownBytes):
 def known_head(data: bytes, scope: Scope, *, has_body: bool = True) -> KnownHead | None:
     """The head of the request that came alone in `data`, with its whole body or with none of it,
     and was read to its end; None for one that is not worth it, or whose end is not sure."""
-    around = around_length(data, has_body=has_body)
-    return None if around is None else KnownHead(*around, scope)
+    head = known_bytes(data, has_body=has_body)
+    return None if head is None else KnownHead(head, scope)

@@ -63,6 +63,9 @@ class Status(StrEnum):
     NOT_SUPPORTED = "not_supported"
 
 
+SCORED, TRUNCATED = Status.SCORED, Status.TRUNCATED  # an enumeration looks a member up each time
+
+
 @dataclass(slots=True)
 class Confidence:
     """P(correct) of one choice, or None with the reason.
@@ -371,7 +374,7 @@ class Scoring:
 
 
 def _item_of(asked: Question, choice: Choice, model: str, domain: str | None) -> Item:
-    if (text := choice.plain_text) is None:
+    if (text := choice.plain_text()) is None:
         return _item(asked, choice.message, model, domain)
     return Item(asked.text, text, model, None, domain, (), asked.tool_use(choice.message))
 
@@ -462,7 +465,7 @@ def _confidence(ticket: Ticket) -> Confidence:
     if not 0 <= score.confidence <= 1:  # nor is NaN
         log.error("score_failed", error=f"{score.confidence} is no probability")
         return Confidence(None, Status.ERROR, "scorer_failed")
-    status = Status.TRUNCATED if score.is_truncated else Status.SCORED
+    status = TRUNCATED if score.is_truncated else SCORED
     return Confidence(score.confidence, status, None, None, score.because, score.fields)
 
 

@@ -80,7 +80,6 @@ class UpstreamReply(WithHeaders):
     def __post_init__(self) -> None:
         self.values = first_values(self.headers)
 
-    @property
     def is_whole(self) -> bool:
         """Whether upstream has finished the answer, going by its head: its length is known."""
         return b"content-length" in self.values

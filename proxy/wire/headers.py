@@ -56,6 +56,7 @@ HOP_BY_HOP = frozenset(
     }
 )
 name_of: Callable[[tuple[bytes, bytes]], bytes] = itemgetter(0)
+_LINE_OF: Final = b": ".join
 MAX_NAMES = 2_000  # that are remembered; clients choose them
 LONGEST_NAME = 64
 LONGEST_HEAD: Final = 8_192  # bytes that a connection keeps
@@ -144,7 +145,7 @@ def written(headers: Headers) -> bytes:
 
     Raises ValueError for one that would be more than one.
     """
-    lines = [*map(b": ".join, headers)]
+    lines = [*map(_LINE_OF, headers)]
     text = b"".join(lines)
     if text.find(b"\r") >= 0 or text.find(b"\n") >= 0:  # `in` would raise and clear an error first
         raise ValueError("a header field with a line end")
@@ -233,10 +234,9 @@ class KnownBytes:
         return digits if len(data) - ends - len(after) <= size else None
 
 
-def around_length(data: bytes, *, has_body: bool = True) -> tuple[bytes, bytes] | None:
-    """What stands before and behind the digits in the head of the one message in `data`, that came
-    with its whole body or with none of it; None for one that is not worth it, or whose end is not
-    sure."""
+def known_bytes(data: bytes, *, has_body: bool = True) -> KnownBytes | None:
+    """The head of the one message in `data`, that came with its whole body or with none of it; None
+    for one that is not worth it, or whose end is not sure."""
     size = data.find(_END) + len(_END)
     if not len(_END) < size <= LONGEST_HEAD:
         return None
@@ -244,4 +244,4 @@ def around_length(data: bytes, *, has_body: bool = True) -> tuple[bytes, bytes] 
     # a line end of another kind might have ended the head before, and then the sum is another one
     if found is None or len(data) != size + (int(found[1]) if has_body else 0):
         return None
-    return data[: found.start(1)], data[found.end(1) : size]
+    return KnownBytes(data[: found.start(1)], data[found.end(1) : size])

@@ -31,6 +31,9 @@ CLIENT = "pinocchio.client"
 or it would keep the scope, and the scope it."""
 
 
+_new: Final = object.__new__
+
+
 class Watch(Protocol):
     """Cancels the task that answers a client when the client leaves."""
 
@@ -137,7 +140,7 @@ class Request(WithHeaders):
 
     def again(self) -> Request:
         """Another one with the same head, of now, without its body."""
-        new = object.__new__(Request)
+        new = _new(Request)
         new.method, new.path, new.query = self.method, self.path, self.query
         new.headers, new.values, new.body = self.headers, self.values, b""
         new.caller, new.presented, new.metrics = self.caller, self.presented, self.metrics
@@ -159,9 +162,10 @@ class Known:
 
     def begin(self, client: Client) -> Awaitable[None] | None:
         """What answers the client's request; None where it has to come in."""
-        if self.again is None:
+        again = self.again
+        if again is None:
             return None
-        work = self.again(client)
+        work = again(client)
         if work is None:
             self.again = None
         return work

@@ -219,7 +219,8 @@ class Connection(asyncio.Protocol):
         self._fields = []
         if self._is_strict:
             self._demand_cr(False)
-        self.deadline = self._clock() + self._timeout_s
+        clock = self._clock
+        self.deadline = clock() + self._timeout_s
         if len(body) <= JOINED:
             self._outlet.write_alone(head + body)
         else:
@@ -238,7 +239,8 @@ class Connection(asyncio.Protocol):
         """
         if self._transport.is_closing():
             return False
-        is_proven = self._replies > 1 and self._clock() - self.idle_since < SURELY_OPEN_S
+        clock = self._clock
+        is_proven = self._replies > 1 and clock() - self.idle_since < SURELY_OPEN_S
         return is_proven or not self._has_news()
 
     def expire(self) -> None:
@@ -325,10 +327,11 @@ class Connection(asyncio.Protocol):
 
     def _read_again(self, known: KnownReply, reply: HttpReply, data: bytes) -> bool:
         """Ends a reply whose head is known and whose body is whole; False for anything else."""
-        length = known.length_in(data)
+        head = known.head
+        length = head.length_in(data)
         if length is None or reply.is_head:
             return False
-        body = data[known.size + len(length) :]
+        body = data[head.size + len(length) :]
         if len(body) != int(length):
             return False
         self._heads_to_learn = HEADS_LEARNT
@@ -409,8 +412,9 @@ class Connection(asyncio.Protocol):
             if self._is_read_paused:
                 self.resume()
             self._replies += 1
-            self.idle_since = self._clock()
-            self._on_free(self)
+            clock, on_free = self._clock, self._on_free
+            self.idle_since = clock()
+            on_free(self)
         else:
             self.deadline = math.inf
             self._unsent = None

@@ -8,16 +8,16 @@ says is known: llhttp read these very bytes before.
 from __future__ import annotations
 
 from proxy.upstreams.upstream import UpstreamReply
-from proxy.wire.headers import KnownBytes, around_length, to_client, without
+from proxy.wire.headers import KnownBytes, known_bytes, to_client, without
 
 
-class KnownReply(KnownBytes):
+class KnownReply:
     """The head of a whole reply behind which the connection could be kept."""
 
-    __slots__ = ("_crossing", "_headers", "_position", "_status", "_values")
+    __slots__ = ("_crossing", "_headers", "_position", "_status", "_values", "head")
 
-    def __init__(self, before: bytes, after: bytes, reply: UpstreamReply) -> None:
-        super().__init__(before, after)
+    def __init__(self, head: KnownBytes, reply: UpstreamReply) -> None:
+        self.head = head
         self._status = reply.status
         self._headers, self._values = reply.headers.copy(), reply.values.copy()
         self._crossing = without(to_client(reply.headers), b"content-length")
@@ -35,5 +35,5 @@ class KnownReply(KnownBytes):
 def known_reply(data: bytes, reply: UpstreamReply) -> KnownReply | None:
     """The head of the reply that came alone in `data`, with its whole body, and was read; None for
     one that is not worth it, or whose end is not sure."""
-    around = around_length(data)
-    return None if around is None else KnownReply(*around, reply)
+    head = known_bytes(data)
+    return None if head is None else KnownReply(head, reply)

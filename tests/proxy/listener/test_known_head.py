@@ -77,14 +77,14 @@ def test_what_is_known_is_what_the_parser_reads(
     data = data[:at] + more + data[at:]
     for position, removed, added in edits:
         data = data[:position] + added + data[position + removed :]
-    length = known.length_in(data)
+    length = known.head.length_in(data)
     if data == request(body) and len(body) < MOST_BODY:
         assert length == b"%d" % len(body)
     if length is not None:
         parsed = Parsed(data)
         is_whole = len(parsed.body) == int(length)
         assert (parsed.whole, parsed.headers) == (is_whole, known.scope(length)["headers"])
-        assert data[known.size + len(length) :] == parsed.body
+        assert data[known.head.size + len(length) :] == parsed.body
         assert len(parsed.body) <= int(length)
 
 
@@ -112,7 +112,7 @@ def test_a_head_that_came_alone_is_kept() -> None:
     scope = {"method": "POST", "headers": Parsed(data).headers, CLIENT: None}
     known = known_head(head, scope, has_body=False)
     assert known is not None
-    assert [known.length_in(each) for each in (head, data, data + b"x")] == [b"5", b"5", None]
+    assert [known.head.length_in(each) for each in (head, data, data + b"x")] == [b"5", b"5", None]
     assert known_head(data, scope, has_body=False) is None
     assert known_head(head, scope) is None
 
