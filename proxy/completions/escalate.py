@@ -9,6 +9,12 @@ from proxy.exchange.call import Call
 from proxy.exchange.outcome import Outcome
 
 
+def is_escalated(job: Job, outcome: Outcome) -> bool:
+    """Return whether a stronger model is to be asked; a reply that was held before stays."""
+    decision = outcome.decision
+    return decision is not None and isinstance(decision.applied, Escalate) and not job.earlier
+
+
 async def escalate(job: Job, answer: Answer, before: Outcome) -> tuple[Answer, Outcome]:
     """Return the reply that is kept, and what is decided on it.
 
@@ -16,7 +22,7 @@ async def escalate(job: Job, answer: Answer, before: Outcome) -> tuple[Answer, O
     so no escalation runs in a circle.
     """
     decision = before.decision
-    if job.earlier or decision is None or not isinstance(decision.applied, Escalate):
+    if decision is None or not is_escalated(job, before):
         return answer, before
     calls = job.further_calls()
     kept = first = calls.kept(answer)

@@ -16,7 +16,7 @@ from proxy.completions.call_upstream import (
     opening_of,
     withheld_answer,
 )
-from proxy.completions.escalate import escalate
+from proxy.completions.escalate import escalate, is_escalated
 from proxy.completions.further_calls.judging import Judging
 from proxy.completions.further_calls.opinions import Opinions
 from proxy.completions.heartbeats import is_done, late, pings_until
@@ -63,7 +63,8 @@ async def conclude(job: Job, answer: Answer) -> Reply | bytes:
     """Score an answer, decide on it, and return what the client gets."""
     await job.score(answer)
     outcome = job.decide(answer)
-    answer, outcome = await escalate(job, answer, outcome)
+    if is_escalated(job, outcome):
+        answer, outcome = await escalate(job, answer, outcome)
     return await apply(job, answer, outcome)
 
 
@@ -177,7 +178,7 @@ async def _write_live(job: Job, live: Live, going_on: GoingOn, writer: Writer) -
                     else:
                         async for each in pings_until(asyncio.ensure_future(_decided(job, live))):
                             await writer.write(each)
-            if live.stream.withholds and not job.is_withheld:
+            if live.stream.withholds() and not job.is_withheld:
                 await writer.write(await _next_part(job, withheld_answer(job, live)))
     except ProxyError as error:
         if not job.is_withheld:
@@ -195,6 +196,6 @@ async def _decided(job: Job, live: Live) -> bytes:
     """Return what stands for events that wait: what is decided on them, or upstream's own error."""
     piece = await anext(live.pieces, b"")
     assert isinstance(piece, bytes)
-    if piece or not live.stream.withholds:
+    if piece or not live.stream.withholds():
         return piece
     return await _next_part(job, withheld_answer(job, live))

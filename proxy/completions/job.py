@@ -99,10 +99,12 @@ class Job:
         """Read a whole reply; raises UpstreamError where it breaks off or is too large."""
         limit, format = self.services.max_body, self.request.format
         is_decided_on = self.stream_mode().mode != "passthrough"
+        clock = self.exchange.in_upstream
+        clock.start()
         try:
-            with self.exchange.in_upstream:
-                return await read_answer(reply, format, limit, is_decided_on=is_decided_on)
+            return await read_answer(reply, format, limit, is_decided_on=is_decided_on)
         finally:
+            clock.stop()
             await reply.aclose()
 
     def further_calls(self) -> Calls:

@@ -72,9 +72,9 @@ class LiveStream:
         passing, marked = self._parted(self._take(part))
         if passing:
             yield passing
-        withheld_before = self.withholds
+        withheld_before = self.withholds()
         yield from self._look_into(marked)
-        if self.withholds and not withheld_before:
+        if self.withholds() and not withheld_before:
             yield Withholding()
 
     def takes(self, part: bytes) -> bool:
@@ -87,7 +87,7 @@ class LiveStream:
         if self._unread and self._looks_left:
             self._looks_left -= 1
             self._read_up()  # and what text looks like may be known
-        if not self._unread and self._reader.is_empty and self.assembler.add_alike(part):
+        if not self._unread and self._reader.is_empty() and self.assembler.add_alike(part):
             self._events += part.count(b"\n\n")
         elif self._is_plain(part):
             self._unread.append(part)
@@ -125,7 +125,6 @@ class LiveStream:
             self.reason = "upstream_error" if self._has_failed else "no_finish_chunk"
         return rest
 
-    @property
     def withholds(self) -> bool:
         """Whether events wait for a decision."""
         return self._withheld is not None

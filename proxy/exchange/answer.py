@@ -25,8 +25,15 @@ from proxy.upstreams.upstream import UpstreamReply, too_large
 from proxy.wire.bounded_cache import LONGEST, remembers
 from proxy.wire.encoding import can_decode, decoded
 from proxy.wire.headers import Headers, to_client, without
-from proxy.wire.json_splice import Pieces, TooManyValuesError, dumps, replace_member, with_member
-from proxy.wire.large_json import large_object, object_read_once
+from proxy.wire.json_splice import (
+    Pieces,
+    TooManyValuesError,
+    dumps,
+    json_object,
+    replace_member,
+    with_member,
+)
+from proxy.wire.large_json import has_many, large_object, object_read_once
 from proxy.wire.sse import MAX_EVENTS, Event, EventReader, EventTooLargeError, data_of, hides_data
 
 READ_AT_ONCE = 2_000  # events
@@ -226,8 +233,10 @@ async def read_answer(
     try:
         if is_decided_on:
             completion, is_repeated = await object_read_once(body, DECISIVE)
-        else:
+        elif has_many(body):
             completion = await large_object(body)
+        else:
+            completion = json_object(body, is_counted=True)
     except TooManyValuesError:
         return Unread(raw, "too_many_values")
     try:

@@ -47,7 +47,7 @@ def cut(name: str | None) -> str | None:
 
 
 class Clock:
-    """Adds up the time that passes inside; None until it was first entered."""
+    """Adds up the time that passes inside, or from `start` to `stop`; None before the first."""
 
     __slots__ = ("_started", "s")
 
@@ -55,11 +55,17 @@ class Clock:
         self.s: float | None = None
         self._started = 0.0
 
-    def __enter__(self) -> None:
+    def start(self) -> None:
         self._started = time.perf_counter()
 
-    def __exit__(self, _: object, __: object, ___: object) -> None:
+    def stop(self) -> None:
         self.s = (self.s or 0.0) + time.perf_counter() - self._started
+
+    def __enter__(self) -> None:
+        self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
 
 class SharedClock(Clock):
@@ -71,15 +77,15 @@ class SharedClock(Clock):
         super().__init__()
         self._inside = 0
 
-    def __enter__(self) -> None:
+    def start(self) -> None:
         if not self._inside:
-            super().__enter__()
+            super().start()
         self._inside += 1
 
-    def __exit__(self, *_: object) -> None:
+    def stop(self) -> None:
         self._inside -= 1
         if not self._inside:
-            super().__exit__(None, None, None)
+            super().stop()
 
 
 _random: list[str] = []

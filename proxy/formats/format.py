@@ -67,8 +67,11 @@ UNREAD = Sight(is_unread=True)
 def turns_in(messages: Any) -> list[Any]:
     """The contents of a user's messages, without what tools gave back."""
     listed = messages if isinstance(messages, list) else []
+    of_user = []
     try:
-        of_user = [message["content"] for message in listed if message["role"] == "user"]
+        for message in listed:
+            if message["role"] == "user":
+                of_user.append(message["content"])
     except (KeyError, TypeError):  # one is no message
         told = [(m.get("role"), m.get("content")) for m in listed if isinstance(m, dict)]
         of_user = [content for role, content in told if role == "user"]

@@ -95,10 +95,10 @@ class Endpoint:
                 fault = ProxyError("the proxy failed; its log says where")
                 reply = error_reply(fault, self._error_body)
             try:
-                if client is None or not sent_whole(reply, client):
-                    await send_reply(
-                        reply, ends.scope, ends.send, before_end=watch.unwatch, client=client
-                    )
+                if client is None or client.is_old:
+                    await send_reply(reply, ends.scope, ends.send, watch.unwatch)
+                elif not sent_whole(reply, client):
+                    await _send(reply, client.send, watch.unwatch, client)
             except Exception as error:  # the status is out: a body without its end has to say it
                 log.error("reply_broke_off", path=request.path, **place(error))
             finally:
@@ -207,25 +207,30 @@ def _nothing() -> None:
 
 
 def sent_whole(reply: Reply, client: Client) -> bool:
-    """Sends a reply at once; False for what `send_reply` has to send: one still arriving, or to a
-    client for which `Client.write_whole` cannot."""
+    """Sends a reply at once; False for what `send_reply` has to send: one still arriving, to a slow
+    client, or to one of HTTP/1.0."""
     pieces = reply.pieces()
-    return pieces is not None and client.write_whole(reply.status, reply.headers, pieces)
+    if pieces is None or client.is_old:
+        return False
+    return client.write_whole(reply.status, reply.headers, pieces)
 
 
 async def send_reply(
-    reply: Reply,
-    scope: Scope,
-    send: Send,
-    before_end: Callable[[], None] = _nothing,
-    client: Client | None = None,
+    reply: Reply, scope: Scope, send: Send, before_end: Callable[[], None] = _nothing
 ) -> None:
     """Sends a reply; once its last bytes are out, servers report a disconnect that is none.
 
     HTTP/1.0 knows no chunks; such a client is sent every body whole.
     """
     if scope.get("http_version") == "1.0":
-        send, client = _collected(send), None
+        send = _collected(send)
+    await _send(reply, send, before_end, None)
+
+
+async def _send(
+    reply: Reply, send: Send, before_end: Callable[[], None], client: Client | None
+) -> None:
+    """Sends a reply in messages of ASGI, or, where they can go at once, to a client of ours."""
     pieces = reply.pieces()
     if pieces is not None:
         fields = names.with_length(reply.headers, sum(map(len, pieces)))

@@ -61,7 +61,6 @@ class Cycle:
         "_has_news",
         "_is_chunked",
         "_is_head",
-        "_is_old",
         "_is_watched",
         "_known",
         "_parts",
@@ -69,6 +68,7 @@ class Cycle:
         "_waiting",
         "flow",
         "has_left",
+        "is_old",
         "keep_alive",
         "length",
         "more_body",
@@ -90,11 +90,11 @@ class Cycle:
         if isinstance(head, KnownHead):
             self._known: KnownHead | None = head
             self._scope: Scope | None = None  # until somebody asks for it
-            self._is_head, self._is_old = head.is_head, False
+            self._is_head, self.is_old = head.is_head, False
         else:
             self._known, self._scope = None, head
             head[CLIENT] = self
-            self._is_head, self._is_old = head["method"] == "HEAD", head["http_version"] == "1.0"
+            self._is_head, self.is_old = head["method"] == "HEAD", head["http_version"] == "1.0"
         self.outlet = connection.outlet
         self.flow = connection.flow
         self.keep_alive = keep_alive
@@ -273,7 +273,7 @@ class Cycle:
     def write_whole(
         self, status: int, headers: list[tuple[bytes, bytes]], body: tuple[bytes | memoryview, ...]
     ) -> bool:
-        if self.flow.write_paused or self.has_left or self._is_old:
+        if self.flow.write_paused or self.has_left:
             return False
         first, is_one = body[0], len(body) == 1
         size = len(first) if is_one else sum(map(len, body))

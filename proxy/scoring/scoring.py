@@ -270,11 +270,14 @@ class Scoring:
         if self._batcher is None:
             return [self._absence] * len(choices)
         try:
-            asked = question()
-            items = [_item_of(asked, choice, model, domain) for choice in choices]
+            asked, items, found = question(), [], []
+            for choice in choices:
+                items.append(_item_of(asked, choice, model, domain))
             if asked.images:
                 return await self._with_images(asked.images, items)
-            return [*map(_confidence, await self.tickets(items))]
+            for ticket in await self.tickets(items):
+                found.append(_confidence(ticket))
+            return found
         except NotScorableError as error:
             return [Confidence(None, Status.NOT_SUPPORTED, error.reason)] * len(choices)
         except QueueFullError:

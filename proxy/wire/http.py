@@ -51,6 +51,7 @@ class Client(Watch, Protocol):
 
     status: int  # of the reply; 0 until one has begun
     length: int | None  # of the body, where no header of the request needs to say it
+    is_old: bool  # it speaks HTTP/1.0
 
     @property
     def scope(self) -> Scope:
@@ -93,7 +94,7 @@ class Client(Watch, Protocol):
 
     def write_whole(self, status: int, headers: Headers, body: Pieces) -> bool:
         """Sends a whole reply, with its length; False if the client is slow, so that the reply has
-        to wait in `send`, or speaks HTTP/1.0."""
+        to wait in `send`."""
 
 
 class Writer(Protocol):

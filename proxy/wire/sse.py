@@ -126,7 +126,6 @@ class EventReader:
         del self._buffer[:end]
         return taken
 
-    @property
     def is_empty(self) -> bool:
         """Whether no event has begun."""
         return not self._buffer

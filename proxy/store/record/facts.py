@@ -30,7 +30,9 @@ def written(facts: Sequence[Facts], model: str | None, confidence: float | None)
 
     None for what is too long to be kept, such as thousands of tool calls.
     """
-    kept = [_values(each, model, confidence) for each in facts]
+    kept = []
+    for each in facts:
+        kept.append(_values(each, model, confidence))
     try:
         text = orjson.dumps(kept).decode()
     except orjson.JSONEncodeError:  # half a surrogate pair, which JSON can carry
