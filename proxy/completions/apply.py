@@ -25,12 +25,26 @@ async def apply(job: Job, answer: Answer, outcome: Outcome) -> Reply | bytes:
 
     Raises ProxyError where the decision is told as an error.
     """
+    is_kept = answer.is_out or is_delivered(outcome)
+    completion = None if is_kept else await _changed(job, answer, outcome)
+    return deliver(job, answer, outcome, completion)
+
+
+def is_delivered(outcome: Outcome) -> bool:
+    """Return whether the answer goes on as it is."""
+    applied = outcome.decision.applied if outcome.decision else None
+    return type(applied) is Deliver and applied.notice is None
+
+
+def deliver(
+    job: Job, answer: Answer, outcome: Outcome, completion: Json | None = None
+) -> Reply | bytes:
+    """Return what the client gets, as `apply`, where that is clear: the answer, or the completion
+    in its place."""
     if answer.is_out:
         job.told = outcome.member() if job.services.tells_member else None
         return answer.annotated_events(job.request.format, job.told)
     applied = outcome.decision.applied if outcome.decision else None
-    is_kept = type(applied) is Deliver and applied.notice is None
-    completion = None if is_kept else await _changed(job, answer, outcome)
     if not isinstance(applied, Block | Clarify | Hold):
         job.note_owner(answer.completion)
     job.exchange.finish(outcome, answer.status)

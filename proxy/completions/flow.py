@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 
-from proxy.completions.apply import apply
+from proxy.completions.apply import apply, deliver, is_delivered
 from proxy.completions.call_upstream import (
     Live,
     Waiting,
@@ -27,7 +27,7 @@ from proxy.completions.services import Services
 from proxy.errors import ProxyError
 from proxy.exchange.answer import Answer
 from proxy.exchange.exchange import Exchange
-from proxy.exchange.request import read_completion_request
+from proxy.exchange.request import read_at_once, read_completion_request
 from proxy.formats import RESPONSES, Format
 from proxy.gate.key_hash import hash_key
 from proxy.holds.held import resumed
@@ -65,6 +65,8 @@ async def conclude(job: Job, answer: Answer) -> Reply | bytes:
     outcome = job.decide(answer)
     if is_escalated(job, outcome):
         answer, outcome = await escalate(job, answer, outcome)
+    if answer.is_out or is_delivered(outcome):
+        return deliver(job, answer, outcome)
     return await apply(job, answer, outcome)
 
 
@@ -79,8 +81,11 @@ async def parse_request(format: Format, services: Services, exchange: Exchange) 
     Raises ProxyError for a request that cannot be read, or names what is not its key's.
     """
     http, holding = exchange.request, services.holding
-    max_body, decisive = services.max_body, services.governing.decisive
-    request = await read_completion_request(http, format, max_body, decisive=decisive)
+    decisive = services.governing.decisive
+    request = read_at_once(http, format, decisive=decisive)
+    if request is None:
+        max_body = services.max_body
+        request = await read_completion_request(http, format, max_body, decisive=decisive)
     request.domain = services.domains.fact(request.model, http.caller.team, request.domain)
     if services.ownership.is_active:
         await services.ownership.check_body(http)

@@ -105,7 +105,8 @@ class Job:
             return await read_answer(reply, format, limit, is_decided_on=is_decided_on)
         finally:
             clock.stop()
-            await reply.aclose()
+            if not reply.is_over():
+                await reply.aclose()
 
     def further_calls(self) -> Calls:
         """Return what asks further models; a stored response has no request to put to them."""
@@ -226,7 +227,10 @@ class Job:
         facts = answer.facts(self.request, services.scoring.name)
         if self.request.format is RESPONSES:
             self._leave_out_approved(answer, facts)
-        outcome = self.outcome(answer, [*map(services.governing.decide, facts)])
+        decide, decisions = services.governing.decide, []
+        for each in facts:
+            decisions.append(decide(each))
+        outcome = self.outcome(answer, decisions)
         outcome.facts = facts
         if answer.is_out:
             self.exchange.tell_calls(outcome)

@@ -223,7 +223,9 @@ async def read_answer(
     if is_event_stream(reply):
         events = await _whole_stream(reply, format, limit)
         return await read_events(reply, format, events, is_decided_on=is_decided_on)
-    raw = await reply.read(limit)
+    raw = reply.whole(limit)
+    if raw is None:
+        raw = await reply.read(limit)
     encoding = reply.header(b"content-encoding")
     try:
         body = await decoded(raw, encoding, limit) if encoding else raw

@@ -129,6 +129,24 @@ def _parse_large_object(body: bytes) -> tuple[dict[str, Any], int]:
     return _object(value), values
 
 
+def read_at_once(
+    request: Request, format: Format, *, decisive: Collection[str] = ()
+) -> CompletionRequest | None:
+    """The request, where it is neither packed nor large; None for one that takes
+    `read_completion_request`. Raises BadRequestError as that does."""
+    body = request.body
+    if b"content-encoding" in request.values or has_many(body):
+        return None
+    if not decisive:
+        return _asked(request, format, parse_json_object(body, is_counted=True))
+    payload = object_without_repeats(body)
+    if payload is None:
+        return None
+    asked = _asked(request, format, payload)
+    _check_cases(payload, decisive)
+    return asked
+
+
 async def read_completion_request(
     request: Request, format: Format, max_body: int, *, decisive: Collection[str] = ()
 ) -> CompletionRequest:

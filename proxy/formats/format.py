@@ -75,8 +75,11 @@ def turns_in(messages: Any) -> list[Any]:
     except (KeyError, TypeError):  # one is no message
         told = [(m.get("role"), m.get("content")) for m in listed if isinstance(m, dict)]
         of_user = [content for role, content in told if role == "user"]
-    if {str}.issuperset(map(type, of_user)):
-        return [*filter(None, of_user)]
+    for content in of_user:
+        if type(content) is not str or not content:
+            break
+    else:
+        return of_user
     said = [each if type(each) is str else _without_results(each) for each in of_user]
     return [*filter(None, said)]
 

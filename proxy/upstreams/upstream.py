@@ -84,6 +84,14 @@ class UpstreamReply(WithHeaders):
         """Whether upstream has finished the answer, going by its head: its length is known."""
         return b"content-length" in self.values
 
+    def is_over(self) -> bool:
+        """Whether all of it is here already, so that there is nothing to close."""
+        return False
+
+    def whole(self, limit: int) -> bytes | None:
+        """The whole body, if all of it is here and it is not too large; else it has to be read."""
+        return None
+
     async def read(self, limit: int = sys.maxsize) -> bytes:
         """The whole body; raises UpstreamBrokenError when it ends too early or exceeds `limit`."""
         parts: list[bytes] = []

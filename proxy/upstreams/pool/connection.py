@@ -46,20 +46,9 @@ class HttpReply(UpstreamReply, Arriving):
     """
 
     __slots__ = (
-        "_loop",
-        "connection",
-        "ends_with_connection",
-        "error",
-        "has_begun",
-        "high_water",
-        "is_complete",
-        "is_head",
-        "is_unsent",
-        "parts",
-        "size",
-        "taker",
-        "waiter",
-        "wants_all",
+        *("_loop", "connection", "ends_with_connection", "error", "has_begun"),
+        *("high_water", "is_complete", "is_head", "is_unsent", "parts", "size", "taker"),
+        *("waiter", "wants_all"),
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, method: str) -> None:
@@ -125,6 +114,13 @@ class HttpReply(UpstreamReply, Arriving):
                 raise StopAsyncIteration
             await self.wait()
         return self._take()
+
+    def is_over(self) -> bool:
+        return self.connection is None
+
+    def whole(self, limit: int) -> bytes | None:
+        is_whole = self.connection is None and self.error is None and self.size <= limit
+        return self._take() if is_whole else None
 
     async def read(self, limit: int = sys.maxsize) -> bytes:
         """The whole body, woken once; raises UpstreamBrokenError as soon as it exceeds `limit`."""
@@ -219,8 +215,7 @@ class Connection(asyncio.Protocol):
         self._fields = []
         if self._is_strict:
             self._demand_cr(False)
-        clock = self._clock
-        self.deadline = clock() + self._timeout_s
+        self.deadline = self._clock() + self._timeout_s
         if len(body) <= JOINED:
             self._outlet.write_alone(head + body)
         else:

@@ -127,7 +127,7 @@ async def test_any_split_passes_live_with_the_same_bytes(
             judged.append(live.assembler.choices(piece.choices))
             piece = piece.event.raw
         got += piece if isinstance(piece, bytes) else b""
-    if live.withholds:
+    if live.withholds():
         judged.append(live.assembler.choices())
         got += b"".join(event.raw for event in live.withheld()[0])
     assert got == stream
