@@ -67,19 +67,13 @@ UNREAD = Sight(is_unread=True)
 def turns_in(messages: Any) -> list[Any]:
     """The contents of a user's messages, without what tools gave back."""
     listed = messages if isinstance(messages, list) else []
-    of_user = []
     try:
-        for message in listed:
-            if message["role"] == "user":
-                of_user.append(message["content"])
+        of_user = [message["content"] for message in listed if message["role"] == "user"]
     except (KeyError, TypeError):  # one is no message
         told = [(m.get("role"), m.get("content")) for m in listed if isinstance(m, dict)]
         of_user = [content for role, content in told if role == "user"]
-    for content in of_user:
-        if type(content) is not str or not content:
-            break
-    else:
-        return of_user
+    if {str}.issuperset(map(type, of_user)):
+        return [*filter(None, of_user)]
     said = [each if type(each) is str else _without_results(each) for each in of_user]
     return [*filter(None, said)]
 
