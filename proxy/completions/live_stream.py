@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from proxy.errors import UNREADABLE_EVENT, ProxyError, UnreadableReplyError, UpstreamBrokenError
 from proxy.formats import Format, Sight
-from proxy.formats.events.uniform_events import LEARNT_FROM, parted
+from proxy.formats.events.uniform_events import LEARNT_FROM, TRIES, parted
 from proxy.upstreams.upstream import Arriving
 from proxy.wire.http import Client
 from proxy.wire.sse import MAX_EVENTS, Event, EventReader, EventTooLargeError, data_of, hides_data
@@ -185,12 +185,17 @@ class LiveStream:
         self._read_up()
         if taken := self.assembler.take_alike(ready):
             return taken
-        first, others = parted(ready, LEARNT_FROM)
-        if self._format.marks.search(first) is not None:
-            return 0
-        self._unread.append(first)
-        self._read_up()
-        return len(first) + self.assembler.take_alike(others)
+        read = 0
+        for events in (LEARNT_FROM, TRIES - LEARNT_FROM):
+            first, others = parted(ready[read:], events)
+            if self._format.marks.search(first) is not None:
+                break
+            self._unread.append(first)
+            self._read_up()
+            read += len(first)
+            if taken := self.assembler.take_alike(others):
+                return read + taken
+        return read
 
     def _read_up(self) -> None:
         """Looks into the events that have gone by."""

@@ -22,6 +22,7 @@ from proxy.formats.events.markers import Marks
 from proxy.formats.events.merging import GrowingCalls, Pieces, index_of, joined, merge
 from proxy.formats.events.uniform_events import (
     LEARNT_FROM,
+    TRIES,
     AlikeEvents,
     alike,
     parted,
@@ -193,7 +194,7 @@ class ChatAssembler(ChunkAssembler):
         self._choices: dict[int, Choice] = {}
         self._calls: dict[int, GrowingCalls] = {}  # of each choice
         self._alike: AlikeEvents | None = None  # events that add text to a choice
-        self._tries = LEARNT_FROM  # to learn what they look like
+        self._tries = TRIES  # to learn what they look like
         self._before_calls: dict[int, bool] | None = None  # choices, and which of them finished
 
     def add(self, event: Event) -> Sight:
@@ -252,7 +253,10 @@ class ChatAssembler(ChunkAssembler):
         """The text that nearly every chunk goes on with; None where it does or says more."""
         try:
             (part,) = chunk["choices"]
-            ((name, text),) = part["delta"].items()
+            delta = part["delta"]
+            if len(delta) != 1:  # to raise an error for it takes far longer
+                return None
+            ((name, text),) = delta.items()
             pieces = self._choices[part["index"]].message["content"]
         except (AttributeError, KeyError, TypeError, ValueError):
             return None

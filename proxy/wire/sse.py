@@ -19,7 +19,7 @@ _BOM = b"\xef\xbb\xbf"  # allowed before the first event, and there only
 # Two line ends in a row, or more: nobody has to look at what is between them. Atomic, because
 # "\r\n" must never be read as "\r" and "\n".
 _BLANK_LINES = re.compile(rb"(?>\r\n|\n|\r)[\r\n]++")
-_BLANK_LINES_OF_LF = re.compile(rb"\n{2,}+")
+_LINE_FEEDS = re.compile(rb"\n*+")
 _KNOWN_LINE = re.compile(rb"(?::|(?:event|id|retry)(?::|$)).*|", re.DOTALL)
 _OTHER_LINE_END = re.compile(rb"[\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9]")
 _LINE_END = re.compile(r"\r\n|\n|\r")
@@ -180,6 +180,14 @@ def _last_end(buffer: bytearray, searched: int) -> int:
 
 
 def _ends(taken: bytes) -> list[int]:
-    """Where the events end; without CR, as in nearly every stream, in a tenth of the time."""
-    pattern = _BLANK_LINES if taken.find(b"\r") >= 0 else _BLANK_LINES_OF_LF
-    return [match.end() for match in pattern.finditer(taken)]
+    """Where the events end; without CR, as in nearly every stream, in a fraction of the time."""
+    if taken.find(b"\r") >= 0:
+        return [match.end() for match in _BLANK_LINES.finditer(taken)]
+    ends, at = [], taken.find(b"\n\n")
+    while at >= 0:
+        end = at + 2
+        if taken.startswith(b"\n", end) and (more := _LINE_FEEDS.match(taken, end)):
+            end = more.end()
+        ends.append(end)
+        at = taken.find(b"\n\n", end)
+    return ends

@@ -15,7 +15,8 @@ from typing import Any
 from proxy.formats.events.merging import Pieces
 from proxy.wire.json_splice import loads
 
-LEARNT_FROM = 3  # events: one with the role as a rule, then text
+LEARNT_FROM = 2  # events: one with the role as a rule, then text
+TRIES = 3  # events one by one: there may be one before these
 _NOT_PLAIN = b'"\\' + bytes(range(32))  # what a JSON string has in escapes only
 _TEXT = re.compile(rb'"content"\s*:\s*"((?:[^"\\]+|\\.)*)"')
 

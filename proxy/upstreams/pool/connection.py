@@ -296,8 +296,9 @@ class Connection(asyncio.Protocol):
             self._is_reusable = False
             fault = error
         if body := self._body:
-            reply.parts += body
-            reply.size += sum(map(len, body))
+            part = body[0] if len(body) == 1 else b"".join(body)
+            reply.parts.append(part)
+            reply.size += len(part)
             body.clear()
         if reply.is_complete:
             if is_first and self._heads_to_learn:
