@@ -343,7 +343,7 @@ class EmbeddedCalibrator:
             return found
         assert read.bags is not None
         assert read.given is not None
-        middling = forest.middling()
+        middling = forest.middling
         odds, _ = tower.read([read.rows[at] for at in low], [middling] * len(low), read.bags[low])
         odds = forest.joined_given(odds, forest.given_by(middling, read.given[low]))
         shifts = read.shifts[low] - read.abilities[low]

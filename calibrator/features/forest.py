@@ -9,6 +9,7 @@ both are added, and the sum is made smaller, for they know much the same. Servin
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +75,7 @@ class Forest:
         found[:, -2] = self.ability[name]
         return found
 
+    @cached_property
     def middling(self) -> int:
         """The place of a known name whose ability is in the middle; 0 where none is known."""
         order = np.argsort(self.ability[1:], kind="stable")

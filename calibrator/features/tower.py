@@ -53,7 +53,7 @@ def tower_row(
 ) -> TowerRow:
     """From the texts and their word pieces."""
     grams = grams_of(question, answer, question_ids, answer_ids, BUCKETS)
-    asked = np.unique(np.array(question_ids, dtype=np.int32))
+    asked = np.array(sorted(set(question_ids)), dtype=np.int32)
     return TowerRow(grams, traits_of(question, answer), asked)
 
 

@@ -73,6 +73,7 @@ def inspect(
 _NOTHING = Pieces(np.zeros((1, 1), np.int8), np.zeros(1, np.float32), np.zeros(1, np.float32))
 SEEN = len(inspect("", "", [], [], _NOTHING))
 _LENGTH = SEEN - TRAITS + LENGTH  # where the trait of the answer's length stands
+_LONG = np.log1p(LONG)
 _OF_WORKING = len(relevance("", "", [], [], _NOTHING))  # where the traits of `working` begin
 
 
@@ -149,6 +150,7 @@ class Inspector:
         self.counts = [_counts(_under(state, check.name)) for check in self.checks]
         if not self.checks:
             raise ValueError("an inspector without a check")
+        self._columns = np.array(self.counts).T[:, :, None]  # (counts, checks, 1)
         self.pieces = replace(Pieces.from_state(state), thresholds=self._thresholds())
 
     def _thresholds(self) -> list[list[float]]:
@@ -156,35 +158,30 @@ class Inspector:
         columns = range(COSINES.start, COSINES.stop)
         return [sorted({x for each in self.trees for x in each.thresholds(at)}) for at in columns]
 
-    def said(self, seen: Floats) -> list[NDArray[np.float64]]:
-        """The log-odds by the trees of each check, (B,) each; not a number where it does not
+    def said(self, seen: Floats) -> NDArray[np.float64]:
+        """The log-odds by the trees of each check, (checks, B); not a number where it does not
         apply."""
-        found = []
-        for check, trees in zip(self.checks, self.trees, strict=True):
+        found = np.full((len(self.checks), len(seen)), np.nan)
+        for check, trees, odds in zip(self.checks, self.trees, found, strict=True):
             applies = check.applies_to(seen)
-            odds = np.full(len(seen), np.nan)
             if applies.all():
-                odds = trees.read(seen)
+                odds[:] = trees.read(seen)
             elif applies.any():
                 odds[applies] = trees.read(seen[applies])
-            found.append(odds)
         return found
 
     def read(self, seen: Floats) -> Inspected:
         """What the checks make of replies in which this is seen, (B, SEEN)."""
-        in_order, evidence = np.ones(len(seen)), np.zeros(len(seen))
+        odds = self.said(seen)
+        prior, slope, share, middle = self._columns
+        applies = ~np.isnan(odds)
+        checked = np.where(applies, sigmoid(slope * odds + prior), 1.0)
         findings: list[tuple[str, ...]] = [()] * len(seen)
-        is_long = seen[:, _LENGTH] > np.log1p(LONG)
-        for check, odds, counts in zip(self.checks, self.said(seen), self.counts, strict=True):
-            applies = ~np.isnan(odds)
-            checked = np.where(applies, sigmoid(counts.slope * odds + counts.prior), 1.0)
-            in_order *= checked
-            for at in np.flatnonzero(checked < DOUBTED).tolist():
-                findings[at] += (check.finding,)
-            if counts.share:
-                beyond = counts.share * (odds - counts.middle)
-                evidence += np.where(applies & is_long, beyond, 0.0)
-        return Inspected(in_order, findings, evidence)
+        for which, at in np.argwhere(checked < DOUBTED).tolist():
+            findings[at] += (self.checks[which].finding,)
+        beyond = np.where(applies, share * (odds - middle), 0.0).sum(axis=0)
+        evidence = np.where(seen[:, _LENGTH] > _LONG, beyond, 0.0)
+        return Inspected(checked.prod(axis=0), findings, evidence)
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Inspector | None:

@@ -269,7 +269,7 @@ def _numbers_in(text: str) -> set[str]:
 def _scripts(question: str, answer: str) -> list[float]:
     """Shares of letters beyond ASCII in both, and of words that both texts hold."""
     shares = [beyond_ascii(text) / max(1, len(text)) for text in (question, answer)]
-    asked, said = _beginnings(question), _beginnings(answer)
+    asked, said = reading_of(question).beginnings, reading_of(answer).beginnings
     both = asked & said
     return [
         shares[0],
@@ -278,8 +278,3 @@ def _scripts(question: str, answer: str) -> list[float]:
         len(both) / max(1, len(said)),
         len(both) / max(1, len(asked)),
     ]
-
-
-def _beginnings(text: str) -> set[str]:
-    """The first letters of words of three and more."""
-    return {word[:6] for word in reading_of(text).letters if len(word) > 2}

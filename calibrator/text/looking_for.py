@@ -14,10 +14,10 @@ from functools import cached_property, lru_cache
 
 _WORD = re.compile(r"\w+")
 _SPACED = bytes(code if chr(code).isalnum() or code == ord("_") else 32 for code in range(256))
-_LETTERED = bytes(code if chr(code).isalpha() else 32 for code in range(256))
+_NUMERIC = bytes(code if chr(code) in "0123456789.,-" else 32 for code in range(256))
 _LETTERS = re.compile(r"[^\W\d_]+")
 _DIGIT = re.compile(r"\d")
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+_NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
 # letters that match an ASCII letter where case is ignored, although `lower` keeps them apart
 _ODD = re.compile("[\u017f\u0130\u0131]")
 
@@ -42,11 +42,14 @@ class Reading:
         return frozenset(self.in_order)
 
     @cached_property
-    def letters(self) -> list[str]:
-        """All runs of letters, in lower case."""
-        if not self.lower.isascii():
-            return _LETTERS.findall(self.lower)
-        return self.lower.encode().translate(_LETTERED).decode().split()
+    def beginnings(self) -> frozenset[str]:
+        """The first six letters of all runs of three and more, in lower case."""
+        words = self.words
+        found = {word[:6] for word in words if word.isalpha() and len(word) > 2}
+        for word in words:
+            if not word.isalpha():
+                found.update(run[:6] for run in _LETTERS.findall(word) if len(run) > 2)
+        return frozenset(found)
 
     @cached_property
     def numbers(self) -> list[str]:
@@ -54,10 +57,15 @@ class Reading:
         in front."""
         if not self.has_digit:
             return []
-        return [
-            found[0] if not (at := found.start()) or self.text[at - 1] != "-" else f"-{found[0]}"
-            for found in _NUMBER.finditer(self.text)
-        ]
+        if not self.text.isascii():
+            return _NUMBER.findall(self.text)
+        found = []
+        for part in self.text.encode().translate(_NUMERIC).decode().split():
+            if part.isdigit():
+                found.append(part)
+            else:
+                found += _NUMBER.findall(part)
+        return found
 
     @cached_property
     def is_odd(self) -> bool:

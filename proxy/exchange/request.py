@@ -137,14 +137,7 @@ def read_at_once(
     body = request.body
     if b"content-encoding" in request.values or has_many(body):
         return None
-    if not decisive:
-        return _asked(request, format, parse_json_object(body, is_counted=True))
-    payload = object_without_repeats(body)
-    if payload is None:
-        return None
-    asked = _asked(request, format, payload)
-    _check_cases(payload, decisive)
-    return asked
+    return _read_small(request, format, body, decisive)
 
 
 async def read_completion_request(
@@ -156,7 +149,7 @@ async def read_completion_request(
     A request without a model is one: servers of a single model take it, and a prompt template that
     upstream keeps has its own.
     """
-    body, share, is_large, is_checked = request.body, None, False, False
+    body, share, is_large = request.body, None, False
     if b"content-encoding" in request.values:
         share = await _share(request, most_of(body, max_body) // BYTES_A_VALUE)
         body = await _plain(request, max_body)
@@ -167,15 +160,29 @@ async def read_completion_request(
     if share is not None and is_large:
         asked, values = await apart(_read_large, request, format, body)
         share.shrink_to(values + len(body) // BYTES_A_KEPT_VALUE)  # signs in strings are no values
+    elif small := _read_small(request, format, body, decisive):
+        small.share = share
+        return small
     else:
-        payload = object_without_repeats(body) if decisive else None
-        is_checked = payload is not None  # in the pass that reads it
-        asked = _asked(request, format, payload or parse_json_object(body, is_counted=True))
+        asked = _asked(request, format, parse_json_object(body, is_counted=True))
     asked.share = share
     if decisive:
-        if not is_checked:
-            await _check_repeated(asked, body, decisive)
+        await _check_repeated(asked, body, decisive)
         _check_cases(asked.payload, decisive)
+    return asked
+
+
+def _read_small(
+    request: Request, format: Format, body: bytes, decisive: Collection[str]
+) -> CompletionRequest | None:
+    """A request of few values; None where a member stands twice, which may be a decisive one."""
+    if not decisive:
+        return _asked(request, format, parse_json_object(body, is_counted=True))
+    payload = object_without_repeats(body)
+    if payload is None:
+        return None
+    asked = _asked(request, format, payload)
+    _check_cases(payload, decisive)
     return asked
 
 

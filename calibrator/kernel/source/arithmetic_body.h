@@ -1,28 +1,56 @@
 /* Included by `wide.c` and `narrow.c`; see `arithmetic.h`. */
 
+/* Adds columns of some rows, a scale each: 32 at a time, whose sums stay in registers. */
+static void add_rows(const int8_t *const *rows, const float *scales, size_t count, size_t width, float *sums)
+{
+    size_t at = 0;
+    for (; at + 32 <= width; at += 32) {
+        eight a = load8(sums + at), b = load8(sums + at + 8), c = load8(sums + at + 16), d = load8(sums + at + 24);
+        for (size_t number = 0; number < count; number++) {
+            const int8_t *own = rows[number] + at;
+            eight scale = all8(scales[number]);
+            a += scale * bytes8(own);
+            b += scale * bytes8(own + 8);
+            c += scale * bytes8(own + 16);
+            d += scale * bytes8(own + 24);
+        }
+        store8(sums + at, a);
+        store8(sums + at + 8, b);
+        store8(sums + at + 16, c);
+        store8(sums + at + 24, d);
+    }
+    for (; at < width; at++)
+        for (size_t number = 0; number < count; number++)
+            sums[at] += scales[number] * (float)rows[number][at];
+}
+
 static void bags(const BagTables *of, const int32_t *ids, size_t count, float *found)
 {
+    enum { TOGETHER = 16 };
+    const int8_t *rows[TOGETHER];
+    float scales[TOGETHER];
     size_t row = of->members * of->width;
     for (size_t at = 0; at < row; at++)
         found[at] = 0;
-    for (size_t number = 0; number < count; number++) {
-        if (number + 12 < count) {
-            const char *ahead = (const char *)(of->table + (size_t)ids[number + 12] * row);
-            for (size_t at = 0; at < row; at += 64)
-                __builtin_prefetch(ahead + at);
-            __builtin_prefetch(ahead + row - 1);
-            __builtin_prefetch(of->scales + (size_t)ids[number + 12] * of->members);
-        }
-        const int8_t *table = of->table + (size_t)ids[number] * row;
+    for (size_t start = 0; start < count; start += TOGETHER) {
+        size_t some = count - start < TOGETHER ? count - start : TOGETHER;
+        size_t next = start + TOGETHER, ahead = next + TOGETHER < count ? next + TOGETHER : count;
         for (size_t member = 0; member < of->members; member++) {
-            float scale = float_of_half(of->scales[(size_t)ids[number] * of->members + member]);
-            const int8_t *own = table + member * of->width;
-            float *sums = found + member * of->width;
-            size_t at = 0;
-            for (; at + 8 <= of->width; at += 8)
-                store8(sums + at, load8(sums + at) + all8(scale) * bytes8(own + at));
-            for (; at < of->width; at++)
-                sums[at] += scale * (float)own[at];
+            for (size_t number = next; number < ahead; number++) {
+                const char *own = (const char *)(of->table + (size_t)ids[number] * row);
+                for (size_t at = 64 * member; at < row; at += 64 * of->members)
+                    __builtin_prefetch(own + at);
+                if (member == 0) {
+                    __builtin_prefetch(own + row - 1);
+                    __builtin_prefetch(of->scales + (size_t)ids[number] * of->members);
+                }
+            }
+            for (size_t number = 0; number < some; number++) {
+                size_t id = (size_t)ids[start + number];
+                rows[number] = of->table + id * row + member * of->width;
+                scales[number] = float_of_half(of->scales[id * of->members + member]);
+            }
+            add_rows(rows, scales, some, of->width, found + member * of->width);
         }
     }
     float root = (float)sqrt((double)(count ? count : 1));
@@ -172,27 +200,42 @@ static void gelu(float *x, size_t count)
     }
 }
 
+/* 32 outputs of one row, or of two rows that read the weights together. */
+static inline void linear_of_rows(const float *x, size_t rows, size_t inputs, const float *weight, const float *bias,
+                                  size_t outputs, float *out)
+{
+    eight sums[2][4] = {{all8(0), all8(0), all8(0), all8(0)}, {all8(0), all8(0), all8(0), all8(0)}};
+    for (size_t at = 0; at < inputs; at++, weight += outputs)
+        for (size_t row = 0; row < rows; row++) {
+            eight factor = all8(x[row * inputs + at]);
+            for (int part = 0; part < 4; part++)
+                sums[row][part] += factor * load8(weight + 8 * part);
+        }
+    for (size_t row = 0; row < rows; row++)
+        for (int part = 0; part < 4; part++)
+            store8(out + row * outputs + 8 * part, sums[row][part] + load8(bias + 8 * part));
+}
+
 /* out (rows, outputs) = x (rows, inputs) @ weight (inputs, outputs) + bias; the weights are read once for all rows */
 static void linear(const float *x, size_t rows, size_t inputs, const float *weight, const float *bias, size_t outputs,
                    float *out)
 {
     size_t start = 0;
-    for (; start + 32 <= outputs; start += 32)
+    for (; start + 32 <= outputs; start += 32) {
+        size_t row = 0;
+        for (; row + 2 <= rows; row += 2)
+            linear_of_rows(x + row * inputs, 2, inputs, weight + start, bias + start, outputs,
+                           out + row * outputs + start);
+        if (row < rows)
+            linear_of_rows(x + row * inputs, 1, inputs, weight + start, bias + start, outputs,
+                           out + row * outputs + start);
+    }
+    for (; start + 8 <= outputs; start += 8)
         for (size_t row = 0; row < rows; row++) {
-            eight a = all8(0), b = a, c = a, d = a;
-            const float *own = x + row * inputs, *from = weight + start;
-            for (size_t at = 0; at < inputs; at++, from += outputs) {
-                eight factor = all8(own[at]);
-                a += factor * load8(from);
-                b += factor * load8(from + 8);
-                c += factor * load8(from + 16);
-                d += factor * load8(from + 24);
-            }
-            float *to = out + row * outputs + start;
-            store8(to, a + load8(bias + start));
-            store8(to + 8, b + load8(bias + start + 8));
-            store8(to + 16, c + load8(bias + start + 16));
-            store8(to + 24, d + load8(bias + start + 24));
+            eight sums = all8(0);
+            for (size_t at = 0; at < inputs; at++)
+                sums += all8(x[row * inputs + at]) * load8(weight + at * outputs + start);
+            store8(out + row * outputs + start, sums + load8(bias + start));
         }
     for (size_t row = 0; row < rows; row++)
         for (size_t to = start; to < outputs; to++) {

@@ -65,7 +65,7 @@ static int number_of(PyObject *given, Py_ssize_t at, int32_t limit, int32_t *fou
 {
     PyObject *item = PyList_Check(given) ? PyList_GetItem(given, at) : PyTuple_GetItem(given, at);
     long value = item == NULL ? -1 : PyLong_AsLong(item);
-    if (PyErr_Occurred())
+    if (value == -1 && PyErr_Occurred())
         return -1;
     if (value < 0 || value >= limit) {
         PyErr_Format(PyExc_IndexError, "%ld is no number below %d", value, (int)limit);

@@ -274,17 +274,24 @@ static PyObject *trees(PyObject *module, PyObject *args)
     return result;
 }
 
-static int by_number(const void *a, const void *b)
-{
-    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
-    return (x > y) - (x < y);
-}
-
+/* The distinct ones of at most MOST_PIECES numbers below 2**16, ascending: sorted by their low bytes, then by their
+   high ones. */
 static size_t distinct(const int32_t *some, size_t count, int32_t *found)
 {
+    int32_t by_low[MOST_PIECES];
+    const int32_t *from = some;
     size_t known = 0;
-    memcpy(found, some, count * sizeof *found);
-    qsort(found, count, sizeof *found, by_number);
+    for (int shift = 0; shift < 16; shift += 8) {
+        int32_t *to = shift ? found : by_low;
+        uint16_t starts[257] = {0};
+        for (size_t at = 0; at < count; at++)
+            starts[((from[at] >> shift) & 255) + 1]++;
+        for (int byte = 0; byte < 256; byte++)
+            starts[byte + 1] = (uint16_t)(starts[byte + 1] + starts[byte]);
+        for (size_t at = 0; at < count; at++)
+            to[starts[(from[at] >> shift) & 255]++] = from[at];
+        from = to;
+    }
     for (size_t at = 0; at < count; at++)
         if (known == 0 || found[known - 1] != found[at])
             found[known++] = found[at];

@@ -16,6 +16,7 @@ import pytest
 from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED
 from calibrator.embedded.calibrator import EmbeddedCalibrator, load_embedded
 from calibrator.features.ngrams import grams_of
+from calibrator.features.tower import Bags
 from calibrator.features.trees import Trees
 from calibrator.inspection.relevance import COSINES, END, Pieces, relevance
 from calibrator.kernel import compiled, hatch_hook, kernel_name
@@ -113,6 +114,37 @@ def test_what_trees_read_has_the_same_bits(
             # numpy's own last bits go by where its arrays lie in memory
             patch.setattr(with_kernel.difficulty, "near", lambda _, found=exact: np.array([found]))
             assert with_kernel.difficulty.of([ids]).tolist() == [exact]
+
+
+@pytest.mark.parametrize("shape", [(1, 5), (2, 8), (3, 33), (4, 33), (1, 70)])
+def test_bags_of_any_shape_are_those_of_numpy(kernel: ModuleType, shape: tuple[int, int]) -> None:
+    """Of as many towers and as wide as they come, for parts of none, of one and of many n-grams."""
+    rng = np.random.default_rng(8)
+    members, width = shape
+    tables = list(rng.integers(-128, 128, (members, 500, width)).astype(np.int8))
+    scales = list(rng.random((members, 500)).astype(np.float16))
+    sizes = (0, 1, 15, 16, 17), (33, 400, 2, 48, 7)
+    rows = [
+        tuple(np.sort(rng.choice(500, size, replace=False)).astype(np.int32) for size in each)
+        for each in sizes
+    ]
+    found = Bags(tables, scales).of(rows)
+    with numpy_alone():
+        wanted = Bags(tables, scales).of(rows)
+    assert found.shape == (2, 5, members, width)
+    assert found == pytest.approx(wanted, rel=1e-5, abs=1e-3)
+
+
+@pytest.mark.parametrize("width", [1, 7, 8, 24, 31, 32, 40, 96, 101])
+def test_layers_of_any_width_are_products(kernel: ModuleType, width: int) -> None:
+    """Of one row and of several, those that are read two at a time as well as the one left over."""
+    rng = np.random.default_rng(width)
+    whitening, centroids = (rng.random((rows, width), np.float32) for rows in (width, 4))
+    for rows in (1, 2, 3, 8):
+        features, found = rng.random((rows, width), np.float32), np.empty(rows, np.float32)
+        kernel.distances(features, whitening, centroids, found)
+        apart = (features.astype(np.float64) @ whitening)[:, None] - centroids
+        assert found == pytest.approx((apart**2).sum(axis=2).min(axis=1), rel=1e-4)
 
 
 def test_trees_end_at_the_same_leaves(kernel: ModuleType) -> None:

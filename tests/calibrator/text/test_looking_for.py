@@ -33,10 +33,11 @@ def test_no_pattern_is_passed_over_that_matches(text: str) -> None:
 
 @given(TEXTS)
 def test_a_reading_is_what_patterns_find(text: str) -> None:
-    """Words, runs of letters and numbers are those of the patterns that they stand for."""
+    """Words, beginnings of words and numbers are those of the patterns that they stand for."""
     reading = Reading(text)
     assert reading.in_order == re.findall(r"\w+", text.lower())
-    assert reading.letters == re.findall(r"[^\W\d_]+", text.lower())
+    runs = re.findall(r"[^\W\d_]+", text.lower())
+    assert reading.beginnings == {run[:6] for run in runs if len(run) > 2}
     assert reading.numbers == re.findall(r"-?\d+(?:[.,]\d+)*", text)
     assert beyond_ascii(text) == sum(ord(character) > 127 for character in text)
 

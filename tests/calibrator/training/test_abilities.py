@@ -113,7 +113,7 @@ def test_a_name_moves_a_number_by_its_odds(shipped: EmbeddedCalibrator) -> None:
 def test_a_name_that_is_often_wrong_is_told(shipped: EmbeddedCalibrator) -> None:
     """What a middling model would get for the same reply is reckoned with its own ability."""
     assert shipped.parts.forest is not None
-    middling = shipped.parts.forest.middling()
+    middling = shipped.parts.forest.middling
     odds = [0.0] * (len(shipped.config.source_models) + 1)
     odds[middling] = -3.0
     name = shipped.config.source_models[middling - 1]
