@@ -83,8 +83,8 @@ class TextReading:
     shifts: NDArray[np.float64]  # (B,) that knowledge, abilities, inspector add to the log-odds
     abilities: NDArray[np.float64]  # (B,) what the models' names add of it
     names: list[int]  # places of the models' names among the known ones; 0: none of them
-    bags: Floats | None  # what the tower says of the n-grams, and the forest's rows,
-    given: Floats | None  # for a second look
+    middling: NDArray[np.float64] | None  # (B,) the tower's log-odds if a middling model had
+    given: Floats | None  # answered; and what the forest reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,12 +172,14 @@ class EmbeddedCalibrator:
         odds, features = np.zeros(len(items)), np.zeros((len(items), 0), np.float32)
         is_cut = [too_long(question, answer) for _, question, answer in pieces]
         names = [self._source_models.get(self._known_model(item) or "", 0) for item in items]
-        bags = self.parts.tower.bags(rows) if self.parts.tower else None
-        given = self.parts.forest.given(rows, names) if self.parts.forest and rows else None
-        if self.parts.tower is not None:
-            odds, features = self.parts.tower.read(rows, names, bags)
-            if self.parts.forest is not None and given is not None:
-                odds = self.parts.forest.joined_given(odds, given)
+        middling = given = None
+        if self.parts.tower is not None and self.parts.forest is not None and rows:
+            ways = [names, [self.parts.forest.middling] * len(rows)]
+            (odds, middling), features = self.parts.tower.read_as(rows, ways)
+            given = self.parts.forest.given(rows, names)
+            odds = self.parts.forest.joined_given(odds, given)
+        elif self.parts.tower is not None:
+            odds, features = self.parts.tower.read(rows, names)
         if self.encoder is not None:
             assembled = self._assemble(pieces)
             is_cut = [row.is_truncated for row in assembled]
@@ -197,7 +199,7 @@ class EmbeddedCalibrator:
             shifts=self._shifts(items, pieces) + abilities + inspected.evidence,
             abilities=abilities,
             names=names,
-            bags=bags,
+            middling=middling,
             given=given,
         )
 
@@ -337,15 +339,14 @@ class EmbeddedCalibrator:
         a middling model's reply, word for word the same, would be surer by `TOLD`."""
         found = list(read.findings)
         low = [at for at, each in enumerate(found) if not each and confidence[at] < DOUBTED]
-        tower, forest = self.parts.tower, self.parts.forest
+        forest = self.parts.forest
         # with an encoder the log-odds are not those of tower and forest alone
-        if not low or tower is None or forest is None or self.encoder:
+        if not low or forest is None or read.middling is None or self.encoder:
             return found
-        assert read.bags is not None
         assert read.given is not None
         middling = forest.middling
-        odds, _ = tower.read([read.rows[at] for at in low], [middling] * len(low), read.bags[low])
-        odds = forest.joined_given(odds, forest.given_by(middling, read.given[low]))
+        given = forest.given_by(middling, read.given[low])
+        odds = forest.joined_given(read.middling[low], given)
         shifts = read.shifts[low] - read.abilities[low]
         if self.parts.abilities is not None:
             shifts = shifts + self.parts.abilities.of([middling] * len(low))

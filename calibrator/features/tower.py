@@ -80,10 +80,18 @@ class Tower:
         A name is its place in the list of known ones, 0 for none. `bags` are those of the rows,
         where they are known already.
         """
+        odds, hidden = self.read_as(rows, [names], bags)
+        return odds[0], hidden
+
+    def read_as(
+        self, rows: Sequence[TowerRow], names: Sequence[Sequence[int]], bags: Floats | None = None
+    ) -> tuple[NDArray[np.float64], Floats]:
+        """As `read`, in W ways to name who answered, which costs little more than one: log-odds
+        (W, B) for names (W, B), and the hidden layer in the first way."""
         bags = self.bags(rows) if bags is None else bags
         traits = np.stack([row.traits for row in rows])
         logits, hidden = self._members.read(bags, traits, np.array(names, np.int64))
-        return np.asarray(logits.mean(axis=0, dtype=np.float64)), hidden
+        return np.asarray(logits.mean(axis=1, dtype=np.float64)), hidden
 
     def logits(self, rows: Sequence[TowerRow], names: Sequence[int]) -> NDArray[np.float64]:
         """What `read` gives first."""
@@ -141,24 +149,32 @@ class _Members:
         return self.names, self.linear, self.center[:, 0], self.spread[:, 0], *norm, *layers
 
     def read(self, bags: Floats, traits: Floats, names: NDArray[np.int64]) -> tuple[Floats, Floats]:
-        """Logits (K, B) and the first tower's hidden layer (B, HIDDEN[0]) of bags as `Bags` gives
-        them."""
+        """Logits (W, K, B) and the first tower's hidden layer (B, HIDDEN[0]), in the first way, of
+        bags as `Bags` gives them, under names (W, B)."""
         if self._kernel is not None:
-            logits = np.empty((len(self.names), len(traits)), np.float32)
+            logits = np.empty((len(names), len(self.names), len(traits)), np.float32)
             wide = np.empty((len(traits), self.first[0].shape[2]), np.float32)
             self._kernel.tower(self._held, bags, traits, names, logits, wide)
             return logits, wide
         traits = self.traits(traits)
-        bias, name = self.names[:, names, 0], self.names[:, names, 1:]
         words = bags[:, :, :, 1:].transpose(2, 0, 1, 3)
         embedded = _layer_norm(words.reshape(*words.shape[:2], -1), *self.norm)
         question, answer, ends = (embedded[:, :, at : at + WIDTH] for at in (0, WIDTH, 2 * WIDTH))
-        given = [embedded, question * answer, question * ends, name, traits]
-        hidden = _gelu(_linear(np.concatenate(given, axis=2), *self.first))
-        deep = _linear(_gelu(_linear(hidden, *self.second)), *self.last)[:, :, 0]
-        asked = (name * _linear(question, *self.asked)).sum(2)
+        own = self.names[:, names[0], 1:]
+        given = [embedded, question * answer, question * ends, own, traits]
+        first = _linear(np.concatenate(given, axis=2), *self.first)
+        asked = _linear(question, *self.asked)
         plain = bags[:, :, :, 0].sum(1).T + np.einsum("kbt,kt->kb", traits, self.linear)
-        return np.asarray(plain + bias + deep + asked), hidden[0]
+        start = sum(each.shape[2] for each in given[:3])
+        of_names = self.first[0][:, start : start + NAME_WIDTH]
+        found = []
+        for each in names:
+            bias, name = self.names[:, each, 0], self.names[:, each, 1:]
+            # what another name changes in the first layer
+            hidden = _gelu(first + np.einsum("kbi,kio->kbo", name - own, of_names))
+            deep = _linear(_gelu(_linear(hidden, *self.second)), *self.last)[:, :, 0]
+            found.append((plain + bias + deep + (name * asked).sum(2), hidden[0]))
+        return np.stack([logits for logits, _ in found]), found[0][1]
 
     def traits(self, traits: Floats) -> Floats:
         """In standard deviations from their mean, bounded, (K, B, TRAITS)."""

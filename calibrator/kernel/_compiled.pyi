@@ -56,7 +56,8 @@ def tower(
     logits: Floats,
     hidden: Floats,
 ) -> None:
-    """Logits (K, B), and the first member's hidden layer (B, HIDDEN[0])."""
+    """Logits (W, K, B) under W ways to name B rows, `names` (W, B), and the first member's hidden
+    layer (B, HIDDEN[0]) in the first way."""
 
 def distances(features: Floats, whitening: Floats, centroids: Floats, found: Floats) -> None:
     """Squared distances of whitened rows (B, D) to the nearest centroid, (B,)."""

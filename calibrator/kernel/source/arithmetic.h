@@ -79,8 +79,8 @@ typedef struct {
     void (*topics)(const TopicTable *, const int32_t *ids, size_t count, float *work, float *found);
     void (*difficulty)(const DifficultyTables *, const int32_t *const *ids, const size_t *counts, size_t rows, float *work,
                        float *found);
-    void (*tower)(const TowerWeights *, const float *bags, const float *traits, const int64_t *names, size_t rows,
-                  float *work, float *logits, float *hidden);
+    void (*tower)(const TowerWeights *, const float *bags, const float *traits, const int64_t *names, size_t ways,
+                  size_t rows, float *work, float *logits, float *hidden);
     void (*distances)(const float *features, const float *whitening, const float *centroids, size_t rows, size_t width,
                  size_t count, float *work, float *found);
     void (*trees)(const Node *, size_t trees, size_t nodes, const float *rows, size_t count, size_t width,

@@ -288,38 +288,60 @@ static float tower_inputs(const TowerWeights *of, size_t member, const float *ba
     return plain + lines;
 }
 
-/* `work` has room for rows * (inputs + wide + deep + name + 1) floats; `hidden` is the first member's */
-static void tower(const TowerWeights *of, const float *bags, const float *traits, const int64_t *names, size_t rows,
-                  float *work, float *logits, float *hidden)
+/* The logit of one member, of its linear part, its last layer, and what it says of the name and the question. */
+static float tower_logit(const TowerWeights *of, size_t member, float plain, const float *given, const float *deep,
+                         const float *name, float *asked)
 {
-    size_t inputs = of->words + 2 * of->width + of->name + of->traits;
-    float *given = work, *wide = given + rows * inputs, *deep = wide + rows * of->wide;
-    float *asked = deep + rows * of->deep, *plain = asked + of->name;
+    linear(given, 1, of->width, of->asked + member * of->width * of->name, of->asked_bias + member * of->name, of->name,
+           asked);
+    float sum = of->last_bias[member], said = 0;
+    for (size_t at = 0; at < of->deep; at++)
+        sum += deep[at] * of->last[member * of->deep + at];
+    for (size_t at = 0; at < of->name; at++)
+        said += name[at] * asked[at];
+    return plain + sum + said;
+}
+
+/* Logits (ways, members, rows) of rows under the names (ways, rows) of each way; `hidden` is the first member's, of the
+   first way. The first layer of another way is that of the first one and what its names change in it. `work` has room
+   for rows * (inputs + 2 * wide + deep + 1) + 2 * name floats. */
+static void tower(const TowerWeights *of, const float *bags, const float *traits, const int64_t *names, size_t ways,
+                  size_t rows, float *work, float *logits, float *hidden)
+{
+    size_t inputs = of->words + 2 * of->width + of->name + of->traits, each = 1 + of->name;
+    float *given = work, *first = given + rows * inputs, *wide = first + rows * of->wide, *deep = wide + rows * of->wide;
+    float *plain = deep + rows * of->deep, *asked = plain + rows, *apart = asked + of->name;
     for (size_t member = 0; member < of->members; member++) {
-        const float *known = of->names + member * of->known * (1 + of->name);
+        const float *known = of->names + member * of->known * each;
+        const float *weight = of->first + member * inputs * of->wide;
+        const float *of_names = weight + (of->words + 2 * of->width) * of->wide;
         for (size_t row = 0; row < rows; row++)
             plain[row] = tower_inputs(of, member, bags + row * of->parts * of->members * (1 + of->width),
-                                      traits + row * of->traits, known + (size_t)names[row] * (1 + of->name),
+                                      traits + row * of->traits, known + (size_t)names[row] * each,
                                       given + row * inputs);
-        linear(given, rows, inputs, of->first + member * inputs * of->wide, of->first_bias + member * of->wide, of->wide,
-               wide);
-        gelu(wide, rows * of->wide);
-        if (member == 0)
-            memcpy(hidden, wide, rows * of->wide * sizeof(float));
-        linear(wide, rows, of->wide, of->second + member * of->wide * of->deep, of->second_bias + member * of->deep,
-               of->deep, deep);
-        gelu(deep, rows * of->deep);
-        for (size_t row = 0; row < rows; row++) {
-            const float *name = known + (size_t)names[row] * (1 + of->name) + 1;
-            linear(given + row * inputs, 1, of->width, of->asked + member * of->width * of->name,
-                   of->asked_bias + member * of->name, of->name, asked);
-            float sum = of->last_bias[member];
-            for (size_t at = 0; at < of->deep; at++)
-                sum += deep[row * of->deep + at] * of->last[member * of->deep + at];
-            float said = 0;
-            for (size_t at = 0; at < of->name; at++)
-                said += name[at] * asked[at];
-            logits[member * rows + row] = plain[row] + sum + said;
+        linear(given, rows, inputs, weight, of->first_bias + member * of->wide, of->wide, first);
+        for (size_t way = 0; way < ways; way++) {
+            memcpy(wide, first, rows * of->wide * sizeof(float));
+            for (size_t row = 0; way > 0 && row < rows; row++) {
+                const float *own = known + (size_t)names[row] * each;
+                const float *other = known + (size_t)names[way * rows + row] * each;
+                for (size_t at = 0; at < of->name; at++)
+                    apart[at] = other[1 + at] - own[1 + at];
+                linear(apart, 1, of->name, of_names, first + row * of->wide, of->wide, wide + row * of->wide);
+            }
+            gelu(wide, rows * of->wide);
+            if (member == 0 && way == 0)
+                memcpy(hidden, wide, rows * of->wide * sizeof(float));
+            linear(wide, rows, of->wide, of->second + member * of->wide * of->deep, of->second_bias + member * of->deep,
+                   of->deep, deep);
+            gelu(deep, rows * of->deep);
+            for (size_t row = 0; row < rows; row++) {
+                const float *own = known + (size_t)names[row] * each;
+                const float *name = known + (size_t)names[way * rows + row] * each;
+                logits[(way * of->members + member) * rows + row] =
+                    tower_logit(of, member, plain[row] + (name[0] - own[0]), given + row * inputs,
+                                deep + row * of->deep, name + 1, asked);
+            }
         }
     }
 }

@@ -193,27 +193,28 @@ static PyObject *tower(PyObject *module, PyObject *args)
         return NULL;
     const TowerWeights *of = &own->weights;
     static const char kinds[5] = {'f', 'f', 'q', 'f', 'f'};
-    static const int dimensions[5] = {4, 2, 1, 2, 2};
+    static const int dimensions[5] = {4, 2, 2, 3, 2};
     Py_buffer *views[5];
     int is_whole = 1;
     for (int at = 0; at < 5 && is_whole; at++)
         is_whole = (views[at] = array_of(&arrays, given[at], kinds[at], dimensions[at], at > 2)) != NULL;
-    Py_ssize_t rows = is_whole ? views[2]->shape[0] : 0, members = (Py_ssize_t)of->members;
+    Py_ssize_t ways = is_whole ? views[2]->shape[0] : 0, rows = is_whole ? views[2]->shape[1] : 0;
+    Py_ssize_t members = (Py_ssize_t)of->members;
     is_whole = is_whole && is_shaped(views[0], rows, (Py_ssize_t)of->parts, members, (Py_ssize_t)of->width + 1) &&
-               is_shaped(views[1], rows, (Py_ssize_t)of->traits, 0, 0) && is_shaped(views[3], members, rows, 0, 0) &&
+               is_shaped(views[1], rows, (Py_ssize_t)of->traits, 0, 0) && is_shaped(views[3], ways, members, rows, 0) &&
                is_shaped(views[4], rows, (Py_ssize_t)of->wide, 0, 0);
-    for (Py_ssize_t at = 0; is_whole && at < rows; at++)
+    for (Py_ssize_t at = 0; is_whole && at < ways * rows; at++)
         if ((uint64_t)((int64_t *)views[2]->buf)[at] >= of->known) {
             PyErr_SetString(PyExc_IndexError, "a name that the tower does not know");
             is_whole = 0;
         }
     size_t inputs = of->words + 2 * of->width + of->name + of->traits;
-    size_t room = (size_t)rows * (inputs + of->wide + of->deep + 1) + of->name;
+    size_t room = (size_t)rows * (inputs + 2 * of->wide + of->deep + 1) + 2 * of->name;
     float *work = is_whole ? PyMem_Malloc(room * sizeof *work) : NULL;
     if (work != NULL) {
         Py_BEGIN_ALLOW_THREADS
-        arithmetic->tower(of, views[0]->buf, views[1]->buf, views[2]->buf, (size_t)rows, work, views[3]->buf,
-                          views[4]->buf);
+        arithmetic->tower(of, views[0]->buf, views[1]->buf, views[2]->buf, (size_t)ways, (size_t)rows, work,
+                          views[3]->buf, views[4]->buf);
         Py_END_ALLOW_THREADS
         result = Py_NewRef(Py_None);
     } else if (is_whole)

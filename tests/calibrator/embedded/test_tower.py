@@ -59,6 +59,16 @@ def tower(model: TowerModel) -> Tower:
     return served(model)
 
 
+def test_other_names_are_read_with_the_first(tower: Tower, data: TowerData) -> None:
+    """Each way to name who answered says what it says alone; the hidden layer is the first's."""
+    some, names = data.rows[:9], [[1, 2, 0] * 3, [2] * 9, [0, 1, 2] * 3]
+    together, hidden = tower.read_as(some, names)
+    for odds, each in zip(together, names, strict=True):
+        assert odds == pytest.approx(tower.read(some, each)[0], abs=1e-5)
+    assert hidden == pytest.approx(tower.read(some, names[0])[1], abs=1e-6)
+    assert abs(together[0] - together[1]).max() > 0.1
+
+
 def test_numpy_serves_what_torch_trained(data: TowerData, model: TowerModel) -> None:
     """The exported tables differ from the trained ones by their rounding to 8 and 16 bits alone."""
     at = np.arange(40)
