@@ -10,16 +10,19 @@ from __future__ import annotations
 import math
 import re
 import zlib
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.features.checks import checks_of
+from calibrator.kernel import compiled
 from calibrator.text.looking_for import Reading, at_lines, reading_of, sought
 
 MAX_CHARACTERS = 6_000  # longer texts keep their two ends; their length counts as this
 MAX_QUESTION = 40_000  # for checks, since a list of tools is read whole or not at all
 LOOK = 1_500  # characters in which kinds of characters are counted
+END_WORDS = 30  # of an answer, among which repetition tells that it went round in circles
 
 _REFUSES = (
     "unable",
@@ -73,16 +76,41 @@ def bounded(text: str) -> str:
 def traits_of(question: str, answer: str) -> NDArray[np.float32]:
     """The traits (TRAITS,) of one answered question; finite for every text."""
     asked, said = reading_of(bounded(question)), reading_of(bounded(answer))
-    words = said.lower.split()
+    words = word_counts(asked, said)
     numbers = reading_of(said.text[-MAX_CHARACTERS // 2 :]).numbers
     return np.array(
         [
-            *_form(said.text, len(words)),
+            *_form(said.text, words.said),
             *_content(said, words, numbers),
             *_relation(asked, said, words, numbers),
             *checks_of(question[:MAX_QUESTION], said.text),
         ],
         dtype=np.float32,
+    )
+
+
+class WordCounts(NamedTuple):
+    """How many words, which are what stands between white space, a question and its answer have;
+    case is told apart where it is said."""
+
+    asked: int
+    said: int
+    repeated: int  # of the answer that stand in the question
+    distinct: int  # of the answer, case told apart
+    at_end: int  # distinct ones among the answer's last `END_WORDS`
+
+
+def word_counts(asked: Reading, said: Reading) -> WordCounts:
+    """What a question and its answer have."""
+    if (kernel := compiled()) is not None and asked.text.isascii() and said.text.isascii():
+        return WordCounts(*kernel.word_counts(asked.lower, said.lower, said.text, END_WORDS))
+    asked_words, words = asked.lower.split(), said.lower.split()
+    return WordCounts(
+        len(asked_words),
+        len(words),
+        sum(map(set(asked_words).__contains__, words)),
+        len(set(said.text.split())),
+        len(set(words[-END_WORDS:])),
     )
 
 
@@ -133,19 +161,18 @@ def _kinds(text: str) -> tuple[int, int, int, int]:
     return digits, capitals, letters, beyond
 
 
-def _content(said: Reading, words: list[str], numbers: list[str]) -> list[float]:
-    """Repetition, hedging, refusal, steps, numbers; `words` are in lower case."""
+def _content(said: Reading, words: WordCounts, numbers: list[str]) -> list[float]:
+    """Repetition, hedging, refusal, steps, numbers."""
     answer = said.text
     packed = answer[: MAX_CHARACTERS // 2].encode("utf-8", "replace")
     hedges = math.log1p(_hedges(said))
-    end = words[-30:]
     may_refuse = _REFUSAL.may_be_in(said)
     return [
         len(zlib.compress(packed, 1)) / len(packed) if len(packed) > 50 else 1.0,
-        len(set(answer.split())) / len(words) if len(words) > 3 else 1.0,
-        len(set(end)) / max(1, len(end)),
+        words.distinct / words.said if words.said > 3 else 1.0,
+        words.at_end / min(max(1, words.said), END_WORDS),
         hedges,
-        hedges / max(1.0, math.log1p(len(words))),
+        hedges / max(1.0, math.log1p(words.said)),
         may_refuse and bool(_REFUSAL.pattern.search(answer[:400])),
         may_refuse and bool(_REFUSAL.pattern.search(answer[-200:])),
         math.log1p(sum(1 for _ in at_lines(_STEP, answer))),
@@ -178,14 +205,13 @@ def _options(question: str) -> set[str]:
     return found
 
 
-def _relation(asked: Reading, said: Reading, words: list[str], numbers: list[str]) -> list[float]:
-    """The question's form, and what of it the answer repeats; `words` are in lower case."""
-    question, asked_words = asked.text, asked.lower.split()
+def _relation(asked: Reading, said: Reading, words: WordCounts, numbers: list[str]) -> list[float]:
+    """The question's form, and what of it the answer repeats."""
+    question = asked.text
     options = _options(question)
     finals = _FINAL.all_in(said)
     final = finals[-1].upper() if finals else ""
     is_letter = len(final) == 1 and "A" <= final <= "Z"
-    repeated = set(asked_words)
     return [
         math.log1p(len(question)),
         math.log1p(len(asked.numbers)),
@@ -197,8 +223,8 @@ def _relation(asked: Reading, said: Reading, words: list[str], numbers: list[str
         is_letter and final in options,
         (ord(final) - ord("A")) / 10 if is_letter else -0.1,
         bool(numbers) and numbers[-1] in question,
-        sum(map(repeated.__contains__, words)) / max(1, len(words)),
-        min(3.0, len(words) / max(1, len(asked_words))),
+        words.repeated / max(1, words.said),
+        min(3.0, words.said / max(1, words.asked)),
     ]
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from calibrator.features.trees import is_near
 from calibrator.kernel import compiled
-from calibrator.text.looking_for import beyond_ascii, reading_of
+from calibrator.text.looking_for import Reading, beyond_ascii, reading_of
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -269,12 +269,20 @@ def _numbers_in(text: str) -> set[str]:
 def _scripts(question: str, answer: str) -> list[float]:
     """Shares of letters beyond ASCII in both, and of words that both texts hold."""
     shares = [beyond_ascii(text) / max(1, len(text)) for text in (question, answer)]
-    asked, said = reading_of(question).beginnings, reading_of(answer).beginnings
-    both = asked & said
+    asked, said, both = _beginnings(reading_of(question), reading_of(answer))
     return [
         shares[0],
         shares[1],
         abs(shares[0] - shares[1]),
-        len(both) / max(1, len(said)),
-        len(both) / max(1, len(asked)),
+        both / max(1, said),
+        both / max(1, asked),
     ]
+
+
+def _beginnings(question: Reading, answer: Reading) -> tuple[int, int, int]:
+    """How many beginnings of words each has, and how many both have."""
+    if (kernel := compiled()) is not None and question.text.isascii() and answer.text.isascii():
+        found: tuple[int, int, int] = kernel.beginnings(question.lower, answer.lower)
+        return found
+    asked, said = question.beginnings, answer.beginnings
+    return len(asked), len(said), len(asked & said)

@@ -101,3 +101,10 @@ def grams(
 ) -> tuple[bytearray, tuple[int, ...]]:
     """The distinct n-grams of five parts as int32 in a row, and where each part begins and the
     last one ends."""
+
+def word_counts(question: str, answer: str, as_written: str, last: int) -> tuple[int, ...]:
+    """Of ASCII texts, the first two in lower case, as `traits.WordCounts` has them."""
+
+def beginnings(question: str, answer: str) -> tuple[int, int, int]:
+    """How many beginnings of words, as `Reading.beginnings` has them, ASCII texts in lower case
+    have, and how many both have."""

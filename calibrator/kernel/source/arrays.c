@@ -1,4 +1,4 @@
-#include "arrays.h"
+#include "tables.h"
 
 int open_arrays(Arrays *arrays, Py_ssize_t room)
 {

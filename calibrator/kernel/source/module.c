@@ -201,7 +201,8 @@ static PyObject *tower(PyObject *module, PyObject *args)
     Py_ssize_t ways = is_whole ? views[2]->shape[0] : 0, rows = is_whole ? views[2]->shape[1] : 0;
     Py_ssize_t members = (Py_ssize_t)of->members;
     is_whole = is_whole && is_shaped(views[0], rows, (Py_ssize_t)of->parts, members, (Py_ssize_t)of->width + 1) &&
-               is_shaped(views[1], rows, (Py_ssize_t)of->traits, 0, 0) && is_shaped(views[3], ways, members, rows, 0) &&
+               is_shaped(views[3], ways > 0 ? ways : 1, members, rows, 0) &&
+               is_shaped(views[1], rows, (Py_ssize_t)of->traits, 0, 0) &&
                is_shaped(views[4], rows, (Py_ssize_t)of->wide, 0, 0);
     for (Py_ssize_t at = 0; is_whole && at < ways * rows; at++)
         if ((uint64_t)((int64_t *)views[2]->buf)[at] >= of->known) {
@@ -336,6 +337,7 @@ static PyObject *relevance(PyObject *module, PyObject *args)
 static PyMethodDef methods[] = {
     {"bag_tables", make_bag_tables, METH_VARARGS, NULL},
     {"bags", bags, METH_VARARGS, NULL},
+    {"beginnings", beginnings, METH_VARARGS, NULL},
     {"cut", cut, METH_VARARGS, NULL},
     {"difficulty", difficulty, METH_VARARGS, NULL},
     {"difficulty_tables", make_difficulty_tables, METH_VARARGS, NULL},
@@ -353,6 +355,7 @@ static PyMethodDef methods[] = {
     {"tree_tables", make_trees, METH_VARARGS, NULL},
     {"trees", trees, METH_VARARGS, NULL},
     {"vocabulary", make_vocabulary, METH_VARARGS, NULL},
+    {"word_counts", word_counts, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,9 +1,38 @@
-/* Tables that Python hands over once: checked then, and held as long as the capsule that stands for them. */
+/* Arrays and tables that Python hands over: checked then, tables held as long as the capsules that stand for them. */
 #ifndef TABLES_H
 #define TABLES_H
 
+#define PY_SSIZE_T_CLEAN
+#ifndef Py_LIMITED_API
+#define Py_LIMITED_API 0x030B0000 /* 3.11, the first whose limited API has buffers */
+#endif
+#include <Python.h>
+#include <stdint.h>
+
 #include "arithmetic.h"
-#include "arrays.h"
+
+/* --- arrays that come from Python: kind and shape are checked before anything is read of them ------------------------ */
+
+typedef struct {
+    Py_buffer *held; /* of a fixed room, for a buffer may point into itself */
+    Py_ssize_t count, room;
+} Arrays;
+
+/* Makes room for so many arrays; 0, or -1 with MemoryError. */
+int open_arrays(Arrays *arrays, Py_ssize_t room);
+
+/* Lets go of all arrays; to be called once after `open_arrays`, whatever it gave. */
+void close_arrays(Arrays *arrays);
+
+/* An array of a kind (struct's letters: b int8, B uint8, H uint16, i int32, q int64, e float16, f float32, d float64) and of so
+   many dimensions, rows in C order; NULL with TypeError or ValueError for any other. */
+Py_buffer *array_of(Arrays *arrays, PyObject *given, char kind, int dimensions, int is_written);
+
+/* The numbers of a list or tuple, each at least 0 and below `limit`; of a long one the first `head` and the last `tail`.
+   Gives how many were written, or -1 with an exception. */
+Py_ssize_t numbers_of(PyObject *given, int32_t limit, Py_ssize_t head, Py_ssize_t tail, int32_t *found);
+
+/* --- tables ---------------------------------------------------------------------------------------------------------- */
 
 enum { PARTS = 5 };
 
@@ -26,6 +55,8 @@ PyObject *cut(PyObject *module, PyObject *args);
 PyObject *grams(PyObject *module, PyObject *args);
 PyObject *packed_linear(PyObject *module, PyObject *args);
 PyObject *gelu(PyObject *module, PyObject *args);
+PyObject *word_counts(PyObject *module, PyObject *args);
+PyObject *beginnings(PyObject *module, PyObject *args);
 
 #define BAGS "calibrator.kernel.bags"
 #define TOPICS "calibrator.kernel.topics"

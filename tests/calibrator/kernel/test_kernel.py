@@ -6,21 +6,26 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import product
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED
 from calibrator.embedded.calibrator import EmbeddedCalibrator, load_embedded
 from calibrator.features.ngrams import grams_of
 from calibrator.features.tower import Bags
+from calibrator.features.traits import word_counts
 from calibrator.features.trees import Trees
-from calibrator.inspection.relevance import COSINES, END, Pieces, relevance
+from calibrator.inspection.relevance import COSINES, END, Pieces, _beginnings, relevance
 from calibrator.kernel import compiled, hatch_hook, kernel_name
 from calibrator.scorer import Item
+from calibrator.text.looking_for import Reading
 from tests.running.live_proxy import ROOT
 
 CLOSE = 1e-6  # of a probability
@@ -180,6 +185,29 @@ def test_the_small_encoder_has_the_same_states(
         assert one == pytest.approx(other, abs=2e-5)
 
 
+SIGNS = st.sampled_from([*"aabBzZ09_ .,-\t\n\r\x0b\x1c\x1f\x00\x7f", "the ", "Capital", "é"])
+
+
+@given(st.lists(SIGNS, max_size=60).map("".join), st.lists(SIGNS, max_size=60).map("".join))
+def test_words_are_counted_alike(question: str, answer: str) -> None:
+    """Of texts of any white space and signs; those beyond ASCII are counted without the kernel."""
+    asked, said = Reading(question), Reading(answer)
+    found = word_counts(asked, said), _beginnings(asked, said)
+    with numpy_alone():
+        assert found == (word_counts(asked, said), _beginnings(asked, said))
+
+
+def test_many_words_are_counted_alike(kernel: ModuleType) -> None:
+    """Also hundreds that are distinct, and thousands that are not."""
+    words = [f"{at:03}{'x' * (at % 7)}y" for at in range(900)]
+    texts = [" ".join(words[start : start + 600]) for start in (0, 300)] + ["a " * 3_000, ""]
+    for question, answer in product(texts, texts):
+        asked, said = Reading(question), Reading(answer)
+        found = word_counts(asked, said), _beginnings(asked, said)
+        with numpy_alone():
+            assert found == (word_counts(asked, said), _beginnings(asked, said))
+
+
 @pytest.mark.parametrize("has_kernel", [True, False])
 def test_meanings_are_compared_by_their_angle(has_kernel: bool) -> None:
     """Of the whole, the question's end, the reply's end, and what the reply adds; the same with the
@@ -254,6 +282,11 @@ REFUSED: list[Callable[[Any], object]] = [
     lambda k: k.cut(k.vocabulary({"a": 1}, 0), "é", {}),
     lambda k: k.cut(k.vocabulary({"a": 1}, 0), "é", []),
     lambda k: k.trees(bags(k), zeros(1, 2), zeros(1, kind=np.float64)),
+    lambda k: k.word_counts("é", "", "", 3),
+    lambda k: k.word_counts("", "a" * 2**20, "", 3),
+    lambda k: k.word_counts("", "", "\ud800", 3),
+    lambda k: k.beginnings("", b""),
+    lambda k: k.beginnings("\x80", ""),
 ]
 
 
