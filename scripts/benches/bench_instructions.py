@@ -1,13 +1,14 @@
 """What a request costs in instructions of the processor, counted by valgrind: no clock in it.
 
-    scripts/bench instructions [--streams] [--at-once N] [--root TREE] [--json]
+    scripts/bench instructions [--streams|--scores] [--at-once N] [--root TREE] [--json]
 
 A whole reply, or a stream of 60 deltas in one write, 64 or 16 at once, through `pinocchio serve` in
-the peers' setting `ours`; the instructions of the event loop's thread and of the others, for each
-request. Two runs of one tree differ by some 0.3 % on the loop, so that a change of one percent
-shows on any machine, however busy. It takes a minute and Debian's package `valgrind`. The thread
-that writes rows counts more than it costs: valgrind knows no SHA of the processor's own, and a
-proxy that is fifty times slower has fewer rows in a batch.
+the peers' setting `ours`; or a reply that the embedded calibrator scores, each of other words, 8 at
+once. Printed are the instructions of the event loop's thread and of the others, for each request.
+Two runs of one tree differ by some 0.3 % on the loop, so that a change of one percent shows on any
+machine, however busy. It takes a minute and Debian's package `valgrind`. The thread that writes
+rows counts more than it costs: valgrind knows no SHA of the processor's own, and a proxy that is
+fifty times slower has fewer rows in a batch.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from bench_launches import OBSERVE, SCRIPTS, ours
-from bench_load import closed_loop, run
+from bench_launches import EMBEDDED, OBSERVE, SCRIPTS, ours
+from bench_load import Job, closed_loop, run
 from bench_process import Cores, free_port, launched, pin, share_cores
-from bench_targets import Launch, Place, running
+from bench_targets import Launch, Place, Target, running
 
-AT_ONCE, STREAMS_AT_ONCE = 64, 16
+REPLY, STREAM, SCORE = "a whole reply", "a stream of 60 deltas in one write", "a scored reply"
+AT_ONCE = {REPLY: 64, STREAM: 16, SCORE: 8}
 WARM_UP_S, COUNTED_S, SETTLE_S = 4, 10, 2  # SETTLE_S: rows are written in batches
 LEAST_SHARE = 0.001  # of all instructions; threads that did less are left out
 _TOTAL = re.compile(r"^totals: (\d+)", re.MULTILINE)
@@ -49,12 +51,17 @@ def tell(pid: int, *words: str) -> None:
     subprocess.run(["callgrind_control", *words, str(pid)], check=True, stdout=quiet, stderr=quiet)
 
 
-def instructions(place: Place, at_once: int, *, is_stream: bool) -> tuple[int, list[int]]:
+def job_of(target: Target, what: str) -> Job:
+    return target.varied_job() if what == SCORE else target.job(is_stream=what == STREAM)
+
+
+def instructions(place: Place, what: str, at_once: int) -> tuple[int, list[int]]:
     """How many requests were served, and the instructions of each thread, the loop's first."""
     out = place.scratch / "callgrind.out"
-    launch = counting(ours(OBSERVE, place), out)
-    with running(OBSERVE, place, launch) as target:
-        job = target.job(is_stream=is_stream)
+    name = EMBEDDED if what == SCORE else OBSERVE
+    launch = counting(ours(name, place), out)
+    with running(name, place, launch) as target:
+        job = job_of(target, what)
         run(closed_loop(job, at_once, WARM_UP_S))
         time.sleep(SETTLE_S)
         tell(target.pid, "-i", "on")
@@ -81,7 +88,9 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--streams", action="store_true", help="streams in place of whole replies")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--streams", action="store_const", dest="what", const=STREAM, default=REPLY)
+    kind.add_argument("--scores", action="store_const", dest="what", const=SCORE)
     parser.add_argument("--at-once", type=int, default=0)
     parser.add_argument("--root", type=Path, default=SCRIPTS.parent, help="the tree to measure")
     parser.add_argument("--json", action="store_true")
@@ -93,7 +102,7 @@ def main() -> int:
     if shutil.which("valgrind") is None:
         print("valgrind is missing: apt-get install valgrind", file=sys.stderr)
         return 1
-    at_once = options.at_once or (STREAMS_AT_ONCE if options.streams else AT_ONCE)
+    at_once = options.at_once or AT_ONCE[options.what]
     cores: Cores = share_cores()
     with tempfile.TemporaryDirectory() as folder:
         scratch, port = Path(folder), free_port()
@@ -102,15 +111,13 @@ def main() -> int:
         with log, launched(upstream, stdout=log, stderr=log, cores=cores.upstream):
             pin(cores.load)
             place = Place(options.root.resolve(), scratch, scratch, cores, port)
-            served, threads = instructions(place, at_once, is_stream=options.streams)
+            served, threads = instructions(place, options.what, at_once)
     loop, *others = (round(total / served) for total in threads)
     if options.json:
         print(json.dumps({"served": served, "loop": loop, "others": others, "at_once": at_once}))
     else:
-        what = "a stream of 60 deltas in one write" if options.streams else "a whole reply"
-        print(
-            f"{what}, {at_once} at once, {served} of them (load average {os.getloadavg()[0]:.1f})"
-        )
+        load = f"load average {os.getloadavg()[0]:.1f}"
+        print(f"{options.what}, {at_once} at once, {served} of them ({load})")
         print(f"  event loop      {loop:>10,}\n  other threads   {sum(others):>10,}")
     return 0
 
