@@ -83,8 +83,9 @@ class TextReading:
     shifts: NDArray[np.float64]  # (B,) that knowledge, abilities, inspector add to the log-odds
     abilities: NDArray[np.float64]  # (B,) what the models' names add of it
     names: list[int]  # places of the models' names among the known ones; 0: none of them
-    middling: NDArray[np.float64] | None  # (B,) the tower's log-odds if a middling model had
-    given: Floats | None  # answered; and what the forest reads
+    # for a second look, as if a middling model had answered
+    middling: NDArray[np.float64] | None  # (B,) the tower's log-odds
+    given: Floats | None  # what the forest reads of the rows
 
 
 @dataclass(frozen=True, slots=True)

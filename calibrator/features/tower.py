@@ -68,27 +68,22 @@ class Tower:
         self._members = _Members(weights)
         self._bags = Bags([each["table"] for each in weights], [each["scale"] for each in weights])
 
-    def bags(self, rows: Sequence[TowerRow]) -> Floats:
-        """What the towers say of the rows' n-grams: most of the cost of reading them."""
-        return self._bags.of([row.grams for row in rows])
-
     def read(
-        self, rows: Sequence[TowerRow], names: Sequence[int], bags: Floats | None = None
+        self, rows: Sequence[TowerRow], names: Sequence[int]
     ) -> tuple[NDArray[np.float64], Floats]:
         """log-odds of correct, (B,), and the first tower's hidden layer, (B, HIDDEN[0]).
 
-        A name is its place in the list of known ones, 0 for none. `bags` are those of the rows,
-        where they are known already.
+        A name is its place in the list of known ones, 0 for none.
         """
-        odds, hidden = self.read_as(rows, [names], bags)
+        odds, hidden = self.read_as(rows, [names])
         return odds[0], hidden
 
     def read_as(
-        self, rows: Sequence[TowerRow], names: Sequence[Sequence[int]], bags: Floats | None = None
+        self, rows: Sequence[TowerRow], names: Sequence[Sequence[int]]
     ) -> tuple[NDArray[np.float64], Floats]:
         """As `read`, in W ways to name who answered, which costs little more than one: log-odds
         (W, B) for names (W, B), and the hidden layer in the first way."""
-        bags = self.bags(rows) if bags is None else bags
+        bags = self._bags.of([row.grams for row in rows])
         traits = np.stack([row.traits for row in rows])
         logits, hidden = self._members.read(bags, traits, np.array(names, np.int64))
         return np.asarray(logits.mean(axis=1, dtype=np.float64)), hidden

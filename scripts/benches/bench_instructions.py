@@ -27,9 +27,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench_launches import EMBEDDED, OBSERVE, SCRIPTS, ours
-from bench_load import Job, closed_loop, run
+from bench_load import closed_loop, run
 from bench_process import Cores, free_port, launched, pin, share_cores
-from bench_targets import Launch, Place, Target, running
+from bench_targets import Launch, Place, running
 
 REPLY, STREAM, SCORE = "a whole reply", "a stream of 60 deltas in one write", "a scored reply"
 AT_ONCE = {REPLY: 64, STREAM: 16, SCORE: 8}
@@ -51,17 +51,14 @@ def tell(pid: int, *words: str) -> None:
     subprocess.run(["callgrind_control", *words, str(pid)], check=True, stdout=quiet, stderr=quiet)
 
 
-def job_of(target: Target, what: str) -> Job:
-    return target.varied_job() if what == SCORE else target.job(is_stream=what == STREAM)
-
-
 def instructions(place: Place, what: str, at_once: int) -> tuple[int, list[int]]:
     """How many requests were served, and the instructions of each thread, the loop's first."""
     out = place.scratch / "callgrind.out"
-    name = EMBEDDED if what == SCORE else OBSERVE
+    is_scored = what == SCORE
+    name = EMBEDDED if is_scored else OBSERVE
     launch = counting(ours(name, place), out)
     with running(name, place, launch) as target:
-        job = job_of(target, what)
+        job = target.varied_job() if is_scored else target.job(is_stream=what == STREAM)
         run(closed_loop(job, at_once, WARM_UP_S))
         time.sleep(SETTLE_S)
         tell(target.pid, "-i", "on")
