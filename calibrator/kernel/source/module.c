@@ -201,7 +201,7 @@ static PyObject *tower(PyObject *module, PyObject *args)
     Py_ssize_t ways = is_whole ? views[2]->shape[0] : 0, rows = is_whole ? views[2]->shape[1] : 0;
     Py_ssize_t members = (Py_ssize_t)of->members;
     is_whole = is_whole && is_shaped(views[0], rows, (Py_ssize_t)of->parts, members, (Py_ssize_t)of->width + 1) &&
-               is_shaped(views[3], ways > 0 ? ways : 1, members, rows, 0) &&
+               is_shaped(views[3], ways > 0 ? ways : 1, members, rows, 0) && /* names are read of the first way */
                is_shaped(views[1], rows, (Py_ssize_t)of->traits, 0, 0) &&
                is_shaped(views[4], rows, (Py_ssize_t)of->wide, 0, 0);
     for (Py_ssize_t at = 0; is_whole && at < ways * rows; at++)

@@ -120,6 +120,15 @@ PyObject *word_counts(PyObject *module, PyObject *args)
     return found;
 }
 
+/* Where a beginning stands in a table, or would stand. */
+static size_t beginning_at(const uint64_t *table, size_t size, uint64_t beginning)
+{
+    size_t place = (size_t)(beginning * 0x9E3779B97F4A7C15u >> 32) & (size - 1);
+    while (table[place] && table[place] != beginning)
+        place = (place + 1) & (size - 1);
+    return place;
+}
+
 /* The beginnings of a text's runs of small letters, each once: as numbers, in a table that `size`, a power of two, is
    more than twice as long as there are any. Gives how many there are. */
 static size_t beginnings_of(Word text, uint64_t *table, size_t size)
@@ -134,9 +143,7 @@ static size_t beginnings_of(Word text, uint64_t *table, size_t size)
                 beginning = beginning << 8 | (unsigned char)text.text[at];
         if (at - start < SHORTEST_RUN)
             continue;
-        size_t place = (size_t)(beginning * 0x9E3779B97F4A7C15u >> 32) & (size - 1);
-        while (table[place] && table[place] != beginning)
-            place = (place + 1) & (size - 1);
+        size_t place = beginning_at(table, size, beginning);
         count += !table[place];
         table[place] = beginning;
     }
@@ -165,12 +172,8 @@ PyObject *beginnings(PyObject *module, PyObject *args)
     tables[1] = memory + sizes[0];
     for (int at = 0; at < 2; at++)
         counts[at] = beginnings_of(texts[at], tables[at], sizes[at]);
-    for (size_t at = 0; at < sizes[1]; at++) {
-        size_t place = (size_t)(tables[1][at] * 0x9E3779B97F4A7C15u >> 32) & (sizes[0] - 1);
-        while (tables[0][place] && tables[0][place] != tables[1][at])
-            place = (place + 1) & (sizes[0] - 1);
-        both += tables[1][at] && tables[0][place];
-    }
+    for (size_t at = 0; at < sizes[1]; at++)
+        both += tables[1][at] && tables[0][beginning_at(tables[0], sizes[0], tables[1][at])];
     PyMem_Free(memory);
     return Py_BuildValue("nnn", (Py_ssize_t)counts[0], (Py_ssize_t)counts[1], (Py_ssize_t)both);
 }
