@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import re
 
-from calibrator.text.looking_for import at_lines
+from calibrator.text.looking_for import at_lines, reading_of
 
 _OPTION = re.compile(r"(?m)^[ \t]*\(?([A-J])[).:][ \t]*(.+)$")
 _FINAL = re.compile(
@@ -21,6 +21,8 @@ _GAP = 8  # characters that may stand between a letter and the option's text
 
 def options_of(question: str) -> dict[str, str]:
     """The options that a question offers, letter to text; empty for fewer than two."""
+    if not reading_of(question).may_list_options:
+        return {}
     found = {each[1]: each[2].strip() for each in at_lines(_OPTION, question)}
     return found if len(found) > 1 else {}
 

@@ -105,6 +105,10 @@ class Parts:
 class EmbeddedCalibrator:
     """A loaded checkpoint; a Scorer."""
 
+    # a dozen replies of usual length: each of them costs two thirds of what one of a pair costs,
+    # since weights are read once for all, and more together would let the first wait too long
+    batch_characters = 32_000
+
     def __init__(
         self,
         config: CheckpointConfig,

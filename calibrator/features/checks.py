@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from calibrator.text.looking_for import at_lines
+from calibrator.text.looking_for import at_lines, reading_of
 
 MAX_CALLS = 20
 CHECKS = 20  # how many there are
@@ -40,7 +40,8 @@ def checks_of(question: str, answer: str) -> list[float]:
 
 def choice(question: str, answer: str) -> list[float]:
     """Multiple choice: whether the reasoning arrives at the chosen option, and what kind it is."""
-    found = at_lines(_OPTION, question[-4_000:])
+    asked = question[-4_000:]
+    found = at_lines(_OPTION, asked) if reading_of(asked).may_list_options else ()
     options = {each[1]: each[2].strip() for each in found}
     if len(options) < 2:
         return [0.0] * 8

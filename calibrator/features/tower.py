@@ -53,8 +53,14 @@ def tower_row(
 ) -> TowerRow:
     """From the texts and their word pieces."""
     grams = grams_of(question, answer, question_ids, answer_ids, BUCKETS)
-    asked = np.array(sorted(set(question_ids)), dtype=np.int32)
-    return TowerRow(grams, traits_of(question, answer), asked)
+    return TowerRow(grams, traits_of(question, answer), _distinct(question_ids))
+
+
+def _distinct(ids: Sequence[int]) -> Ids:
+    """Each word piece once, ascending."""
+    if (kernel := compiled()) is not None:
+        return np.frombuffer(kernel.distinct(ids), np.int32)
+    return np.array(sorted(set(ids)), dtype=np.int32)
 
 
 class Tower:

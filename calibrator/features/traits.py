@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from calibrator.features.checks import checks_of
 from calibrator.kernel import compiled
-from calibrator.text.looking_for import Reading, at_lines, reading_of, sought
+from calibrator.text.looking_for import SPACES, Reading, Shape, at_lines, reading_of, sought
 
 MAX_CHARACTERS = 6_000  # longer texts keep their two ends; their length counts as this
 MAX_QUESTION = 40_000  # for checks, since a list of tools is read whole or not at all
@@ -47,10 +47,11 @@ _ONE_WORD = (
 )
 _HEDGE_WORDS = frozenset(_ONE_WORD.split())
 _HEDGE_STARTS = ("may be", "i think", "i believe", "it seems", "assum", "let me check", "let me re")
-_HEDGE = re.compile(
+_HEDGE = sought(
     rf"\b(?:{'|'.join(_HEDGE_WORDS)}|may be|i think|i believe|it seems|assum\w+"
     r"|let me (?:re)?check)\b",
-    re.IGNORECASE,
+    _ONE_WORD,
+    _HEDGE_STARTS,
 )
 _STEP = re.compile(r"(?m)^[ \t]*(?:step\s*\d+|\d+[.)]|[-*•])\s", re.IGNORECASE)
 _FINAL = sought(
@@ -58,6 +59,7 @@ _FINAL = sought(
     parts=("answer is", "answer:", 'answer"', "答案"),
 )
 _OPTION = re.compile(r"[A-J][).:]\s")
+_MAY_NAME_OPTION = Shape({"A": "ABCDEFGHIJ", ".": ").:", " ": SPACES}, "A. ")
 # digits as 0, capitals as A, other letters as a: three counts tell all kinds of ASCII characters
 _KINDS = bytes(
     ord("0" if chr(code).isdigit() else "A" if chr(code).isupper() else "a")
@@ -184,8 +186,10 @@ def _content(said: Reading, words: WordCounts, numbers: list[str]) -> list[float
 
 def _hedges(said: Reading) -> int:
     """How many words and phrases hedge; words alone need no pattern."""
+    if not _HEDGE.may_be_in(said):
+        return 0
     if said.is_odd or any(start in said.lower for start in _HEDGE_STARTS):
-        return len(_HEDGE.findall(said.text))
+        return len(_HEDGE.pattern.findall(said.text))
     return sum(map(_HEDGE_WORDS.__contains__, said.in_order))
 
 
@@ -194,6 +198,8 @@ def _options(question: str) -> set[str]:
 
     White space between two of them belongs to the first.
     """
+    if not _MAY_NAME_OPTION.may_be_in(question):
+        return set()
     found, end = set(), 0
     for letter in _OPTION.finditer(question):
         at = letter.start()

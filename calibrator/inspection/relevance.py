@@ -29,6 +29,7 @@ STRONGEST = 24  # rarest pieces of each side whose meanings are compared one by 
 END = 48  # word pieces at the end of a question, where what is asked usually stands
 MOST_PIECES = 2**16  # of a vocabulary that the kernel reads
 COSINES = slice(16, 26)  # where they stand among the traits
+OF_MEANS = 5  # the first of them; the others compare single pieces
 ROUNDING = 3e-6  # by which the kernel's cosines may differ from numpy's; twice what was seen
 EXACT = (0.0, -1.0)  # cosines that stand for none
 COPY = 4  # word pieces in a row that count as copied
@@ -95,8 +96,13 @@ def _pieces_in_common(
     if pieces.kernel is not None:
         found: list[float] = pieces.kernel.relevance(pieces.held, question_ids, answer_ids)
         # cosines come from BLAS in numpy, which adds in an order of its own
-        told = zip(pieces.thresholds, found[COSINES], strict=False)
-        if not any(x not in EXACT and is_near(each, x, ROUNDING) for each, x in told):
+        told = enumerate(zip(pieces.thresholds, found[COSINES], strict=False))
+        near = [at for at, (each, x) in told if x not in EXACT and is_near(each, x, ROUNDING)]
+        if not near:
+            return found
+        if near[0] >= OF_MEANS:
+            asks, says = (np.array(sorted({*_kept(ids)})) for ids in (question_ids, answer_ids))
+            found[COSINES.start + OF_MEANS : COSINES.stop] = _compared(asks, says, pieces)
             return found
     asked, said = _Side(question_ids, pieces), _Side(answer_ids, pieces)
     end_asked, end_said = asked.part(asked.kept[-END:]), said.part(said.kept[-END:])
@@ -129,7 +135,7 @@ class _Side:
     ascending order."""
 
     def __init__(self, ids: Sequence[int], pieces: Pieces) -> None:
-        self.kept = list(ids) if len(ids) <= HEAD + TAIL else [*ids[:HEAD], *ids[-TAIL:]]
+        self.kept = _kept(ids)
         self.pieces = pieces
         self.has = _mark(self.kept, pieces)
         self.ids = np.flatnonzero(self.has)
@@ -155,9 +161,10 @@ class _Side:
             for mean, part in zip(found, parts, strict=True)
         ]
 
-    def strongest(self) -> NDArray[np.intp]:
-        """Places of the rarest, the rarest first."""
-        return np.argsort(-self.rarity, kind="stable")[:STRONGEST]
+
+def _kept(ids: Sequence[int]) -> list[int]:
+    """Those that are looked at, as they stand in the text."""
+    return list(ids) if len(ids) <= HEAD + TAIL else [*ids[:HEAD], *ids[-TAIL:]]
 
 
 def _sum(values: Floats) -> np.float32:
@@ -205,30 +212,42 @@ def _meaning(
     is_shared: NDArray[np.bool_],
     end_said: NDArray[np.bool_],
 ) -> list[float]:
-    """Cosines of the means, two of them with what the question does not say itself, and how near
-    the rarest pieces of each side come to the other's: mean and largest of those that the other
-    side does not hold, weighed by rarity."""
+    """Cosines of the means, two of them with what the question does not say itself, and how single
+    pieces compare."""
     if not len(asked.ids) or not len(said.ids):
         return [0.0] * 10
     asks, asks_at_end = asked.means(*of_asked)
     says, says_at_end, adds = said.means(said.all.places, end_said, ~is_shared)
-    first, second = asked.strongest(), said.strongest()
-    alike = asked.vectors.take(first, axis=0) @ said.vectors.take(second, axis=0).T  # (n, m)
-    other = np.where(asked.ids[first][:, None] == said.ids[second], np.float32(-1), alike)
-    of_first, of_second = asked.rarity[first], said.rarity[second]
-    by_second = alike.max(axis=0)
     return [
         _cosine(asks, says),
         _cosine(asks_at_end, says),
         _cosine(asks, says_at_end),
         _cosine(asks, adds),
         _cosine(asks_at_end, adds),
+        *_compared(asked.ids, said.ids, asked.pieces),
+    ]
+
+
+def _compared(asked: Ints, said: Ints, pieces: Pieces) -> list[float]:
+    """How near the rarest of each side's distinct pieces come to the other's: mean and largest of
+    those that the other side does not hold, weighed by rarity."""
+    first, second = _rarest(asked, pieces), _rarest(said, pieces)
+    alike = pieces.vectors(first) @ pieces.vectors(second).T  # (n, m)
+    other = np.where(first[:, None] == second, np.float32(-1), alike)
+    of_first, of_second = pieces.rarity.take(first), pieces.rarity.take(second)
+    by_second = alike.max(axis=0)
+    return [
         float(_sum(alike.max(axis=1) * of_first)) / max(1e-6, float(_sum(of_first))),
         float(_sum(by_second * of_second)) / max(1e-6, float(_sum(of_second))),
         float(other.max()),
         float(np.sort(other.max(axis=0))[-3:].mean()),
         float(np.sort(by_second)[: max(1, len(second) // 2)].mean()),
     ]
+
+
+def _rarest(ids: Ints, pieces: Pieces) -> Ints:
+    """The rarest of distinct pieces, the rarest first."""
+    return ids[np.argsort(-pieces.rarity.take(ids), kind="stable")[:STRONGEST]]
 
 
 def _cosine(asked: tuple[Floats, np.float32, bool], said: tuple[Floats, np.float32, bool]) -> float:

@@ -9,13 +9,17 @@ import math
 import re
 from collections.abc import Iterator
 
+from calibrator.text.looking_for import Sought
+
 MAX_SUMS = 60
 REACH = 100  # characters before a sign of equality in which its sum stands
 CLOSE = 160  # relative error below which a result counts as rounded: 1 / CLOSE
-EQUALS = ("=", "≈", "\\approx", "equals")  # one of these stands before every result
-
-_RESULT = re.compile(
-    r"(?:=|≈|\\approx|\bequals\b)\s{0,3}\\?[$€£]?\s?(-?\d[\d,]*(?:\.\d+)?)(%?)(?![\d^!(*/\u00d7+])"
+RESULT = Sought(
+    re.compile(
+        r"(?:=|≈|\\approx|\bequals\b)\s{0,3}\\?[$€£]?\s?(-?\d[\d,]*(?:\.\d+)?)(%?)"
+        r"(?![\d^!(*/\u00d7+])"
+    ),
+    parts=("=", "≈", "\\approx", "equals"),
 )
 _BEGIN = re.compile(r"[\n=≈:;?!<>{}\[\]\"]|\.\s|,\s|\\approx|\bequals\b|\bis\b|\bare\b")
 _TOKEN = re.compile(
@@ -33,7 +37,7 @@ _IGNORED = frozenset("$€£\\,'")
 
 def sums_in(text: str) -> Iterator[tuple[float, float]]:
     """What each sum comes to, and what the text states, at most `MAX_SUMS`."""
-    for count, found in enumerate(_RESULT.finditer(text)):
+    for count, found in enumerate(RESULT.pattern.finditer(text)):
         if count == 4 * MAX_SUMS:
             return
         value = value_of(text[max(0, found.start() - REACH) : found.start()])

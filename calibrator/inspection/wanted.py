@@ -6,9 +6,17 @@ Each kind is one pattern or a few; `looking_for` passes over those that cannot b
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Callable
 
-from calibrator.text.looking_for import Reading, Sought, at_lines, reading_of, sought
+from calibrator.text.looking_for import (
+    SPACES,
+    Reading,
+    Shape,
+    at_lines,
+    reading_of,
+    sought,
+)
 
 _LOOK = 1_500
 _VERBS = "is are was were do does did can could would will has have"
@@ -37,12 +45,15 @@ _CHINESE = re.compile(r"[\u4e00-\u9fff]")
 # both begin at a word's beginning: that is looked at apart, for a pattern that begins with a few
 # signs is found faster than one that begins with a boundary
 _PERSON = re.compile(r"[A-Z][a-zà-ž]+ (?:[A-Z]\.? ?)?[A-Z][a-zà-ž]+\b")
+_TWO_CAPITALS = Shape({"A": string.ascii_uppercase, "a": string.ascii_lowercase, " ": " "}, "a A")
 _YEAR = re.compile(r"(?:1[0-9]|20)\d\d\b")
+_FOUR_DIGITS = Shape({"0": string.digits}, "0000")
 _AMOUNT = re.compile(
     r"\d\s?(?:%|percent|km|kg|m\b|cm|mm|miles|feet|dollars|euros|years|hours|minutes)",
     re.IGNORECASE,
 )
-_PRICE = re.compile(r"[$€£]\s?\d")
+_DIGIT_AND_UNIT = Shape({"0": string.digits, " ": SPACES, "u": "%pkmcfdeyhPKMCFDEYH"}, "0u", "0 u")
+_PRICE = sought(r"[$€£]\s?\d", parts=("$", "€", "£"))
 _SAYS_YES_OR_NO = re.compile(r"\W*(?:yes|no|true|false|correct|incorrect)\b", re.IGNORECASE)
 _JSON = re.compile(r"\s*(?:```json)?\s*[{\[]", re.IGNORECASE)
 _LETTER_FIRST = re.compile(r"\W*\(?[A-J]\b[).:]", re.IGNORECASE)
@@ -50,13 +61,28 @@ _LETTER = sought(r"\b[A-J]\b\W*$|answer is \(?[A-J]\b", parts=("answer is",))
 
 
 def _is_yes_or_no(asked: Reading) -> bool:
-    if _YES_OR_NO.match(asked.text):
-        return True
-    return "?" in asked.text and _ASKS_ON.is_in(asked)
+    return _YES_OR_NO.match(asked.text) is not None or _asks_on(asked)
+
+
+def _asks_on(asked: Reading) -> bool:
+    """Whether `_ASKS_ON` matches anywhere, which it does between two stops alone."""
+    if "?" not in asked.text or not _ASKS_ON.may_be_in(asked):
+        return False
+    end = asked.text.rfind("?")
+    while end >= 0:
+        start = max(0, asked.text.rfind(".", 0, end))
+        if _ASKS_ON.pattern.search(asked.text, start, end + 1):
+            return True
+        end = asked.text.rfind("?", 0, start)
+    return False
 
 
 def _asks_sum(asked: Reading) -> bool:
     return "$" in asked.text or _SUM.is_in(asked)
+
+
+def _lists_options(asked: Reading) -> bool:
+    return asked.may_list_options and any(True for _ in at_lines(_OPTION, asked.text))
 
 
 def _has_chinese(reading: Reading) -> bool:
@@ -75,12 +101,19 @@ def _is_word(character: str) -> bool:
     return character.isalnum() or character == "_"
 
 
+def _is_person(said: Reading) -> bool:
+    return _TWO_CAPITALS.may_be_in(said.text) and _at_word(_PERSON, said.text)
+
+
+def _is_year(said: Reading) -> bool:
+    return _FOUR_DIGITS.may_be_in(said.text) and _at_word(_YEAR, said.text)
+
+
 def _is_amount(said: Reading) -> bool:
-    return said.has_digit and bool(_AMOUNT.search(said.text) or _PRICE.search(said.text))
-
-
-def _is_formula(said: Reading) -> bool:
-    return any(part in said.lower for part in ("\\boxed", "\\frac", "\\(", "$"))
+    if not said.digits:
+        return False
+    has_unit = _DIGIT_AND_UNIT.may_be_in(said.text) and _AMOUNT.search(said.text)
+    return bool(has_unit) or _PRICE.is_in(said)
 
 
 def _is_letter(said: Reading) -> bool:
@@ -114,54 +147,60 @@ _SUM = sought(
     "calculate compute find evaluate solve simplify determine value sum",
 )
 _Test = Callable[[Reading], bool]
-_ASKED: tuple[Sought | _Test, ...] = (
-    sought(r"\bwho\b|\bwhose\b|\bwhom\b|\bkdo\b", "who whose whom kdo"),
-    sought(
+
+
+def _has(pattern: str, words: str = "", parts: tuple[str, ...] = ()) -> _Test:
+    return sought(pattern, words, parts).is_in
+
+
+_ASKED: tuple[_Test, ...] = (
+    _has(r"\bwho\b|\bwhose\b|\bwhom\b|\bkdo\b", "who whose whom kdo"),
+    _has(
         r"\bwhen\b|\bwhat year\b|\bwhich year\b|\bwhat date\b|\bkter[ée]m roce\b|\bkdy\b|\bdatum\b",
         "when year date roce kdy datum",
     ),
-    sought(
+    _has(
         r"\bwhere\b|\bwhat (?:city|country|place)\b|\bwhich (?:city|country)\b|\bkde\b",
         "where city country place kde",
     ),
-    sought(r"\bhow (?:many|much|long|old|far|tall|often|large)\b|\bkolik\b", "how kolik"),
-    sought(r"\bwhy\b|\bexplain\b|\bdescribe\b", "why explain describe"),
-    sought(r"\bwhich\b|\bkter[ýáéou]+\b", "which", ("kter",)),
+    _has(r"\bhow (?:many|much|long|old|far|tall|often|large)\b|\bkolik\b", "how kolik"),
+    _has(r"\bwhy\b|\bexplain\b|\bdescribe\b", "why explain describe"),
+    _has(r"\bwhich\b|\bkter[ýáéou]+\b", "which", ("kter",)),
     _is_yes_or_no,
-    sought(
+    _has(
         r"\b(?:def |function|implement|program|code|class |return |stdin|print\()",
         parts=_OF_CODE,
     ),
     _asks_sum,
-    sought(r"\bprove\b|\bproof\b|\bshow that\b", "prove proof show"),
-    sought(r"\bname\b|\blist\b|\btitle\b|\bjm[ée]no\b", "name list title jméno jmeno"),
-    sought(r"\bjson\b|\"type\"", "json", ('"type"',)),
-    lambda asked: any(True for _ in at_lines(_OPTION, asked.text)),
+    _has(r"\bprove\b|\bproof\b|\bshow that\b", "prove proof show"),
+    _has(r"\bname\b|\blist\b|\btitle\b|\bjm[ée]no\b", "name list title jméno jmeno"),
+    _has(r"\bjson\b|\"type\"", "json", ('"type"',)),
+    _lists_options,
     _has_chinese,
 )
-_SAID: tuple[Sought | _Test, ...] = (
-    lambda said: _at_word(_PERSON, said.text),
-    lambda said: said.has_digit and _at_word(_YEAR, said.text),
-    sought(rf"\b(?:{'|'.join(_MONTHS.split())})\b", _MONTHS),
-    lambda said: said.has_digit,
+_SAID: tuple[_Test, ...] = (
+    _is_person,
+    _is_year,
+    _has(rf"\b(?:{'|'.join(_MONTHS.split())})\b", _MONTHS),
+    lambda said: bool(said.digits),
     _is_amount,
     lambda said: _SAYS_YES_OR_NO.match(said.text) is not None,
-    sought(
+    _has(
         r"```|\bdef \w+\(|\breturn\b|#include|\bfn \w+",
         "return",
         ("```", "def ", "#include", "fn "),
     ),
     lambda said: _JSON.match(said.text) is not None,
-    _is_formula,
+    _has(r"\\boxed|\\frac|\\\(|\$", parts=("\\boxed", "\\frac", "\\(", "$")),
     _is_letter,
     _is_call,
     _has_chinese,
-    sought(
+    _has(
         r"\b(?:because|therefore|since|thus|hence|so that)\b",
         "because therefore since thus hence",
         ("so that",),
     ),
-    sought(r"\b(?:the|of|and|is|in|to)\b", "the of and is in to"),
+    _has(r"\b(?:the|of|and|is|in|to)\b", "the of and is in to"),
 )
 
 
@@ -169,13 +208,9 @@ def wanted(question: str, answer: str) -> list[float]:
     """What is asked for, and what the reply has, one number each (0 or 1)."""
     asked, said = reading_of(_two_ends(question)), reading_of(_two_ends(answer))
     return [
-        *(float(_holds(test, asked)) for test in _ASKED),
-        *(float(_holds(test, said)) for test in _SAID),
+        *[float(test(asked)) for test in _ASKED],
+        *[float(test(said)) for test in _SAID],
     ]
-
-
-def _holds(test: Sought | _Test, reading: Reading) -> bool:
-    return test.is_in(reading) if isinstance(test, Sought) else test(reading)
 
 
 def _two_ends(text: str) -> str:

@@ -10,18 +10,17 @@ import math
 import re
 
 from calibrator.corruptions.options import final_letter, options_of
-from calibrator.inspection.sums import CLOSE, EQUALS, is_close, number, sums_in
-from calibrator.text.looking_for import reading_of
+from calibrator.inspection.sums import CLOSE, RESULT, is_close, number, sums_in
+from calibrator.text.looking_for import Sought, reading_of
 
 MAX_CHARACTERS = 8_000  # of a reply, its two ends
 LEAST = 15  # characters in a sentence that is compared with its negation
 NUMBER_SAID, OPTION_NAMED = 4, 16  # places of the traits that say so: 1 where there is one
 
 _NUMBER = re.compile(r"(?<![\w.,])-?\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\w)|(?<![\w.])-?\d+(?:\.\d+)?")
-_DIGIT = re.compile(r"\d")
-_EQUALS = re.compile(r"(?:=|≈)\s*[$€£]?\s*(-?\d[\d,]*(?:\.\d+)?)(?![\d])")
+_EQUALS = Sought(re.compile(r"(?:=|≈)\s*[$€£]?\s*(-?\d[\d,]*(?:\.\d+)?)(?![\d])"), parts=("=", "≈"))
 _SENTENCE = re.compile(r"[.!?\n]+\s*")
-_NOT = re.compile(r"\b(?:not|never)\b|n't\b")
+_NOT = Sought(re.compile(r"\b(?:not|never)\b|n't\b"), parts=("not", "never", "n't"))
 _YES = re.compile(r"\W*(yes|no|true|false)\b", re.IGNORECASE)
 _CONCLUDES = re.compile(
     r"(?:answer is|answer:|therefore|so|thus|hence)\W{0,4}(yes|no|true|false)\b", re.IGNORECASE
@@ -44,7 +43,7 @@ def working(question: str, answer: str) -> list[float]:
 
 def _sums(text: str) -> list[float]:
     """Sums that are right, that are wrong, the share of wrong ones, and whether the last is."""
-    if not any(sign in text for sign in EQUALS):
+    if not RESULT.may_be_in(reading_of(text)):
         return [0.0] * 4
     found = [is_close(value, stated) for value, stated in sums_in(text)]
     wrong = found.count(False)
@@ -64,7 +63,9 @@ def _last_number(question: str, text: str) -> list[float]:
     last, before = found[-1], found[:-1]
     value = number(last[0])
     values = [number(each[0]) for each in before]
-    results = [number(each) for each in _EQUALS.findall(text[: last.start()].rstrip())]
+    has_results = _EQUALS.may_be_in(reading_of(text))
+    stated = _EQUALS.pattern.findall(text[: last.start()].rstrip()) if has_results else []
+    results = [number(each) for each in stated]
     gap = text[before[-1].end() : last.start()] if before else text[: last.start()]
     same = [place for place, each in enumerate(values) if each == value]
     is_rounded = any(abs(each - value) <= max(0.51, abs(value) / CLOSE) for each in values[-8:])
@@ -87,13 +88,14 @@ def _last_number(question: str, text: str) -> list[float]:
 def _numbers_in(text: str) -> list[re.Match[str]]:
     """What `finditer` gives; only digits and signs before them are looked at, which is faster."""
     found, at = [], 0
-    while digit := _DIGIT.search(text, at):
-        start = digit.start()
+    for start in reading_of(text).digits:
+        if start < at:
+            continue
         has_sign = start > at and text[start - 1] == "-"
         number = (has_sign and _NUMBER.match(text, start - 1)) or _NUMBER.match(text, start)
         if number:
             found.append(number)
-        at = number.end() if number else start + 1
+            at = number.end()
     return found
 
 
@@ -159,10 +161,9 @@ def _beside(support: dict[str, float], letter: str) -> tuple[float, float]:
 
 def _opposites(text: str) -> list[float]:
     """Whether a sentence stands with and without its negation, and whether yes becomes no."""
-    lower = reading_of(text).lower
-    may_negate = any(word in lower for word in ("not", "never", "n't"))
-    sentences = _SENTENCE.split(lower)[:200] if may_negate else []
-    negated = {each for each in sentences if _NOT.search(each)}
+    reading = reading_of(text)
+    sentences = _SENTENCE.split(reading.lower)[:200] if _NOT.may_be_in(reading) else []
+    negated = {each for each in sentences if _NOT.pattern.search(each)}
     denied = {_said(each) for each in negated}
     is_opposed = any(
         len(key) > LEAST and key in denied
@@ -178,7 +179,7 @@ def _opposites(text: str) -> list[float]:
 
 def _said(sentence: str) -> str:
     """A sentence's words and numbers without negations."""
-    return " ".join(_PIECE.findall(_NOT.sub(" ", sentence)))
+    return " ".join(_PIECE.findall(_NOT.pattern.sub(" ", sentence)))
 
 
 def _ending(text: str) -> list[float]:

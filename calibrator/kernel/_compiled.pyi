@@ -102,9 +102,27 @@ def grams(
     """The distinct n-grams of five parts as int32 in a row, and where each part begins and the
     last one ends."""
 
+def distinct(pieces: Sequence[int]) -> bytearray:
+    """Each of some numbers once, ascending, as int32."""
+
 def word_counts(question: str, answer: str, as_written: str, last: int) -> tuple[int, ...]:
     """Of ASCII texts, the first two in lower case, as `traits.WordCounts` has them."""
 
 def beginnings(question: str, answer: str) -> tuple[int, int, int]:
     """How many beginnings of words, as `Reading.beginnings` has them, ASCII texts in lower case
     have, and how many both have."""
+
+def index(text: str) -> Held:
+    """Of an ASCII text, what `holds_any` looks it through by."""
+
+def needles(words: tuple[str, ...], parts: tuple[str, ...]) -> Held:
+    """What a text may hold: words as `\\w+` cuts them, and parts anywhere."""
+
+def holds_any(index: Held, needles: Held) -> bool:
+    """Whether a text holds one of them."""
+
+def numbers(text: str) -> list[str]:
+    """Of an ASCII text, as `Reading.numbers` has them."""
+
+def digits(text: str) -> list[int]:
+    """Of an ASCII text, as `Reading.digits` has them."""

@@ -2,24 +2,45 @@
 
 A regular expression with a choice at its beginning is tried at every character. Nearly always some
 word or sign that it needs is not in the text at all, which a look into the set of the text's words
-tells at once. What is found is the same.
+tells at once, in the kernel's index of an ASCII text or in Python. What is found is the same.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+
+from calibrator.kernel import compiled
+
+MOST_INDEXED = 2**16  # characters of a text of which the kernel makes an index
+SPACES = " \t\n\r\f\v\x1c\x1d\x1e\x1f"  # of ASCII, as `\\s` has them
 
 _WORD = re.compile(r"\w+")
 _SPACED = bytes(code if chr(code).isalnum() or code == ord("_") else 32 for code in range(256))
-_NUMERIC = bytes(code if chr(code) in "0123456789.,-" else 32 for code in range(256))
 _LETTERS = re.compile(r"[^\W\d_]+")
-_DIGIT = re.compile(r"\d")
+_DIGITS = re.compile(r"\d+")
 _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
 # letters that match an ASCII letter where case is ignored, although `lower` keeps them apart
 _ODD = re.compile("[\u017f\u0130\u0131]")
+
+
+_Value = TypeVar("_Value")
+
+
+class kept(Generic[_Value]):  # a decorator
+    """A property that is computed once: `cached_property` without the lock that it has in 3.11."""
+
+    def __init__(self, compute: Callable[[Any], _Value]) -> None:
+        self._compute, self.__doc__ = compute, compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, owner: Any, kind: type | None = None) -> _Value:
+        found = owner.__dict__[self._name] = self._compute(owner)
+        return found
 
 
 class Reading:
@@ -28,20 +49,21 @@ class Reading:
     def __init__(self, text: str) -> None:
         self.text = text
         self.lower = text.lower()
+        self._is_plain = text.isascii() and len(text) <= MOST_INDEXED  # so that the kernel reads it
 
-    @cached_property
+    @kept
     def in_order(self) -> list[str]:
         """All runs of word characters, in lower case."""
         if not self.lower.isascii():
             return _WORD.findall(self.lower)
         return self.lower.encode().translate(_SPACED).decode().split()
 
-    @cached_property
+    @kept
     def words(self) -> frozenset[str]:
         """The same, each once."""
         return frozenset(self.in_order)
 
-    @cached_property
+    @kept
     def beginnings(self) -> frozenset[str]:
         """The first six letters of all runs of three and more, in lower case."""
         words = self.words
@@ -51,30 +73,38 @@ class Reading:
                 found.update(run[:6] for run in _LETTERS.findall(word) if len(run) > 2)
         return frozenset(found)
 
-    @cached_property
+    @kept
     def numbers(self) -> list[str]:
         """Numbers as they are written: digits with single points and commas in between, and a dash
         in front."""
-        if not self.has_digit:
-            return []
-        if not self.text.isascii():
-            return _NUMBER.findall(self.text)
-        found = []
-        for part in self.text.encode().translate(_NUMERIC).decode().split():
-            if part.isdigit():
-                found.append(part)
-            else:
-                found += _NUMBER.findall(part)
-        return found
+        if (kernel := compiled()) is not None and self._is_plain:
+            found: list[str] = kernel.numbers(self.text)
+            return found
+        return _NUMBER.findall(self.text) if self.digits else []
 
-    @cached_property
+    @kept
+    def digits(self) -> list[int]:
+        """Where runs of digits begin."""
+        if (kernel := compiled()) is not None and self._is_plain:
+            found: list[int] = kernel.digits(self.text)
+            return found
+        return [run.start() for run in _DIGITS.finditer(self.text)]
+
+    @kept
     def is_odd(self) -> bool:
         """Whether `lower` and `words` may lack what a pattern that ignores case finds."""
         return not self.text.isascii() and _ODD.search(self.text) is not None
 
-    @cached_property
-    def has_digit(self) -> bool:
-        return _DIGIT.search(self.text) is not None
+    @kept
+    def index(self) -> object | None:
+        """The kernel's, of the text in lower case; None where it has none."""
+        kernel = compiled()
+        return kernel.index(self.lower) if kernel is not None and self._is_plain else None
+
+    @kept
+    def may_list_options(self) -> bool:
+        """False where no line begins with a letter, A to J, and a sign behind it."""
+        return _LISTED.may_be_in("\n" + self.text)
 
 
 @lru_cache(maxsize=64)
@@ -83,19 +113,31 @@ def reading_of(text: str) -> Reading:
     return Reading(text)
 
 
-@dataclass(frozen=True, slots=True)
 class Sought:
     """A pattern, and what stands in every text that it matches: one of `words`, as a whole word, or
     one of `parts`, anywhere; both in lower case. With neither it may match any text."""
 
-    pattern: re.Pattern[str]
-    words: frozenset[str] = frozenset()
-    parts: tuple[str, ...] = ()
+    def __init__(
+        self,
+        pattern: re.Pattern[str],
+        words: frozenset[str] = frozenset(),
+        parts: tuple[str, ...] = (),
+    ) -> None:
+        self.pattern, self.words, self.parts = pattern, words, parts
+
+    @kept
+    def _needles(self) -> object:
+        """Words and parts as the kernel looks for them."""
+        kernel = compiled()
+        return kernel.needles(tuple(self.words), self.parts) if kernel is not None else None
 
     def may_be_in(self, reading: Reading) -> bool:
         """False where the pattern matches nowhere."""
         if not self.words and not self.parts:
             return True
+        if (index := reading.index) is not None and (kernel := compiled()) is not None:
+            found: bool = kernel.holds_any(index, self._needles)
+            return found
         if reading.is_odd or not self.words.isdisjoint(reading.words):
             return True
         for part in self.parts:  # noqa: SIM110  # faster than `any`, and this runs forty times a score
@@ -125,6 +167,30 @@ class Sought:
                 found.append(match[1])
                 end = match.end()
         return found
+
+
+class Shape:
+    """Signs in a row by their kinds, which stand in every ASCII text that a pattern matches.
+
+    `kinds` gives each kind's signs, told by a letter of its own; `rows` are written in those.
+    """
+
+    def __init__(self, kinds: Mapping[str, str], *rows: str) -> None:
+        kind_of = {sign: kind for kind, signs in kinds.items() for sign in signs}
+        self._kinds = bytes(ord(kind_of.get(chr(code), "\0")) for code in range(256))
+        self._rows = [row.encode() for row in rows]
+
+    def may_be_in(self, text: str) -> bool:
+        """False where none of the rows stands."""
+        if not text.isascii():
+            return True
+        kinds = text.encode().translate(self._kinds)
+        return any([row in kinds for row in self._rows])
+
+
+_LISTED = Shape(
+    {"n": "\n", " ": " \t", "(": "(", "A": "ABCDEFGHIJabcdefghij", ".": ").:"}, "nA.", " A.", "(A."
+)
 
 
 def sought(pattern: str, words: str = "", parts: tuple[str, ...] = ()) -> Sought:

@@ -15,6 +15,15 @@ MESSAGES = 10
 SHORT, LONG, EMBEDDING, BIG = "bench", "bench-long", "bench-embedding", "bench-big"
 SPACED = "bench-spaced"  # a model whose deltas come one at a time
 VARIED = "bench-varied"  # a model that says something else each time
+_OTHERS = """
+    river bridge window market doctor engine garden winter summer paper water music table number
+    letter island forest farmer planet copper silver bottle circle square degree kilometre second
+    minute hour week month year price weight length height colour sound light shadow corner street
+    village city country ocean desert mountain valley morning evening noon night north south east
+    west left right above below between through during against without around because although
+    while until whether either neither every several seven eleven twelve twenty thirty hundred
+    thousand half double quick slow heavy empty narrow broad simple early late
+"""
 
 CHAT, EMBED = "/v1/chat/completions", "/v1/embeddings"
 QUESTION = "A train leaves at 23:50 and needs 25 minutes. When, and on what day, does it arrive?"
@@ -24,7 +33,7 @@ ANSWER = SENTENCE * 8 + LAST_SENTENCE
 BIG_ANSWER = SENTENCE * (2**20 // len(SENTENCE)) + LAST_SENTENCE
 STAMP = "@%020d@"  # upstream's monotonic clock, in nanoseconds, in the first of the spaced deltas
 WORDS = ["when it arrives "] * DELTAS
-VARIANTS = 1_009  # questions and replies of other words each
+VARIANTS = 2_003  # questions and replies of other words each; a scorer remembers 1,024 questions
 
 
 class Reader:
@@ -98,9 +107,11 @@ def conversation(messages: int) -> list[dict[str, str]]:
 
 
 def other_words(text: str, number: int) -> str:
-    """A text with its words in another order, one for each number."""
-    words = text.split()
-    Random(number).shuffle(words)
+    """A text with its words in another order and some of them replaced, one for each number; what a
+    scorer remembers of a question's words is of no use for the next."""
+    chosen, others = Random(number), _OTHERS.split()
+    words = [chosen.choice(others) if chosen.random() < 0.2 else word for word in text.split()]
+    chosen.shuffle(words)
     return " ".join(words)
 
 

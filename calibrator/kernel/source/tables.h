@@ -53,10 +53,16 @@ PyObject *make_packed_layer(PyObject *module, PyObject *args);
 PyObject *make_vocabulary(PyObject *module, PyObject *args);
 PyObject *cut(PyObject *module, PyObject *args);
 PyObject *grams(PyObject *module, PyObject *args);
+PyObject *distinct_pieces(PyObject *module, PyObject *pieces);
 PyObject *packed_linear(PyObject *module, PyObject *args);
 PyObject *gelu(PyObject *module, PyObject *args);
 PyObject *word_counts(PyObject *module, PyObject *args);
 PyObject *beginnings(PyObject *module, PyObject *args);
+PyObject *make_index(PyObject *module, PyObject *text);
+PyObject *make_needles(PyObject *module, PyObject *args);
+PyObject *holds_any(PyObject *module, PyObject *const *given, Py_ssize_t count);
+PyObject *numbers(PyObject *module, PyObject *text);
+PyObject *digits(PyObject *module, PyObject *text);
 
 #define BAGS "calibrator.kernel.bags"
 #define TOPICS "calibrator.kernel.topics"

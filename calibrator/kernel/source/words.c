@@ -1,4 +1,4 @@
-/* Words of ASCII texts, counted as Python counts those of `split` and of a pattern of letters. */
+/* What ASCII texts hold: words as Python's `split` or a pattern cuts them, parts of them, numbers. */
 #include "tables.h"
 
 #include <string.h>
@@ -17,9 +17,15 @@ typedef struct {
     size_t size;      /* of `places`, a power of two */
 } Words;
 
-static int is_space(char sign)
+typedef const unsigned char Kind[256]; /* 1 for signs that are of it */
+
+static Kind DIGITS = {['0' ... '9'] = 1};
+static Kind OF_WORDS = {['a' ... 'z'] = 1, ['A' ... 'Z'] = 1, ['0' ... '9'] = 1, ['_'] = 1}; /* `\w` */
+static Kind DARK = {['\0' ... '\b'] = 1, [0x0e ... 0x1b] = 1, ['!' ... 0x7f] = 1}; /* no white space */
+
+static int is_of(Kind kind, char sign)
 {
-    return sign == ' ' || (sign >= '\t' && sign <= '\r') || (sign >= 0x1c && sign <= 0x1f);
+    return kind[(unsigned char)sign];
 }
 
 /* An ASCII text; {NULL, 0} with an exception for any other. */
@@ -38,13 +44,18 @@ static Word ascii_of(PyObject *text)
     return (Word){NULL, 0};
 }
 
-/* Where in `places` a word stands, or would stand. */
-static size_t place_of(const Words *of, Word word)
+static uint64_t hash_of(Word word)
 {
     uint64_t hash = word.length;
     for (size_t at = 0; at < word.length; at++)
         hash = (hash ^ (unsigned char)word.text[at]) * 0x100000001B3u;
-    size_t place = (size_t)(hash ^ hash >> 32) & (of->size - 1);
+    return hash ^ hash >> 32;
+}
+
+/* Where in `places` a word of a hash stands, or would stand. */
+static size_t place_by(const Words *of, Word word, uint64_t hash)
+{
+    size_t place = (size_t)hash & (of->size - 1);
     while (of->places[place]) {
         const Word *own = &of->words[of->places[place] - 1];
         if (own->length == word.length && memcmp(own->text, word.text, word.length) == 0)
@@ -52,6 +63,11 @@ static size_t place_of(const Words *of, Word word)
         place = (place + 1) & (of->size - 1);
     }
     return place;
+}
+
+static size_t place_of(const Words *of, Word word)
+{
+    return place_by(of, word, hash_of(word));
 }
 
 /* Remembers the words from one on; gives how many of them are distinct. */
@@ -73,17 +89,17 @@ static void close_words(Words *of)
     PyMem_Free(of->places);
 }
 
-/* The words of a text between white space, none remembered; 0 with an exception where memory lacks. */
-static int open_words(Word text, Words *found)
+/* The words of a text, runs of signs of a kind, none remembered; 0 where memory lacks. */
+static int open_words(Word text, Kind kind, Words *found)
 {
     *found = (Words){PyMem_Malloc((text.length / 2 + 1) * sizeof(Word)), 0, NULL, 16};
     if (found->words == NULL)
         return 0;
     for (size_t at = 0; at < text.length;) {
-        while (at < text.length && is_space(text.text[at]))
+        while (at < text.length && !is_of(kind, text.text[at]))
             at++;
         size_t start = at;
-        while (at < text.length && !is_space(text.text[at]))
+        while (at < text.length && is_of(kind, text.text[at]))
             at++;
         if (at > start)
             found->words[found->count++] = (Word){text.text + start, at - start};
@@ -106,7 +122,8 @@ PyObject *word_counts(PyObject *module, PyObject *args)
         if ((texts[at] = ascii_of(given[at])).text == NULL)
             return NULL;
     Words *asked = &words[0], *said = &words[1], *as_written = &words[2];
-    if (open_words(texts[0], asked) && open_words(texts[1], said) && open_words(texts[2], as_written)) {
+    if (open_words(texts[0], DARK, asked) && open_words(texts[1], DARK, said) &&
+        open_words(texts[2], DARK, as_written)) {
         size_t repeated = 0, from = last < 0 || (size_t)last > said->count ? 0 : said->count - (size_t)last;
         remember(asked, 0);
         for (size_t at = 0; at < said->count; at++)
@@ -176,4 +193,193 @@ PyObject *beginnings(PyObject *module, PyObject *args)
         both += tables[1][at] && tables[0][beginning_at(tables[0], sizes[0], tables[1][at])];
     PyMem_Free(memory);
     return Py_BuildValue("nnn", (Py_ssize_t)counts[0], (Py_ssize_t)counts[1], (Py_ssize_t)both);
+}
+
+/* --- one of several words and parts ------------------------------------------------------------------------------------ */
+
+#define INDEX "calibrator.kernel.index"
+#define NEEDLES "calibrator.kernel.needles"
+
+typedef struct {
+    PyObject *held; /* whose signs the words are */
+    Word text;
+    Words words;
+    uint64_t pairs[128 * 128 / 64]; /* of signs that follow each other, a bit each */
+} Index;
+
+typedef struct {
+    PyObject *held; /* a tuple of the words and one of the parts, whose signs these are */
+    size_t words, count;
+    struct {
+        Word word;
+        uint64_t hash;
+    } needles[]; /* words, then parts */
+} Needles;
+
+static void free_index(PyObject *capsule)
+{
+    Index *own = PyCapsule_GetPointer(capsule, INDEX);
+    close_words(&own->words);
+    Py_DECREF(own->held);
+    PyMem_Free(own);
+}
+
+static void free_needles(PyObject *capsule)
+{
+    Needles *own = PyCapsule_GetPointer(capsule, NEEDLES);
+    Py_DECREF(own->held);
+    PyMem_Free(own);
+}
+
+static size_t pair_at(const char *signs)
+{
+    return (size_t)(unsigned char)signs[0] << 7 | (size_t)(unsigned char)signs[1];
+}
+
+PyObject *make_index(PyObject *module, PyObject *text)
+{
+    (void)module;
+    Word own = ascii_of(text);
+    if (own.text == NULL)
+        return NULL;
+    Index *found = PyMem_Calloc(1, sizeof *found);
+    if (found == NULL)
+        return PyErr_NoMemory();
+    found->held = Py_NewRef(text);
+    found->text = own;
+    PyObject *capsule = NULL;
+    if (open_words(own, OF_WORDS, &found->words)) {
+        remember(&found->words, 0);
+        for (size_t at = 0; at + 1 < own.length; at++)
+            found->pairs[pair_at(own.text + at) / 64] |= (uint64_t)1 << pair_at(own.text + at) % 64;
+        capsule = PyCapsule_New(found, INDEX, free_index);
+    } else
+        PyErr_NoMemory();
+    if (capsule == NULL) {
+        close_words(&found->words);
+        Py_DECREF(found->held);
+        PyMem_Free(found);
+    }
+    return capsule;
+}
+
+PyObject *make_needles(PyObject *module, PyObject *args)
+{
+    PyObject *words, *parts;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &words, &PyTuple_Type, &parts))
+        return NULL;
+    size_t count = (size_t)PyTuple_Size(words), all = count + (size_t)PyTuple_Size(parts);
+    Needles *own = PyMem_Malloc(sizeof *own + all * sizeof own->needles[0]);
+    if (own == NULL)
+        return PyErr_NoMemory();
+    *own = (Needles){Py_NewRef(args), count, all};
+    PyObject *capsule = NULL;
+    size_t at = 0;
+    for (; at < all; at++) {
+        PyObject *text = at < count ? PyTuple_GetItem(words, (Py_ssize_t)at) : PyTuple_GetItem(parts, (Py_ssize_t)(at - count));
+        Py_ssize_t size;
+        const char *signs = PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, &size) : NULL;
+        if (signs == NULL)
+            break;
+        own->needles[at].word = (Word){signs, (size_t)size};
+        own->needles[at].hash = hash_of(own->needles[at].word);
+    }
+    if (at == all)
+        capsule = PyCapsule_New(own, NEEDLES, free_needles);
+    else if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_TypeError, "words and parts are texts");
+    if (capsule == NULL) {
+        Py_DECREF(own->held);
+        PyMem_Free(own);
+    }
+    return capsule;
+}
+
+/* Whether a part stands anywhere in a text; what holds not all of its pairs of signs does not hold it. */
+static int has_part(const Index *own, Word part)
+{
+    for (size_t at = 0; at + 1 < part.length; at++) {
+        if ((part.text[at] | part.text[at + 1]) & 0x80)
+            return 0; /* beyond ASCII */
+        if (!(own->pairs[pair_at(part.text + at) / 64] >> pair_at(part.text + at) % 64 & 1))
+            return 0;
+    }
+    if (part.length == 0)
+        return 1;
+    const char *at = own->text.text, *end = at + own->text.length;
+    while ((size_t)(end - at) >= part.length &&
+           (at = memchr(at, part.text[0], (size_t)(end - at) - part.length + 1)) != NULL) {
+        if (memcmp(at, part.text, part.length) == 0)
+            return 1;
+        at++;
+    }
+    return 0;
+}
+
+PyObject *holds_any(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    (void)module;
+    if (count != 2) {
+        PyErr_SetString(PyExc_TypeError, "an index and needles are wanted");
+        return NULL;
+    }
+    const Index *own = held(given[0], INDEX);
+    const Needles *of = own == NULL ? NULL : held(given[1], NEEDLES);
+    if (of == NULL)
+        return NULL;
+    int is_there = 0;
+    for (size_t at = 0; at < of->words && !is_there; at++)
+        is_there = own->words.places[place_by(&own->words, of->needles[at].word, of->needles[at].hash)] != 0;
+    for (size_t at = of->words; at < of->count && !is_there; at++)
+        is_there = has_part(own, of->needles[at].word);
+    return PyBool_FromLong(is_there);
+}
+
+/* --- numbers ------------------------------------------------------------------------------------------------------------ */
+
+static int add(PyObject *list, PyObject *item)
+{
+    int is_added = item != NULL && PyList_Append(list, item) == 0;
+    Py_XDECREF(item);
+    return is_added;
+}
+
+/* Where a number ends, of whose digits one stands there: with points and commas between digits where `is_whole`. */
+static size_t end_of_number(Word text, size_t at, int is_whole)
+{
+    while (at < text.length && (is_of(DIGITS, text.text[at]) ||
+                                (is_whole && (text.text[at] == '.' || text.text[at] == ',') && at + 1 < text.length &&
+                                 is_of(DIGITS, text.text[at + 1]))))
+        at++;
+    return at;
+}
+
+PyObject *numbers(PyObject *module, PyObject *given)
+{
+    (void)module;
+    Word text = ascii_of(given);
+    PyObject *found = text.text == NULL ? NULL : PyList_New(0);
+    for (size_t at = 0; found != NULL && at < text.length; at++)
+        if (is_of(DIGITS, text.text[at])) {
+            size_t start = at && text.text[at - 1] == '-' ? at - 1 : at;
+            at = end_of_number(text, at, 1);
+            if (!add(found, PyUnicode_FromStringAndSize(text.text + start, (Py_ssize_t)(at - start))))
+                Py_CLEAR(found);
+        }
+    return found;
+}
+
+PyObject *digits(PyObject *module, PyObject *given)
+{
+    (void)module;
+    Word text = ascii_of(given);
+    PyObject *found = text.text == NULL ? NULL : PyList_New(0);
+    for (size_t at = 0; found != NULL && at < text.length; at++)
+        if (is_of(DIGITS, text.text[at])) {
+            if (!add(found, PyLong_FromSize_t(at)))
+                Py_CLEAR(found);
+            at = end_of_number(text, at, 0);
+        }
+    return found;
 }

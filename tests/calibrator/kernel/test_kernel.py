@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -22,10 +23,18 @@ from calibrator.features.ngrams import grams_of
 from calibrator.features.tower import Bags
 from calibrator.features.traits import word_counts
 from calibrator.features.trees import Trees
-from calibrator.inspection.relevance import COSINES, END, Pieces, _beginnings, relevance
+from calibrator.inspection.relevance import (
+    COSINES,
+    END,
+    OF_MEANS,
+    ROUNDING,
+    Pieces,
+    _beginnings,
+    relevance,
+)
 from calibrator.kernel import compiled, hatch_hook, kernel_name
 from calibrator.scorer import Item
-from calibrator.text.looking_for import Reading
+from calibrator.text.looking_for import Reading, Sought
 from tests.running.live_proxy import ROOT
 
 CLOSE = 1e-6  # of a probability
@@ -197,6 +206,44 @@ def test_words_are_counted_alike(question: str, answer: str) -> None:
         assert found == (word_counts(asked, said), _beginnings(asked, said))
 
 
+@given(st.lists(SIGNS, max_size=60).map("".join), st.lists(SIGNS, min_size=1, max_size=3))
+def test_texts_are_looked_through_alike(text: str, parts: list[str]) -> None:
+    """For whole words and for parts, of which one with nothing in it is everywhere, and for their
+    numbers."""
+
+    def told() -> tuple[object, ...]:
+        reading, pattern = Reading(text), re.compile("")
+        words = Sought(pattern, frozenset(parts)), Sought(pattern, parts=(*parts, text[3:7]))
+        return *(each.may_be_in(reading) for each in words), reading.numbers, reading.digits
+
+    found = told()
+    with numpy_alone():
+        assert found == told()
+
+
+def test_distinct_pieces_are_those_of_a_set(kernel: ModuleType) -> None:
+    """In their order, however many and however large."""
+    for pieces in ([], [0], [65_536, 5, 5, 0], [2**31 - 2, 63, 64], [*range(300), *range(200)]):
+        assert np.frombuffer(kernel.distinct(pieces), np.int32).tolist() == sorted(set(pieces))
+
+
+@pytest.mark.parametrize("column", [0, OF_MEANS, 9])
+def test_a_cosine_near_a_threshold_is_that_of_numpy(kernel: ModuleType, column: int) -> None:
+    """To the last bit; of what compares single pieces, without computing the rest again."""
+    rng = np.random.default_rng(4)
+    table, rarity = rng.integers(-90, 90, (400, 192), np.int8), rng.random(400, np.float32)
+    scale = (1 / np.linalg.norm(table.astype(np.float32), axis=1)).astype(np.float32)
+    asked, said = (rng.integers(0, 400, count).tolist() for count in (330, 60))
+    with numpy_alone():
+        wanted = relevance("", "", asked, said, Pieces(table, scale, rarity))
+    thresholds: list[list[float]] = [[] for _ in range(10)]
+    thresholds[column] = [wanted[COSINES][column]]
+    found = relevance("", "", asked, said, Pieces(table, scale, rarity, thresholds))
+    exact = range(10) if column < OF_MEANS else range(OF_MEANS, 10)
+    assert [found[COSINES][at] for at in exact] == [wanted[COSINES][at] for at in exact]
+    assert found == pytest.approx(wanted, abs=ROUNDING)
+
+
 def test_many_words_are_counted_alike(kernel: ModuleType) -> None:
     """Also hundreds that are distinct, and thousands that are not."""
     words = [f"{at:03}{'x' * (at % 7)}y" for at in range(900)]
@@ -256,6 +303,19 @@ REFUSED: list[Callable[[Any], object]] = [
     lambda k: k.distances(zeros(2, 3), zeros(3, 3), zeros(1, 4), zeros(2)),
     lambda k: k.distances(zeros(2, 3), zeros(3, 3), zeros(1, 3), zeros(1)),
     lambda k: k.distances(zeros(2, 6)[:, ::2], zeros(3, 3), zeros(1, 3), zeros(2)),
+    lambda k: k.index("é"),
+    lambda k: k.index(5),
+    lambda k: k.index("a " * 70_000),
+    lambda k: k.needles(["a"], ()),
+    lambda k: k.needles(("a",), (5,)),
+    lambda k: k.needles(("a", "\ud800"), ()),
+    lambda k: k.holds_any(k.index("a"), k.index("a")),
+    lambda k: k.holds_any(k.index("a")),
+    lambda k: k.holds_any("a", k.needles((), ())),
+    lambda k: k.numbers("5 é"),
+    lambda k: k.digits(b"5"),
+    lambda k: k.distinct([-1]),
+    lambda k: k.distinct(5),
     lambda k: k.grams("", "", [-1], [], 16, (9, 9, 9, 9), (2, 2)),
     lambda k: k.grams("", "", [2**40], [], 16, (9, 9, 9, 9), (2, 2)),
     lambda k: k.grams("", "", ["1"], [], 16, (9, 9, 9, 9), (2, 2)),

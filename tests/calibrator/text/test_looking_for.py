@@ -7,14 +7,20 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrator.features.traits import _FINAL, _REFUSAL
-from calibrator.inspection.wanted import _ASKED, _SAID
+from calibrator.corruptions import options
+from calibrator.features import checks, traits
+from calibrator.features.traits import _FINAL, _HEDGE, _REFUSAL
+from calibrator.inspection import sums, wanted, working
 from calibrator.text.addressed_text import _IN_FAVOUR
 from calibrator.text.looking_for import Reading, Sought, at_lines, beyond_ascii
 
 SOUGHT = [
-    _FINAL, _REFUSAL, _IN_FAVOUR, *(each for each in (*_ASKED, *_SAID) if isinstance(each, Sought))
+    _FINAL, _REFUSAL, _HEDGE, _IN_FAVOUR, wanted._ASKS_ON, wanted._SUM, wanted._PRICE,
+    sums.RESULT, working._EQUALS, working._NOT,
+    *(each for test in (*wanted._ASKED, *wanted._SAID)
+      if isinstance(each := getattr(test, "__self__", None), Sought)),
 ]  # fmt: skip
+assert len(SOUGHT) > 20
 WORDS = sorted({word for each in SOUGHT for word in re.findall(r"\w+", each.pattern.pattern)})
 # with letters that match others where case is ignored, and one that grows when it is lowered
 ODD = ["\u017f", "\u0130", "\u0131", "\u212a"]
@@ -31,6 +37,34 @@ def test_no_pattern_is_passed_over_that_matches(text: str) -> None:
     assert _FINAL.all_in(reading) == _FINAL.pattern.findall(text)
 
 
+# what patterns of some shape match, nearly match, and how lines and sentences begin and end
+SHAPED = st.lists(
+    st.sampled_from(
+        [
+            *("Ann Lee", "ann Lee", "Ann ", "B. ", "É", "ü", "1984", "x1984", "2084_", "20"),
+            *("5", "5%", "7 km", "7  km", "9 M", "3 PERCENT", "3\u2003m"),
+            *("A) ", "(b. one", "C: two", " (D) ", "e.g. ", "\n", "\r", "\t", "\x1f"),
+            *(". ", "? ", "! ", "Is it", "will", "so?", "."),
+        ]
+    ),
+    max_size=9,
+).map("".join)
+
+
+@given(SHAPED)
+def test_no_text_is_passed_over_for_its_shape(text: str) -> None:
+    """What is looked for by kinds of signs first is what the patterns alone find."""
+    reading = Reading(text)
+    assert wanted._is_person(reading) == wanted._at_word(wanted._PERSON, text)
+    assert wanted._is_year(reading) == wanted._at_word(wanted._YEAR, text)
+    amounts = wanted._AMOUNT.search(text) or wanted._PRICE.pattern.search(text)
+    assert wanted._is_amount(reading) == bool(amounts)
+    assert wanted._asks_on(reading) == bool(wanted._ASKS_ON.pattern.search(text))
+    for pattern in (wanted._OPTION, options._OPTION, checks._OPTION):
+        assert reading.may_list_options or not pattern.search(text)
+    assert traits._MAY_NAME_OPTION.may_be_in(text) or not traits._OPTION.search(text)
+
+
 @given(TEXTS)
 def test_a_reading_is_what_patterns_find(text: str) -> None:
     """Words, beginnings of words and numbers are those of the patterns that they stand for."""
@@ -39,6 +73,7 @@ def test_a_reading_is_what_patterns_find(text: str) -> None:
     runs = re.findall(r"[^\W\d_]+", text.lower())
     assert reading.beginnings == {run[:6] for run in runs if len(run) > 2}
     assert reading.numbers == re.findall(r"-?\d+(?:[.,]\d+)*", text)
+    assert reading.digits == [run.start() for run in re.finditer(r"\d+", text)]
     assert beyond_ascii(text) == sum(ord(character) > 127 for character in text)
 
 
