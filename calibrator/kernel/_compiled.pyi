@@ -1,5 +1,6 @@
 """What the C files in `source/` offer: each function checks kinds and sizes, and raises TypeError,
-ValueError or IndexError for what does not fit. All let other threads run while they compute."""
+ValueError or IndexError for what does not fit. Those that compute on tables and layers let other
+threads run meanwhile; what looks through a text takes microseconds and does not."""
 
 from collections.abc import Mapping, Sequence
 

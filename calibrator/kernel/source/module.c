@@ -1,6 +1,6 @@
 /* The functions that Python calls; `_compiled.pyi` says what each takes and gives.
 
-   They hold no state and let other threads run while they compute. */
+   They hold no state, and those that take long let other threads run while they compute. */
 #include "tables.h"
 
 #include <stdlib.h>

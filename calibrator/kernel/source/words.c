@@ -338,13 +338,6 @@ PyObject *holds_any(PyObject *module, PyObject *const *given, Py_ssize_t count)
 
 /* --- numbers ------------------------------------------------------------------------------------------------------------ */
 
-static int add(PyObject *list, PyObject *item)
-{
-    int is_added = item != NULL && PyList_Append(list, item) == 0;
-    Py_XDECREF(item);
-    return is_added;
-}
-
 /* Where a number ends, of whose digits one stands there: with points and commas between digits where `is_whole`. */
 static size_t end_of_number(Word text, size_t at, int is_whole)
 {
@@ -355,31 +348,33 @@ static size_t end_of_number(Word text, size_t at, int is_whole)
     return at;
 }
 
-PyObject *numbers(PyObject *module, PyObject *given)
+/* Numbers with a dash in front as they are written, or where runs of digits begin. */
+static PyObject *numbers_in(PyObject *given, int is_whole)
 {
-    (void)module;
     Word text = ascii_of(given);
     PyObject *found = text.text == NULL ? NULL : PyList_New(0);
-    for (size_t at = 0; found != NULL && at < text.length; at++)
-        if (is_of(DIGITS, text.text[at])) {
-            size_t start = at && text.text[at - 1] == '-' ? at - 1 : at;
-            at = end_of_number(text, at, 1);
-            if (!add(found, PyUnicode_FromStringAndSize(text.text + start, (Py_ssize_t)(at - start))))
-                Py_CLEAR(found);
-        }
+    for (size_t at = 0; found != NULL && at < text.length; at++) {
+        if (!is_of(DIGITS, text.text[at]))
+            continue;
+        size_t end = end_of_number(text, at, is_whole), start = at && text.text[at - 1] == '-' ? at - 1 : at;
+        PyObject *item = is_whole ? PyUnicode_FromStringAndSize(text.text + start, (Py_ssize_t)(end - start))
+                                  : PyLong_FromSize_t(at);
+        if (item == NULL || PyList_Append(found, item) < 0)
+            Py_CLEAR(found);
+        Py_XDECREF(item);
+        at = end;
+    }
     return found;
 }
 
-PyObject *digits(PyObject *module, PyObject *given)
+PyObject *numbers(PyObject *module, PyObject *text)
 {
     (void)module;
-    Word text = ascii_of(given);
-    PyObject *found = text.text == NULL ? NULL : PyList_New(0);
-    for (size_t at = 0; found != NULL && at < text.length; at++)
-        if (is_of(DIGITS, text.text[at])) {
-            if (!add(found, PyLong_FromSize_t(at)))
-                Py_CLEAR(found);
-            at = end_of_number(text, at, 0);
-        }
-    return found;
+    return numbers_in(text, 1);
+}
+
+PyObject *digits(PyObject *module, PyObject *text)
+{
+    (void)module;
+    return numbers_in(text, 0);
 }
