@@ -72,6 +72,13 @@ def grams_of(
     return tuple(ids[start:end] for start, end in itertools.pairwise(ends))
 
 
+def distinct(ids: Sequence[int]) -> Ids:
+    """Each word piece once, ascending."""
+    if (kernel := compiled()) is not None:
+        return np.frombuffer(kernel.distinct(ids), np.int32)
+    return np.array(sorted(set(ids)), dtype=np.int32)
+
+
 def is_cut(question_ids: Sequence[int], answer_ids: Sequence[int]) -> bool:
     """Whether a text has more word pieces than are looked at."""
     most_asked, most_said = QUESTION_HEAD + QUESTION_TAIL, ANSWER_HEAD + ANSWER_TAIL

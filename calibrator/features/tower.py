@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.features.ngrams import PARTS, Grams, Ids, grams_of
+from calibrator.features.ngrams import PARTS, Grams, Ids, distinct, grams_of
 from calibrator.features.traits import TRAITS, traits_of
 from calibrator.kernel import compiled
 
@@ -53,14 +53,7 @@ def tower_row(
 ) -> TowerRow:
     """From the texts and their word pieces."""
     grams = grams_of(question, answer, question_ids, answer_ids, BUCKETS)
-    return TowerRow(grams, traits_of(question, answer), _distinct(question_ids))
-
-
-def _distinct(ids: Sequence[int]) -> Ids:
-    """Each word piece once, ascending."""
-    if (kernel := compiled()) is not None:
-        return np.frombuffer(kernel.distinct(ids), np.int32)
-    return np.array(sorted(set(ids)), dtype=np.int32)
+    return TowerRow(grams, traits_of(question, answer), distinct(question_ids))
 
 
 class Tower:

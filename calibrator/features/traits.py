@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.features.checks import checks_of
-from calibrator.kernel import compiled
 from calibrator.text.looking_for import SPACES, Reading, Shape, at_lines, reading_of, sought
 
 MAX_CHARACTERS = 6_000  # longer texts keep their two ends; their length counts as this
@@ -104,7 +103,7 @@ class WordCounts(NamedTuple):
 
 def word_counts(asked: Reading, said: Reading) -> WordCounts:
     """What a question and its answer have."""
-    if (kernel := compiled()) is not None and asked.text.isascii() and said.text.isascii():
+    if asked.kernel is not None and (kernel := said.kernel) is not None:
         return WordCounts(*kernel.word_counts(asked.lower, said.lower, said.text, END_WORDS))
     asked_words, words = asked.lower.split(), said.lower.split()
     return WordCounts(

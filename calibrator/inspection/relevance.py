@@ -15,12 +15,13 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrator.features.ngrams import distinct
 from calibrator.features.trees import is_near
 from calibrator.kernel import compiled
 from calibrator.text.looking_for import Reading, beyond_ascii, reading_of
 
 Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
+Whole = NDArray[np.signedinteger]
 Array = NDArray[np.generic]
 
 PREFIX = "pieces."
@@ -67,7 +68,7 @@ class Pieces:
         table, scale, rarity = (state[PREFIX + name] for name in ("table", "scale", "rarity"))
         return cls(table, scale.astype(np.float32), rarity.astype(np.float32))
 
-    def vectors(self, ids: Ints) -> Floats:
+    def vectors(self, ids: Whole) -> Floats:
         """Their vectors, (n, D)."""
         found = self.table.take(ids, axis=0).astype(np.float32)
         found *= self.scale.take(ids)[:, None]
@@ -101,7 +102,7 @@ def _pieces_in_common(
         if not near:
             return found
         if near[0] >= OF_MEANS:
-            asks, says = (np.array(sorted({*_kept(ids)})) for ids in (question_ids, answer_ids))
+            asks, says = (distinct(_kept(ids)) for ids in (question_ids, answer_ids))
             found[COSINES.start + OF_MEANS : COSINES.stop] = _compared(asks, says, pieces)
             return found
     asked, said = _Side(question_ids, pieces), _Side(answer_ids, pieces)
@@ -228,7 +229,7 @@ def _meaning(
     ]
 
 
-def _compared(asked: Ints, said: Ints, pieces: Pieces) -> list[float]:
+def _compared(asked: Whole, said: Whole, pieces: Pieces) -> list[float]:
     """How near the rarest of each side's distinct pieces come to the other's: mean and largest of
     those that the other side does not hold, weighed by rarity."""
     first, second = _rarest(asked, pieces), _rarest(said, pieces)
@@ -245,7 +246,7 @@ def _compared(asked: Ints, said: Ints, pieces: Pieces) -> list[float]:
     ]
 
 
-def _rarest(ids: Ints, pieces: Pieces) -> Ints:
+def _rarest(ids: Whole, pieces: Pieces) -> Whole:
     """The rarest of distinct pieces, the rarest first."""
     return ids[np.argsort(-pieces.rarity.take(ids), kind="stable")[:STRONGEST]]
 
@@ -300,7 +301,7 @@ def _scripts(question: str, answer: str) -> list[float]:
 
 def _beginnings(question: Reading, answer: Reading) -> tuple[int, int, int]:
     """How many beginnings of words each has, and how many both have."""
-    if (kernel := compiled()) is not None and question.text.isascii() and answer.text.isascii():
+    if question.kernel is not None and (kernel := answer.kernel) is not None:
         found: tuple[int, int, int] = kernel.beginnings(question.lower, answer.lower)
         return found
     asked, said = question.beginnings, answer.beginnings

@@ -10,12 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from calibrator.kernel import compiled
 
-MOST_INDEXED = 2**16  # characters of a text of which the kernel makes an index
-SPACES = " \t\n\r\f\v\x1c\x1d\x1e\x1f"  # of ASCII, as `\\s` has them
+MOST_READ = 2**16  # characters of a text that the kernel looks through
+SPACES = " \t\n\r\f\v\x1c\x1d\x1e\x1f"  # of ASCII, as `\s` has them
 
 _WORD = re.compile(r"\w+")
 _SPACED = bytes(code if chr(code).isalnum() or code == ord("_") else 32 for code in range(256))
@@ -49,7 +50,11 @@ class Reading:
     def __init__(self, text: str) -> None:
         self.text = text
         self.lower = text.lower()
-        self._is_plain = text.isascii() and len(text) <= MOST_INDEXED  # so that the kernel reads it
+
+    @property
+    def kernel(self) -> ModuleType | None:
+        """The compiled functions, where they can read the text."""
+        return compiled() if self.text.isascii() and len(self.text) <= MOST_READ else None
 
     @kept
     def in_order(self) -> list[str]:
@@ -77,7 +82,7 @@ class Reading:
     def numbers(self) -> list[str]:
         """Numbers as they are written: digits with single points and commas in between, and a dash
         in front."""
-        if (kernel := compiled()) is not None and self._is_plain:
+        if (kernel := self.kernel) is not None:
             found: list[str] = kernel.numbers(self.text)
             return found
         return _NUMBER.findall(self.text) if self.digits else []
@@ -85,7 +90,7 @@ class Reading:
     @kept
     def digits(self) -> list[int]:
         """Where runs of digits begin."""
-        if (kernel := compiled()) is not None and self._is_plain:
+        if (kernel := self.kernel) is not None:
             found: list[int] = kernel.digits(self.text)
             return found
         return [run.start() for run in _DIGITS.finditer(self.text)]
@@ -98,8 +103,7 @@ class Reading:
     @kept
     def index(self) -> object | None:
         """The kernel's, of the text in lower case; None where it has none."""
-        kernel = compiled()
-        return kernel.index(self.lower) if kernel is not None and self._is_plain else None
+        return kernel.index(self.lower) if (kernel := self.kernel) is not None else None
 
     @kept
     def may_list_options(self) -> bool:

@@ -92,3 +92,17 @@ Py_ssize_t numbers_of(PyObject *given, int32_t limit, Py_ssize_t head, Py_ssize_
     }
     return count;
 }
+
+size_t distinct_of(const int32_t *some, size_t count, uint64_t *marks, int32_t *found)
+{
+    size_t known = 0;
+    int32_t last = 0;
+    for (size_t at = 0; at < count; at++) {
+        marks[some[at] / 64] |= (uint64_t)1 << some[at] % 64;
+        last = some[at] > last ? some[at] : last;
+    }
+    for (int32_t word = 0; word <= last / 64; word++)
+        for (uint64_t left = marks[word]; left; left &= left - 1)
+            found[known++] = 64 * word + __builtin_ctzll(left);
+    return known;
+}

@@ -163,11 +163,11 @@ PyObject *grams(PyObject *module, PyObject *args)
 PyObject *distinct_pieces(PyObject *module, PyObject *pieces)
 {
     (void)module;
-    Py_ssize_t size = PyObject_Size(pieces), count = 0;
+    Py_ssize_t size = PyObject_Size(pieces);
     if (size < 0)
         return NULL;
     int32_t *found = PyMem_Malloc((size_t)size * sizeof *found + 1), last = 0;
-    uint64_t *marks = NULL; /* a bit for each number */
+    uint64_t *marks = NULL;
     PyObject *bytes = NULL;
     if (found == NULL)
         return PyErr_NoMemory();
@@ -178,12 +178,8 @@ PyObject *distinct_pieces(PyObject *module, PyObject *pieces)
             PyErr_NoMemory();
     }
     if (marks != NULL) {
-        for (Py_ssize_t at = 0; at < size; at++)
-            marks[found[at] / 64] |= (uint64_t)1 << found[at] % 64;
-        for (int32_t word = 0; word <= last / 64; word++)
-            for (uint64_t left = marks[word]; left; left &= left - 1)
-                found[count++] = 64 * word + __builtin_ctzll(left);
-        bytes = PyByteArray_FromStringAndSize((const char *)found, count * (Py_ssize_t)sizeof *found);
+        size_t count = distinct_of(found, (size_t)size, marks, found);
+        bytes = PyByteArray_FromStringAndSize((const char *)found, (Py_ssize_t)(count * sizeof *found));
     }
     PyMem_Free(marks);
     PyMem_Free(found);

@@ -276,30 +276,6 @@ static PyObject *trees(PyObject *module, PyObject *args)
     return result;
 }
 
-/* The distinct ones of at most MOST_PIECES numbers below 2**16, ascending: sorted by their low bytes, then by their
-   high ones. */
-static size_t distinct(const int32_t *some, size_t count, int32_t *found)
-{
-    int32_t by_low[MOST_PIECES];
-    const int32_t *from = some;
-    size_t known = 0;
-    for (int shift = 0; shift < 16; shift += 8) {
-        int32_t *to = shift ? found : by_low;
-        uint16_t starts[257] = {0};
-        for (size_t at = 0; at < count; at++)
-            starts[((from[at] >> shift) & 255) + 1]++;
-        for (int byte = 0; byte < 256; byte++)
-            starts[byte + 1] = (uint16_t)(starts[byte + 1] + starts[byte]);
-        for (size_t at = 0; at < count; at++)
-            to[starts[(from[at] >> shift) & 255]++] = from[at];
-        from = to;
-    }
-    for (size_t at = 0; at < count; at++)
-        if (known == 0 || found[known - 1] != found[at])
-            found[known++] = found[at];
-    return known;
-}
-
 static PyObject *relevance(PyObject *module, PyObject *args)
 {
     PyObject *capsule, *given[2];
@@ -316,7 +292,9 @@ static PyObject *relevance(PyObject *module, PyObject *args)
         Py_ssize_t count = numbers_of(given[side], own->pieces, MOST_PIECES / 2, MOST_PIECES / 2, kept[side]);
         if (count < 0)
             return NULL;
-        sides[side] = (Side){kept[side], (size_t)count, ids[side], distinct(kept[side], (size_t)count, ids[side])};
+        uint64_t marks[(UINT16_MAX + 1) / 64] = {0};
+        size_t distinct = distinct_of(kept[side], (size_t)count, marks, ids[side]);
+        sides[side] = (Side){kept[side], (size_t)count, ids[side], distinct};
     }
     float *work = PyMem_Malloc((3 * STRONGEST + 6) * own->tables.width * sizeof *work);
     if (work == NULL)

@@ -32,6 +32,10 @@ Py_buffer *array_of(Arrays *arrays, PyObject *given, char kind, int dimensions, 
    Gives how many were written, or -1 with an exception. */
 Py_ssize_t numbers_of(PyObject *given, int32_t limit, Py_ssize_t head, Py_ssize_t tail, int32_t *found);
 
+/* The distinct ones of such numbers, ascending, which may be written where they stand; gives how many. `marks` has a bit
+   for each number up to the largest, all of them nought. */
+size_t distinct_of(const int32_t *some, size_t count, uint64_t *marks, int32_t *found);
+
 /* --- tables ---------------------------------------------------------------------------------------------------------- */
 
 enum { PARTS = 5 };
