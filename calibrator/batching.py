@@ -5,6 +5,11 @@ A scorer that only waits, for a server over HTTP, may have several such threads.
 Waits for nobody: what has arrived while a batch was computed forms the next batch, so an idle
 scorer answers at once and a busy one fills its batches. First come, first served; a batch holds
 at most `batch_characters` of text after padding, by default as many as the scorer says.
+
+Where the next batch waits already, the scores of one are told as the next begins to compute without
+Python's lock: those who hear of them, on an event loop as a rule, have much to do and run beside
+the scorer then. Told earlier, they would take the lock while the scorer reads texts, which needs it
+too, and nothing would be left for them to do while it computes.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from calibrator.errors import CalibratorError, QueueFullError, UnavailableError
@@ -26,6 +32,7 @@ from calibrator.scorer import (
     Scorer,
     batch_characters_of,
     batches_at_a_time,
+    score_meanwhile,
 )
 
 
@@ -171,13 +178,18 @@ class Batcher:
             os.close(self._bell)
 
     def _run(self) -> None:
-        while batch := self._next_batch():
+        untold: list[tuple[Ticket, Score]] = []
+        while batch := self._next_batch(untold):
             running = [ticket for ticket in batch if not ticket.is_cancelled]
             if running:
-                score_tickets(self._scorer, running)
+                scored = _scored(self._scorer, running, partial(_tell, untold))
+                _tell(untold)
+                untold = scored
+        _tell(untold)
 
-    def _next_batch(self) -> list[Ticket]:
-        """Waits for work, then takes from the head of the queue; empty when closed."""
+    def _next_batch(self, untold: list[tuple[Ticket, Score]]) -> list[Ticket]:
+        """Waits for work, then takes from the head of the queue; empty when closed. What is
+        `untold` is told before it waits."""
         while True:
             with self._lock:
                 if self._waiting or self._is_closed:
@@ -185,6 +197,7 @@ class Batcher:
                     is_more = bool(self._waiting) and self._asleep > 0
                     break
                 self._asleep += 1
+            _tell(untold)
             os.read(self._bed, 1)
         if is_more:
             self.wake()
@@ -207,8 +220,15 @@ def score_tickets(scorer: Scorer, tickets: Sequence[Ticket]) -> None:
 
     One bad item does not take its batch along: where a batch fails, each is tried alone, once.
     """
+    _tell(_scored(scorer, tickets, lambda: None))
+
+
+def _scored(
+    scorer: Scorer, tickets: Sequence[Ticket], meanwhile: Callable[[], None]
+) -> list[tuple[Ticket, Score]]:
+    """Tickets with their scores, which nobody was told yet; those that failed are finished."""
     try:
-        scores = scorer.score_batch([ticket.item for ticket in tickets])
+        scores = score_meanwhile(scorer, [ticket.item for ticket in tickets], meanwhile)
         if len(scores) != len(tickets):
             raise CalibratorError(
                 f"{scorer.name} gave {len(scores)} scores for {len(tickets)} items"
@@ -217,13 +237,19 @@ def score_tickets(scorer: Scorer, tickets: Sequence[Ticket]) -> None:
         if len(tickets) == 1 or isinstance(error, UnavailableError):  # then no item is to blame
             for ticket in tickets:
                 ticket.finish(error=error)
-            return
+            return []
         for ticket in tickets:
             if not ticket.is_cancelled:  # since
                 score_tickets(scorer, [ticket])
-        return
-    for ticket, score in zip(tickets, scores, strict=True):
+        return []
+    return list(zip(tickets, scores, strict=True))
+
+
+def _tell(scored: list[tuple[Ticket, Score]]) -> None:
+    """Finishes tickets with their scores, each once."""
+    for ticket, score in scored:
         ticket.finish(score)
+    scored.clear()
 
 
 def _size(item: Item, most: int) -> int:

@@ -7,7 +7,7 @@ cross-encoder, a bigger checkpoint, a server over HTTP, or the `FakeScorer` of t
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
@@ -148,6 +148,28 @@ class Scorer(Protocol):
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
         """One score for each item, in order; raises CalibratorError."""
         ...
+
+
+class _ApartScorer(Protocol):
+    """A scorer whose `computes_apart` is true."""
+
+    def score_batch(
+        self, items: Sequence[Item], meanwhile: Callable[[], None] = ...
+    ) -> list[Score]: ...
+
+
+def score_meanwhile(
+    scorer: Scorer, items: Sequence[Item], meanwhile: Callable[[], None]
+) -> list[Score]:
+    """As `score_batch`; `meanwhile` is what other threads wait for.
+
+    A scorer that computes without Python's lock calls it as it begins to, which it says by an
+    attribute `computes_apart`: so those threads run beside it. For any other it comes first.
+    """
+    if getattr(scorer, "computes_apart", False):
+        return cast(_ApartScorer, scorer).score_batch(items, meanwhile)
+    meanwhile()
+    return scorer.score_batch(items)
 
 
 def reads_images(scorer: Scorer) -> bool:

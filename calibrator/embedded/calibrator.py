@@ -16,7 +16,7 @@ checkpoint is a tower with a forest, an inspector, trees for calls and a second 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -50,6 +50,10 @@ FIELDS_BELOW = 0.9  # confidence of a call under which its arguments are looked 
 TOLD = 0.05  # by which a number has to rise without a reason, for the reason to be told
 OFTEN_WRONG = "the model is often wrong on such questions"
 NOT_KNOWN = "the calibrator does not know the model"
+
+
+def _nothing() -> None:
+    """What has to be done meanwhile, if nothing has."""
 
 
 class Encoder(Protocol):
@@ -108,6 +112,7 @@ class EmbeddedCalibrator:
     # a dozen replies of usual length: each of them costs two thirds of what one of a pair costs,
     # since weights are read once for all, and more together would let the first wait too long
     batch_characters = 32_000
+    computes_apart = True  # without Python's lock, once it has looked through the texts
 
     def __init__(
         self,
@@ -165,8 +170,13 @@ class EmbeddedCalibrator:
     def _known_model(self, item: Item) -> str | None:
         return known_name(item.source_model, self._source_models)
 
-    def read_texts(self, items: Sequence[Item]) -> TextReading:
-        """What tower, forest, encoder and inspector make of texts; neighbours change nothing."""
+    def read_texts(
+        self, items: Sequence[Item], meanwhile: Callable[[], None] = _nothing
+    ) -> TextReading:
+        """What tower, forest, encoder and inspector make of texts; neighbours change nothing.
+
+        Calls `meanwhile` between looking through the texts and computing.
+        """
         items = self._without_questions(judged(items))
         pieces = self._pieces(items)
         rows = [
@@ -178,6 +188,7 @@ class EmbeddedCalibrator:
         is_cut = [too_long(question, answer) for _, question, answer in pieces]
         names = [self._source_models.get(self._known_model(item) or "", 0) for item in items]
         middling = given = None
+        meanwhile()
         if self.parts.tower is not None and self.parts.forest is not None and rows:
             ways = [names, [self.parts.forest.middling] * len(rows)]
             (odds, middling), features = self.parts.tower.read_as(rows, ways)
@@ -265,10 +276,13 @@ class EmbeddedCalibrator:
             found.in_order[agents] *= sigmoid(self.parts.calls.claim_odds(used))
         return found
 
-    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+    def score_batch(
+        self, items: Sequence[Item], meanwhile: Callable[[], None] = _nothing
+    ) -> list[Score]:
         """One pass for each item; neighbours do not change a score.
 
         Of an item whose confidence without others is known (`Item.alone`), only they are read.
+        `meanwhile` is called once, as `score_meanwhile` says.
         """
         found = {at: Score(x, x) for at, item in enumerate(items) if (x := item.alone) is not None}
         unread = [at for at in range(len(items)) if at not in found]
@@ -276,7 +290,7 @@ class EmbeddedCalibrator:
         texts = sorted(set(unread) - set(calls))
         scores = [
             *self._score_calls([items[at] for at in calls]),
-            *self._score_texts([items[at] for at in texts]),
+            *self._score_texts([items[at] for at in texts], meanwhile),
         ]
         found.update(zip([*calls, *texts], scores, strict=True))
         return self.with_others(items, [found[at] for at in range(len(items))])
@@ -327,10 +341,11 @@ class EmbeddedCalibrator:
 
         return argument_doubts(reply, score, numbers)
 
-    def _score_texts(self, items: Sequence[Item]) -> list[Score]:
+    def _score_texts(self, items: Sequence[Item], meanwhile: Callable[[], None]) -> list[Score]:
         if not items:
+            meanwhile()
             return []
-        read = self.read_texts(items)
+        read = self.read_texts(items, meanwhile)
         confidence = self.confidence(read)
         scores = sigmoid(read.odds + read.shifts) * read.in_order
         because = self._because(read, confidence)

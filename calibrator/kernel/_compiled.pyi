@@ -1,6 +1,6 @@
 """What the C files in `source/` offer: each function checks kinds and sizes, and raises TypeError,
 ValueError or IndexError for what does not fit. Those that compute on tables and layers let other
-threads run meanwhile; what looks through a text takes microseconds and does not."""
+threads run meanwhile; what takes microseconds, such as a look through a text, does not."""
 
 from collections.abc import Mapping, Sequence
 

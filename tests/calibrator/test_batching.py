@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,6 +33,30 @@ class LengthScorer:
         if any(item.answer.startswith("bad") for item in items):
             raise ValueError("a bad item")
         return [score_of(item) for item in items]
+
+
+@dataclass
+class ApartScorer(LengthScorer):
+    """One that says when it computes apart; `log` has what came to pass, in order."""
+
+    computes_apart: bool = True
+    log: list[str] = field(default_factory=list)
+
+    def score_batch(self, items: Sequence[Item], meanwhile: Callable[[], None]) -> list[Score]:
+        self.has_started.set()
+        assert self.gate.wait(TIMEOUT_S)
+        answers = " ".join(item.answer for item in items)
+        self.log.append(f"read {answers}")
+        if "worse" in answers:
+            raise ValueError("a bad item, found early")
+        meanwhile()
+        self.log.append(f"compute {answers}")
+        if "bad" in answers:
+            raise ValueError("a bad item")
+        return [score_of(item) for item in items]
+
+    def told(self, ticket: Ticket) -> None:
+        self.log.append(f"told {ticket.item.answer}{' failed' if ticket.error else ''}")
 
 
 def score_of(item: Item) -> Score:
@@ -219,6 +243,70 @@ def test_close_cancels_what_waits_and_ends_the_thread() -> None:
     assert running.result(TIMEOUT_S) == score_of(Item("", "running"))
     assert scorer.batches == [["running"]]
     assert not [t for t in threading.enumerate() if t.name == "scorer"]
+
+
+def test_scores_are_told_while_the_next_batch_computes() -> None:
+    """Whoever waits for a batch runs beside the next; after the last one nothing is held back."""
+    scorer = ApartScorer()
+    with batcher(scorer, batch_characters=1) as made:
+        tickets = made.submit(items("a", "b", "c"), scorer.told)
+        scorer.gate.set()
+        assert results(tickets) == [score_of(ticket.item) for ticket in tickets]
+        (last,) = made.submit(items("d"), scorer.told)
+        last.result(TIMEOUT_S)
+    assert scorer.log == [
+        *("read a", "compute a"),
+        *("read b", "told a", "compute b"),
+        *("read c", "told b", "compute c", "told c"),
+        *("read d", "compute d", "told d"),
+    ]
+
+
+@pytest.mark.parametrize("bad", ["bad", "worse"])
+def test_a_batch_that_fails_holds_no_scores_back(bad: str) -> None:
+    """Those before it are told once, whether it fails before they would have been or after."""
+    scorer = ApartScorer()
+    with batcher(scorer, batch_characters=1) as made:
+        good, failing, other = made.submit(items("a", bad, "b"), scorer.told)
+        scorer.gate.set()
+        assert results([good, other]) == [score_of(good.item), score_of(other.item)]
+        with pytest.raises(ValueError, match="a bad item"):
+            failing.result(TIMEOUT_S)
+    told = [each for each in scorer.log if each.startswith("told")]
+    assert sorted(told) == sorted(["told a", f"told {bad} failed", "told b"])
+
+
+def test_close_tells_what_was_computed() -> None:
+    """A score that is held back for the next batch is told although that one never comes."""
+    scorer = ApartScorer()
+    made = Batcher(scorer, batch_characters=1)
+    first, second = made.submit(items("a", "b"), scorer.told)
+    assert scorer.has_started.wait(TIMEOUT_S)
+    closing = threading.Thread(target=made.close)
+    closing.start()
+    with pytest.raises(CancelledError):
+        second.result(TIMEOUT_S)
+    scorer.gate.set()
+    closing.join(TIMEOUT_S)
+    assert first.result(TIMEOUT_S) == score_of(first.item)
+
+
+def test_other_scorers_hold_nothing_back() -> None:
+    """A scorer that does not compute apart has the scores before told first."""
+    log: list[str] = []
+
+    class Plain(LengthScorer):
+        def score_batch(self, items: Sequence[Item]) -> list[Score]:
+            found = super().score_batch(items)
+            log.append(f"score {items[0].answer}")
+            return found
+
+    scorer = Plain()
+    with batcher(scorer, batch_characters=1) as made:
+        tickets = made.submit(items("a", "b"), lambda each: log.append(f"told {each.item.answer}"))
+        scorer.gate.set()
+        results(tickets)
+    assert log == ["score a", "told a", "score b", "told b"]
 
 
 def test_a_closed_scorer_takes_nothing() -> None:

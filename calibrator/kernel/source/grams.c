@@ -145,9 +145,7 @@ PyObject *grams(PyObject *module, PyObject *args)
         if (keys == NULL)
             PyErr_NoMemory();
         else {
-            Py_BEGIN_ALLOW_THREADS
             count = distinct_grams(of, buckets, keys, keys + room, starts);
-            Py_END_ALLOW_THREADS
             PyObject *bytes =
                 PyByteArray_FromStringAndSize((const char *)(keys + room), (Py_ssize_t)(count * sizeof *keys));
             if (bytes != NULL)

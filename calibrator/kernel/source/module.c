@@ -1,6 +1,7 @@
 /* The functions that Python calls; `_compiled.pyi` says what each takes and gives.
 
-   They hold no state, and those that take long let other threads run while they compute. */
+   They hold no state. Those that take long let other threads run while they compute; to do so for some microseconds
+   costs more than it gains, since whoever gets Python's lock meanwhile has to be waited for. */
 #include "tables.h"
 
 #include <stdlib.h>
@@ -9,6 +10,8 @@
 #ifndef SOURCES
 #define SOURCES "" /* the digest of these files, by which Python tells what was built of others */
 #endif
+
+enum { SHORT = 32 }; /* rows of trees and distances, which take some microseconds each */
 
 const Arithmetic *arithmetic = &narrow_arithmetic;
 
@@ -241,10 +244,11 @@ static PyObject *distances(PyObject *module, PyObject *args)
                is_shaped(views[2], views[2]->shape[0], width, 0, 0) && is_shaped(views[3], rows, 0, 0, 0);
     float *work = is_whole ? PyMem_Malloc((size_t)(rows + 1) * (size_t)width * sizeof *work + 1) : NULL;
     if (work != NULL) {
-        Py_BEGIN_ALLOW_THREADS
+        PyThreadState *others = rows > SHORT ? PyEval_SaveThread() : NULL;
         arithmetic->distances(views[0]->buf, views[1]->buf, views[2]->buf, (size_t)rows, (size_t)width,
                               (size_t)views[2]->shape[0], work, views[3]->buf);
-        Py_END_ALLOW_THREADS
+        if (others != NULL)
+            PyEval_RestoreThread(others);
         result = Py_NewRef(Py_None);
     } else if (is_whole)
         PyErr_NoMemory();
@@ -266,10 +270,11 @@ static PyObject *trees(PyObject *module, PyObject *args)
     Py_buffer *given = array_of(&arrays, rows, 'f', 2, 0);
     Py_buffer *found = given == NULL ? NULL : array_of(&arrays, out, 'd', 1, 1);
     if (found != NULL && is_shaped(given, found->shape[0], (Py_ssize_t)own->width, 0, 0)) {
-        Py_BEGIN_ALLOW_THREADS
+        PyThreadState *others = given->shape[0] > SHORT ? PyEval_SaveThread() : NULL;
         memset(found->buf, 0, (size_t)found->len);
         arithmetic->trees(own->nodes, own->trees, own->size, given->buf, (size_t)given->shape[0], own->width, found->buf);
-        Py_END_ALLOW_THREADS
+        if (others != NULL)
+            PyEval_RestoreThread(others);
         result = Py_NewRef(Py_None);
     }
     close_arrays(&arrays);
@@ -299,9 +304,7 @@ static PyObject *relevance(PyObject *module, PyObject *args)
     float *work = PyMem_Malloc((3 * STRONGEST + 6) * own->tables.width * sizeof *work);
     if (work == NULL)
         return PyErr_NoMemory();
-    Py_BEGIN_ALLOW_THREADS
     arithmetic->relevance(&own->tables, &sides[0], &sides[1], work, found);
-    Py_END_ALLOW_THREADS
     PyMem_Free(work);
     PyObject *result = PyList_New(SHARED_TRAITS);
     for (Py_ssize_t at = 0; result != NULL && at < SHARED_TRAITS; at++) {

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from calibrator import Item
+from calibrator import Item, ToolUse
+from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED
 from calibrator.embedded.calibrator import EmbeddedCalibrator, load_embedded
 from calibrator.recalibration.curves import Platt
 from tests.builders.tiny_checkpoint import CONFIG, save_tiny
@@ -118,3 +119,25 @@ def test_half_a_surrogate_pair_is_scored(scorer: EmbeddedCalibrator) -> None:
 def test_a_score_is_the_same_each_time(scorer: EmbeddedCalibrator) -> None:
     """The same item has the same score, to the last bit."""
     assert scorer.score_batch(ITEMS[:4]) == scorer.score_batch(ITEMS[:4])
+
+
+CALL = {"role": "assistant", "tool_calls": [{"function": {"name": "look", "arguments": "{}"}}]}
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [("text", "text", "call"), ("call",), ("known", "text"), ("known",), ()],
+    ids=lambda kinds: "-".join(kinds) or "nothing",
+)
+def test_others_are_let_run_once_a_batch(kinds: tuple[str, ...]) -> None:
+    """`meanwhile` is called once, of whatever a batch is made up, and changes no score."""
+    shipped = load_embedded(CHECKPOINTS / EMBEDDED)
+    made = {
+        "text": Item("What is 2 + 2?", "4"),
+        "call": Item("Look.", "look()", tool_use=ToolUse([], [], CALL)),
+        "known": Item("What is 2 + 2?", "4", alone=0.5),
+    }
+    called: list[bool] = []
+    found = shipped.score_batch([made[kind] for kind in kinds], lambda: called.append(True))
+    assert called == [True]
+    assert found == shipped.score_batch([made[kind] for kind in kinds])
