@@ -16,6 +16,7 @@ checkpoint is a tower with a forest, an inspector, trees for calls and a second 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -148,13 +149,13 @@ class EmbeddedCalibrator:
         items = judged(items)
         return self._assemble(self._pieces(items))
 
-    def _pieces(self, items: Sequence[Item]) -> list[list[list[int]]]:
+    def _pieces(self, items: Sequence[Item]) -> list[list[array[int]]]:
         """The word pieces of each item's tags, question and answer."""
         texts = [text for item in items for text in (self._tags(item), item.question, item.answer)]
         ids = self._word_pieces.encode(texts, self.config.layout)
         return [ids[at : at + 3] for at in range(0, len(ids), 3)]
 
-    def _assemble(self, pieces: Sequence[Sequence[list[int]]]) -> list[TokenRow]:
+    def _assemble(self, pieces: Sequence[Sequence[array[int]]]) -> list[TokenRow]:
         layout = self.config.layout
         return [assemble(tags, question, answer, layout) for tags, question, answer in pieces]
 
@@ -220,7 +221,7 @@ class EmbeddedCalibrator:
         )
 
     def _shifts(
-        self, items: Sequence[Item], pieces: Sequence[Sequence[list[int]]]
+        self, items: Sequence[Item], pieces: Sequence[Sequence[array[int]]]
     ) -> NDArray[np.float64]:
         """What knowledge adds to the log-odds of each item, (B,); nothing to an agent's message or
         to a question about an image."""
@@ -250,7 +251,10 @@ class EmbeddedCalibrator:
         return [_answering(x, without_question(x.question, x.answer)) for x in items]
 
     def _seen(
-        self, items: Sequence[Item], pieces: Sequence[Sequence[list[int]]], rows: Sequence[TowerRow]
+        self,
+        items: Sequence[Item],
+        pieces: Sequence[Sequence[array[int]]],
+        rows: Sequence[TowerRow],
     ) -> Floats:
         """What the inspector sees in each item, (B, SEEN); nothing where there is no inspector."""
         if self.parts.inspector is None or not items:

@@ -87,9 +87,9 @@ def gelu(x: Floats) -> None:
 def vocabulary(pieces: dict[str, int], unknown: int) -> Held:
     """Of a tokenizer like BERT's; `##` in front marks a piece that goes on with a word."""
 
-def cut(vocabulary: Held, text: str, others: Mapping[str, Sequence[int]]) -> list[int]:
-    """The pieces of a text's words in a row. Those that are not ASCII letters and digits alone, or
-    long, are asked of `others`. Raises UnicodeEncodeError for half a surrogate pair."""
+def cut(vocabulary: Held, text: str, others: Mapping[str, Sequence[int]]) -> bytes:
+    """The pieces of a text's words in a row, as int32. Those that are not ASCII letters and digits
+    alone, or long, are asked of `others`. Raises UnicodeEncodeError for half a surrogate pair."""
 
 def grams(
     question: str,

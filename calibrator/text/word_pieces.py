@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from array import array
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any
@@ -41,17 +42,17 @@ class WordPieces:
             unknown = told["model"]["vocab"][told["model"]["unk_token"]]
             self._held = self._kernel.vocabulary(told["model"]["vocab"], unknown)
 
-    def encode(self, texts: Sequence[str], layout: Layout) -> list[list[int]]:
-        """Token ids of each text, without [CLS] and [SEP]."""
+    def encode(self, texts: Sequence[str], layout: Layout) -> list[array[int]]:
+        """Token ids of each text, without [CLS] and [SEP]; the kernel reads arrays fastest."""
         return [self._of(clip_characters(text, layout)) for text in texts]
 
-    def _of(self, text: str) -> list[int]:
+    def _of(self, text: str) -> array[int]:
         if not self._cuts_words or any(token in text for token in self._added):
-            return _ids(self._tokenizer, text)
+            return array("i", _ids(self._tokenizer, text))
         if self._kernel is not None and (text.isascii() or not _HALF.search(text)):
-            found: list[int] = self._kernel.cut(self._held, text, self._words)
-            return found
-        return list(chain.from_iterable(map(self._words.__getitem__, _WORD.findall(text))))
+            return array("i", self._kernel.cut(self._held, text, self._words))
+        words = map(self._words.__getitem__, _WORD.findall(text))
+        return array("i", chain.from_iterable(words))
 
 
 class _Words(dict[str, tuple[int, ...]]):

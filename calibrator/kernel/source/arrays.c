@@ -1,5 +1,7 @@
 #include "tables.h"
 
+#include <string.h>
+
 int open_arrays(Arrays *arrays, Py_ssize_t room)
 {
     arrays->count = 0;
@@ -75,10 +77,35 @@ static int number_of(PyObject *given, Py_ssize_t at, int32_t limit, int32_t *fou
     return 0;
 }
 
+/* The same of an array of int32, which needs no look at each as an object. */
+static Py_ssize_t numbers_of_array(PyObject *given, int32_t limit, Py_ssize_t head, Py_ssize_t tail, int32_t *found)
+{
+    Arrays arrays;
+    if (open_arrays(&arrays, 1) < 0)
+        return -1;
+    Py_buffer *view = array_of(&arrays, given, 'i', 1, 0);
+    Py_ssize_t count = view == NULL ? -1 : view->shape[0];
+    if (count > head + tail) {
+        memcpy(found, view->buf, (size_t)head * sizeof *found);
+        memcpy(found + head, (int32_t *)view->buf + count - tail, (size_t)tail * sizeof *found);
+        count = head + tail;
+    } else if (count > 0)
+        memcpy(found, view->buf, (size_t)count * sizeof *found);
+    for (Py_ssize_t at = 0; at < count; at++)
+        if (found[at] < 0 || found[at] >= limit) {
+            PyErr_Format(PyExc_IndexError, "%d is no number below %d", (int)found[at], (int)limit);
+            count = -1;
+        }
+    close_arrays(&arrays);
+    return count;
+}
+
 Py_ssize_t numbers_of(PyObject *given, int32_t limit, Py_ssize_t head, Py_ssize_t tail, int32_t *found)
 {
+    if (PyObject_CheckBuffer(given))
+        return numbers_of_array(given, limit, head, tail, found);
     if (!PyList_Check(given) && !PyTuple_Check(given)) {
-        PyErr_SetString(PyExc_TypeError, "numbers stand in a list or a tuple");
+        PyErr_SetString(PyExc_TypeError, "numbers stand in an array, a list or a tuple");
         return -1;
     }
     Py_ssize_t size = PyList_Check(given) ? PyList_Size(given) : PyTuple_Size(given);

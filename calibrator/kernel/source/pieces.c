@@ -118,19 +118,34 @@ PyObject *make_vocabulary(PyObject *module, PyObject *args)
     return capsule;
 }
 
-static int append(PyObject *found, int32_t id)
+/* What a text comes to, so far. */
+typedef struct {
+    int32_t *ids;
+    size_t count, room;
+} Cut;
+
+/* Makes room for some more; an exception where there is none. */
+static int has_room(Cut *found, size_t more)
 {
-    PyObject *number = PyLong_FromLong(id);
-    int is_added = number != NULL && PyList_Append(found, number) == 0;
-    Py_XDECREF(number);
-    return is_added ? 0 : -1;
+    if (found->count + more <= found->room)
+        return 1;
+    size_t room = 2 * (found->count + more);
+    int32_t *ids = PyMem_Realloc(found->ids, room * sizeof *ids);
+    if (ids == NULL) {
+        PyErr_NoMemory();
+        return 0;
+    }
+    found->ids = ids;
+    found->room = room;
+    return 1;
 }
 
 /* Cuts a word of lower letters and digits: each piece is the longest that there is. */
-static int cut_word(const Vocabulary *of, const char *word, size_t length, PyObject *found)
+static int cut_word(const Vocabulary *of, const char *word, size_t length, Cut *found)
 {
-    int32_t ids[MOST_LETTERS];
-    size_t count = 0, start = 0;
+    size_t start = 0, known = found->count;
+    if (!has_room(found, length))
+        return 0;
     while (start < length) {
         uint32_t hashes[LONGEST + 1];
         size_t most = length - start < of->longest ? length - start : of->longest;
@@ -144,27 +159,31 @@ static int cut_word(const Vocabulary *of, const char *word, size_t length, PyObj
                 break;
             entry = NULL;
         }
-        if (entry == NULL)
-            return append(found, of->unknown);
-        ids[count++] = entry->id;
+        if (entry == NULL) {
+            found->count = known;
+            found->ids[found->count++] = of->unknown;
+            break;
+        }
+        found->ids[found->count++] = entry->id;
         start += entry->length;
     }
-    for (size_t at = 0; at < count; at++)
-        if (append(found, ids[at]) < 0)
-            return -1;
-    return 0;
+    return 1;
 }
 
 /* Cuts a word by asking Python. */
-static int ask(PyObject *others, const char *word, Py_ssize_t length, PyObject *found)
+static int ask(PyObject *others, const char *word, Py_ssize_t length, Cut *found)
 {
     PyObject *text = PyUnicode_FromStringAndSize(word, length);
     PyObject *ids = text == NULL ? NULL : PyObject_GetItem(others, text);
-    Py_ssize_t end = PyList_Size(found);
-    int is_added = ids != NULL && PyList_SetSlice(found, end, end, ids) == 0;
+    Py_ssize_t count = ids == NULL ? -1 : PyObject_Size(ids);
+    if (count >= 0 && has_room(found, (size_t)count))
+        count = numbers_of(ids, INT32_MAX, count, 0, found->ids + found->count);
+    else
+        count = -1;
+    found->count += count > 0 ? (size_t)count : 0;
     Py_XDECREF(text);
     Py_XDECREF(ids);
-    return is_added ? 0 : -1;
+    return count >= 0;
 }
 
 enum { SPACE, SIGN, LETTER, OTHER };
@@ -187,28 +206,30 @@ PyObject *cut(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "Os#O", &capsule, &text, &size, &others))
         return NULL;
     const Vocabulary *of = PyCapsule_GetPointer(capsule, VOCABULARY);
-    PyObject *found = of == NULL ? NULL : PyList_New(0);
+    Cut found = {NULL, 0, 0};
+    int is_whole = of != NULL && has_room(&found, (size_t)size / 2);
     Py_ssize_t at = 0;
-    while (found != NULL && at < size) {
+    while (is_whole && at < size) {
         char lower[MOST_LETTERS];
         Py_ssize_t start = at;
-        int kind = kind_of((unsigned char)text[at++]), is_plain = kind == LETTER, is_whole;
+        int kind = kind_of((unsigned char)text[at++]), is_plain = kind == LETTER;
         if (kind == SPACE)
             continue;
         if (kind == SIGN)
-            is_whole = cut_word(of, text + start, 1, found) == 0;
+            is_whole = cut_word(of, text + start, 1, &found);
         else {
             for (; at < size && (kind = kind_of((unsigned char)text[at])) >= LETTER; at++)
                 is_plain = is_plain && kind == LETTER;
             if (is_plain && at - start <= MOST_LETTERS) {
                 for (Py_ssize_t place = start; place < at; place++)
                     lower[place - start] = (char)(text[place] >= 'A' && text[place] <= 'Z' ? text[place] + 32 : text[place]);
-                is_whole = cut_word(of, lower, (size_t)(at - start), found) == 0;
+                is_whole = cut_word(of, lower, (size_t)(at - start), &found);
             } else
-                is_whole = ask(others, text + start, at - start, found) == 0;
+                is_whole = ask(others, text + start, at - start, &found);
         }
-        if (!is_whole)
-            Py_CLEAR(found);
     }
-    return found;
+    PyObject *bytes =
+        is_whole ? PyBytes_FromStringAndSize((const char *)found.ids, (Py_ssize_t)(found.count * sizeof *found.ids)) : NULL;
+    PyMem_Free(found.ids);
+    return bytes;
 }

@@ -28,8 +28,8 @@ void close_arrays(Arrays *arrays);
    many dimensions, rows in C order; NULL with TypeError or ValueError for any other. */
 Py_buffer *array_of(Arrays *arrays, PyObject *given, char kind, int dimensions, int is_written);
 
-/* The numbers of a list or tuple, each at least 0 and below `limit`; of a long one the first `head` and the last `tail`.
-   Gives how many were written, or -1 with an exception. */
+/* The numbers of an array of int32, a list or a tuple, each at least 0 and below `limit`; of a long one the first `head`
+   and the last `tail`. Gives how many were written, or -1 with an exception. */
 Py_ssize_t numbers_of(PyObject *given, int32_t limit, Py_ssize_t head, Py_ssize_t tail, int32_t *found);
 
 /* The distinct ones of such numbers, ascending, which may be written where they stand; gives how many. `marks` has a bit

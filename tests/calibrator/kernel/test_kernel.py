@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import shutil
+from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import product
@@ -324,6 +325,12 @@ REFUSED: list[Callable[[Any], object]] = [
     lambda k: k.grams("x" * 10**5, "", [], [], 16, (9, 9, 9, 9), (2, 2)),
     lambda k: k.relevance(pieces(k), [4], []),
     lambda k: k.relevance(pieces(k), [-1], []),
+    lambda k: k.relevance(pieces(k), array("i", [4]), []),
+    lambda k: k.relevance(pieces(k), array("i", [-1]), []),
+    lambda k: k.relevance(pieces(k), array("q", [1]), []),
+    lambda k: k.relevance(pieces(k), np.zeros((1, 1), np.int32), []),
+    lambda k: k.relevance(pieces(k), np.zeros(6, np.int32)[::2], []),
+    lambda k: k.relevance(pieces(k), b"1234", []),
     lambda k: k.relevance(pieces(k), range(2), []),
     lambda k: k.bags(bags(k), [(np.array([4], np.int32),) * 5], zeros(1, 5, 2, 3)),
     lambda k: k.bags(bags(k), [(np.array([-1], np.int32),) * 5], zeros(1, 5, 2, 3)),
