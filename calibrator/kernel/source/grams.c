@@ -11,8 +11,6 @@ typedef struct {
     Py_ssize_t count;
 } Sequence;
 
-static const int lengths_of[SPACES][4] = {{1, 2}, {1, 2}, {1, 2, 3}, {1, 2, 3}, {3, 5}, {3, 5}};
-
 static uint64_t mixed(uint64_t x)
 {
     x = (x ^ (x >> 33)) * 0xFF51AFD7ED558CCDu;
@@ -20,20 +18,33 @@ static uint64_t mixed(uint64_t x)
     return x ^ (x >> 33);
 }
 
-/* The n-grams of a sequence, hashed into the buckets of its space; gives where the next are written. */
-static int32_t *hashed(const Sequence *of, int space, int32_t buckets, int32_t *to)
+/* The n-grams of a sequence, of the lengths whose bits are set, hashed into the buckets of a space; gives where the next
+   are written. Their order does not matter. */
+static inline int32_t *hashed(const Sequence *of, unsigned lengths, int longest, int space, int32_t buckets, int32_t *to)
 {
-    for (int which = 0; which < 4 && lengths_of[space][which]; which++) {
-        int n = lengths_of[space][which];
-        uint64_t salt = ((uint64_t)(space + 1) * 7919u + (uint64_t)n) * 0x9E3779B97F4A7C15u;
-        for (Py_ssize_t at = 0; at + n <= of->count; at++) {
-            uint64_t running = (uint64_t)(uint32_t)of->numbers[at] + 1;
-            for (int next = 1; next < n; next++)
-                running = running * 1000003u + (uint64_t)(uint32_t)of->numbers[at + next] + 1;
-            *to++ = space * buckets + (int32_t)(mixed(running + salt) & (uint64_t)(buckets - 1));
+    uint64_t salts[LONGEST + 1];
+    for (int n = 1; n <= longest; n++)
+        salts[n] = ((uint64_t)(space + 1) * 7919u + (uint64_t)n) * 0x9E3779B97F4A7C15u;
+    for (Py_ssize_t at = 0; at < of->count; at++) {
+        uint64_t running = 0;
+        for (int n = 1; n <= longest && at + n <= of->count; n++) {
+            running = running * 1000003u + (uint64_t)(uint32_t)of->numbers[at + n - 1] + 1;
+            if (lengths >> n & 1)
+                *to++ = space * buckets + (int32_t)(mixed(running + salts[n]) & (uint64_t)(buckets - 1));
         }
     }
     return to;
+}
+
+/* Of word pieces ones and twos, of the ends threes too, of characters threes and fives; each loop has its lengths at
+   hand when it is compiled. */
+static int32_t *hashed_of(const Sequence *of, int space, int32_t buckets, int32_t *to)
+{
+    if (space < 2)
+        return hashed(of, 1 << 1 | 1 << 2, 2, space, buckets, to);
+    if (space < 4)
+        return hashed(of, 1 << 1 | 1 << 2 | 1 << 3, 3, space, buckets, to);
+    return hashed(of, 1 << 3 | 1 << 5, LONGEST, space, buckets, to);
 }
 
 /* Sorts numbers below 2**22 by two passes over 11 bits each. */
@@ -60,13 +71,13 @@ static size_t distinct_grams(const Sequence *of, int32_t buckets, int32_t *keys,
     size_t count = 0;
     int space = 0;
     for (; space < SPACES; space++)
-        end = hashed(&of[space], space, buckets, end);
+        end = hashed_of(&of[space], space, buckets, end);
     sorted(keys, (size_t)(end - keys), found);
     space = 0;
     for (const int32_t *key = keys; key < end; key++) {
         if (key > keys && *key == key[-1])
             continue;
-        while (space <= *key / buckets)
+        while (*key >= space * buckets)
             starts[space++] = (uint32_t)count;
         found[count++] = *key & (buckets - 1);
     }
