@@ -28,7 +28,7 @@ from tokenizers import Tokenizer
 
 from calibrator.calls import CallTrees, ReadReply, argument_doubts, read_reply, reasons
 from calibrator.checkpoints.checkpoint import WEIGHTS, CheckpointConfig, EncoderConfig, read_config
-from calibrator.embedded.familiarity import Familiarity, modest_all, shifted
+from calibrator.embedded.familiarity import Familiarity, modest, shifted
 from calibrator.errors import CheckpointError, MissingExtraError
 from calibrator.features.abilities import Abilities
 from calibrator.features.forest import NO_NAME, Forest
@@ -39,7 +39,7 @@ from calibrator.inspection import DOUBTED, Inspected, Inspector, inspect
 from calibrator.kernel import kernel_name
 from calibrator.knowledge import Knowledge
 from calibrator.opinion import OpinionReader, SecondStage
-from calibrator.recalibration.curves import sigmoid
+from calibrator.recalibration.curves import probability, sigmoid
 from calibrator.scorer import FieldDoubt, Item, Score, ToolUse, known_name
 from calibrator.text.addressed_text import stripped
 from calibrator.text.layout import TokenRow, assemble, is_clipped, load_tokenizer, tag_text
@@ -350,52 +350,52 @@ class EmbeddedCalibrator:
             meanwhile()
             return []
         read = self.read_texts(items, meanwhile)
-        confidence = self.confidence(read)
-        scores = sigmoid(read.odds + read.shifts) * read.in_order
-        because = self._because(read, confidence)
+        confidences = self._confidences(read)
+        odds, in_order = (read.odds + read.shifts).tolist(), read.in_order.tolist()
+        scores = [probability(x) * y for x, y in zip(odds, in_order, strict=True)]
+        because = self._because(read, confidences)
         return [
-            Score(*each)
-            for each in zip(scores.tolist(), confidence.tolist(), read.is_cut, because, strict=True)
+            Score(*each) for each in zip(scores, confidences, read.is_cut, because, strict=True)
         ]
 
-    def _because(self, read: TextReading, confidence: NDArray[np.float64]) -> list[tuple[str, ...]]:
+    def _because(self, read: TextReading, confidences: Sequence[float]) -> list[tuple[str, ...]]:
         """What speaks against each text: what the inspector found, or else the model's name, where
         a middling model's reply, word for word the same, would be surer by `TOLD`."""
         found = list(read.findings)
-        low = [at for at, each in enumerate(found) if not each and confidence[at] < DOUBTED]
+        low = [at for at, each in enumerate(found) if not each and confidences[at] < DOUBTED]
         forest = self.parts.forest
         # with an encoder the log-odds are not those of tower and forest alone
         if not low or forest is None or read.middling is None or self.encoder:
             return found
         assert read.given is not None
-        middling = forest.middling
-        given = forest.given_by(middling, read.given[low])
+        given = forest.given_by(forest.middling, read.given[low])
         odds = forest.joined_given(read.middling[low], given)
         shifts = read.shifts[low] - read.abilities[low]
         if self.parts.abilities is not None:
-            shifts = shifts + self.parts.abilities.of([middling] * len(low))
-        surer = self._confidence(odds, read.distances[low], shifts, read.in_order[low])
-        for at, other in zip(low, surer.tolist(), strict=True):
-            if other - confidence[at] >= TOLD:
+            shifts += self.parts.abilities.of([forest.middling])
+        others = (
+            odds.tolist(),
+            read.distances[low].tolist(),
+            shifts.tolist(),
+            read.in_order[low].tolist(),
+        )
+        for at, *numbers in zip(low, *others, strict=True):
+            if self._confidence(*numbers) - confidences[at] >= TOLD:
                 found[at] = (OFTEN_WRONG if read.names[at] else NOT_KNOWN,)
         return found
 
     def confidence(self, read: TextReading) -> NDArray[np.float64]:
         """What is said of texts in the end, (B,): right if in order, and in order."""
-        return self._confidence(read.odds, read.distances, read.shifts, read.in_order)
+        return np.array(self._confidences(read))
 
-    def _confidence(
-        self,
-        odds: NDArray[np.float64],
-        distances: NDArray[np.floating],
-        shifts: NDArray[np.float64],
-        in_order: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        score, curve = sigmoid(odds), self.config.recalibration
-        right = modest_all(
-            curve.apply_all(score) if curve else score, distances, self.config.base_rate
-        )
-        return np.asarray(shifted(right, shifts) * in_order)
+    def _confidences(self, read: TextReading) -> list[float]:
+        given = read.odds, read.distances, read.shifts, read.in_order
+        return [*map(self._confidence, *(each.tolist() for each in given))]
+
+    def _confidence(self, odds: float, distance: float, shift: float, in_order: float) -> float:
+        score, curve = probability(odds), self.config.recalibration
+        right = modest(curve.apply(score) if curve else score, distance, self.config.base_rate)
+        return shifted(right, shift) * in_order
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,12 @@ never seen, it has no business being sure of.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from calibrator.kernel import compiled
-from calibrator.recalibration.curves import logit, sigmoid
+from calibrator.recalibration.curves import log_odds, probability
 
 Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
@@ -96,22 +95,17 @@ def fit_familiarity(
     return Familiarity(whitening, centroids, np.array([threshold]))
 
 
-def shifted(confidence: ArrayLike, shifts: ArrayLike) -> Any:
-    """Confidences (n,) with something added to their log-odds; where it is 0, untouched."""
-    odds = np.asarray(shifts, dtype=np.float64)
-    if not odds.any():
-        return np.asarray(confidence)
-    return np.where(odds == 0, confidence, sigmoid(logit(confidence) + odds))
+def shifted(confidence: float, shift: float) -> float:
+    """A confidence with something added to its log-odds; with 0 it is the same to the last bit."""
+    return probability(log_odds(confidence) + shift) if shift else confidence
 
 
-def modest_all(confidence: ArrayLike, distances: ArrayLike, base_rate: float) -> Any:
-    """Confidences (n,) after their rows' distances: untouched up to 1, then drawn to the base rate.
+def modest(confidence: float, distance: float, base_rate: float) -> float:
+    """A confidence after its row's distance: untouched up to 1, then drawn to the base rate.
 
     The logit's distance from the base rate's shrinks with the square of the distance.
     """
-    far = np.maximum(np.asarray(distances, dtype=np.float64), 1.0)
-    if not (far > 1).any():
-        return np.asarray(confidence)
-    base = logit(base_rate)
-    drawn = sigmoid(base + (logit(confidence) - base) / far**2)
-    return np.where(far > 1, drawn, confidence)
+    if not distance > 1:  # nor one that is no number
+        return confidence
+    base = log_odds(base_rate)
+    return probability(base + (log_odds(confidence) - base) / distance**2)

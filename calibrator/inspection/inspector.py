@@ -19,6 +19,7 @@ learnt. So a share of what its trees say beyond the middling long reply is added
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -31,7 +32,7 @@ from calibrator.features.trees import Trees
 from calibrator.inspection.relevance import COSINES, Pieces, relevance
 from calibrator.inspection.wanted import wanted
 from calibrator.inspection.working import NUMBER_SAID, OPTION_NAMED, working
-from calibrator.recalibration.curves import sigmoid
+from calibrator.recalibration.curves import probability
 
 Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
@@ -150,7 +151,6 @@ class Inspector:
         self.counts = [_counts(_under(state, check.name)) for check in self.checks]
         if not self.checks:
             raise ValueError("an inspector without a check")
-        self._columns = np.array(self.counts).T[:, :, None]  # (counts, checks, 1)
         self.pieces = replace(Pieces.from_state(state), thresholds=self._thresholds())
 
     def _thresholds(self) -> list[list[float]]:
@@ -163,25 +163,30 @@ class Inspector:
         apply."""
         found = np.full((len(self.checks), len(seen)), np.nan)
         for check, trees, odds in zip(self.checks, self.trees, found, strict=True):
-            applies = check.applies_to(seen)
-            if applies.all():
+            at = np.flatnonzero(check.applies_to(seen))
+            if len(at) == len(seen):
                 odds[:] = trees.read(seen)
-            elif applies.any():
-                odds[applies] = trees.read(seen[applies])
+            elif len(at):
+                odds[at] = trees.read(seen[at])
         return found
 
     def read(self, seen: Floats) -> Inspected:
         """What the checks make of replies in which this is seen, (B, SEEN)."""
-        odds = self.said(seen)
-        prior, slope, share, middle = self._columns
-        applies = ~np.isnan(odds)
-        checked = np.where(applies, sigmoid(slope * odds + prior), 1.0)
-        findings: list[tuple[str, ...]] = [()] * len(seen)
-        for which, at in np.argwhere(checked < DOUBTED).tolist():
-            findings[at] += (self.checks[which].finding,)
-        beyond = np.where(applies, share * (odds - middle), 0.0).sum(axis=0)
-        evidence = np.where(seen[:, _LENGTH] > _LONG, beyond, 0.0)
-        return Inspected(checked.prod(axis=0), findings, evidence)
+        found = Inspected(np.ones(len(seen)), [()] * len(seen), np.zeros(len(seen)))
+        is_long = (seen[:, _LENGTH] > _LONG).tolist()
+        for at, said in enumerate(self.said(seen).T.tolist()):
+            in_order, evidence = 1.0, 0.0
+            for check, counts, odds in zip(self.checks, self.counts, said, strict=True):
+                if math.isnan(odds):
+                    continue
+                checked = probability(counts.slope * odds + counts.prior)
+                in_order *= checked
+                evidence += counts.share * (odds - counts.middle)
+                if checked < DOUBTED:
+                    found.findings[at] += (check.finding,)
+            found.in_order[at] = in_order
+            found.evidence[at] = evidence if is_long[at] else 0.0
+        return found
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Inspector | None:

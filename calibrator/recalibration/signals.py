@@ -28,12 +28,13 @@ from calibrator.errors import CheckpointError, JudgingError
 from calibrator.metrics.metrics import Floats
 from calibrator.metrics.sampling import effective_size
 from calibrator.recalibration.curves import (
-    EPSILON,
     FORMAT,
     Of,
     content_hash,
     fit_logistic,
+    log_odds,
     logit,
+    probability,
 )
 from calibrator.recalibration.fit import FOLDS, MIN_GROUP_LABELS, SLOPE_BEFORE, TRUST
 from calibrator.rows.selection import share_of
@@ -55,10 +56,10 @@ class SignalCurve:
 
     def apply(self, confidence: float, readings: Sequence[float]) -> float:
         """The confidence that knows these signals."""
-        odds = self.slope * _log_odds(confidence) + self.intercept
+        odds = self.slope * log_odds(confidence) + self.intercept
         for weight, reading in zip(self.weights, readings, strict=True):
             odds += weight * reading
-        return 0.5 * (1 + math.tanh(odds / 2))
+        return probability(odds)
 
     def as_dict(self) -> dict[str, Any]:
         return {"slope": self.slope, "intercept": self.intercept, "weights": list(self.weights)}
@@ -182,14 +183,8 @@ def readings(signals: Signals, kinds: Sequence[str]) -> list[float]:
     return found
 
 
-def _bounded(probability: float) -> float:
-    return max(-SUREST, min(SUREST, _log_odds(probability)))
-
-
-def _log_odds(probability: float) -> float:
-    """As `logit`, in a microsecond, without numpy: replies wait for it on the event loop."""
-    p = min(max(probability, EPSILON), 1 - EPSILON)
-    return math.log(p / (1 - p))
+def _bounded(judged: float) -> float:
+    return max(-SUREST, min(SUREST, log_odds(judged)))
 
 
 def confidences(replies: Sequence[LabelledSignals]) -> Floats:

@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from calibrator.embedded.familiarity import modest_all, shifted
+from calibrator.embedded.familiarity import modest, shifted
 from calibrator.errors import JudgingError
 from calibrator.metrics.metrics import Floats, Ints
 from calibrator.metrics.sampling import effective_size
@@ -104,8 +104,9 @@ class Tuned:
         near = ((found.white - self.centre) ** 2).sum(axis=1) / threshold
         distances = np.minimum(found.distances, near)
         told = self.platt.apply_all(sigmoid(self.odds(found)))
-        right = modest_all(told, distances, base_rate)
-        return np.asarray(shifted(right, found.shifts) * found.in_order)
+        each = zip(told.tolist(), distances.tolist(), found.shifts.tolist(), strict=True)
+        right = [shifted(modest(x, distance, base_rate), shift) for x, distance, shift in each]
+        return np.asarray(np.array(right) * found.in_order)
 
 
 def fit_tuned(found: Readings) -> Tuned:

@@ -161,8 +161,8 @@ def test_a_checkpoint_with_it_scores_otherwise_only_what_is_short(
     assert after[1:] == before[1:]
     assert read.shifts[0] != 0
     assert read.shifts[1:].tolist() == [0, 0]
-    right = without.confidence(without.read_texts(items)) / read.in_order
-    assert after[0] == pytest.approx(float((shifted(right, read.shifts) * read.in_order)[0]))
+    right = without.confidence(without.read_texts(items))[0] / read.in_order[0]
+    assert after[0] == pytest.approx(shifted(right, read.shifts[0]) * read.in_order[0])
 
 
 def test_arrays_that_do_not_fit_are_refused(arrays: dict[str, Array], tmp_path: Path) -> None:

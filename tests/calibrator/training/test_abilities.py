@@ -106,8 +106,8 @@ def test_a_name_moves_a_number_by_its_odds(shipped: EmbeddedCalibrator) -> None:
         each.confidence(each.read_texts(items)).tolist() for each in (without, knowing)
     )
     assert after[:2] == before[:2]
-    right = np.array(before[2]) / read.in_order[2]
-    assert after[2] == pytest.approx(shifted(right, np.array(0.5)) * read.in_order[2])
+    right = before[2] / read.in_order[2]
+    assert after[2] == pytest.approx(shifted(right, 0.5) * read.in_order[2])
 
 
 def test_a_name_that_is_often_wrong_is_told(shipped: EmbeddedCalibrator) -> None:
@@ -244,8 +244,8 @@ def test_a_name_that_is_not_known_moves_a_number_by_what_it_states(
     assert after[:3] == before[:3]
     assert before[3] == before[1]
     in_order = knowing.read_texts(items).in_order[3]
-    right = np.array(before[3]) / in_order
-    assert after[3] == pytest.approx(shifted(right, np.array(0.1 * 2.5 + 0.2)) * in_order)
+    right = before[3] / in_order
+    assert after[3] == pytest.approx(shifted(right, 0.1 * 2.5 + 0.2) * in_order)
 
 
 def test_the_shipped_one_judges_unknown_models_by_their_size(shipped: EmbeddedCalibrator) -> None:
