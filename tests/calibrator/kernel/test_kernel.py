@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED
-from calibrator.embedded.calibrator import EmbeddedCalibrator, load_embedded
+from calibrator.embedded.calibrator import EmbeddedCalibrator, read_checkpoint
 from calibrator.features.ngrams import grams_of
 from calibrator.features.tower import Bags
 from calibrator.features.traits import word_counts
@@ -66,8 +66,23 @@ def kernel() -> ModuleType:
 def both(kernel: ModuleType) -> tuple[EmbeddedCalibrator, EmbeddedCalibrator]:
     """The shipped calibrator with the kernel, and in numpy."""
     with numpy_alone():
-        plain = load_embedded(CHECKPOINTS / EMBEDDED)
-    return load_embedded(CHECKPOINTS / EMBEDDED), plain
+        plain = read_anew()
+    return read_anew(), plain
+
+
+def read_anew() -> EmbeddedCalibrator:
+    """The shipped calibrator with parts of its own: those that the suite shares were read before,
+    with the kernel or without."""
+    found = read_checkpoint(CHECKPOINTS / EMBEDDED)
+    return EmbeddedCalibrator(found.config, found.tokenizer, None, found.parts)
+
+
+def test_one_has_the_kernel_and_one_has_not(
+    both: tuple[EmbeddedCalibrator, EmbeddedCalibrator],
+) -> None:
+    """Else all that is compared here would be compared with itself."""
+    pieces = [each.parts.inspector.pieces for each in both if each.parts.inspector is not None]
+    assert [each.kernel is not None for each in pieces] == [True, False]
 
 
 def texts(count: int) -> list[tuple[str, str]]:
