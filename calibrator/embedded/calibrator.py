@@ -36,7 +36,7 @@ from calibrator.features.ngrams import is_cut as too_long
 from calibrator.features.tower import Tower, TowerRow, tower_row
 from calibrator.features.weights import Array, Floats, encoder_weights, read_weights
 from calibrator.inspection import DOUBTED, Inspected, Inspector, inspect
-from calibrator.kernel import kernel_name
+from calibrator.kernel import kernel_name, together
 from calibrator.knowledge import Knowledge
 from calibrator.opinion import OpinionReader, SecondStage
 from calibrator.recalibration.curves import probability, sigmoid
@@ -192,8 +192,9 @@ class EmbeddedCalibrator:
         meanwhile()
         if self.parts.tower is not None and self.parts.forest is not None and rows:
             ways = [names, [self.parts.forest.middling] * len(rows)]
-            (odds, middling), features = self.parts.tower.read_as(rows, ways)
-            given = self.parts.forest.given(rows, names)
+            ((odds, middling), features), given = together(
+                self.parts.tower.reading(rows, ways), self.parts.forest.giving(rows, names)
+            )
             odds = self.parts.forest.joined_given(odds, given)
         elif self.parts.tower is not None:
             odds, features = self.parts.tower.read(rows, names)

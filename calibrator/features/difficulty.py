@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from calibrator.features.ngrams import Ids
 from calibrator.features.trees import is_near
-from calibrator.kernel import compiled
+from calibrator.kernel import Work, compiled, together
 from calibrator.recalibration.curves import logit
 
 Floats = NDArray[np.float32]
@@ -72,27 +72,38 @@ class Difficulty:
 
     def of(self, asked: Sequence[Ids]) -> NDArray[np.float64]:
         """Log-odds of a right reply to questions of these distinct word pieces, (B,)."""
+        found: NDArray[np.float64] = together(self.telling(asked))[0]
+        return found
+
+    def telling(self, asked: Sequence[Ids]) -> Work[NDArray[np.float64]]:
+        """As `of`."""
         keys = [ids.tobytes() for ids in asked]
         told = {key: known for key in keys if (known := self._told.get(key)) is not None}
         new = {key: ids for key, ids in zip(keys, asked, strict=True) if key not in told}
         if new:
-            told.update(zip(new, self._near_each([*new.values()]).tolist(), strict=True))
+            odds = yield from self._near_each([*new.values()])
+            told.update(zip(new, odds.tolist(), strict=True))
             for key in new:
                 if len(self._told) >= MOST_TOLD:
                     self._told = {}
                 if len(key) <= LONGEST_TOLD:
                     self._told[key] = told[key]
+        else:
+            yield []
         return np.array([told[key] for key in keys])
 
-    def _near_each(self, asked: Sequence[Ids]) -> NDArray[np.float64]:
+    def _near_each(self, asked: Sequence[Ids]) -> Work[NDArray[np.float64]]:
         """Log-odds (B,) by the questions around those of these word pieces."""
         if self._kernel is None:
+            yield []
             # one by one, for `einsum` adds those of several in another order
             return np.concatenate([self.near(self.meanings([ids])) for ids in asked])
         share = np.empty(len(asked), np.float32)
-        for start in range(0, len(asked), READ_TOGETHER):
-            some = slice(start, start + READ_TOGETHER)
+        rest = len(asked) % READ_TOGETHER or READ_TOGETHER  # of many, whose others come first
+        for end in range(len(asked) - rest, 0, -READ_TOGETHER):
+            some = slice(end - READ_TOGETHER, end)
             self._kernel.difficulty(self._held, list(asked[some]), share[some])
+        yield [("difficulty", (self._held, list(asked[-rest:]), share[-rest:]))]
         found = np.asarray(logit(np.clip(share.astype(np.float64), *BOUNDS)))
         for at, ids in enumerate(asked):
             if is_near(self.thresholds, float(found[at]), ROUNDING):

@@ -19,6 +19,7 @@ from calibrator.features.topics import Topics
 from calibrator.features.tower import TowerRow
 from calibrator.features.traits import TRAITS
 from calibrator.features.trees import Trees
+from calibrator.kernel import Work, result_of, together
 
 Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
@@ -61,9 +62,21 @@ class Forest:
 
     def given(self, rows: Sequence[TowerRow], names: Sequence[int] | NDArray[np.int64]) -> Floats:
         """What the trees read of rows, (B, width)."""
-        abilities = self.ability[np.asarray(names, dtype=np.intp)]
-        difficulties = self.difficulty.of([row.asked for row in rows])
-        return features_of(rows, self.topics, np.stack([abilities, difficulties], axis=1))
+        found: Floats = together(self.giving(rows, names))[0]
+        return found
+
+    def giving(
+        self, rows: Sequence[TowerRow], names: Sequence[int] | NDArray[np.int64]
+    ) -> Work[Floats]:
+        """As `given`."""
+        found = np.empty((len(rows), TRAITS + self.topics.width + 2), np.float32)
+        telling = self.difficulty.telling([row.asked for row in rows])
+        writing = _writing(rows, self.topics, found)
+        yield [*next(telling), *next(writing)]
+        result_of(writing)
+        found[:, -2] = self.ability[np.asarray(names, dtype=np.intp)]
+        found[:, -1] = result_of(telling)
+        return found
 
     def joined_given(self, odds: NDArray[np.float64], given: Floats) -> NDArray[np.float64]:
         """As `joined`, of rows as `given` makes them."""
@@ -91,8 +104,13 @@ class Forest:
 def features_of(rows: Sequence[TowerRow], topics: Topics, others: Floats) -> Floats:
     """What the trees read, (B, TRAITS + topics + 2); `others` (B, 2): abilities, difficulties."""
     found = np.empty((len(rows), TRAITS + topics.width + others.shape[1]), np.float32)
-    for place, row in enumerate(rows):
-        found[place, :TRAITS] = row.traits
-    topics.write([row.grams for row in rows], found, TRAITS)
+    together(_writing(rows, topics, found))
     found[:, TRAITS + topics.width :] = others
     return found
+
+
+def _writing(rows: Sequence[TowerRow], topics: Topics, found: Floats) -> Work[None]:
+    """Writes traits and topics of rows into the first columns of `found` (B, ..)."""
+    for place, row in enumerate(rows):
+        found[place, :TRAITS] = row.traits
+    return topics.writing([row.grams for row in rows], found, TRAITS)

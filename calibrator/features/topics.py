@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.features.ngrams import PARTS, Grams
-from calibrator.kernel import compiled
+from calibrator.kernel import Work, compiled, together
 
 Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
@@ -44,12 +44,17 @@ class Topics:
 
     def write(self, rows: Sequence[Grams], found: Floats, start: int) -> None:
         """Writes the topics of rows into those of `found` (B, ..), from the column `start` on."""
+        together(self.writing(rows, found, start))
+
+    def writing(self, rows: Sequence[Grams], found: Floats, start: int) -> Work[None]:
+        """As `write`."""
         if self._kernel is not None:
-            self._kernel.topics(self._held, list(rows), found, start)
+            yield [("topics", (self._held, list(rows), found, start))]
             return
         for place, grams in enumerate(rows):
             own = [part.of(ids) for part, ids in zip(self._parts, grams, strict=True)]
             found[place, start : start + self.width] = np.concatenate(own)
+        yield []
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Topics:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from calibrator.features.ngrams import PARTS, Grams, Ids, distinct, grams_of
 from calibrator.features.traits import TRAITS, traits_of
-from calibrator.kernel import compiled
+from calibrator.kernel import Job, Work, compiled, result_of, together
 
 Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
@@ -82,9 +82,18 @@ class Tower:
     ) -> tuple[NDArray[np.float64], Floats]:
         """As `read`, in W ways to name who answered, which costs little more than one: log-odds
         (W, B) for names (W, B), and the hidden layer in the first way."""
-        bags = self._bags.of([row.grams for row in rows])
+        found: tuple[NDArray[np.float64], Floats] = together(self.reading(rows, names))[0]
+        return found
+
+    def reading(
+        self, rows: Sequence[TowerRow], names: Sequence[Sequence[int]]
+    ) -> Work[tuple[NDArray[np.float64], Floats]]:
+        """As `read_as`."""
+        bags, jobs = self._bags.begun([row.grams for row in rows])
         traits = np.stack([row.traits for row in rows])
-        logits, hidden = self._members.read(bags, traits, np.array(names, np.int64))
+        reading = self._members.reading(bags, traits, np.array(names, np.int64))
+        yield [*jobs, *next(reading)]
+        logits, hidden = result_of(reading)
         return np.asarray(logits.mean(axis=1, dtype=np.float64)), hidden
 
     def logits(self, rows: Sequence[TowerRow], names: Sequence[int]) -> NDArray[np.float64]:
@@ -142,14 +151,17 @@ class _Members:
         ]
         return self.names, self.linear, self.center[:, 0], self.spread[:, 0], *norm, *layers
 
-    def read(self, bags: Floats, traits: Floats, names: NDArray[np.int64]) -> tuple[Floats, Floats]:
+    def reading(
+        self, bags: Floats, traits: Floats, names: NDArray[np.int64]
+    ) -> Work[tuple[Floats, Floats]]:
         """Logits (W, K, B) and the first tower's hidden layer (B, HIDDEN[0]), in the first way, of
         bags as `Bags` gives them, under names (W, B)."""
         if self._kernel is not None:
             logits = np.empty((len(names), len(self.names), len(traits)), np.float32)
             wide = np.empty((len(traits), self.first[0].shape[2]), np.float32)
-            self._kernel.tower(self._held, bags, traits, names, logits, wide)
+            yield [("tower", (self._held, bags, traits, names, logits, wide))]
             return logits, wide
+        yield []
         traits = self.traits(traits)
         words = bags[:, :, :, 1:].transpose(2, 0, 1, 3)
         embedded = _layer_norm(words.reshape(*words.shape[:2], -1), *self.norm)
@@ -193,10 +205,16 @@ class Bags:
 
     def of(self, rows: Sequence[Grams]) -> Floats:
         """Sums of n-grams' rows over the root of their number, (B, PARTS, members, 1 + WIDTH)."""
+        found, jobs = self.begun(rows)
+        if jobs and self._kernel is not None:
+            self._kernel.together(jobs)
+        return found
+
+    def begun(self, rows: Sequence[Grams]) -> tuple[Floats, list[Job]]:
+        """What `of` gives, once the kernel has done these jobs."""
         found = np.empty((len(rows), PARTS, *self._tables.shape[1:]), np.float32)
         if self._kernel is not None:
-            self._kernel.bags(self._held, list(rows), found)
-            return found
+            return found, [("bags", (self._held, list(rows), found))]
         for place, grams in enumerate(rows):
             ids = np.concatenate(grams)
             tables = self._tables.take(ids, axis=0).astype(np.float32)
@@ -210,7 +228,7 @@ class Bags:
                 )
                 found[place, part] /= max(1, len(own)) ** 0.5
                 start = end
-        return found
+        return found, []
 
 
 def _linear(x: Floats, weight: Floats, bias: Floats) -> Floats:

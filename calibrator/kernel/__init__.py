@@ -9,12 +9,22 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections.abc import Generator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any, TypeVar
 
-__all__ = ["compiled", "kernel_name"]
+__all__ = ["Job", "Work", "compiled", "kernel_name", "result_of", "together"]
+
+Job = tuple[str, tuple[object, ...]]
+"""The name of a function of the kernel's that computes without Python's lock, and its arguments."""
+
+_Result = TypeVar("_Result")
+Work = Generator[list[Job], None, _Result]
+"""Yields once the jobs that it has for the kernel, none where it needs none, and returns what it
+makes of what they found."""
 
 SETTING, NUMPY = "PINOCCHIO_KERNEL", "numpy"
 
@@ -31,6 +41,25 @@ def compiled() -> ModuleType | None:
         return None
     is_of_these = _sources_digest() == found.SOURCES
     return found if is_of_these else None
+
+
+def together(*works: Work[Any]) -> list[Any]:
+    """The results of works, whose jobs are done in one go: other threads run meanwhile, and are
+    waited for once."""
+    jobs = [job for work in works for job in next(work)]
+    if jobs and (kernel := compiled()) is not None:
+        kernel.together(jobs)
+    return [result_of(work) for work in works]
+
+
+def result_of(work: Work[_Result]) -> _Result:
+    """What a work makes of its jobs, which are done."""
+    try:
+        next(work)
+    except StopIteration as end:
+        found: _Result = end.value
+        return found
+    raise RuntimeError("a work has jobs for a second time")
 
 
 def kernel_name() -> str:

@@ -60,6 +60,10 @@ def tower(
     """Logits (W, K, B) under W ways to name B rows, `names` (W, B), and the first member's hidden
     layer (B, HIDDEN[0]) in the first way."""
 
+def together(jobs: list[tuple[str, tuple[object, ...]]]) -> None:
+    """Does `bags`, `topics`, `difficulty` and `tower`, by their names and arguments, in this order,
+    while other threads run; nothing where one does not fit."""
+
 def distances(features: Floats, whitening: Floats, centroids: Floats, found: Floats) -> None:
     """Squared distances of whitened rows (B, D) to the nearest centroid, (B,)."""
 

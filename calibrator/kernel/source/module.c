@@ -60,71 +60,95 @@ static int is_shaped(const Py_buffer *view, Py_ssize_t a, Py_ssize_t b, Py_ssize
     return 1;
 }
 
-static PyObject *bags(PyObject *module, PyObject *args)
-{
-    PyObject *capsule, *rows, *out, *result = NULL;
+/* --- jobs: what takes long, read and checked first, then computed while other threads run ---------------------------- */
+
+typedef struct Job {
     Arrays arrays;
-    (void)module;
-    if (!PyArg_ParseTuple(args, "OOO", &capsule, &rows, &out))
-        return NULL;
-    const HeldBags *own = held(capsule, BAGS);
-    if (own == NULL)
-        return NULL;
-    Py_ssize_t count = open_rows(&arrays, rows, own->rows);
-    Py_buffer *found = count < 0 ? NULL : array_of(&arrays, out, 'f', 4, 1);
-    size_t row = own->tables.members * own->tables.width;
-    if (found != NULL &&
-        is_shaped(found, count, PARTS, (Py_ssize_t)own->tables.members, (Py_ssize_t)own->tables.width)) {
-        Py_BEGIN_ALLOW_THREADS
-        for (Py_ssize_t at = 0; at < count * PARTS; at++)
-            arithmetic->bags(&own->tables, arrays.held[at].buf, (size_t)arrays.held[at].shape[0],
-                             (float *)found->buf + (size_t)at * row);
-        Py_END_ALLOW_THREADS
-        result = Py_NewRef(Py_None);
-    }
-    close_arrays(&arrays);
-    return result;
+    const void *tables; /* of the capsule */
+    size_t rows, ways;
+    void *work;
+    float *found;
+    Py_ssize_t stride; /* of a row of what is found, where it is a part of one */
+    void (*compute)(const struct Job *);
+} Job;
+
+/* Reads a job's arguments; 0 with an exception where they do not fit. Whatever it gives, the job is closed after it. */
+typedef int Opener(PyObject *args, Job *job);
+
+static void close_job(Job *job)
+{
+    PyMem_Free(job->work);
+    close_arrays(&job->arrays);
 }
 
-static PyObject *topics(PyObject *module, PyObject *args)
+static int has_work(Job *job, size_t bytes)
 {
-    PyObject *capsule, *rows, *out, *result = NULL;
+    if ((job->work = PyMem_Malloc(bytes + 1)) == NULL)
+        PyErr_NoMemory();
+    return job->work != NULL;
+}
+
+static void compute_bags(const Job *job)
+{
+    const BagTables *of = job->tables;
+    for (size_t at = 0; at < job->rows * PARTS; at++)
+        arithmetic->bags(of, job->arrays.held[at].buf, (size_t)job->arrays.held[at].shape[0],
+                         job->found + at * of->members * of->width);
+}
+
+static int open_bags(PyObject *args, Job *job)
+{
+    PyObject *capsule, *rows, *out;
+    if (!PyArg_ParseTuple(args, "OOO", &capsule, &rows, &out))
+        return 0;
+    const HeldBags *own = held(capsule, BAGS);
+    if (own == NULL)
+        return 0;
+    Py_ssize_t count = open_rows(&job->arrays, rows, own->rows);
+    Py_buffer *found = count < 0 ? NULL : array_of(&job->arrays, out, 'f', 4, 1);
+    if (found == NULL ||
+        !is_shaped(found, count, PARTS, (Py_ssize_t)own->tables.members, (Py_ssize_t)own->tables.width))
+        return 0;
+    job->tables = &own->tables, job->rows = (size_t)count, job->found = found->buf, job->compute = compute_bags;
+    return 1;
+}
+
+static void compute_topics(const Job *job)
+{
+    const HeldTopics *of = job->tables;
+    for (size_t row = 0; row < job->rows; row++) {
+        float *to = job->found + (Py_ssize_t)row * job->stride;
+        for (int part = 0; part < PARTS; part++) {
+            const Py_buffer *ids = &job->arrays.held[row * PARTS + (size_t)part];
+            arithmetic->topics(&of->tables[part], ids->buf, (size_t)ids->shape[0], job->work, to);
+            to += of->tables[part].width;
+        }
+    }
+}
+
+static int open_topics(PyObject *args, Job *job)
+{
+    PyObject *capsule, *rows, *out;
     Py_ssize_t start;
-    Arrays arrays;
-    (void)module;
     if (!PyArg_ParseTuple(args, "OOOn", &capsule, &rows, &out, &start))
-        return NULL;
+        return 0;
     const HeldTopics *own = held(capsule, TOPICS);
     if (own == NULL)
-        return NULL;
-    Py_ssize_t count = open_rows(&arrays, rows, INT32_MAX);
-    Py_buffer *found = count < 0 ? NULL : array_of(&arrays, out, 'f', 2, 1);
-    size_t most = 1;
-    for (Py_ssize_t at = 0; at < arrays.count && found != NULL; at++)
-        most = (size_t)arrays.held[at].shape[0] > most ? (size_t)arrays.held[at].shape[0] : most;
-    float *work = found == NULL ? NULL : PyMem_Malloc(2 * most * sizeof *work);
+        return 0;
+    Py_ssize_t count = open_rows(&job->arrays, rows, INT32_MAX);
+    Py_buffer *found = count < 0 ? NULL : array_of(&job->arrays, out, 'f', 2, 1);
     if (found == NULL)
-        ;
-    else if (work == NULL)
-        PyErr_NoMemory();
-    else if (start < 0 || found->shape[0] != count || start + (Py_ssize_t)own->width > found->shape[1])
+        return 0;
+    size_t most = 1;
+    for (Py_ssize_t at = 0; at < count * PARTS; at++)
+        most = (size_t)job->arrays.held[at].shape[0] > most ? (size_t)job->arrays.held[at].shape[0] : most;
+    if (start < 0 || found->shape[0] != count || start + (Py_ssize_t)own->width > found->shape[1]) {
         PyErr_SetString(PyExc_ValueError, "topics do not fit there");
-    else {
-        Py_BEGIN_ALLOW_THREADS
-        for (Py_ssize_t row = 0; row < count; row++) {
-            float *to = (float *)found->buf + row * found->shape[1] + start;
-            for (int part = 0; part < PARTS; part++) {
-                const Py_buffer *ids = &arrays.held[row * PARTS + part];
-                arithmetic->topics(&own->tables[part], ids->buf, (size_t)ids->shape[0], work, to);
-                to += own->tables[part].width;
-            }
-        }
-        Py_END_ALLOW_THREADS
-        result = Py_NewRef(Py_None);
+        return 0;
     }
-    PyMem_Free(work);
-    close_arrays(&arrays);
-    return result;
+    job->tables = own, job->rows = (size_t)count, job->found = (float *)found->buf + start;
+    job->stride = found->shape[1], job->compute = compute_topics;
+    return has_work(job, 2 * most * sizeof(float));
 }
 
 /* The word pieces of a question, each below a limit. */
@@ -132,101 +156,173 @@ static int open_pieces(Arrays *arrays, PyObject *given, size_t limit)
 {
     Py_buffer *view = given == NULL ? NULL : array_of(arrays, given, 'i', 1, 0);
     if (view == NULL)
-        return -1;
+        return 0;
     const int32_t *ids = view->buf;
     for (Py_ssize_t at = 0; at < view->shape[0]; at++)
         if (ids[at] < 0 || (size_t)ids[at] >= limit) {
             PyErr_SetString(PyExc_IndexError, "a word piece without a meaning");
-            return -1;
+            return 0;
         }
-    return 0;
+    return 1;
 }
 
-static PyObject *difficulty(PyObject *module, PyObject *args)
+/* The work of a difficulty has the questions' pieces first, then their counts, then room for floats. */
+static void compute_difficulty(const Job *job)
 {
-    PyObject *capsule, *given, *out, *result = NULL;
-    Arrays arrays;
-    (void)module;
+    const int32_t **ids = job->work;
+    size_t *counts = (size_t *)(ids + job->rows);
+    for (size_t row = 0; row < job->rows; row++) {
+        ids[row] = job->arrays.held[row].buf;
+        counts[row] = (size_t)job->arrays.held[row].shape[0];
+    }
+    arithmetic->difficulty(job->tables, ids, counts, job->rows, (float *)(counts + job->rows), job->found);
+}
+
+static int open_difficulty(PyObject *args, Job *job)
+{
+    PyObject *capsule, *given, *out;
     if (!PyArg_ParseTuple(args, "OO!O", &capsule, &PyList_Type, &given, &out))
-        return NULL;
+        return 0;
     const HeldDifficulty *own = held(capsule, DIFFICULTY);
     Py_ssize_t rows = PyList_Size(given);
-    if (own == NULL || open_arrays(&arrays, rows + 1) < 0)
-        return NULL;
+    if (own == NULL || open_arrays(&job->arrays, rows + 1) < 0)
+        return 0;
     const DifficultyTables *of = &own->tables;
-    int is_whole = 1;
-    for (Py_ssize_t row = 0; is_whole && row < rows; row++)
-        is_whole = open_pieces(&arrays, PyList_GetItem(given, row), of->pieces) == 0;
-    Py_buffer *found = is_whole ? array_of(&arrays, out, 'f', 1, 1) : NULL;
-    if (found == NULL || !is_shaped(found, rows, 0, 0, 0)) {
-        close_arrays(&arrays);
-        return NULL;
-    }
+    for (Py_ssize_t row = 0; row < rows; row++)
+        if (!open_pieces(&job->arrays, PyList_GetItem(given, row), of->pieces))
+            return 0;
+    Py_buffer *found = array_of(&job->arrays, out, 'f', 1, 1);
+    if (found == NULL || !is_shaped(found, rows, 0, 0, 0))
+        return 0;
+    job->tables = of, job->rows = (size_t)rows, job->found = found->buf, job->compute = compute_difficulty;
     size_t room = (of->questions / TILE + 1) * TILE + of->width;
-    float *work = PyMem_Malloc(((size_t)rows * room + of->width * TILE) * sizeof *work);
-    const int32_t **ids = PyMem_Malloc((size_t)rows * (sizeof *ids + sizeof(size_t)) + 1);
-    if (work == NULL || ids == NULL)
-        PyErr_NoMemory();
-    else {
-        size_t *counts = (size_t *)(ids + rows);
-        for (Py_ssize_t row = 0; row < rows; row++) {
-            ids[row] = arrays.held[row].buf;
-            counts[row] = (size_t)arrays.held[row].shape[0];
-        }
-        Py_BEGIN_ALLOW_THREADS
-        arithmetic->difficulty(of, ids, counts, (size_t)rows, work, found->buf);
-        Py_END_ALLOW_THREADS
-        result = Py_NewRef(Py_None);
-    }
-    PyMem_Free(ids);
-    PyMem_Free(work);
-    close_arrays(&arrays);
-    return result;
+    return has_work(job, (size_t)rows * (sizeof(int32_t *) + sizeof(size_t)) +
+                             ((size_t)rows * room + of->width * TILE) * sizeof(float));
 }
 
-static PyObject *tower(PyObject *module, PyObject *args)
+static void compute_tower(const Job *job)
 {
-    PyObject *capsule, *given[5], *result = NULL;
-    Arrays arrays;
-    (void)module;
+    const Py_buffer *given = job->arrays.held;
+    arithmetic->tower(job->tables, given[0].buf, given[1].buf, given[2].buf, job->ways, job->rows, job->work,
+                      given[3].buf, given[4].buf);
+}
+
+static int open_tower(PyObject *args, Job *job)
+{
+    PyObject *capsule, *given[5];
     if (!PyArg_ParseTuple(args, "OOOOOO", &capsule, &given[0], &given[1], &given[2], &given[3], &given[4]))
-        return NULL;
+        return 0;
     const HeldTower *own = held(capsule, TOWER);
-    if (own == NULL || open_arrays(&arrays, 5) < 0)
-        return NULL;
+    if (own == NULL || open_arrays(&job->arrays, 5) < 0)
+        return 0;
     const TowerWeights *of = &own->weights;
     static const char kinds[5] = {'f', 'f', 'q', 'f', 'f'};
     static const int dimensions[5] = {4, 2, 2, 3, 2};
     Py_buffer *views[5];
-    int is_whole = 1;
-    for (int at = 0; at < 5 && is_whole; at++)
-        is_whole = (views[at] = array_of(&arrays, given[at], kinds[at], dimensions[at], at > 2)) != NULL;
-    Py_ssize_t ways = is_whole ? views[2]->shape[0] : 0, rows = is_whole ? views[2]->shape[1] : 0;
-    Py_ssize_t members = (Py_ssize_t)of->members;
-    is_whole = is_whole && is_shaped(views[0], rows, (Py_ssize_t)of->parts, members, (Py_ssize_t)of->width + 1) &&
-               is_shaped(views[3], ways > 0 ? ways : 1, members, rows, 0) && /* names are read of the first way */
-               is_shaped(views[1], rows, (Py_ssize_t)of->traits, 0, 0) &&
-               is_shaped(views[4], rows, (Py_ssize_t)of->wide, 0, 0);
-    for (Py_ssize_t at = 0; is_whole && at < ways * rows; at++)
+    for (int at = 0; at < 5; at++)
+        if ((views[at] = array_of(&job->arrays, given[at], kinds[at], dimensions[at], at > 2)) == NULL)
+            return 0;
+    Py_ssize_t ways = views[2]->shape[0], rows = views[2]->shape[1], members = (Py_ssize_t)of->members;
+    if (!is_shaped(views[0], rows, (Py_ssize_t)of->parts, members, (Py_ssize_t)of->width + 1) ||
+        !is_shaped(views[3], ways > 0 ? ways : 1, members, rows, 0) || /* names are read of the first way */
+        !is_shaped(views[1], rows, (Py_ssize_t)of->traits, 0, 0) ||
+        !is_shaped(views[4], rows, (Py_ssize_t)of->wide, 0, 0))
+        return 0;
+    for (Py_ssize_t at = 0; at < ways * rows; at++)
         if ((uint64_t)((int64_t *)views[2]->buf)[at] >= of->known) {
             PyErr_SetString(PyExc_IndexError, "a name that the tower does not know");
-            is_whole = 0;
+            return 0;
         }
+    job->tables = of, job->ways = (size_t)ways, job->rows = (size_t)rows, job->compute = compute_tower;
     size_t inputs = of->words + 2 * of->width + of->name + of->traits;
     size_t room = (size_t)rows * (inputs + 2 * of->wide + of->deep + 1) + 2 * of->name;
-    float *work = is_whole ? PyMem_Malloc(room * sizeof *work) : NULL;
-    if (work != NULL) {
-        Py_BEGIN_ALLOW_THREADS
-        arithmetic->tower(of, views[0]->buf, views[1]->buf, views[2]->buf, (size_t)ways, (size_t)rows, work,
-                          views[3]->buf, views[4]->buf);
-        Py_END_ALLOW_THREADS
-        result = Py_NewRef(Py_None);
-    } else if (is_whole)
-        PyErr_NoMemory();
-    PyMem_Free(work);
-    close_arrays(&arrays);
+    return has_work(job, room * sizeof(float));
+}
+
+/* Does some jobs one after the other, if all are open, without Python's lock. */
+static PyObject *computed(const Job *jobs, size_t count, int are_open)
+{
+    if (!are_open)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    for (size_t at = 0; at < count; at++)
+        jobs[at].compute(&jobs[at]);
+    Py_END_ALLOW_THREADS
+    return Py_NewRef(Py_None);
+}
+
+static PyObject *alone(PyObject *args, Opener *open)
+{
+    Job job = {0};
+    PyObject *result = computed(&job, 1, open(args, &job));
+    close_job(&job);
     return result;
 }
+
+static PyObject *bags(PyObject *module, PyObject *args)
+{
+    (void)module;
+    return alone(args, open_bags);
+}
+
+static PyObject *topics(PyObject *module, PyObject *args)
+{
+    (void)module;
+    return alone(args, open_topics);
+}
+
+static PyObject *difficulty(PyObject *module, PyObject *args)
+{
+    (void)module;
+    return alone(args, open_difficulty);
+}
+
+static PyObject *tower(PyObject *module, PyObject *args)
+{
+    (void)module;
+    return alone(args, open_tower);
+}
+
+/* Reads a job's name and arguments. */
+static int open_named(PyObject *given, Job *job)
+{
+    static const struct {
+        const char *name;
+        Opener *open;
+    } known[] = {{"bags", open_bags}, {"topics", open_topics}, {"difficulty", open_difficulty}, {"tower", open_tower}};
+    const char *name;
+    PyObject *args;
+    if (!PyTuple_Check(given) || !PyArg_ParseTuple(given, "sO!", &name, &PyTuple_Type, &args))
+        return PyErr_Occurred() ? 0 : (PyErr_SetString(PyExc_TypeError, "a job is its name and its arguments"), 0);
+    for (size_t at = 0; at < sizeof known / sizeof *known; at++)
+        if (strcmp(name, known[at].name) == 0)
+            return known[at].open(args, job);
+    PyErr_Format(PyExc_ValueError, "no job is called %s", name);
+    return 0;
+}
+
+static PyObject *together(PyObject *module, PyObject *given)
+{
+    enum { MOST = 8 };
+    Job jobs[MOST] = {{{0}}};
+    Py_ssize_t count = PyList_Check(given) ? PyList_Size(given) : -1, open = 0;
+    (void)module;
+    if (count < 0 || count > MOST) {
+        PyErr_Format(PyExc_TypeError, "jobs stand in a list of at most %d", MOST);
+        return NULL;
+    }
+    int are_open = 1;
+    while (are_open && open < count) {
+        are_open = open_named(PyList_GetItem(given, open), &jobs[open]);
+        open++;
+    }
+    PyObject *result = computed(jobs, (size_t)count, are_open);
+    while (open > 0)
+        close_job(&jobs[--open]);
+    return result;
+}
+
+/* --- what takes microseconds ----------------------------------------------------------------------------------------- */
 
 static PyObject *distances(PyObject *module, PyObject *args)
 {
@@ -335,6 +431,7 @@ static PyMethodDef methods[] = {
     {"packed_linear", packed_linear, METH_VARARGS, NULL},
     {"piece_tables", make_piece_tables, METH_VARARGS, NULL},
     {"relevance", relevance, METH_VARARGS, NULL},
+    {"together", together, METH_O, NULL},
     {"topic_tables", make_topic_tables, METH_VARARGS, NULL},
     {"topics", topics, METH_VARARGS, NULL},
     {"tower", tower, METH_VARARGS, NULL},
