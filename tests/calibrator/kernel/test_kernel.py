@@ -33,7 +33,7 @@ from calibrator.inspection.relevance import (
     _beginnings,
     relevance,
 )
-from calibrator.kernel import compiled, hatch_hook, kernel_name
+from calibrator.kernel import Work, compiled, hatch_hook, kernel_name, together
 from calibrator.scorer import Item
 from calibrator.text.looking_for import Reading, Sought
 from tests.running.live_proxy import ROOT
@@ -352,6 +352,14 @@ REFUSED: list[Callable[[Any], object]] = [
     lambda k: k.bags(bags(k), [(np.array([1], np.int32),) * 4], zeros(1, 5, 2, 3)),
     lambda k: k.bags(bags(k), [(np.array([1], np.int32),) * 5], zeros(1, 5, 2, 2)),
     lambda k: k.bags(bags(k), ((np.array([1], np.int32),) * 5,), zeros(1, 5, 2, 3)),
+    lambda k: k.together([("bags", bag_arguments(k, 2))]),
+    lambda k: k.together([("trees", bag_arguments(k, 3))]),
+    lambda k: k.together([("bags", [*bag_arguments(k, 3)])]),
+    lambda k: k.together([("bags", (), ())]),
+    lambda k: k.together(["bags"]),
+    lambda k: k.together([5]),
+    lambda k: k.together((("bags", bag_arguments(k, 3)),)),
+    lambda k: k.together([("bags", bag_arguments(k, 3))] * 9),
     lambda k: k.packed_layer(zeros(1, 4, 15, kind=np.int8), zeros(1, 1, 15), zeros(15)),
     lambda k: k.packed_layer(zeros(1, 4, 16, kind=np.int8), zeros(1, 3, 16), zeros(16)),
     lambda k: k.packed_linear(layer(k), zeros(2, 5), zeros(2, 16)),
@@ -376,6 +384,10 @@ def bags(kernel: Any) -> object:
     return kernel.bag_tables(zeros(4, 2, 3, kind=np.int8), zeros(4, 2, kind=np.float16))
 
 
+def bag_arguments(kernel: Any, width: int) -> tuple[object, ...]:
+    return bags(kernel), [(np.array([1], np.int32),) * 5], zeros(1, 5, 2, width)
+
+
 def layer(kernel: Any) -> object:
     return kernel.packed_layer(zeros(1, 4, 16, kind=np.int8), zeros(1, 2, 16), zeros(16))
 
@@ -389,6 +401,48 @@ def test_what_does_not_fit_is_refused(kernel: ModuleType, call: Callable[[Any], 
     """With an exception, before anything is read or written beside an array."""
     with pytest.raises((TypeError, ValueError, LookupError, OverflowError, BufferError)):
         call(kernel)
+
+
+def test_jobs_are_done_together_or_not_at_all(kernel: ModuleType) -> None:
+    """In their order, as alone; where one does not fit, nothing of the others is written."""
+    table, scales = np.ones((4, 2, 3), np.int8), np.ones((4, 2), np.float16)
+    held, rows = kernel.bag_tables(table, scales), [(np.array([1, 2], np.int32),) * 5]
+    alone, first, last = (zeros(1, 5, 2, 3) for _ in range(3))
+    kernel.bags(held, rows, alone)
+    with pytest.raises(ValueError, match="no job is called beg"):
+        kernel.together([("bags", (held, rows, first)), ("beg", (held, rows, last))])
+    assert not first.any()
+    kernel.together([("bags", (held, rows, first)), ("bags", (held, rows, last))])
+    kernel.together([])
+    assert np.array_equal(first, alone)
+    assert np.array_equal(last, alone)
+
+
+def test_a_work_has_jobs_once() -> None:
+    """One that yields a second time would never have its later jobs done."""
+
+    def twice() -> Work[int]:
+        yield []
+        yield []
+        return 5
+
+    with pytest.raises(RuntimeError, match="for a second time"):
+        together(twice())
+
+
+def test_many_questions_have_their_difficulties_one_by_one(
+    both: tuple[EmbeddedCalibrator, EmbeddedCalibrator],
+) -> None:
+    """More than are looked at together, in any number, and those that were told before."""
+    forest = both[0].parts.forest
+    assert forest is not None
+    rng = np.random.default_rng(8)
+    asked = [np.unique(rng.integers(0, 30_000, 12)).astype(np.int32) for _ in range(41)]
+    alone = [forest.difficulty.of([each])[0] for each in asked]
+    for count in (0, 1, 16, 17, 32, 41):
+        forest.difficulty._told = {}
+        assert forest.difficulty.of(asked[:count]).tolist() == alone[:count]
+        assert forest.difficulty.of(asked[:count]).tolist() == alone[:count]
 
 
 def test_a_setting_turns_it_off(kernel: ModuleType) -> None:
