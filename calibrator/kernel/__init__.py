@@ -27,6 +27,7 @@ Work = Generator[list[Job], None, _Result]
 makes of what they found."""
 
 SETTING, NUMPY = "PINOCCHIO_KERNEL", "numpy"
+MODULE = "calibrator.kernel._compiled"
 
 
 @cache
@@ -36,7 +37,7 @@ def compiled() -> ModuleType | None:
     if os.environ.get(SETTING) == NUMPY:
         return None
     try:
-        found = import_module("calibrator.kernel._compiled")
+        found = import_module(MODULE)
     except ImportError:
         return None
     is_of_these = _sources_digest() == found.SOURCES
@@ -47,8 +48,8 @@ def together(*works: Work[Any]) -> list[Any]:
     """The results of works, whose jobs are done in one go: other threads run meanwhile, and are
     waited for once."""
     jobs = [job for work in works for job in next(work)]
-    if jobs and (kernel := compiled()) is not None:
-        kernel.together(jobs)
+    if jobs:  # made for the kernel by what was loaded with it, whatever is set by now
+        import_module(MODULE).together(jobs)
     return [result_of(work) for work in works]
 
 

@@ -418,6 +418,19 @@ def test_jobs_are_done_together_or_not_at_all(kernel: ModuleType) -> None:
     assert np.array_equal(last, alone)
 
 
+def test_what_was_loaded_with_the_kernel_goes_on_with_it(
+    both: tuple[EmbeddedCalibrator, EmbeddedCalibrator],
+) -> None:
+    """A setting that comes later leaves no number uncomputed."""
+    items = [Item(*each) for each in texts(4)]
+    found = both[0].score_batch(items)
+    with numpy_alone():
+        later = both[0].score_batch(items)
+    assert [each.confidence for each in later] == pytest.approx(
+        [each.confidence for each in found], abs=CLOSE
+    )
+
+
 def test_a_work_has_jobs_once() -> None:
     """One that yields a second time would never have its later jobs done."""
 
