@@ -32,6 +32,7 @@ from calibrator.scorer import (
     Scorer,
     batch_characters_of,
     batches_at_a_time,
+    nothing,
     score_meanwhile,
 )
 
@@ -220,7 +221,7 @@ def score_tickets(scorer: Scorer, tickets: Sequence[Ticket]) -> None:
 
     One bad item does not take its batch along: where a batch fails, each is tried alone, once.
     """
-    _tell(_scored(scorer, tickets, lambda: None))
+    _tell(_scored(scorer, tickets, nothing))
 
 
 def _scored(

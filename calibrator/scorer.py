@@ -150,6 +150,10 @@ class Scorer(Protocol):
         ...
 
 
+def nothing() -> None:
+    """What other threads wait for, if they wait for nothing."""
+
+
 class _ApartScorer(Protocol):
     """A scorer whose `computes_apart` is true."""
 

@@ -40,7 +40,7 @@ from calibrator.kernel import kernel_name, together
 from calibrator.knowledge import Knowledge
 from calibrator.opinion import OpinionReader, SecondStage
 from calibrator.recalibration.curves import probability, sigmoid
-from calibrator.scorer import FieldDoubt, Item, Score, ToolUse, known_name
+from calibrator.scorer import FieldDoubt, Item, Score, ToolUse, known_name, nothing
 from calibrator.text.addressed_text import stripped
 from calibrator.text.layout import TokenRow, assemble, is_clipped, load_tokenizer, tag_text
 from calibrator.text.restated_question import without_question
@@ -51,10 +51,6 @@ FIELDS_BELOW = 0.9  # confidence of a call under which its arguments are looked 
 TOLD = 0.05  # by which a number has to rise without a reason, for the reason to be told
 OFTEN_WRONG = "the model is often wrong on such questions"
 NOT_KNOWN = "the calibrator does not know the model"
-
-
-def _nothing() -> None:
-    """What has to be done meanwhile, if nothing has."""
 
 
 class Encoder(Protocol):
@@ -172,7 +168,7 @@ class EmbeddedCalibrator:
         return known_name(item.source_model, self._source_models)
 
     def read_texts(
-        self, items: Sequence[Item], meanwhile: Callable[[], None] = _nothing
+        self, items: Sequence[Item], meanwhile: Callable[[], None] = nothing
     ) -> TextReading:
         """What tower, forest, encoder and inspector make of texts; neighbours change nothing.
 
@@ -282,7 +278,7 @@ class EmbeddedCalibrator:
         return found
 
     def score_batch(
-        self, items: Sequence[Item], meanwhile: Callable[[], None] = _nothing
+        self, items: Sequence[Item], meanwhile: Callable[[], None] = nothing
     ) -> list[Score]:
         """One pass for each item; neighbours do not change a score.
 

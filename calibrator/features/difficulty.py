@@ -33,7 +33,6 @@ AT_ONCE = 256  # questions that are compared with all others
 MOST_TOLD, LONGEST_TOLD = 1_024, 4_096  # questions that are remembered, and bytes of one: 4 MB
 ROUNDING = 5e-6  # by which the kernel's log-odds may differ from numpy's; ten times what was seen
 TILE = 32  # questions that the kernel compares at a time
-READ_TOGETHER = 16  # questions that it looks at together; each takes 100 kB while it does
 TOGETHER = 4096  # of the others, so that what is added up stays in a core's first cache
 
 
@@ -99,11 +98,7 @@ class Difficulty:
             # one by one, for `einsum` adds those of several in another order
             return np.concatenate([self.near(self.meanings([ids])) for ids in asked])
         share = np.empty(len(asked), np.float32)
-        rest = len(asked) % READ_TOGETHER or READ_TOGETHER  # of many, whose others come first
-        for end in range(len(asked) - rest, 0, -READ_TOGETHER):
-            some = slice(end - READ_TOGETHER, end)
-            self._kernel.difficulty(self._held, list(asked[some]), share[some])
-        yield [("difficulty", (self._held, list(asked[-rest:]), share[-rest:]))]
+        yield [("difficulty", (self._held, list(asked), share))]
         found = np.asarray(logit(np.clip(share.astype(np.float64), *BOUNDS)))
         for at, ids in enumerate(asked):
             if is_near(self.thresholds, float(found[at]), ROUNDING):

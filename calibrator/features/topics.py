@@ -39,15 +39,11 @@ class Topics:
     def of(self, grams: Grams) -> Floats:
         """The topics of one row, (width,)."""
         found = np.empty((1, self.width), np.float32)
-        self.write([grams], found, 0)
+        together(self.writing([grams], found, 0))
         return np.asarray(found[0])
 
-    def write(self, rows: Sequence[Grams], found: Floats, start: int) -> None:
-        """Writes the topics of rows into those of `found` (B, ..), from the column `start` on."""
-        together(self.writing(rows, found, start))
-
     def writing(self, rows: Sequence[Grams], found: Floats, start: int) -> Work[None]:
-        """As `write`."""
+        """Writes the topics of rows into those of `found` (B, ..), from the column `start` on."""
         if self._kernel is not None:
             yield [("topics", (self._held, list(rows), found, start))]
             return

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from calibrator.features.ngrams import PARTS, Grams, Ids, distinct, grams_of
 from calibrator.features.traits import TRAITS, traits_of
-from calibrator.kernel import Job, Work, compiled, result_of, together
+from calibrator.kernel import Work, compiled, result_of, together
 
 Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
@@ -89,10 +89,12 @@ class Tower:
         self, rows: Sequence[TowerRow], names: Sequence[Sequence[int]]
     ) -> Work[tuple[NDArray[np.float64], Floats]]:
         """As `read_as`."""
-        bags, jobs = self._bags.begun([row.grams for row in rows])
+        bags = self._bags.room(len(rows))
+        writing = self._bags.writing([row.grams for row in rows], bags)
         traits = np.stack([row.traits for row in rows])
         reading = self._members.reading(bags, traits, np.array(names, np.int64))
-        yield [*jobs, *next(reading)]
+        yield [*next(writing), *next(reading)]
+        result_of(writing)
         logits, hidden = result_of(reading)
         return np.asarray(logits.mean(axis=1, dtype=np.float64)), hidden
 
@@ -205,16 +207,19 @@ class Bags:
 
     def of(self, rows: Sequence[Grams]) -> Floats:
         """Sums of n-grams' rows over the root of their number, (B, PARTS, members, 1 + WIDTH)."""
-        found, jobs = self.begun(rows)
-        if jobs and self._kernel is not None:
-            self._kernel.together(jobs)
+        found = self.room(len(rows))
+        together(self.writing(rows, found))
         return found
 
-    def begun(self, rows: Sequence[Grams]) -> tuple[Floats, list[Job]]:
-        """What `of` gives, once the kernel has done these jobs."""
-        found = np.empty((len(rows), PARTS, *self._tables.shape[1:]), np.float32)
+    def room(self, rows: int) -> Floats:
+        """For what `of` gives of so many."""
+        return np.empty((rows, PARTS, *self._tables.shape[1:]), np.float32)
+
+    def writing(self, rows: Sequence[Grams], found: Floats) -> Work[None]:
+        """Writes what `of` gives into `found`."""
         if self._kernel is not None:
-            return found, [("bags", (self._held, list(rows), found))]
+            yield [("bags", (self._held, list(rows), found))]
+            return
         for place, grams in enumerate(rows):
             ids = np.concatenate(grams)
             tables = self._tables.take(ids, axis=0).astype(np.float32)
@@ -228,7 +233,7 @@ class Bags:
                 )
                 found[place, part] /= max(1, len(own)) ** 0.5
                 start = end
-        return found, []
+        yield []
 
 
 def _linear(x: Floats, weight: Floats, bias: Floats) -> Floats:

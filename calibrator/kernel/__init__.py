@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 __all__ = ["Job", "Work", "compiled", "kernel_name", "result_of", "together"]
 
 Job = tuple[str, tuple[object, ...]]
-"""The name of a function of the kernel's that computes without Python's lock, and its arguments."""
+"""The name of what the kernel computes without Python's lock, and its arguments, as `together` in
+`_compiled.pyi` has them."""
 
 _Result = TypeVar("_Result")
 Work = Generator[list[Job], None, _Result]

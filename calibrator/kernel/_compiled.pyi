@@ -20,14 +20,8 @@ SOURCES: str  # a digest of the files that it was built of
 def bag_tables(table: Bytes, scales: Halves) -> Held:
     """`table` is (rows, members, width), `scales` (rows, members): a row is table * scale."""
 
-def bags(tables: Held, rows: list[tuple[Ids, ...]], found: NDArray[np.float32]) -> None:
-    """Sums of the rows of n-grams over the root of their number, (B, 5, members, width)."""
-
 def topic_tables(*parts: tuple[NDArray[np.uint16], Floats, Floats, Bytes]) -> Held:
     """Of five parts `places` (buckets,), `rarity` (K,), `scale` (K,), `table` (K, D)."""
-
-def topics(tables: Held, rows: list[tuple[Ids, ...]], found: Floats, start: int) -> None:
-    """Topics of rows, into the columns of `found` (B, ..) from `start` on."""
 
 def difficulty_tables(
     table: Bytes,
@@ -43,26 +37,21 @@ def difficulty_tables(
     """`table` (V, D) and `scale` (V,) of word pieces; the questions as `difficulty._tiled` lays
     them out, with their `share` of right replies and `weight`, (Q,) each."""
 
-def difficulty(tables: Held, asked: list[Ids], found: Floats) -> None:
-    """The shares (B,) of right replies around questions of these distinct word pieces."""
-
 def tower_weights(arrays: tuple[Floats, ...], limit: float, epsilon: float) -> Held:
     """The arrays of all members in the order of `_Members._arrays`."""
 
-def tower(
-    weights: Held,
-    bags: Floats,
-    traits: Floats,
-    names: NDArray[np.int64],
-    logits: Floats,
-    hidden: Floats,
-) -> None:
-    """Logits (W, K, B) under W ways to name B rows, `names` (W, B), and the first member's hidden
-    layer (B, HIDDEN[0]) in the first way."""
-
 def together(jobs: list[tuple[str, tuple[object, ...]]]) -> None:
-    """Does `bags`, `topics`, `difficulty` and `tower`, by their names and arguments, in this order,
-    while other threads run; nothing where one does not fit."""
+    """Does jobs, each told by its name and its arguments, in their order, while other threads run;
+    none of them where one does not fit. The last arguments are what is written.
+
+    `bags` (tables, rows, found): sums of the rows of n-grams over the root of their number,
+    (B, 5, members, width); `rows` are a list of tuples of arrays of int32.
+    `topics` (tables, rows, found, start): into the columns of `found` (B, ..) from `start` on.
+    `difficulty` (tables, asked, found): the shares (B,) of right replies around questions of these
+    distinct word pieces, a list of arrays of int32.
+    `tower` (weights, bags, traits, names, logits, hidden): logits (W, K, B) under W ways to name B
+    rows, `names` (W, B) int64, and the first member's hidden layer (B, HIDDEN[0]) in the first way.
+    """
 
 def distances(features: Floats, whitening: Floats, centroids: Floats, found: Floats) -> None:
     """Squared distances of whitened rows (B, D) to the nearest centroid, (B,)."""

@@ -20,14 +20,14 @@ static uint64_t mixed(uint64_t x)
 
 /* The n-grams of a sequence, of the lengths whose bits are set, hashed into the buckets of a space; gives where the next
    are written. Their order does not matter. */
-static inline int32_t *hashed(const Sequence *of, unsigned lengths, int longest, int space, int32_t buckets, int32_t *to)
+static inline int32_t *hashed(const Sequence *of, unsigned lengths, int space, int32_t buckets, int32_t *to)
 {
     uint64_t salts[LONGEST + 1];
-    for (int n = 1; n <= longest; n++)
+    for (int n = 1; lengths >> n; n++)
         salts[n] = ((uint64_t)(space + 1) * 7919u + (uint64_t)n) * 0x9E3779B97F4A7C15u;
     for (Py_ssize_t at = 0; at < of->count; at++) {
         uint64_t running = 0;
-        for (int n = 1; n <= longest && at + n <= of->count; n++) {
+        for (int n = 1; lengths >> n && at + n <= of->count; n++) {
             running = running * 1000003u + (uint64_t)(uint32_t)of->numbers[at + n - 1] + 1;
             if (lengths >> n & 1)
                 *to++ = space * buckets + (int32_t)(mixed(running + salts[n]) & (uint64_t)(buckets - 1));
@@ -41,10 +41,10 @@ static inline int32_t *hashed(const Sequence *of, unsigned lengths, int longest,
 static int32_t *hashed_of(const Sequence *of, int space, int32_t buckets, int32_t *to)
 {
     if (space < 2)
-        return hashed(of, 1 << 1 | 1 << 2, 2, space, buckets, to);
+        return hashed(of, 1 << 1 | 1 << 2, space, buckets, to);
     if (space < 4)
-        return hashed(of, 1 << 1 | 1 << 2 | 1 << 3, 3, space, buckets, to);
-    return hashed(of, 1 << 3 | 1 << 5, LONGEST, space, buckets, to);
+        return hashed(of, 1 << 1 | 1 << 2 | 1 << 3, space, buckets, to);
+    return hashed(of, 1 << 3 | 1 << LONGEST, space, buckets, to);
 }
 
 /* Sorts numbers below 2**22 by two passes over 11 bits each. */

@@ -11,8 +11,6 @@
 #define SOURCES "" /* the digest of these files, by which Python tells what was built of others */
 #endif
 
-enum { SHORT = 32 }; /* rows of trees and distances, which take some microseconds each */
-
 const Arithmetic *arithmetic = &narrow_arithmetic;
 
 /* The n-grams of rows: each a tuple of PARTS arrays, whose numbers are at least 0 and below a limit. */
@@ -166,6 +164,8 @@ static int open_pieces(Arrays *arrays, PyObject *given, size_t limit)
     return 1;
 }
 
+enum { READ_TOGETHER = 16 }; /* questions that are looked at together; each takes 100 kB while they are */
+
 /* The work of a difficulty has the questions' pieces first, then their counts, then room for floats. */
 static void compute_difficulty(const Job *job)
 {
@@ -175,7 +175,11 @@ static void compute_difficulty(const Job *job)
         ids[row] = job->arrays.held[row].buf;
         counts[row] = (size_t)job->arrays.held[row].shape[0];
     }
-    arithmetic->difficulty(job->tables, ids, counts, job->rows, (float *)(counts + job->rows), job->found);
+    for (size_t start = 0; start < job->rows; start += READ_TOGETHER) {
+        size_t some = job->rows - start < READ_TOGETHER ? job->rows - start : READ_TOGETHER;
+        arithmetic->difficulty(job->tables, ids + start, counts + start, some, (float *)(counts + job->rows),
+                               job->found + start);
+    }
 }
 
 static int open_difficulty(PyObject *args, Job *job)
@@ -195,9 +199,9 @@ static int open_difficulty(PyObject *args, Job *job)
     if (found == NULL || !is_shaped(found, rows, 0, 0, 0))
         return 0;
     job->tables = of, job->rows = (size_t)rows, job->found = found->buf, job->compute = compute_difficulty;
-    size_t room = (of->questions / TILE + 1) * TILE + of->width;
+    size_t some = rows < READ_TOGETHER ? (size_t)rows : READ_TOGETHER, room = (of->questions / TILE + 1) * TILE + of->width;
     return has_work(job, (size_t)rows * (sizeof(int32_t *) + sizeof(size_t)) +
-                             ((size_t)rows * room + of->width * TILE) * sizeof(float));
+                             (some * room + of->width * TILE) * sizeof(float));
 }
 
 static void compute_tower(const Job *job)
@@ -239,50 +243,6 @@ static int open_tower(PyObject *args, Job *job)
     return has_work(job, room * sizeof(float));
 }
 
-/* Does some jobs one after the other, if all are open, without Python's lock. */
-static PyObject *computed(const Job *jobs, size_t count, int are_open)
-{
-    if (!are_open)
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    for (size_t at = 0; at < count; at++)
-        jobs[at].compute(&jobs[at]);
-    Py_END_ALLOW_THREADS
-    return Py_NewRef(Py_None);
-}
-
-static PyObject *alone(PyObject *args, Opener *open)
-{
-    Job job = {0};
-    PyObject *result = computed(&job, 1, open(args, &job));
-    close_job(&job);
-    return result;
-}
-
-static PyObject *bags(PyObject *module, PyObject *args)
-{
-    (void)module;
-    return alone(args, open_bags);
-}
-
-static PyObject *topics(PyObject *module, PyObject *args)
-{
-    (void)module;
-    return alone(args, open_topics);
-}
-
-static PyObject *difficulty(PyObject *module, PyObject *args)
-{
-    (void)module;
-    return alone(args, open_difficulty);
-}
-
-static PyObject *tower(PyObject *module, PyObject *args)
-{
-    (void)module;
-    return alone(args, open_tower);
-}
-
 /* Reads a job's name and arguments. */
 static int open_named(PyObject *given, Job *job)
 {
@@ -301,6 +261,7 @@ static int open_named(PyObject *given, Job *job)
     return 0;
 }
 
+/* Does some jobs one after the other; none, where one does not fit. */
 static PyObject *together(PyObject *module, PyObject *given)
 {
     enum { MOST = 8 };
@@ -316,13 +277,31 @@ static PyObject *together(PyObject *module, PyObject *given)
         are_open = open_named(PyList_GetItem(given, open), &jobs[open]);
         open++;
     }
-    PyObject *result = computed(jobs, (size_t)count, are_open);
+    if (are_open) {
+        Py_BEGIN_ALLOW_THREADS
+        for (Py_ssize_t at = 0; at < count; at++)
+            jobs[at].compute(&jobs[at]);
+        Py_END_ALLOW_THREADS
+    }
     while (open > 0)
         close_job(&jobs[--open]);
-    return result;
+    return are_open ? Py_NewRef(Py_None) : NULL;
 }
 
 /* --- what takes microseconds ----------------------------------------------------------------------------------------- */
+
+/* Lets other threads run where there are more rows than take microseconds; `go_on` needs what it gives. */
+static PyThreadState *let_others_run(Py_ssize_t rows)
+{
+    enum { FEW = 32 };
+    return rows > FEW ? PyEval_SaveThread() : NULL;
+}
+
+static void go_on(PyThreadState *own)
+{
+    if (own != NULL)
+        PyEval_RestoreThread(own);
+}
 
 static PyObject *distances(PyObject *module, PyObject *args)
 {
@@ -340,11 +319,10 @@ static PyObject *distances(PyObject *module, PyObject *args)
                is_shaped(views[2], views[2]->shape[0], width, 0, 0) && is_shaped(views[3], rows, 0, 0, 0);
     float *work = is_whole ? PyMem_Malloc((size_t)(rows + 1) * (size_t)width * sizeof *work + 1) : NULL;
     if (work != NULL) {
-        PyThreadState *others = rows > SHORT ? PyEval_SaveThread() : NULL;
+        PyThreadState *own_thread = let_others_run(rows);
         arithmetic->distances(views[0]->buf, views[1]->buf, views[2]->buf, (size_t)rows, (size_t)width,
                               (size_t)views[2]->shape[0], work, views[3]->buf);
-        if (others != NULL)
-            PyEval_RestoreThread(others);
+        go_on(own_thread);
         result = Py_NewRef(Py_None);
     } else if (is_whole)
         PyErr_NoMemory();
@@ -366,11 +344,10 @@ static PyObject *trees(PyObject *module, PyObject *args)
     Py_buffer *given = array_of(&arrays, rows, 'f', 2, 0);
     Py_buffer *found = given == NULL ? NULL : array_of(&arrays, out, 'd', 1, 1);
     if (found != NULL && is_shaped(given, found->shape[0], (Py_ssize_t)own->width, 0, 0)) {
-        PyThreadState *others = given->shape[0] > SHORT ? PyEval_SaveThread() : NULL;
+        PyThreadState *own_thread = let_others_run(given->shape[0]);
         memset(found->buf, 0, (size_t)found->len);
         arithmetic->trees(own->nodes, own->trees, own->size, given->buf, (size_t)given->shape[0], own->width, found->buf);
-        if (others != NULL)
-            PyEval_RestoreThread(others);
+        go_on(own_thread);
         result = Py_NewRef(Py_None);
     }
     close_arrays(&arrays);
@@ -413,10 +390,8 @@ static PyObject *relevance(PyObject *module, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"bag_tables", make_bag_tables, METH_VARARGS, NULL},
-    {"bags", bags, METH_VARARGS, NULL},
     {"beginnings", beginnings, METH_VARARGS, NULL},
     {"cut", cut, METH_VARARGS, NULL},
-    {"difficulty", difficulty, METH_VARARGS, NULL},
     {"difficulty_tables", make_difficulty_tables, METH_VARARGS, NULL},
     {"digits", digits, METH_O, NULL},
     {"distances", distances, METH_VARARGS, NULL},
@@ -433,8 +408,6 @@ static PyMethodDef methods[] = {
     {"relevance", relevance, METH_VARARGS, NULL},
     {"together", together, METH_O, NULL},
     {"topic_tables", make_topic_tables, METH_VARARGS, NULL},
-    {"topics", topics, METH_VARARGS, NULL},
-    {"tower", tower, METH_VARARGS, NULL},
     {"tower_weights", make_tower_weights, METH_VARARGS, NULL},
     {"tree_tables", make_trees, METH_VARARGS, NULL},
     {"trees", trees, METH_VARARGS, NULL},

@@ -312,7 +312,7 @@ REFUSED: list[Callable[[Any], object]] = [
     lambda k: k.bag_tables(zeros(4, 2, 3), zeros(4, 2, kind=np.float16)),
     lambda k: k.bag_tables(zeros(4, 2, 3, kind=np.int8), zeros(3, 2, kind=np.float16)),
     lambda k: k.bag_tables(zeros(0, 2, 3, kind=np.int8), zeros(0, 2, kind=np.float16)),
-    lambda k: k.bags(object(), [], zeros(0, 5, 2, 3)),
+    lambda k: k.together([("bags", (object(), [], zeros(0, 5, 2, 3)))]),
     lambda k: k.tree_tables(NODES, 1),
     lambda k: k.tree_tables(np.zeros((1, 2, 7), np.uint8), 1),
     lambda k: k.piece_tables(zeros(4, 3, kind=np.int8), zeros(3), zeros(4)),
@@ -347,11 +347,21 @@ REFUSED: list[Callable[[Any], object]] = [
     lambda k: k.relevance(pieces(k), np.zeros(6, np.int32)[::2], []),
     lambda k: k.relevance(pieces(k), b"1234", []),
     lambda k: k.relevance(pieces(k), range(2), []),
-    lambda k: k.bags(bags(k), [(np.array([4], np.int32),) * 5], zeros(1, 5, 2, 3)),
-    lambda k: k.bags(bags(k), [(np.array([-1], np.int32),) * 5], zeros(1, 5, 2, 3)),
-    lambda k: k.bags(bags(k), [(np.array([1], np.int32),) * 4], zeros(1, 5, 2, 3)),
-    lambda k: k.bags(bags(k), [(np.array([1], np.int32),) * 5], zeros(1, 5, 2, 2)),
-    lambda k: k.bags(bags(k), ((np.array([1], np.int32),) * 5,), zeros(1, 5, 2, 3)),
+    lambda k: k.together(
+        [("bags", (bags(k), [(np.array([4], np.int32),) * 5], zeros(1, 5, 2, 3)))]
+    ),
+    lambda k: k.together(
+        [("bags", (bags(k), [(np.array([-1], np.int32),) * 5], zeros(1, 5, 2, 3)))]
+    ),
+    lambda k: k.together(
+        [("bags", (bags(k), [(np.array([1], np.int32),) * 4], zeros(1, 5, 2, 3)))]
+    ),
+    lambda k: k.together(
+        [("bags", (bags(k), [(np.array([1], np.int32),) * 5], zeros(1, 5, 2, 2)))]
+    ),
+    lambda k: k.together(
+        [("bags", (bags(k), ((np.array([1], np.int32),) * 5,), zeros(1, 5, 2, 3)))]
+    ),
     lambda k: k.together([("bags", bag_arguments(k, 2))]),
     lambda k: k.together([("trees", bag_arguments(k, 3))]),
     lambda k: k.together([("bags", [*bag_arguments(k, 3)])]),
@@ -408,7 +418,7 @@ def test_jobs_are_done_together_or_not_at_all(kernel: ModuleType) -> None:
     table, scales = np.ones((4, 2, 3), np.int8), np.ones((4, 2), np.float16)
     held, rows = kernel.bag_tables(table, scales), [(np.array([1, 2], np.int32),) * 5]
     alone, first, last = (zeros(1, 5, 2, 3) for _ in range(3))
-    kernel.bags(held, rows, alone)
+    kernel.together([("bags", (held, rows, alone))])
     with pytest.raises(ValueError, match="no job is called beg"):
         kernel.together([("bags", (held, rows, first)), ("beg", (held, rows, last))])
     assert not first.any()
