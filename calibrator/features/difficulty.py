@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from calibrator.features.ngrams import Ids
 from calibrator.features.trees import is_near
 from calibrator.kernel import Work, compiled, together
-from calibrator.recalibration.curves import logit
+from calibrator.recalibration.curves import logit, sigmoid
 
 Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
@@ -57,20 +57,31 @@ class Difficulty:
             raise ValueError(f"a difficulty of another shape: {table.shape}, {questions.shape}")
         self.table, self.scale = table, scale.astype(np.float32)
         self._questions = questions
-        self.thresholds: Sequence[float] = ()  # which trees compare it with
+        self._thresholds: Sequence[float] = ()
+        self._beside: Floats | None = None  # the same as shares
         self.share, self.weight = share.astype(np.float32), weight.astype(np.float32)
         self.base = float(base[0])
         self._kernel = compiled() if table.dtype == questions.dtype == np.int8 else None
         if self._kernel is not None:
-            laid_out = _tiled(questions.astype(np.int8)), (self.share, self.weight)
+            tiles, lengths = _tiled(questions)
+            factors = np.zeros((3, len(lengths)), np.float32)
+            for row, own in enumerate((1 / lengths, self.weight, self.weight * self.share)):
+                factors[row, : len(own)] = own
             self._held = self._kernel.difficulty_tables(
-                np.ascontiguousarray(table), self.scale, *laid_out[0], *laid_out[1],
-                NEARNESS, PRIOR, self.base,
+                np.ascontiguousarray(table), self.scale, tiles, lengths, self.share, self.weight,
+                factors, NEARNESS, PRIOR, self.base,
             )  # fmt: skip
         self._told: dict[bytes, float] = {}  # of the last questions; choices and retries share one
 
+    def only_compared(self, thresholds: Sequence[float]) -> None:
+        """Lets all log-odds be rough that lie on the same side of these, ascending, either way."""
+        self._thresholds = thresholds
+        self._beside = sigmoid(np.array(thresholds)).astype(np.float32)
+        self._told = {}
+
     def of(self, asked: Sequence[Ids]) -> NDArray[np.float64]:
-        """Log-odds of a right reply to questions of these distinct word pieces, (B,)."""
+        """Log-odds of a right reply to questions of these distinct word pieces, (B,); see
+        `only_compared`."""
         found: NDArray[np.float64] = together(self.telling(asked))[0]
         return found
 
@@ -98,10 +109,10 @@ class Difficulty:
             # one by one, for `einsum` adds those of several in another order
             return np.concatenate([self.near(self.meanings([ids])) for ids in asked])
         share = np.empty(len(asked), np.float32)
-        yield [("difficulty", (self._held, list(asked), share))]
+        yield [("difficulty", (self._held, list(asked), self._beside, share))]
         found = np.asarray(logit(np.clip(share.astype(np.float64), *BOUNDS)))
         for at, ids in enumerate(asked):
-            if is_near(self.thresholds, float(found[at]), ROUNDING):
+            if is_near(self._thresholds, float(found[at]), ROUNDING):
                 found[at] = self.near(self.meanings([ids]))[0]
         return found
 
@@ -159,14 +170,15 @@ def meanings(asked: Sequence[Ids], table: Array, scale: Array) -> Floats:
 
 
 def _tiled(questions: NDArray[np.int8]) -> tuple[NDArray[np.int8], Floats]:
-    """Questions (Q, D) as the kernel reads them: (tiles, D, TILE), each a column, and their lengths
-    (tiles * TILE,); what fills the last tile is as long as 1."""
-    tiles = -(-len(questions) // TILE)
-    padded = np.zeros((tiles * TILE, questions.shape[1]), np.int8)
-    padded[: len(questions)] = questions
+    """Questions (Q, D) as the kernel reads them: (tiles, D / 2, TILE * 2), two numbers of each side
+    by side, and their lengths (tiles * TILE,); what fills the last tile is as long as 1."""
+    tiles, pairs = -(-len(questions) // TILE), -(-questions.shape[1] // 2)
+    padded = np.zeros((tiles * TILE, pairs * 2), np.int8)
+    padded[: len(questions), : questions.shape[1]] = questions
     lengths = np.ones(len(padded), np.float32)
     lengths[: len(questions)] = _lengths(questions.astype(np.float32))[:, 0]
-    return np.ascontiguousarray(padded.reshape(tiles, TILE, -1).swapaxes(1, 2)), lengths
+    laid_out = padded.reshape(tiles, TILE, pairs, 2).swapaxes(1, 2)
+    return np.ascontiguousarray(laid_out).reshape(tiles, pairs, -1), lengths
 
 
 def _lengths(vectors: Floats) -> Floats:

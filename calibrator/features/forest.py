@@ -41,7 +41,7 @@ class Forest:
         self.ability = state["ability"].astype(np.float32)  # (names,) of each known model; 0: none
         width = TRAITS + self.topics.width + 2
         self.trees = Trees(state, width)
-        self.difficulty.thresholds = self.trees.thresholds(width - 1)
+        self.difficulty.only_compared(self.trees.thresholds(width - 1))
         if "beside" in state:  # without it such a checkpoint would score otherwise under its name
             raise ValueError("a difficulty stands beside the trees, as in version 4: train anew")
 

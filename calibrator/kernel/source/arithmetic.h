@@ -27,9 +27,10 @@ typedef struct {
     const int8_t *table; /* (pieces, width) */
     const float *scale;  /* (pieces,) */
     size_t pieces, width;
-    const int8_t *tiles;  /* (tiles, width, TILE): the questions, each a column */
+    const int8_t *tiles; /* (tiles, (width + 1) / 2, 2 * TILE): the questions, two numbers of each side by side */
     const float *lengths; /* (tiles * TILE,) of the questions */
     const float *share, *weight; /* (questions,) */
+    const float *factors; /* (3, tiles * TILE) what is none in the last tile nought: 1 / length, weight, weight * share */
     size_t questions;
     float nearness, prior, base;
 } DifficultyTables;
@@ -77,8 +78,8 @@ typedef struct {
 typedef struct {
     void (*bags)(const BagTables *, const int32_t *ids, size_t count, float *found);
     void (*topics)(const TopicTable *, const int32_t *ids, size_t count, float *work, float *found);
-    void (*difficulty)(const DifficultyTables *, const int32_t *const *ids, const size_t *counts, size_t rows, float *work,
-                       float *found);
+    void (*difficulty)(const DifficultyTables *, const int32_t *const *ids, const size_t *counts, size_t rows,
+                       const float *beside, size_t beside_count, float *work, float *found);
     void (*tower)(const TowerWeights *, const float *bags, const float *traits, const int64_t *names, size_t ways,
                   size_t rows, float *work, float *logits, float *hidden);
     void (*distances)(const float *features, const float *whitening, const float *centroids, size_t rows, size_t width,

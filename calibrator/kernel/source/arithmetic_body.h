@@ -142,47 +142,152 @@ static float products(const float *x, const float *y, size_t count)
     return sum;
 }
 
-/* The shares of right replies around several questions, whose vectors of other questions are read once. `work` has room
-   for the columns of one tile, and for each row for its meaning and for the questions of whole tiles. */
-static void difficulty(const DifficultyTables *of, const int32_t *const *ids, const size_t *counts, size_t rows,
-                       float *work, float *found)
+/* The share of right replies around a question, its sums in numpy's order. `work` has room for the questions of whole
+   tiles, and for the bytes of a tile. */
+static float exact_share(const DifficultyTables *of, const float *vector, float *work)
 {
-    enum { PARTS_OF_TILE = TILE / 8 };
-    size_t tiles = (of->questions + TILE - 1) / TILE, width = of->width;
-    float *columns = work, *vectors = columns + width * TILE, *nears = vectors + rows * width;
-    for (size_t row = 0; row < rows; row++)
-        meaning(of, ids[row], counts[row], columns, vectors + row * width);
+    size_t tiles = (of->questions + TILE - 1) / TILE, pairs = (of->width + 1) / 2;
+    float *near = work;
+    int8_t *columns = (int8_t *)(work + tiles * TILE);
     for (size_t tile = 0; tile < tiles; tile++) {
-        const int8_t *packed = of->tiles + tile * width * TILE;
-        eight lengths[PARTS_OF_TILE], inverses[PARTS_OF_TILE];
-        for (int part = 0; part < PARTS_OF_TILE; part++) {
-            lengths[part] = load8(of->lengths + tile * TILE + 8 * part);
-            inverses[part] = all8(1.0f) / lengths[part];
-        }
-        for (size_t at = 0; at < width; at++)
-            for (int part = 0; part < PARTS_OF_TILE; part++) {
-                eight own = bytes8(packed + at * TILE + 8 * part);
-                store8(columns + at * TILE + 8 * part, divided8(own, lengths[part], inverses[part]));
+        const int8_t *packed = of->tiles + tile * pairs * 2 * TILE;
+        for (size_t pair = 0; pair < pairs; pair++)
+            for (size_t at = 0; at < TILE; at++) {
+                columns[2 * pair * TILE + at] = packed[(pair * TILE + at) * 2];
+                columns[(2 * pair + 1) * TILE + at] = packed[(pair * TILE + at) * 2 + 1];
             }
-        for (size_t row = 0; row < rows; row++) {
-            const float *vector = vectors + row * width;
-            float *near = nears + (row * tiles + tile) * TILE;
-            eight sums[PARTS_OF_TILE];
-            for (int part = 0; part < PARTS_OF_TILE; part++)
-                sums[part] = all8(0);
-            for (size_t at = 0; at < width; at++)
-                for (int part = 0; part < PARTS_OF_TILE; part++)
-                    sums[part] += all8(vector[at]) * load8(columns + at * TILE + 8 * part);
-            for (int part = 0; part < PARTS_OF_TILE; part++)
-                store8(near + 8 * part, exp8((sums[part] - all8(1.0f)) / all8(of->nearness)));
+        for (size_t part = 0; part < TILE; part += 8) {
+            eight length = load8(of->lengths + tile * TILE + part), inverse = all8(1.0f) / length, sum = all8(0);
+            for (size_t at = 0; at < of->width; at++)
+                sum += all8(vector[at]) * divided8(bytes8(columns + at * TILE + part), length, inverse);
+            store8(near + tile * TILE + part, exp8((sum - all8(1.0f)) / all8(of->nearness)));
         }
     }
+    for (size_t at = 0; at < of->questions; at++)
+        near[at] *= of->weight[at];
+    float right = products(near, of->share, of->questions);
+    return (right + of->prior * of->base) / (added(near, of->questions) + of->prior);
+}
+
+/* A question's meaning in whole numbers, two side by side in each; gives what 1 of a product with them stands for. */
+static float whole_pairs(const float *vector, size_t width, int32_t *found)
+{
+    float largest = 1e-6f, most = 2147483648.0f / (128.0f * (float)(width + 1)); /* so that sums of products fit */
+    for (size_t at = 0; at < width; at++)
+        largest = fabsf(vector[at]) > largest ? fabsf(vector[at]) : largest;
+    float scale = (most < 32767.0f ? most : 32767.0f) / largest;
+    for (size_t at = 0; at < width; at += 2) {
+        int32_t first = (int32_t)lrintf(vector[at] * scale);
+        int32_t second = at + 1 < width ? (int32_t)lrintf(vector[at + 1] * scale) : 0;
+        found[at / 2] = (int32_t)((uint32_t)second << 16 | ((uint32_t)first & 0xffff));
+    }
+    return 1 / scale;
+}
+
+/* Pairs of bytes side by side as pairs of 16 bits, each in a number. */
+static void widened(const int8_t *from, size_t count, int32_t *to)
+{
+    for (size_t at = 0; at < count; at += 8) {
+#ifdef IS_WIDE
+        _mm256_storeu_si256((__m256i *)(to + at), _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(from + 2 * at))));
+#else
+        for (size_t lane = at; lane < at + 8; lane++)
+            to[lane] = (int32_t)((uint32_t)from[2 * lane + 1] << 16 | ((uint32_t)from[2 * lane] & 0xffff));
+#endif
+    }
+}
+
+/* The sums of both products of pairs. */
+static inline eight_whole products_of_pairs(const int32_t *some, int32_t other)
+{
+#ifdef IS_WIDE
+    return (eight_whole)_mm256_madd_epi16(_mm256_loadu_si256((const __m256i *)some), _mm256_set1_epi32(other));
+#else
+    eight_whole own;
+    memcpy(&own, some, sizeof own);
+    return ((own << 16) >> 16) * (int32_t)(int16_t)other + (own >> 16) * (other >> 16);
+#endif
+}
+
+static inline eight fused8(eight x, eight y, eight z)
+{
+#ifdef IS_WIDE
+    return (eight)_mm256_fmadd_ps((__m256)x, (__m256)y, (__m256)z);
+#else
+    return x * y + z;
+#endif
+}
+
+/* 2**x for -126 < x < 126, right to 3e-6 of it */
+static inline eight power8(eight x)
+{
+    const eight round = all8(12582912.0f); /* as in `exp8` */
+    eight whole = x + round, rest = x - (whole - round);
+    eight y = fused8(all8(9.5701013e-3f), rest, all8(5.5917863e-2f));
+    y = fused8(y, rest, all8(2.4024744e-1f));
+    y = fused8(y, rest, all8(6.9312179e-1f));
+    y = fused8(y, rest, all8(9.9999928e-1f));
+    return (eight)((eight_whole)y + ((eight_whole)whole << 23));
+}
+
+/* What the questions of a tile add to the sums of one question or two. */
+static inline void add_tile(const DifficultyTables *of, size_t tile, const int32_t *columns, const int32_t *whole,
+                            const float *worth, size_t rows, float *sums)
+{
+    enum { PARTS_OF_TILE = TILE / 8 };
+    size_t pairs = (of->width + 1) / 2, size = (of->questions + TILE - 1) / TILE * TILE;
+    eight_whole found[2][PARTS_OF_TILE] = {{{0}}};
+    for (size_t pair = 0; pair < pairs; pair++)
+        for (int part = 0; part < PARTS_OF_TILE; part++)
+            for (size_t row = 0; row < rows; row++)
+                found[row][part] += products_of_pairs(columns + pair * TILE + 8 * part, whole[row * pairs + pair]);
+    const float by = 1.44269504f / of->nearness;
     for (size_t row = 0; row < rows; row++) {
-        float *near = nears + row * tiles * TILE;
-        for (size_t at = 0; at < of->questions; at++)
-            near[at] *= of->weight[at];
-        float right = products(near, of->share, of->questions);
-        found[row] = (right + of->prior * of->base) / (added(near, of->questions) + of->prior);
+        eight all = load8(sums + 16 * row), right = load8(sums + 16 * row + 8);
+        for (int part = 0; part < PARTS_OF_TILE; part++) {
+            const float *factors = of->factors + tile * TILE + 8 * part;
+            eight cosine = (eight)__builtin_convertvector(found[row][part], eight_apart) * load8(factors);
+            eight near = power8(fused8(cosine, all8(worth[row] * by), all8(-by)));
+            all = fused8(near, load8(factors + size), all);
+            right = fused8(near, load8(factors + 2 * size), right);
+        }
+        store8(sums + 16 * row, all);
+        store8(sums + 16 * row + 8, right);
+    }
+}
+
+/* The shares of right replies around several questions, whose meanings are rounded to 16 bits; exact where one of `beside`
+   is as near as such a share may be off, or for all of them where it is NULL. `work` has room for each row's meaning,
+   twice, and 17 floats, for a tile of `width` + 1, and for what `exact_share` needs. */
+static void difficulty(const DifficultyTables *of, const int32_t *const *ids, const size_t *counts, size_t rows,
+                       const float *beside, size_t beside_count, float *work, float *found)
+{
+    const float off = 4; /* of what a number is rounded to; 1.6 at most of 6,000 questions */
+    size_t width = of->width, pairs = (width + 1) / 2, tiles = (of->questions + TILE - 1) / TILE;
+    float *vectors = work, *sums = vectors + rows * width, *worth = sums + rows * 16;
+    int32_t *whole = (int32_t *)(worth + rows), *columns = whole + rows * pairs;
+    float *rest = (float *)(columns + pairs * TILE);
+    memset(sums, 0, rows * 16 * sizeof *sums);
+    for (size_t row = 0; row < rows; row++) {
+        meaning(of, ids[row], counts[row], rest, vectors + row * width);
+        worth[row] = whole_pairs(vectors + row * width, width, whole + row * pairs);
+    }
+    for (size_t tile = 0; tile < tiles && beside != NULL; tile++) {
+        widened(of->tiles + tile * pairs * 2 * TILE, pairs * TILE, columns);
+        size_t row = 0;
+        for (; row + 2 <= rows; row += 2)
+            add_tile(of, tile, columns, whole + row * pairs, worth + row, 2, sums + row * 16);
+        if (row < rows)
+            add_tile(of, tile, columns, whole + row * pairs, worth + row, 1, sums + row * 16);
+    }
+    for (size_t row = 0; row < rows; row++) {
+        float all = sum8(load8(sums + 16 * row)), right = sum8(load8(sums + 16 * row + 8));
+        found[row] = (right + of->prior * of->base) / (all + of->prior);
+        int is_exact = beside == NULL;
+        for (size_t at = 0; at < beside_count; at++)
+            is_exact |= fabsf(beside[at] - found[row]) < off * worth[row];
+        if (is_exact)
+            found[row] = exact_share(of, vectors + row * width, rest);
     }
 }
 

@@ -164,9 +164,8 @@ static int open_pieces(Arrays *arrays, PyObject *given, size_t limit)
     return 1;
 }
 
-enum { READ_TOGETHER = 16 }; /* questions that are looked at together; each takes 100 kB while they are */
-
-/* The work of a difficulty has the questions' pieces first, then their counts, then room for floats. */
+/* The work of a difficulty has the questions' pieces first, then their counts, then room for floats; what stands beside
+   thresholds is the last array but one, where it is given. */
 static void compute_difficulty(const Job *job)
 {
     const int32_t **ids = job->work;
@@ -175,33 +174,33 @@ static void compute_difficulty(const Job *job)
         ids[row] = job->arrays.held[row].buf;
         counts[row] = (size_t)job->arrays.held[row].shape[0];
     }
-    for (size_t start = 0; start < job->rows; start += READ_TOGETHER) {
-        size_t some = job->rows - start < READ_TOGETHER ? job->rows - start : READ_TOGETHER;
-        arithmetic->difficulty(job->tables, ids + start, counts + start, some, (float *)(counts + job->rows),
-                               job->found + start);
-    }
+    const Py_buffer *beside = (size_t)job->arrays.count > job->rows + 1 ? &job->arrays.held[job->rows] : NULL;
+    arithmetic->difficulty(job->tables, ids, counts, job->rows, beside ? beside->buf : NULL,
+                           beside ? (size_t)beside->shape[0] : 0, (float *)(counts + job->rows), job->found);
 }
 
 static int open_difficulty(PyObject *args, Job *job)
 {
-    PyObject *capsule, *given, *out;
-    if (!PyArg_ParseTuple(args, "OO!O", &capsule, &PyList_Type, &given, &out))
+    PyObject *capsule, *given, *beside, *out;
+    if (!PyArg_ParseTuple(args, "OO!OO", &capsule, &PyList_Type, &given, &beside, &out))
         return 0;
     const HeldDifficulty *own = held(capsule, DIFFICULTY);
     Py_ssize_t rows = PyList_Size(given);
-    if (own == NULL || open_arrays(&job->arrays, rows + 1) < 0)
+    if (own == NULL || open_arrays(&job->arrays, rows + 2) < 0)
         return 0;
     const DifficultyTables *of = &own->tables;
     for (Py_ssize_t row = 0; row < rows; row++)
         if (!open_pieces(&job->arrays, PyList_GetItem(given, row), of->pieces))
             return 0;
+    if (beside != Py_None && array_of(&job->arrays, beside, 'f', 1, 0) == NULL)
+        return 0;
     Py_buffer *found = array_of(&job->arrays, out, 'f', 1, 1);
     if (found == NULL || !is_shaped(found, rows, 0, 0, 0))
         return 0;
     job->tables = of, job->rows = (size_t)rows, job->found = found->buf, job->compute = compute_difficulty;
-    size_t some = rows < READ_TOGETHER ? (size_t)rows : READ_TOGETHER, room = (of->questions / TILE + 1) * TILE + of->width;
+    size_t tile = (of->width + 1) * TILE, tiles = (of->questions / TILE + 1) * TILE;
     return has_work(job, (size_t)rows * (sizeof(int32_t *) + sizeof(size_t)) +
-                             (some * room + of->width * TILE) * sizeof(float));
+                             ((size_t)rows * (2 * of->width + 18) + 2 * tile + tiles) * sizeof(float));
 }
 
 static void compute_tower(const Job *job)

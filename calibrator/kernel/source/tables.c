@@ -124,12 +124,13 @@ PyObject *make_topic_tables(PyObject *module, PyObject *args)
 
 PyObject *make_difficulty_tables(PyObject *module, PyObject *args)
 {
-    PyObject *table, *scale, *tiles, *lengths, *share, *weight;
+    PyObject *table, *scale, *tiles, *lengths, *share, *weight, *factors;
     float nearness, prior, base;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OOOOOOfff", &table, &scale, &tiles, &lengths, &share, &weight, &nearness, &prior, &base))
+    if (!PyArg_ParseTuple(args, "OOOOOOOfff", &table, &scale, &tiles, &lengths, &share, &weight, &factors, &nearness,
+                          &prior, &base))
         return NULL;
-    HeldDifficulty *own = opened(sizeof *own, 6);
+    HeldDifficulty *own = opened(sizeof *own, 7);
     if (own == NULL)
         return NULL;
     DifficultyTables *of = &own->tables;
@@ -144,8 +145,9 @@ PyObject *make_difficulty_tables(PyObject *module, PyObject *args)
         is_whole = of->share != NULL &&
                    (of->weight = shaped(arrays, weight, 'f', 1, (Py_ssize_t)of->questions, -1, -1)) != NULL &&
                    (of->scale = shaped(arrays, scale, 'f', 1, (Py_ssize_t)of->pieces, -1, -1)) != NULL &&
-                   (of->tiles = shaped(arrays, tiles, 'b', 3, count, (Py_ssize_t)of->width, TILE)) != NULL &&
-                   (of->lengths = shaped(arrays, lengths, 'f', 1, count * TILE, -1, -1)) != NULL;
+                   (of->tiles = shaped(arrays, tiles, 'b', 3, count, (Py_ssize_t)(of->width + 1) / 2, 2 * TILE)) != NULL &&
+                   (of->lengths = shaped(arrays, lengths, 'f', 1, count * TILE, -1, -1)) != NULL &&
+                   (of->factors = shaped(arrays, factors, 'f', 2, 3, count * TILE, -1)) != NULL;
     }
     of->nearness = nearness;
     of->prior = prior;

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED
 from calibrator.embedded.calibrator import EmbeddedCalibrator, read_checkpoint
+from calibrator.features.difficulty import Difficulty
 from calibrator.features.ngrams import grams_of
 from calibrator.features.tower import Bags
 from calibrator.features.traits import word_counts
@@ -127,7 +128,7 @@ def test_what_trees_read_has_the_same_bits(
     both: tuple[EmbeddedCalibrator, EmbeddedCalibrator],
 ) -> None:
     """A number on the other side of a threshold would end at another leaf: topics are added up in
-    numpy's order, and a difficulty beside a threshold is numpy's."""
+    numpy's order."""
     with_kernel, plain = (each.parts.forest for each in both)
     assert with_kernel is not None
     assert plain is not None
@@ -135,15 +136,37 @@ def test_what_trees_read_has_the_same_bits(
     for size in (0, 1, 7, 8, 129, 900):
         grams = tuple(np.unique(rng.integers(0, 2**18, size)).astype(np.int32) for _ in range(5))
         assert np.array_equal(with_kernel.topics.of(grams), plain.topics.of(grams))
-        ids = np.unique(rng.integers(1_000, 30_000, size)).astype(np.int32)
-        [exact], [near] = (each.difficulty.of([ids]) for each in (plain, with_kernel))
-        assert near == pytest.approx(exact, abs=2e-6)
+
+
+@pytest.mark.parametrize(("width", "count"), [(1, 5), (7, 32), (48, 900), (600, 100)])
+def test_difficulties_are_those_of_numpy_where_it_matters(
+    kernel: ModuleType, width: int, count: int
+) -> None:
+    """All of them, or where they are only compared, those near a threshold: so each lies on numpy's
+    side of it. On it they are numpy's to the bit."""
+    rng = np.random.default_rng(width)
+    table, questions = (
+        np.clip(rng.normal(20, 40, (size, width)), -127, 127).astype(np.int8)
+        for size in (300, count)
+    )
+    share, weight = rng.random((2, count), np.float32)
+    arrays = (table, rng.random(300), questions, share, weight, np.array([0.4]))
+    with numpy_alone():
+        plain = Difficulty(*arrays)
+    asked = [np.unique(rng.integers(0, 300, size)).astype(np.int32) for size in [0, 1, *[30] * 15]]
+    wanted = plain.of(asked)
+    found = Difficulty(*arrays)
+    assert found.of(asked) == pytest.approx(wanted, abs=2e-6)
+    for shift in (0, 1e-6, -6e-6, 2e-5, -2e-5, 1e-4, -1e-3, 1):
+        thresholds = np.sort(wanted + shift)
+        found.only_compared(thresholds.tolist())
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(with_kernel.difficulty, "thresholds", [near])
-            patch.setattr(with_kernel.difficulty, "_told", {})
             # numpy's own last bits go by where its arrays lie in memory
-            patch.setattr(with_kernel.difficulty, "near", lambda _, found=exact: np.array([found]))
-            assert with_kernel.difficulty.of([ids]).tolist() == [exact]
+            patch.setattr(found, "near", lambda of: wanted[(meant == of).all(axis=1)][:1])
+            meant = found.meanings(asked)
+            compared = found.of(asked)[:, None] <= thresholds
+        assert np.array_equal(compared, wanted[:, None] <= thresholds)
+    assert found.of(asked) == pytest.approx(wanted, abs=1e-3)
 
 
 @pytest.mark.parametrize("shape", [(1, 5), (2, 8), (3, 33), (4, 33), (1, 70)])
