@@ -51,16 +51,23 @@ static int32_t *hashed_of(const Sequence *of, int space, int32_t buckets, int32_
 static void sorted(int32_t *numbers, size_t count, int32_t *work)
 {
     enum { BITS = 11, DIGITS = 1 << BITS };
-    for (int shift = 0; shift < 2 * BITS; shift += BITS) {
-        uint32_t starts[DIGITS + 1] = {0};
-        for (size_t at = 0; at < count; at++)
-            starts[((numbers[at] >> shift) & (DIGITS - 1)) + 1]++;
-        for (int digit = 0; digit < DIGITS; digit++)
-            starts[digit + 1] += starts[digit];
-        for (size_t at = 0; at < count; at++)
-            work[starts[(numbers[at] >> shift) & (DIGITS - 1)]++] = numbers[at];
-        memcpy(numbers, work, count * sizeof *numbers);
+    uint32_t starts[2][DIGITS] = {{0}};
+    for (size_t at = 0; at < count; at++) {
+        starts[0][numbers[at] & (DIGITS - 1)]++;
+        starts[1][numbers[at] >> BITS]++;
     }
+    for (int pass = 0; pass < 2; pass++) {
+        uint32_t sum = 0;
+        for (int digit = 0; digit < DIGITS; digit++) {
+            uint32_t own = starts[pass][digit];
+            starts[pass][digit] = sum;
+            sum += own;
+        }
+    }
+    for (size_t at = 0; at < count; at++)
+        work[starts[0][numbers[at] & (DIGITS - 1)]++] = numbers[at];
+    for (size_t at = 0; at < count; at++)
+        numbers[starts[1][work[at] >> BITS]++] = work[at];
 }
 
 /* All n-grams of the sequences, each once: the numbers of the first spaces first. `starts` says where each space's

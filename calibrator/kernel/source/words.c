@@ -8,6 +8,12 @@ enum { MOST_CHARACTERS = 2 * (UINT16_MAX - 1), LONGEST_BEGINNING = 6, SHORTEST_R
 typedef struct {
     const char *text;
     size_t length;
+} Text;
+
+typedef struct {
+    const char *text;
+    size_t length;
+    uint64_t hash;
 } Word;
 
 typedef struct {
@@ -21,6 +27,7 @@ typedef const unsigned char Kind[256]; /* 1 for signs that are of it */
 
 static Kind DIGITS = {['0' ... '9'] = 1};
 static Kind OF_WORDS = {['a' ... 'z'] = 1, ['A' ... 'Z'] = 1, ['0' ... '9'] = 1, ['_'] = 1}; /* `\w` */
+static Kind SMALL = {['a' ... 'z'] = 1};
 static Kind DARK = {['\0' ... '\b'] = 1, [0x0e ... 0x1b] = 1, ['!' ... 0x7f] = 1}; /* no white space */
 
 static int is_of(Kind kind, char sign)
@@ -29,45 +36,73 @@ static int is_of(Kind kind, char sign)
 }
 
 /* An ASCII text; {NULL, 0} with an exception for any other. */
-static Word ascii_of(PyObject *text)
+static Text ascii_of(PyObject *text)
 {
     Py_ssize_t size;
     const char *own = PyUnicode_AsUTF8AndSize(text, &size);
     if (own == NULL)
-        return (Word){NULL, 0};
+        return (Text){NULL, 0};
     unsigned char all = 0;
     for (Py_ssize_t at = 0; at < size; at++)
         all |= (unsigned char)own[at];
     if (all < 0x80 && size <= MOST_CHARACTERS)
-        return (Word){own, (size_t)size};
+        return (Text){own, (size_t)size};
     PyErr_SetString(PyExc_ValueError, "a text that is long or not ASCII alone");
-    return (Word){NULL, 0};
+    return (Text){NULL, 0};
 }
 
-static uint64_t hash_of(Word word)
+/* Where runs of signs of a kind begin and end, one after the other, in `edges`, which has room for one more than the text
+   has signs; gives how many runs there are. */
+static size_t runs_of(Text text, Kind kind, uint32_t *edges)
 {
-    uint64_t hash = word.length;
-    for (size_t at = 0; at < word.length; at++)
-        hash = (hash ^ (unsigned char)word.text[at]) * 0x100000001B3u;
-    return hash ^ hash >> 32;
+    size_t count = 0;
+    uint64_t last = 0; /* whether the sign before is of the kind */
+    for (size_t start = 0; start <= text.length; start += 64) {
+        size_t some = text.length - start < 64 ? text.length - start : 64;
+        uint64_t bits = 0;
+        for (size_t at = 0; at < some; at++)
+            bits |= (uint64_t)kind[(unsigned char)text.text[start + at]] << at;
+        uint64_t changes = bits ^ (bits << 1 | last);
+        last = bits >> 63;
+        for (; changes; changes &= changes - 1)
+            edges[count++] = (uint32_t)(start + (size_t)__builtin_ctzll(changes));
+    }
+    return count / 2;
 }
 
-/* Where in `places` a word of a hash stands, or would stand. */
-static size_t place_by(const Words *of, Word word, uint64_t hash)
+/* At most eight signs of a text from a place on, as a number. */
+static uint64_t signs_of(Text text, size_t at, size_t count)
 {
-    size_t place = (size_t)hash & (of->size - 1);
+    uint64_t signs = 0;
+    memcpy(&signs, text.text + at, at + 8 <= text.length || count > 8 ? 8 : count);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    signs = __builtin_bswap64(signs);
+#endif
+    return count < 8 ? signs & (((uint64_t)1 << 8 * count) - 1) : signs;
+}
+
+static Word word_at(Text text, size_t at, size_t length)
+{
+    uint64_t hash = length;
+    for (size_t start = 0; start < length; start += 8) {
+        hash = (hash ^ signs_of(text, at + start, length - start)) * 0x9E3779B97F4A7C15u;
+        hash ^= hash >> 32;
+    }
+    return (Word){text.text + at, length, hash};
+}
+
+/* Where in `places` a word stands, or would stand. */
+static size_t place_of(const Words *of, const Word *word)
+{
+    size_t place = (size_t)word->hash & (of->size - 1);
     while (of->places[place]) {
         const Word *own = &of->words[of->places[place] - 1];
-        if (own->length == word.length && memcmp(own->text, word.text, word.length) == 0)
+        if (own->hash == word->hash && own->length == word->length &&
+            (word->length <= 8 || memcmp(own->text, word->text, word->length) == 0)) /* eight signs tell by the hash */
             break;
         place = (place + 1) & (of->size - 1);
     }
     return place;
-}
-
-static size_t place_of(const Words *of, Word word)
-{
-    return place_by(of, word, hash_of(word));
 }
 
 /* Remembers the words from one on; gives how many of them are distinct. */
@@ -76,7 +111,7 @@ static size_t remember(Words *of, size_t from)
     size_t distinct = 0;
     memset(of->places, 0, of->size * sizeof *of->places);
     for (size_t at = from; at < of->count; at++) {
-        size_t place = place_of(of, of->words[at]);
+        size_t place = place_of(of, &of->words[at]);
         distinct += !of->places[place];
         of->places[place] = (uint16_t)(at + 1);
     }
@@ -90,30 +125,26 @@ static void close_words(Words *of)
 }
 
 /* The words of a text, runs of signs of a kind, none remembered; 0 where memory lacks. */
-static int open_words(Word text, Kind kind, Words *found)
+static int open_words(Text text, Kind kind, Words *found)
 {
-    *found = (Words){PyMem_Malloc((text.length / 2 + 1) * sizeof(Word)), 0, NULL, 16};
-    if (found->words == NULL)
-        return 0;
-    for (size_t at = 0; at < text.length;) {
-        while (at < text.length && !is_of(kind, text.text[at]))
-            at++;
-        size_t start = at;
-        while (at < text.length && is_of(kind, text.text[at]))
-            at++;
-        if (at > start)
-            found->words[found->count++] = (Word){text.text + start, at - start};
-    }
+    uint32_t *edges = PyMem_Malloc((text.length + 1) * sizeof *edges);
+    *found = (Words){NULL, edges ? runs_of(text, kind, edges) : 0, NULL, 16};
     while (found->size < 2 * found->count)
         found->size *= 2;
-    return (found->places = PyMem_Malloc(found->size * sizeof *found->places)) != NULL;
+    found->words = PyMem_Malloc(found->count * sizeof *found->words + 1);
+    found->places = PyMem_Malloc(found->size * sizeof *found->places);
+    int is_open = edges != NULL && found->words != NULL && found->places != NULL;
+    for (size_t at = 0; is_open && at < found->count; at++)
+        found->words[at] = word_at(text, edges[2 * at], edges[2 * at + 1] - edges[2 * at]);
+    PyMem_Free(edges);
+    return is_open;
 }
 
 PyObject *word_counts(PyObject *module, PyObject *args)
 {
     PyObject *given[3], *found = NULL;
     Py_ssize_t last;
-    Word texts[3];
+    Text texts[3];
     Words words[3] = {{NULL, 0, NULL, 0}, {NULL, 0, NULL, 0}, {NULL, 0, NULL, 0}};
     (void)module;
     if (!PyArg_ParseTuple(args, "UUUn", &given[0], &given[1], &given[2], &last))
@@ -127,7 +158,7 @@ PyObject *word_counts(PyObject *module, PyObject *args)
         size_t repeated = 0, from = last < 0 || (size_t)last > said->count ? 0 : said->count - (size_t)last;
         remember(asked, 0);
         for (size_t at = 0; at < said->count; at++)
-            repeated += asked->places[place_of(asked, said->words[at])] != 0;
+            repeated += asked->places[place_of(asked, &said->words[at])] != 0;
         found = Py_BuildValue("nnnnn", (Py_ssize_t)asked->count, (Py_ssize_t)said->count, (Py_ssize_t)repeated,
                               (Py_ssize_t)remember(as_written, 0), (Py_ssize_t)remember(said, from));
     } else
@@ -148,18 +179,15 @@ static size_t beginning_at(const uint64_t *table, size_t size, uint64_t beginnin
 
 /* The beginnings of a text's runs of small letters, each once: as numbers, in a table that `size`, a power of two, is
    more than twice as long as there are any. Gives how many there are. */
-static size_t beginnings_of(Word text, uint64_t *table, size_t size)
+static size_t beginnings_of(Text text, uint32_t *edges, uint64_t *table, size_t size)
 {
-    size_t count = 0;
+    size_t count = 0, runs = runs_of(text, SMALL, edges);
     memset(table, 0, size * sizeof *table);
-    for (size_t at = 0; at < text.length; at++) {
-        uint64_t beginning = 0;
-        size_t start = at;
-        for (; at < text.length && text.text[at] >= 'a' && text.text[at] <= 'z'; at++)
-            if (at - start < LONGEST_BEGINNING)
-                beginning = beginning << 8 | (unsigned char)text.text[at];
-        if (at - start < SHORTEST_RUN)
+    for (size_t at = 0; at < runs; at++) {
+        size_t start = edges[2 * at], length = edges[2 * at + 1] - start;
+        if (length < SHORTEST_RUN)
             continue;
+        uint64_t beginning = signs_of(text, start, length < LONGEST_BEGINNING ? length : LONGEST_BEGINNING);
         size_t place = beginning_at(table, size, beginning);
         count += !table[place];
         table[place] = beginning;
@@ -170,7 +198,7 @@ static size_t beginnings_of(Word text, uint64_t *table, size_t size)
 PyObject *beginnings(PyObject *module, PyObject *args)
 {
     PyObject *given[2];
-    Word texts[2];
+    Text texts[2];
     uint64_t *tables[2];
     size_t sizes[2], counts[2], both = 0;
     (void)module;
@@ -182,13 +210,15 @@ PyObject *beginnings(PyObject *module, PyObject *args)
         for (sizes[at] = 16; sizes[at] < texts[at].length / 2 + 2;)
             sizes[at] *= 2; /* a run and what ends it take four characters */
     }
-    uint64_t *memory = PyMem_Malloc((sizes[0] + sizes[1]) * sizeof *memory);
+    size_t longest = texts[0].length > texts[1].length ? texts[0].length : texts[1].length;
+    uint64_t *memory = PyMem_Malloc((sizes[0] + sizes[1] + longest / 2 + 1) * sizeof *memory);
     if (memory == NULL)
         return PyErr_NoMemory();
     tables[0] = memory;
     tables[1] = memory + sizes[0];
+    uint32_t *edges = (uint32_t *)(tables[1] + sizes[1]);
     for (int at = 0; at < 2; at++)
-        counts[at] = beginnings_of(texts[at], tables[at], sizes[at]);
+        counts[at] = beginnings_of(texts[at], edges, tables[at], sizes[at]);
     for (size_t at = 0; at < sizes[1]; at++)
         both += tables[1][at] && tables[0][beginning_at(tables[0], sizes[0], tables[1][at])];
     PyMem_Free(memory);
@@ -202,7 +232,7 @@ PyObject *beginnings(PyObject *module, PyObject *args)
 
 typedef struct {
     PyObject *held; /* whose signs the words are */
-    Word text;
+    Text text;
     Words words;
     uint64_t pairs[128 * 128 / 64]; /* of signs that follow each other, a bit each */
 } Index;
@@ -210,10 +240,7 @@ typedef struct {
 typedef struct {
     PyObject *held; /* a tuple of the words and one of the parts, whose signs these are */
     size_t words, count;
-    struct {
-        Word word;
-        uint64_t hash;
-    } needles[]; /* words, then parts */
+    Word needles[]; /* words, then parts */
 } Needles;
 
 static void free_index(PyObject *capsule)
@@ -239,7 +266,7 @@ static size_t pair_at(const char *signs)
 PyObject *make_index(PyObject *module, PyObject *text)
 {
     (void)module;
-    Word own = ascii_of(text);
+    Text own = ascii_of(text);
     if (own.text == NULL)
         return NULL;
     Index *found = PyMem_Calloc(1, sizeof *found);
@@ -282,8 +309,7 @@ PyObject *make_needles(PyObject *module, PyObject *args)
         const char *signs = PyUnicode_Check(text) ? PyUnicode_AsUTF8AndSize(text, &size) : NULL;
         if (signs == NULL)
             break;
-        own->needles[at].word = (Word){signs, (size_t)size};
-        own->needles[at].hash = hash_of(own->needles[at].word);
+        own->needles[at] = word_at((Text){signs, (size_t)size}, 0, (size_t)size);
     }
     if (at == all)
         capsule = PyCapsule_New(own, NEEDLES, free_needles);
@@ -330,16 +356,16 @@ PyObject *holds_any(PyObject *module, PyObject *const *given, Py_ssize_t count)
         return NULL;
     int is_there = 0;
     for (size_t at = 0; at < of->words && !is_there; at++)
-        is_there = own->words.places[place_by(&own->words, of->needles[at].word, of->needles[at].hash)] != 0;
+        is_there = own->words.places[place_of(&own->words, &of->needles[at])] != 0;
     for (size_t at = of->words; at < of->count && !is_there; at++)
-        is_there = has_part(own, of->needles[at].word);
+        is_there = has_part(own, of->needles[at]);
     return PyBool_FromLong(is_there);
 }
 
 /* --- numbers ------------------------------------------------------------------------------------------------------------ */
 
 /* Where a number ends, of whose digits one stands there: with points and commas between digits where `is_whole`. */
-static size_t end_of_number(Word text, size_t at, int is_whole)
+static size_t end_of_number(Text text, size_t at, int is_whole)
 {
     while (at < text.length && (is_of(DIGITS, text.text[at]) ||
                                 (is_whole && (text.text[at] == '.' || text.text[at] == ',') && at + 1 < text.length &&
@@ -351,7 +377,7 @@ static size_t end_of_number(Word text, size_t at, int is_whole)
 /* Numbers with a dash in front as they are written, or where runs of digits begin. */
 static PyObject *numbers_in(PyObject *given, int is_whole)
 {
-    Word text = ascii_of(given);
+    Text text = ascii_of(given);
     PyObject *found = text.text == NULL ? NULL : PyList_New(0);
     for (size_t at = 0; found != NULL && at < text.length; at++) {
         if (!is_of(DIGITS, text.text[at]))
