@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 import zlib
+from array import array
 from typing import NamedTuple
 
 import numpy as np
@@ -79,15 +80,11 @@ def traits_of(question: str, answer: str) -> NDArray[np.float32]:
     asked, said = reading_of(bounded(question)), reading_of(bounded(answer))
     words = word_counts(asked, said)
     numbers = reading_of(said.text[-MAX_CHARACTERS // 2 :]).numbers
-    return np.array(
-        [
-            *_form(said.text, words.said),
-            *_content(said, words, numbers),
-            *_relation(asked, said, words, numbers),
-            *checks_of(question[:MAX_QUESTION], said.text),
-        ],
-        dtype=np.float32,
-    )
+    found = array("f", _form(said.text, words.said))  # which numpy makes of a list more slowly
+    found.extend(_content(said, words, numbers))
+    found.extend(_relation(asked, said, words, numbers))
+    found.extend(checks_of(question[:MAX_QUESTION], said.text))
+    return np.frombuffer(found, dtype=np.float32)
 
 
 class WordCounts(NamedTuple):

@@ -20,6 +20,7 @@ learnt. So a share of what its trees say beyond the middling long reply is added
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -57,14 +58,11 @@ def inspect(
 
     `traits` are those of `traits_of`, where they are known already.
     """
-    own = [
-        *relevance(question, answer, question_ids, answer_ids, pieces),
-        *working(question, answer),
-        *wanted(question, answer),
-    ]
-    traits = traits_of(question, answer) if traits is None else traits
-    found = np.empty(len(own) + len(traits), np.float32)
-    found[: len(own)], found[len(own) :] = own, traits
+    own = array("f", relevance(question, answer, question_ids, answer_ids, pieces))
+    own.extend(working(question, answer))
+    own.extend(wanted(question, answer))
+    own.frombytes((traits_of(question, answer) if traits is None else traits).tobytes())
+    found = np.frombuffer(own, np.float32)
     found[np.isnan(found)] = 0
     np.maximum(found, -LIMIT, out=found)  # faster than `clip`
     np.minimum(found, LIMIT, out=found)

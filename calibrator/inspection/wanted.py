@@ -12,7 +12,9 @@ from collections.abc import Callable
 from calibrator.text.looking_for import (
     SPACES,
     Reading,
+    Several,
     Shape,
+    Sought,
     at_lines,
     reading_of,
     sought,
@@ -146,71 +148,76 @@ _SUM = sought(
     r"\b(?:calculate|compute|find the|evaluate|solve|simplify|determine|what is the value|sum)\b",
     "calculate compute find evaluate solve simplify determine value sum",
 )
-_Test = Callable[[Reading], bool]
 
 
-def _has(pattern: str, words: str = "", parts: tuple[str, ...] = ()) -> _Test:
-    return sought(pattern, words, parts).is_in
+class _Tests:
+    """Patterns and other tests of a text, one number each (0 or 1)."""
+
+    def __init__(self, *tests: Sought | Callable[[Reading], bool]) -> None:
+        self.patterns = [test for test in tests if isinstance(test, Sought)]
+        self._several = Several(*self.patterns)
+        self._tests = [None if isinstance(test, Sought) else test for test in tests]
+
+    def of(self, reading: Reading) -> list[float]:
+        found = iter(self._several.are_in(reading))
+        return [float(next(found) if test is None else test(reading)) for test in self._tests]
 
 
-_ASKED: tuple[_Test, ...] = (
-    _has(r"\bwho\b|\bwhose\b|\bwhom\b|\bkdo\b", "who whose whom kdo"),
-    _has(
+_ASKED = _Tests(
+    sought(r"\bwho\b|\bwhose\b|\bwhom\b|\bkdo\b", "who whose whom kdo"),
+    sought(
         r"\bwhen\b|\bwhat year\b|\bwhich year\b|\bwhat date\b|\bkter[ée]m roce\b|\bkdy\b|\bdatum\b",
         "when year date roce kdy datum",
     ),
-    _has(
+    sought(
         r"\bwhere\b|\bwhat (?:city|country|place)\b|\bwhich (?:city|country)\b|\bkde\b",
         "where city country place kde",
     ),
-    _has(r"\bhow (?:many|much|long|old|far|tall|often|large)\b|\bkolik\b", "how kolik"),
-    _has(r"\bwhy\b|\bexplain\b|\bdescribe\b", "why explain describe"),
-    _has(r"\bwhich\b|\bkter[ýáéou]+\b", "which", ("kter",)),
+    sought(r"\bhow (?:many|much|long|old|far|tall|often|large)\b|\bkolik\b", "how kolik"),
+    sought(r"\bwhy\b|\bexplain\b|\bdescribe\b", "why explain describe"),
+    sought(r"\bwhich\b|\bkter[ýáéou]+\b", "which", ("kter",)),
     _is_yes_or_no,
-    _has(
+    sought(
         r"\b(?:def |function|implement|program|code|class |return |stdin|print\()",
         parts=_OF_CODE,
     ),
     _asks_sum,
-    _has(r"\bprove\b|\bproof\b|\bshow that\b", "prove proof show"),
-    _has(r"\bname\b|\blist\b|\btitle\b|\bjm[ée]no\b", "name list title jméno jmeno"),
-    _has(r"\bjson\b|\"type\"", "json", ('"type"',)),
+    sought(r"\bprove\b|\bproof\b|\bshow that\b", "prove proof show"),
+    sought(r"\bname\b|\blist\b|\btitle\b|\bjm[ée]no\b", "name list title jméno jmeno"),
+    sought(r"\bjson\b|\"type\"", "json", ('"type"',)),
     _lists_options,
     _has_chinese,
 )
-_SAID: tuple[_Test, ...] = (
+_SAID = _Tests(
     _is_person,
     _is_year,
-    _has(rf"\b(?:{'|'.join(_MONTHS.split())})\b", _MONTHS),
+    sought(rf"\b(?:{'|'.join(_MONTHS.split())})\b", _MONTHS),
     lambda said: bool(said.digits),
     _is_amount,
     lambda said: _SAYS_YES_OR_NO.match(said.text) is not None,
-    _has(
+    sought(
         r"```|\bdef \w+\(|\breturn\b|#include|\bfn \w+",
         "return",
         ("```", "def ", "#include", "fn "),
     ),
     lambda said: _JSON.match(said.text) is not None,
-    _has(r"\\boxed|\\frac|\\\(|\$", parts=("\\boxed", "\\frac", "\\(", "$")),
+    sought(r"\\boxed|\\frac|\\\(|\$", parts=("\\boxed", "\\frac", "\\(", "$")),
     _is_letter,
     _is_call,
     _has_chinese,
-    _has(
+    sought(
         r"\b(?:because|therefore|since|thus|hence|so that)\b",
         "because therefore since thus hence",
         ("so that",),
     ),
-    _has(r"\b(?:the|of|and|is|in|to)\b", "the of and is in to"),
+    sought(r"\b(?:the|of|and|is|in|to)\b", "the of and is in to"),
 )
 
 
 def wanted(question: str, answer: str) -> list[float]:
     """What is asked for, and what the reply has, one number each (0 or 1)."""
     asked, said = reading_of(_two_ends(question)), reading_of(_two_ends(answer))
-    return [
-        *[float(test(asked)) for test in _ASKED],
-        *[float(test(said)) for test in _SAID],
-    ]
+    return [*_ASKED.of(asked), *_SAID.of(said)]
 
 
 def _two_ends(text: str) -> str:

@@ -107,13 +107,20 @@ def beginnings(question: str, answer: str) -> tuple[int, int, int]:
     have, and how many both have."""
 
 def index(text: str) -> Held:
-    """Of an ASCII text, what `holds_any` looks it through by."""
+    """Of an ASCII text, what `hold_any` looks it through by."""
 
 def needles(words: tuple[str, ...], parts: tuple[str, ...]) -> Held:
     """What a text may hold: words as `\\w+` cuts them, and parts anywhere."""
 
-def holds_any(index: Held, needles: Held) -> bool:
-    """Whether a text holds one of them."""
+def hold_any(index: Held, several: tuple[Held, ...]) -> list[bool]:
+    """Of several needles, whether a text holds one of them."""
+
+def shape(kinds: bytes, rows: tuple[bytes, ...]) -> Held:
+    """Rows of kinds, each told by a byte; `kinds` gives that of each of 256 signs. Raises ValueError
+    for rows of no kind, or of more than 64 together."""
+
+def has_shape(text: str, shape: Held) -> bool:
+    """Whether signs of the kinds of a row stand in a text one after the other."""
 
 def numbers(text: str) -> list[str]:
     """Of an ASCII text, as `Reading.numbers` has them."""

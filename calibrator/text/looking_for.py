@@ -130,7 +130,7 @@ class Sought:
         self.pattern, self.words, self.parts = pattern, words, parts
 
     @kept
-    def _needles(self) -> object:
+    def needles(self) -> object:
         """Words and parts as the kernel looks for them."""
         kernel = compiled()
         return kernel.needles(tuple(self.words), self.parts) if kernel is not None else None
@@ -140,8 +140,8 @@ class Sought:
         if not self.words and not self.parts:
             return True
         if (index := reading.index) is not None and (kernel := compiled()) is not None:
-            found: bool = kernel.holds_any(index, self._needles)
-            return found
+            found: list[bool] = kernel.hold_any(index, (self.needles,))
+            return found[0]
         if reading.is_odd or not self.words.isdisjoint(reading.words):
             return True
         for part in self.parts:  # noqa: SIM110  # faster than `any`, and this runs forty times a score
@@ -173,6 +173,27 @@ class Sought:
         return found
 
 
+class Several:
+    """Patterns that are looked for in the same text, each with words or parts."""
+
+    def __init__(self, *patterns: Sought) -> None:
+        self._patterns = patterns
+
+    @kept
+    def _needles(self) -> tuple[object, ...]:
+        return tuple(each.needles for each in self._patterns)
+
+    def are_in(self, reading: Reading) -> list[bool]:
+        """Whether each matches anywhere."""
+        if (index := reading.index) is None or (kernel := compiled()) is None:
+            return [each.is_in(reading) for each in self._patterns]
+        found: list[bool] = kernel.hold_any(index, self._needles)
+        for place, may_be in enumerate(found):
+            if may_be:
+                found[place] = self._patterns[place].pattern.search(reading.text) is not None
+        return found
+
+
 class Shape:
     """Signs in a row by their kinds, which stand in every ASCII text that a pattern matches.
 
@@ -182,12 +203,21 @@ class Shape:
     def __init__(self, kinds: Mapping[str, str], *rows: str) -> None:
         kind_of = {sign: kind for kind, signs in kinds.items() for sign in signs}
         self._kinds = bytes(ord(kind_of.get(chr(code), "\0")) for code in range(256))
-        self._rows = [row.encode() for row in rows]
+        self._rows = tuple(row.encode() for row in rows)
+
+    @kept
+    def _held(self) -> object:
+        """Kinds and rows as the kernel looks for them."""
+        kernel = compiled()
+        return kernel.shape(self._kinds, self._rows) if kernel is not None else None
 
     def may_be_in(self, text: str) -> bool:
         """False where none of the rows stands."""
         if not text.isascii():
             return True
+        if (kernel := compiled()) is not None:
+            found: bool = kernel.has_shape(text, self._held)
+            return found
         kinds = text.encode().translate(self._kinds)
         return any([row in kinds for row in self._rows])
 

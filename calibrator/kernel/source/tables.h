@@ -64,7 +64,9 @@ PyObject *word_counts(PyObject *module, PyObject *args);
 PyObject *beginnings(PyObject *module, PyObject *args);
 PyObject *make_index(PyObject *module, PyObject *text);
 PyObject *make_needles(PyObject *module, PyObject *args);
-PyObject *holds_any(PyObject *module, PyObject *const *given, Py_ssize_t count);
+PyObject *hold_any(PyObject *module, PyObject *const *given, Py_ssize_t count);
+PyObject *make_shape(PyObject *module, PyObject *args);
+PyObject *has_shape(PyObject *module, PyObject *const *given, Py_ssize_t count);
 PyObject *numbers(PyObject *module, PyObject *text);
 PyObject *digits(PyObject *module, PyObject *text);
 

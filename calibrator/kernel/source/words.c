@@ -343,23 +343,99 @@ static int has_part(const Index *own, Word part)
     return 0;
 }
 
-PyObject *holds_any(PyObject *module, PyObject *const *given, Py_ssize_t count)
+static int holds(const Index *own, const Needles *of)
+{
+    for (size_t at = 0; at < of->words; at++)
+        if (own->words.places[place_of(&own->words, &of->needles[at])])
+            return 1;
+    for (size_t at = of->words; at < of->count; at++)
+        if (has_part(own, of->needles[at]))
+            return 1;
+    return 0;
+}
+
+PyObject *hold_any(PyObject *module, PyObject *const *given, Py_ssize_t count)
 {
     (void)module;
-    if (count != 2) {
-        PyErr_SetString(PyExc_TypeError, "an index and needles are wanted");
+    if (count != 2 || !PyTuple_Check(given[1])) {
+        PyErr_SetString(PyExc_TypeError, "an index and a tuple of needles are wanted");
         return NULL;
     }
     const Index *own = held(given[0], INDEX);
-    const Needles *of = own == NULL ? NULL : held(given[1], NEEDLES);
-    if (of == NULL)
+    Py_ssize_t several = PyTuple_Size(given[1]);
+    PyObject *found = own == NULL ? NULL : PyList_New(several);
+    for (Py_ssize_t at = 0; found != NULL && at < several; at++) {
+        const Needles *of = held(PyTuple_GetItem(given[1], at), NEEDLES);
+        if (of == NULL || PyList_SetItem(found, at, PyBool_FromLong(holds(own, of))) < 0)
+            Py_CLEAR(found);
+    }
+    return found;
+}
+
+/* --- signs in a row by their kinds --------------------------------------------------------------------------------------- */
+
+#define SHAPE "calibrator.kernel.shape"
+
+typedef struct {
+    uint64_t begins, ends; /* a bit for each place of each row */
+    uint64_t places[256];  /* of each sign, those where its kind is wanted */
+} Shape;
+
+static void free_shape(PyObject *capsule)
+{
+    PyMem_Free(PyCapsule_GetPointer(capsule, SHAPE));
+}
+
+PyObject *make_shape(PyObject *module, PyObject *args)
+{
+    const char *kinds;
+    Py_ssize_t size;
+    PyObject *rows;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "y#O!", &kinds, &size, &PyTuple_Type, &rows))
         return NULL;
-    int is_there = 0;
-    for (size_t at = 0; at < of->words && !is_there; at++)
-        is_there = own->words.places[place_of(&own->words, &of->needles[at])] != 0;
-    for (size_t at = of->words; at < of->count && !is_there; at++)
-        is_there = has_part(own, of->needles[at]);
-    return PyBool_FromLong(is_there);
+    Shape *own = PyMem_Calloc(1, sizeof *own);
+    if (own == NULL)
+        return PyErr_NoMemory();
+    Py_ssize_t count = size == 256 ? PyTuple_Size(rows) : -1, place = 0;
+    int fits = count > 0;
+    for (Py_ssize_t row = 0; row < count && fits; row++) {
+        char *wanted;
+        Py_ssize_t length;
+        fits = PyBytes_AsStringAndSize(PyTuple_GetItem(rows, row), &wanted, &length) == 0 && length > 0 &&
+               place + length <= 64;
+        own->begins |= fits ? (uint64_t)1 << place : 0;
+        for (Py_ssize_t at = 0; at < length && fits; at++, place++)
+            for (int sign = 0; sign < 256; sign++)
+                own->places[sign] |= (uint64_t)(kinds[sign] == wanted[at]) << place;
+        own->ends |= fits ? (uint64_t)1 << (place - 1) : 0;
+    }
+    PyObject *capsule = fits ? PyCapsule_New(own, SHAPE, free_shape) : NULL;
+    if (capsule == NULL) {
+        PyMem_Free(own);
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "rows of kinds that do not fit");
+    }
+    return capsule;
+}
+
+PyObject *has_shape(PyObject *module, PyObject *const *given, Py_ssize_t count)
+{
+    (void)module;
+    Py_ssize_t size;
+    const char *text = count == 2 && PyUnicode_Check(given[0]) ? PyUnicode_AsUTF8AndSize(given[0], &size) : NULL;
+    if (text == NULL) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "a text and a shape are wanted");
+        return NULL;
+    }
+    const Shape *own = held(given[1], SHAPE);
+    if (own == NULL)
+        return NULL;
+    uint64_t places = 0; /* up to which the signs so far stand in a row */
+    for (Py_ssize_t at = 0; at < size && !(places & own->ends); at++)
+        places = (places << 1 | own->begins) & own->places[(unsigned char)text[at]];
+    return PyBool_FromLong((places & own->ends) != 0);
 }
 
 /* --- numbers ------------------------------------------------------------------------------------------------------------ */

@@ -12,13 +12,12 @@ from calibrator.features import checks, traits
 from calibrator.features.traits import _FINAL, _HEDGE, _REFUSAL
 from calibrator.inspection import sums, wanted, working
 from calibrator.text.addressed_text import _IN_FAVOUR
-from calibrator.text.looking_for import Reading, Sought, at_lines, beyond_ascii
+from calibrator.text.looking_for import Reading, Several, at_lines, beyond_ascii
 
 SOUGHT = [
     _FINAL, _REFUSAL, _HEDGE, _IN_FAVOUR, wanted._ASKS_ON, wanted._SUM, wanted._PRICE,
     sums.RESULT, working._EQUALS, working._NOT,
-    *(each for test in (*wanted._ASKED, *wanted._SAID)
-      if isinstance(each := getattr(test, "__self__", None), Sought)),
+    *wanted._ASKED.patterns, *wanted._SAID.patterns,
 ]  # fmt: skip
 assert len(SOUGHT) > 20
 WORDS = sorted({word for each in SOUGHT for word in re.findall(r"\w+", each.pattern.pattern)})
@@ -34,6 +33,7 @@ def test_no_pattern_is_passed_over_that_matches(text: str) -> None:
     reading = Reading(text)
     for each in SOUGHT:
         assert each.is_in(reading) == bool(each.pattern.search(text)), each.pattern.pattern
+    assert Several(*SOUGHT).are_in(reading) == [each.is_in(reading) for each in SOUGHT]
     assert _FINAL.all_in(reading) == _FINAL.pattern.findall(text)
 
 
