@@ -64,9 +64,9 @@ class Difficulty:
         self._kernel = compiled() if table.dtype == questions.dtype == np.int8 else None
         if self._kernel is not None:
             tiles, lengths = _tiled(questions)
-            factors = np.zeros((3, len(lengths)), np.float32)
-            for row, own in enumerate((1 / lengths, self.weight, self.weight * self.share)):
-                factors[row, : len(own)] = own
+            factors, count = np.zeros((3, len(lengths)), np.float32), len(questions)
+            own = 1 / lengths[:count], self.weight, self.weight * self.share
+            factors[:, :count] = np.stack(own)
             self._held = self._kernel.difficulty_tables(
                 np.ascontiguousarray(table), self.scale, tiles, lengths, self.share, self.weight,
                 factors, NEARNESS, PRIOR, self.base,

@@ -15,8 +15,6 @@ from types import ModuleType
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.features.ngrams import distinct
-from calibrator.features.trees import is_near
 from calibrator.kernel import compiled
 from calibrator.text.looking_for import Reading, beyond_ascii, reading_of
 
@@ -32,7 +30,6 @@ MOST_PIECES = 2**16  # of a vocabulary that the kernel reads
 COSINES = slice(16, 26)  # where they stand among the traits
 OF_MEANS = 5  # the first of them; the others compare single pieces
 ROUNDING = 3e-6  # by which the kernel's cosines may differ from numpy's; twice what was seen
-EXACT = (0.0, -1.0)  # cosines that stand for none
 COPY = 4  # word pieces in a row that count as copied
 
 _LOOK = 4_000  # characters of each text's two ends in which numbers and names are looked for
@@ -58,9 +55,12 @@ class Pieces:
             raise ValueError(f"word pieces of another shape: {self.table.shape}")
         fits = self.table.dtype == np.int8 and len(self.rarity) <= MOST_PIECES
         kernel = compiled() if fits else None
-        arrays = self.table, self.scale, self.rarity
+        thresholds = np.full((10, max(map(len, self.thresholds), default=0) + 1), np.inf)
+        for row, own in zip(thresholds, self.thresholds, strict=False):
+            row[: len(own)] = own
+        arrays = self.table, self.scale, self.rarity, thresholds
         object.__setattr__(self, "kernel", kernel)
-        object.__setattr__(self, "held", kernel.piece_tables(*arrays) if kernel else None)
+        object.__setattr__(self, "held", kernel.piece_tables(*arrays, ROUNDING) if kernel else None)
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Pieces:
@@ -95,15 +95,13 @@ def _pieces_in_common(
 ) -> list[float]:
     """What both sides' pieces and their meanings have in common, (27,)."""
     if pieces.kernel is not None:
-        found: list[float] = pieces.kernel.relevance(pieces.held, question_ids, answer_ids)
+        found: list[float]
+        found, near = pieces.kernel.relevance(pieces.held, question_ids, answer_ids)
         # cosines come from BLAS in numpy, which adds in an order of its own
-        told = enumerate(zip(pieces.thresholds, found[COSINES], strict=False))
-        near = [at for at, (each, x) in told if x not in EXACT and is_near(each, x, ROUNDING)]
-        if not near:
-            return found
-        if near[0] >= OF_MEANS:
-            asks, says = (distinct(_kept(ids)) for ids in (question_ids, answer_ids))
-            found[COSINES.start + OF_MEANS : COSINES.stop] = _compared(asks, says, pieces)
+        if near >> OF_MEANS:
+            of_pieces = slice(COSINES.start + OF_MEANS, COSINES.stop)
+            found[of_pieces] = _compared_by_kernel(question_ids, answer_ids, pieces)
+        if not near % (1 << OF_MEANS):
             return found
     asked, said = _Side(question_ids, pieces), _Side(answer_ids, pieces)
     end_asked, end_said = asked.part(asked.kept[-END:]), said.part(said.kept[-END:])
@@ -244,6 +242,21 @@ def _compared(asked: Whole, said: Whole, pieces: Pieces) -> list[float]:
         float(np.sort(other.max(axis=0))[-3:].mean()),
         float(np.sort(by_second)[: max(1, len(second) // 2)].mean()),
     ]
+
+
+def _compared_by_kernel(
+    question_ids: Sequence[int], answer_ids: Sequence[int], pieces: Pieces
+) -> list[float]:
+    """As `_compared`, to the bit: the kernel does all but the products."""
+    kernel, held = pieces.kernel, pieces.held
+    assert kernel is not None
+    sides = [kernel.rarest(held, ids) for ids in (question_ids, answer_ids)]
+    asked, said = (np.frombuffer(ids, np.int32) for ids, _ in sides)
+    first, second = (
+        np.frombuffer(each, np.float32).reshape(-1, pieces.table.shape[1]) for _, each in sides
+    )
+    found: list[float] = kernel.compared(held, asked, said, first @ second.T)
+    return found
 
 
 def _rarest(ids: Whole, pieces: Pieces) -> Whole:

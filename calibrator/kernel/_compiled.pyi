@@ -62,11 +62,26 @@ def tree_tables(nodes: NDArray[np.uint8], width: int) -> Held:
 def trees(tables: Held, rows: Floats, found: NDArray[np.float64]) -> None:
     """Sums of the leaves in which rows (B, width) end, (B,)."""
 
-def piece_tables(table: Bytes, scale: Floats, rarity: Floats) -> Held:
-    """As `relevance.Pieces` has them."""
+def piece_tables(
+    table: Bytes,
+    scale: Floats,
+    rarity: Floats,
+    thresholds: NDArray[np.float64],
+    rounding: float,
+) -> Held:
+    """As `relevance.Pieces` has them; the `thresholds` (10, T) of each cosine ascend, infinite
+    where there are fewer."""
 
-def relevance(tables: Held, asked: Sequence[int], said: Sequence[int]) -> list[float]:
-    """What two lists of word pieces have in common, 27 numbers."""
+def relevance(tables: Held, asked: Sequence[int], said: Sequence[int]) -> tuple[list[float], int]:
+    """What two lists of word pieces have in common, 27 numbers, and a bit for each of the cosines,
+    the lowest for the first: whether a threshold is as near to it as it may be rounded."""
+
+def rarest(tables: Held, ids: Sequence[int]) -> tuple[bytearray, bytearray]:
+    """The rarest of the pieces, each once, the rarest first: as int32, and their vectors as
+    float32."""
+
+def compared(tables: Held, asked: Sequence[int], said: Sequence[int], alike: Floats) -> list[float]:
+    """What the cosines (n, m) of such pieces say of both sides, as `relevance._compared`."""
 
 def packed_layer(tiles: Bytes, scales: Floats, bias: Floats) -> Held:
     """A linear layer as `packing.tiled` lays it out, its `bias` (outputs,)."""
@@ -116,8 +131,8 @@ def hold_any(index: Held, several: tuple[Held, ...]) -> list[bool]:
     """Of several needles, whether a text holds one of them."""
 
 def shape(kinds: bytes, rows: tuple[bytes, ...]) -> Held:
-    """Rows of kinds, each told by a byte; `kinds` gives that of each of 256 signs. Raises ValueError
-    for rows of no kind, or of more than 64 together."""
+    """Rows of kinds, each told by a byte; `kinds` gives that of each of 256 signs. Raises
+    ValueError for none, an empty one, or more than 64 kinds together."""
 
 def has_shape(text: str, shape: Held) -> bool:
     """Whether signs of the kinds of a row stand in a text one after the other."""

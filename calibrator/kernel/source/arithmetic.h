@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { STRONGEST = 24, MOST_PIECES = 320, RUN = 4, END = 48, SHARED_TRAITS = 27, TILE = 32, LANES = 16 };
+enum { STRONGEST = 24, MOST_PIECES = 320, RUN = 4, END = 48, SHARED_TRAITS = 27, COSINES = 10, TILE = 32, LANES = 16 };
 
 typedef struct {
     const int8_t *table;    /* (rows, members, width) */
@@ -59,6 +59,9 @@ typedef struct {
     const int8_t *table; /* (pieces, width) */
     const float *scale, *rarity; /* (pieces,) */
     size_t width;
+    const double *thresholds; /* (COSINES, each) which trees compare with them, ascending, then infinite */
+    size_t each;
+    double rounding; /* of a cosine */
 } PieceTables;
 
 typedef struct {
@@ -89,6 +92,9 @@ typedef struct {
     void (*gelu)(float *x, size_t count);
     void (*packed_linear)(const PackedLayer *, const float *x, size_t rows, float *work, float *out);
     void (*relevance)(const PieceTables *, const Side *asked, const Side *said, float *work, double *found);
+    size_t (*rarest_pieces)(const PieceTables *, const int32_t *ids, size_t count, int32_t *found, float *vectors);
+    void (*compared)(const PieceTables *, const int32_t *first, size_t rows, const int32_t *second, size_t columns,
+                     const float *alike, size_t stride, double *found);
 } Arithmetic;
 
 extern const Arithmetic narrow_arithmetic;

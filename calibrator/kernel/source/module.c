@@ -353,43 +353,10 @@ static PyObject *trees(PyObject *module, PyObject *args)
     return result;
 }
 
-static PyObject *relevance(PyObject *module, PyObject *args)
-{
-    PyObject *capsule, *given[2];
-    int32_t kept[2][MOST_PIECES], ids[2][MOST_PIECES];
-    Side sides[2];
-    double found[SHARED_TRAITS];
-    (void)module;
-    if (!PyArg_ParseTuple(args, "OOO", &capsule, &given[0], &given[1]))
-        return NULL;
-    const HeldPieces *own = held(capsule, PIECES);
-    if (own == NULL)
-        return NULL;
-    for (int side = 0; side < 2; side++) {
-        Py_ssize_t count = numbers_of(given[side], own->pieces, MOST_PIECES / 2, MOST_PIECES / 2, kept[side]);
-        if (count < 0)
-            return NULL;
-        uint64_t marks[(UINT16_MAX + 1) / 64] = {0};
-        size_t distinct = distinct_of(kept[side], (size_t)count, marks, ids[side]);
-        sides[side] = (Side){kept[side], (size_t)count, ids[side], distinct};
-    }
-    float *work = PyMem_Malloc((3 * STRONGEST + 6) * own->tables.width * sizeof *work);
-    if (work == NULL)
-        return PyErr_NoMemory();
-    arithmetic->relevance(&own->tables, &sides[0], &sides[1], work, found);
-    PyMem_Free(work);
-    PyObject *result = PyList_New(SHARED_TRAITS);
-    for (Py_ssize_t at = 0; result != NULL && at < SHARED_TRAITS; at++) {
-        PyObject *number = PyFloat_FromDouble(found[at]);
-        if (number == NULL || PyList_SetItem(result, at, number) < 0)
-            Py_CLEAR(result);
-    }
-    return result;
-}
-
 static PyMethodDef methods[] = {
     {"bag_tables", make_bag_tables, METH_VARARGS, NULL},
     {"beginnings", beginnings, METH_VARARGS, NULL},
+    {"compared", compared, METH_VARARGS, NULL},
     {"cut", cut, METH_VARARGS, NULL},
     {"difficulty_tables", make_difficulty_tables, METH_VARARGS, NULL},
     {"digits", digits, METH_O, NULL},
@@ -405,6 +372,7 @@ static PyMethodDef methods[] = {
     {"packed_layer", make_packed_layer, METH_VARARGS, NULL},
     {"packed_linear", packed_linear, METH_VARARGS, NULL},
     {"piece_tables", make_piece_tables, METH_VARARGS, NULL},
+    {"rarest", rarest, METH_VARARGS, NULL},
     {"relevance", relevance, METH_VARARGS, NULL},
     {"shape", make_shape, METH_VARARGS, NULL},
     {"together", together, METH_O, NULL},

@@ -5,4 +5,5 @@
 #include "layers_body.h"
 #include "relevance_body.h"
 
-const Arithmetic narrow_arithmetic = {bags, topics, difficulty, tower, distances, trees, gelu, packed_linear, relevance};
+const Arithmetic narrow_arithmetic = {bags, topics, difficulty, tower, distances, trees, gelu, packed_linear,
+                                      relevance, rarest_pieces, compared};

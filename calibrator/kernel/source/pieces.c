@@ -233,3 +233,120 @@ PyObject *cut(PyObject *module, PyObject *args)
     PyMem_Free(found.ids);
     return bytes;
 }
+
+/* --- what two texts have in common ------------------------------------------------------------------------------------- */
+
+/* The pieces of a text that are looked at, `kept`, and the distinct ones of them; 0 with an exception for others. */
+static int open_side(PyObject *given, int32_t limit, int32_t *kept, int32_t *ids, Side *found)
+{
+    Py_ssize_t count = numbers_of(given, limit, MOST_PIECES / 2, MOST_PIECES / 2, kept);
+    if (count < 0)
+        return 0;
+    uint64_t marks[(UINT16_MAX + 1) / 64] = {0};
+    *found = (Side){kept, (size_t)count, ids, distinct_of(kept, (size_t)count, marks, ids)};
+    return 1;
+}
+
+static PyObject *list_of(const double *numbers, Py_ssize_t count)
+{
+    PyObject *found = PyList_New(count);
+    for (Py_ssize_t at = 0; found != NULL && at < count; at++) {
+        PyObject *number = PyFloat_FromDouble(numbers[at]);
+        if (number == NULL || PyList_SetItem(found, at, number) < 0)
+            Py_CLEAR(found);
+    }
+    return found;
+}
+
+/* Whether a threshold is so near to a cosine that rounding may pass it; 0 and -1 stand for none. */
+static int is_near(const PieceTables *of, size_t place, double cosine)
+{
+    const double *thresholds = of->thresholds + place * of->each;
+    size_t low = 0, high = of->each;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (thresholds[middle] < cosine - of->rounding)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return cosine != 0 && cosine != -1 && low < of->each && thresholds[low] <= cosine + of->rounding;
+}
+
+PyObject *relevance(PyObject *module, PyObject *args)
+{
+    PyObject *capsule, *given[2];
+    int32_t kept[2][MOST_PIECES], ids[2][MOST_PIECES];
+    Side sides[2];
+    double found[SHARED_TRAITS];
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOO", &capsule, &given[0], &given[1]))
+        return NULL;
+    const HeldPieces *own = held(capsule, PIECES);
+    if (own == NULL)
+        return NULL;
+    for (int side = 0; side < 2; side++)
+        if (!open_side(given[side], own->pieces, kept[side], ids[side], &sides[side]))
+            return NULL;
+    float *work = PyMem_Malloc((3 * STRONGEST + 6) * own->tables.width * sizeof *work);
+    if (work == NULL)
+        return PyErr_NoMemory();
+    arithmetic->relevance(&own->tables, &sides[0], &sides[1], work, found);
+    PyMem_Free(work);
+    unsigned long near = 0;
+    for (size_t at = 0; at < COSINES; at++)
+        near |= (unsigned long)is_near(&own->tables, at, found[SHARED_TRAITS - 1 - COSINES + at]) << at;
+    return Py_BuildValue("(Nk)", list_of(found, SHARED_TRAITS), near);
+}
+
+PyObject *rarest(PyObject *module, PyObject *args)
+{
+    PyObject *capsule, *given;
+    int32_t kept[MOST_PIECES], ids[MOST_PIECES], found[STRONGEST];
+    Side side;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OO", &capsule, &given))
+        return NULL;
+    const HeldPieces *own = held(capsule, PIECES);
+    if (own == NULL || !open_side(given, own->pieces, kept, ids, &side))
+        return NULL;
+    float *vectors = PyMem_Malloc(STRONGEST * own->tables.width * sizeof *vectors);
+    if (vectors == NULL)
+        return PyErr_NoMemory();
+    size_t count = arithmetic->rarest_pieces(&own->tables, side.ids, side.count, found, vectors);
+    PyObject *result = Py_BuildValue(
+        "(NN)", PyByteArray_FromStringAndSize((const char *)found, (Py_ssize_t)(count * sizeof *found)),
+        PyByteArray_FromStringAndSize((const char *)vectors, (Py_ssize_t)(count * own->tables.width * sizeof *vectors)));
+    PyMem_Free(vectors);
+    return result;
+}
+
+PyObject *compared(PyObject *module, PyObject *args)
+{
+    PyObject *capsule, *given[3], *result = NULL;
+    Arrays arrays;
+    double found[5];
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOOO", &capsule, &given[0], &given[1], &given[2]))
+        return NULL;
+    const HeldPieces *own = held(capsule, PIECES);
+    if (own == NULL || open_arrays(&arrays, 3) < 0)
+        return NULL;
+    int32_t ids[2][STRONGEST];
+    Py_ssize_t counts[2] = {-1, -1};
+    for (int side = 0; side < 2; side++)
+        if ((counts[side] = numbers_of(given[side], own->pieces, STRONGEST, 0, ids[side])) < 0)
+            break;
+    Py_buffer *alike = counts[1] < 0 ? NULL : array_of(&arrays, given[2], 'f', 2, 0);
+    if (alike == NULL)
+        ;
+    else if (!counts[0] || !counts[1] || alike->shape[0] != counts[0] || alike->shape[1] != counts[1])
+        PyErr_SetString(PyExc_ValueError, "cosines of other pieces");
+    else {
+        arithmetic->compared(&own->tables, ids[0], (size_t)counts[0], ids[1], (size_t)counts[1], alike->buf,
+                             (size_t)counts[1], found);
+        result = list_of(found, 5);
+    }
+    close_arrays(&arrays);
+    return result;
+}

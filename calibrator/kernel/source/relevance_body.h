@@ -180,37 +180,45 @@ static void compare_pieces(const float *first, size_t rows, const float *second,
     }
 }
 
-static double *near_pieces(const PieceTables *of, const Side *asked, const float *asked_rarity, const Side *said,
-                           const float *said_rarity, float *work, double *found)
+/* The rarest of distinct pieces, the rarest first, and their vectors (STRONGEST, width); gives how many. */
+static size_t rarest_pieces(const PieceTables *of, const int32_t *ids, size_t count, int32_t *found, float *vectors)
 {
-    size_t first[STRONGEST], second[STRONGEST], width = of->width;
-    size_t rows = strongest(asked_rarity, asked->count, first), columns = strongest(said_rarity, said->count, second);
-    float *of_first = work, *of_second = of_first + STRONGEST * width, *turned = of_second + STRONGEST * width;
-    float alike[STRONGEST * STRONGEST], by_first[STRONGEST], by_second[STRONGEST], others[STRONGEST];
+    size_t places[STRONGEST];
+    float rarity[MOST_PIECES];
+    for (size_t at = 0; at < count; at++)
+        rarity[at] = of->rarity[ids[at]];
+    size_t known = strongest(rarity, count, places);
+    for (size_t at = 0; at < known; at++) {
+        found[at] = ids[places[at]];
+        vector_of(of, found[at], vectors + at * of->width);
+    }
+    return known;
+}
+
+/* What the cosines of the rarest pieces of both sides, each row `stride` numbers, say of them: five numbers. */
+static void compared(const PieceTables *of, const int32_t *first, size_t rows, const int32_t *second, size_t columns,
+                     const float *alike, size_t stride, double *found)
+{
+    float by_first[STRONGEST], by_second[STRONGEST], others[STRONGEST];
     float weighed[STRONGEST], weights[STRONGEST], largest = -INFINITY;
-    for (size_t row = 0; row < rows; row++)
-        vector_of(of, asked->ids[first[row]], of_first + row * width);
-    for (size_t column = 0; column < columns; column++)
-        vector_of(of, said->ids[second[column]], of_second + column * width);
-    compare_pieces(of_first, rows, of_second, columns, width, turned, alike);
     for (size_t at = 0; at < STRONGEST; at++)
         by_first[at] = by_second[at] = others[at] = -INFINITY;
     for (size_t row = 0; row < rows; row++)
         for (size_t column = 0; column < columns; column++) {
-            float own = alike[row * STRONGEST + column];
-            float other = asked->ids[first[row]] == said->ids[second[column]] ? -1.0f : own;
+            float own = alike[row * stride + column];
+            float other = first[row] == second[column] ? -1.0f : own;
             by_first[row] = own > by_first[row] ? own : by_first[row];
             by_second[column] = own > by_second[column] ? own : by_second[column];
             others[column] = other > others[column] ? other : others[column];
             largest = other > largest ? other : largest;
         }
     for (size_t row = 0; row < rows; row++) {
-        weights[row] = asked_rarity[first[row]];
+        weights[row] = of->rarity[first[row]];
         weighed[row] = by_first[row] * weights[row];
     }
     *found++ = (double)added(weighed, rows) / at_least((double)added(weights, rows));
     for (size_t column = 0; column < columns; column++) {
-        weights[column] = said_rarity[second[column]];
+        weights[column] = of->rarity[second[column]];
         weighed[column] = by_second[column] * weights[column];
     }
     *found++ = (double)added(weighed, columns) / at_least((double)added(weights, columns));
@@ -220,7 +228,17 @@ static double *near_pieces(const PieceTables *of, const Side *asked, const float
     *found++ = (double)(added(others + columns - top, top) / (float)top);
     sort_floats(by_second, columns);
     *found++ = (double)(added(by_second, half) / (float)half);
-    return found;
+}
+
+static void near_pieces(const PieceTables *of, const Side *asked, const Side *said, float *work, double *found)
+{
+    int32_t first[STRONGEST], second[STRONGEST];
+    float alike[STRONGEST * STRONGEST];
+    float *of_first = work, *of_second = of_first + STRONGEST * of->width, *turned = of_second + STRONGEST * of->width;
+    size_t rows = rarest_pieces(of, asked->ids, asked->count, first, of_first);
+    size_t columns = rarest_pieces(of, said->ids, said->count, second, of_second);
+    compare_pieces(of_first, rows, of_second, columns, of->width, turned, alike);
+    compared(of, first, rows, second, columns, alike, STRONGEST, found);
 }
 
 /* The share of the reply's runs of pieces that the question holds; pieces are below 65,536. */
@@ -252,9 +270,9 @@ static double copied(const Side *asked, const Side *said)
 }
 
 /* `work` has room for (3 * STRONGEST + 6) * width floats; both sides have a piece */
-static double *meant(const PieceTables *of, const Side *asked, const float *asked_rarity, const uint8_t *end_asked,
-                     const Side *said, const float *said_rarity, const uint8_t *end_said, const uint8_t *is_added,
-                     float *work, double *found)
+static void meant(const PieceTables *of, const Side *asked, const float *asked_rarity, const uint8_t *end_asked,
+                  const Side *said, const float *said_rarity, const uint8_t *end_said, const uint8_t *is_added,
+                  float *work, double *found)
 {
     const uint8_t *asked_parts[2] = {NULL, end_asked}, *said_parts[3] = {NULL, end_said, is_added};
     size_t width = of->width;
@@ -268,7 +286,7 @@ static double *meant(const PieceTables *of, const Side *asked, const float *aske
         *found++ = cosine(asks + (size_t)first * width, of_asked[first], says + (size_t)second * width, of_said[second],
                           width);
     }
-    return near_pieces(of, asked, asked_rarity, said, said_rarity, says + 3 * width, found);
+    near_pieces(of, asked, said, says + 3 * width, found);
 }
 
 static void relevance(const PieceTables *of, const Side *asked, const Side *said, float *work, double *found)
@@ -300,10 +318,8 @@ static void relevance(const PieceTables *of, const Side *asked, const Side *said
                 rarity_of(said_rarity, end_said, NULL, said->count), to);
     to = shares(rarity_of(said_rarity, is_shared, start_said, said->count), all_asked,
                 rarity_of(said_rarity, start_said, NULL, said->count), to);
+    memset(to, 0, COSINES * sizeof *to);
     if (asked->count && said->count)
-        to = meant(of, asked, asked_rarity, end_asked, said, said_rarity, end_said, is_added, work, to);
-    else
-        for (int at = 0; at < 10; at++)
-            *to++ = 0.0;
-    *to = copied(asked, said);
+        meant(of, asked, asked_rarity, end_asked, said, said_rarity, end_said, is_added, work, to);
+    to[COSINES] = copied(asked, said);
 }

@@ -251,11 +251,12 @@ PyObject *make_trees(PyObject *module, PyObject *args)
 
 PyObject *make_piece_tables(PyObject *module, PyObject *args)
 {
-    PyObject *table, *scale, *rarity;
+    PyObject *table, *scale, *rarity, *thresholds;
+    double rounding;
     (void)module;
-    if (!PyArg_ParseTuple(args, "OOO", &table, &scale, &rarity))
+    if (!PyArg_ParseTuple(args, "OOOOd", &table, &scale, &rarity, &thresholds, &rounding))
         return NULL;
-    HeldPieces *own = opened(sizeof *own, 3);
+    HeldPieces *own = opened(sizeof *own, 4);
     if (own == NULL)
         return NULL;
     PieceTables *of = &own->tables;
@@ -265,7 +266,10 @@ PyObject *make_piece_tables(PyObject *module, PyObject *args)
         of->width = (size_t)size_of(&own->arrays, 1);
         own->pieces = pieces <= UINT16_MAX + 1 ? (int32_t)pieces : UINT16_MAX + 1; /* as `copied` needs */
         is_whole = (of->scale = shaped(&own->arrays, scale, 'f', 1, pieces, -1, -1)) != NULL &&
-                   (of->rarity = shaped(&own->arrays, rarity, 'f', 1, pieces, -1, -1)) != NULL;
+                   (of->rarity = shaped(&own->arrays, rarity, 'f', 1, pieces, -1, -1)) != NULL &&
+                   (of->thresholds = shaped(&own->arrays, thresholds, 'd', 2, COSINES, -1, -1)) != NULL;
+        of->each = is_whole ? (size_t)size_of(&own->arrays, 1) : 0;
+        of->rounding = rounding;
     }
     return sealed(own, PIECES, is_whole);
 }

@@ -36,7 +36,7 @@ from calibrator.inspection.relevance import (
 )
 from calibrator.kernel import Work, compiled, hatch_hook, kernel_name, together
 from calibrator.scorer import Item
-from calibrator.text.looking_for import Reading, Sought
+from calibrator.text.looking_for import Reading, Shape, Sought
 from tests.running.live_proxy import ROOT
 
 CLOSE = 1e-6  # of a probability
@@ -155,7 +155,7 @@ def test_difficulties_are_those_of_numpy_where_it_matters(
         plain = Difficulty(*arrays)
     asked = [np.unique(rng.integers(0, 300, size)).astype(np.int32) for size in [0, 1, *[30] * 15]]
     wanted = plain.of(asked)
-    found = Difficulty(*arrays)
+    found, meant = Difficulty(*arrays), plain.meanings(asked)
     assert found.of(asked) == pytest.approx(wanted, abs=2e-6)
     for shift in (0, 1e-6, -6e-6, 2e-5, -2e-5, 1e-4, -1e-3, 1):
         thresholds = np.sort(wanted + shift)
@@ -163,7 +163,6 @@ def test_difficulties_are_those_of_numpy_where_it_matters(
         with pytest.MonkeyPatch.context() as patch:
             # numpy's own last bits go by where its arrays lie in memory
             patch.setattr(found, "near", lambda of: wanted[(meant == of).all(axis=1)][:1])
-            meant = found.meanings(asked)
             compared = found.of(asked)[:, None] <= thresholds
         assert np.array_equal(compared, wanted[:, None] <= thresholds)
     assert found.of(asked) == pytest.approx(wanted, abs=1e-3)
@@ -253,7 +252,9 @@ def test_texts_are_looked_through_alike(text: str, parts: list[str]) -> None:
     def told() -> tuple[object, ...]:
         reading, pattern = Reading(text), re.compile("")
         words = Sought(pattern, frozenset(parts)), Sought(pattern, parts=(*parts, text[3:7]))
-        return *(each.may_be_in(reading) for each in words), reading.numbers, reading.digits
+        shape = Shape({"a": "abzB", "0": "09", " ": " \t"}, "a0", "0 a", "aaa")
+        held = [*(each.may_be_in(reading) for each in words), shape.may_be_in(text)]
+        return *held, reading.numbers, reading.digits
 
     found = told()
     with numpy_alone():
@@ -338,7 +339,9 @@ REFUSED: list[Callable[[Any], object]] = [
     lambda k: k.together([("bags", (object(), [], zeros(0, 5, 2, 3)))]),
     lambda k: k.tree_tables(NODES, 1),
     lambda k: k.tree_tables(np.zeros((1, 2, 7), np.uint8), 1),
-    lambda k: k.piece_tables(zeros(4, 3, kind=np.int8), zeros(3), zeros(4)),
+    lambda k: k.piece_tables(zeros(4, 3, kind=np.int8), zeros(3), zeros(4), thresholds(10), 0.1),
+    lambda k: k.piece_tables(zeros(4, 3, kind=np.int8), zeros(4), zeros(4), thresholds(9), 0.1),
+    lambda k: k.piece_tables(zeros(4, 3, kind=np.int8), zeros(4), zeros(4), zeros(10, 1), 0.1),
     lambda k: k.distances(zeros(2, 3), zeros(3, 3), zeros(1, 4), zeros(2)),
     lambda k: k.distances(zeros(2, 3), zeros(3, 3), zeros(1, 3), zeros(1)),
     lambda k: k.distances(zeros(2, 6)[:, ::2], zeros(3, 3), zeros(1, 3), zeros(2)),
@@ -379,6 +382,14 @@ REFUSED: list[Callable[[Any], object]] = [
     lambda k: k.relevance(pieces(k), np.zeros(6, np.int32)[::2], []),
     lambda k: k.relevance(pieces(k), b"1234", []),
     lambda k: k.relevance(pieces(k), range(2), []),
+    lambda k: k.rarest(pieces(k), [4]),
+    lambda k: k.rarest(pieces(k), 4),
+    lambda k: k.compared(pieces(k), [1], [2, 3], zeros(1, 1)),
+    lambda k: k.compared(pieces(k), [1], [2, 3], zeros(2, 2)),
+    lambda k: k.compared(pieces(k), [1], [2, 4], zeros(1, 2)),
+    lambda k: k.compared(pieces(k), [], [], zeros(0, 0)),
+    lambda k: k.compared(pieces(k), [1] * 25, [2], zeros(25, 1)),
+    lambda k: k.compared(pieces(k), [1], [2], zeros(1, 1, kind=np.float64)),
     lambda k: k.together(
         [("bags", (bags(k), [(np.array([4], np.int32),) * 5], zeros(1, 5, 2, 3)))]
     ),
@@ -435,12 +446,19 @@ def layer(kernel: Any) -> object:
 
 
 def pieces(kernel: Any) -> object:
-    return kernel.piece_tables(zeros(4, 3, kind=np.int8), zeros(4), zeros(4))
+    return kernel.piece_tables(zeros(4, 3, kind=np.int8), zeros(4), zeros(4), thresholds(10), 0.1)
+
+
+def thresholds(cosines: int) -> Any:
+    return np.full((cosines, 1), np.inf)
 
 
 @pytest.mark.parametrize("call", REFUSED, ids=range(len(REFUSED)))
 def test_what_does_not_fit_is_refused(kernel: ModuleType, call: Callable[[Any], object]) -> None:
     """With an exception, before anything is read or written beside an array."""
+    assert bags(kernel)
+    assert pieces(kernel)
+    assert layer(kernel)
     with pytest.raises((TypeError, ValueError, LookupError, OverflowError, BufferError)):
         call(kernel)
 
