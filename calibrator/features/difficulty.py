@@ -63,7 +63,7 @@ class Difficulty:
         self.base = float(base[0])
         self._kernel = compiled() if table.dtype == questions.dtype == np.int8 else None
         if self._kernel is not None:
-            tiles, lengths = _tiled(questions)
+            tiles, lengths = _tiled(questions.astype(np.int8))
             factors, count = np.zeros((3, len(lengths)), np.float32), len(questions)
             own = 1 / lengths[:count], self.weight, self.weight * self.share
             factors[:, :count] = np.stack(own)
