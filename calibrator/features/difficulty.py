@@ -74,7 +74,8 @@ class Difficulty:
         self._told: dict[bytes, float] = {}  # of the last questions; choices and retries share one
 
     def only_compared(self, thresholds: Sequence[float]) -> None:
-        """Lets all log-odds be rough that lie on the same side of these, ascending, either way."""
+        """Lets log-odds be rough where that does not bring them to the other side of one of these,
+        which ascend."""
         self._thresholds = thresholds
         self._beside = sigmoid(np.array(thresholds)).astype(np.float32)
         self._told = {}

@@ -55,7 +55,8 @@ class Pieces:
             raise ValueError(f"word pieces of another shape: {self.table.shape}")
         fits = self.table.dtype == np.int8 and len(self.rarity) <= MOST_PIECES
         kernel = compiled() if fits else None
-        thresholds = np.full((10, max(map(len, self.thresholds), default=0) + 1), np.inf)
+        most = max(map(len, self.thresholds), default=0)
+        thresholds = np.full((COSINES.stop - COSINES.start, most + 1), np.inf)
         for row, own in zip(thresholds, self.thresholds, strict=False):
             row[: len(own)] = own
         arrays = self.table, self.scale, self.rarity, thresholds

@@ -209,6 +209,7 @@ static inline eight_whole products_of_pairs(const int32_t *some, int32_t other)
 #endif
 }
 
+/* x * y + z, for sums whose order is nobody's */
 static inline eight fused8(eight x, eight y, eight z)
 {
 #ifdef IS_WIDE
@@ -262,7 +263,7 @@ static inline void add_tile(const DifficultyTables *of, size_t tile, const int32
 static void difficulty(const DifficultyTables *of, const int32_t *const *ids, const size_t *counts, size_t rows,
                        const float *beside, size_t beside_count, float *work, float *found)
 {
-    const float off = 4; /* of what a number is rounded to; 1.6 at most of 6,000 questions */
+    const float off = 4; /* times what a number is rounded to a share may be off: of 6,000 questions, 1.6 times at most */
     size_t width = of->width, pairs = (width + 1) / 2, tiles = (of->questions + TILE - 1) / TILE;
     float *vectors = work, *sums = vectors + rows * width, *worth = sums + rows * 16;
     int32_t *whole = (int32_t *)(worth + rows), *columns = whole + rows * pairs;

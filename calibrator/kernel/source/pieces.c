@@ -1,4 +1,5 @@
-/* Words cut into pieces, as BERT's tokenizer does it with words of ASCII letters and digits. */
+/* Words cut into pieces, as BERT's tokenizer does it with words of ASCII letters and digits, and what the pieces of two
+   texts have in common. */
 #include "tables.h"
 
 #include <string.h>
