@@ -40,7 +40,8 @@ class Difficulty:
     """`table` (V, D) int8 and `scale` (V,): a piece's vector is table * scale; `questions` (Q, D)
     int8 of any length; their `share` of right replies and `weight`, each (Q,); `base` (1,).
 
-    Raises ValueError for other shapes.
+    With `thresholds`, ascending, its readers compare it with these alone: log-odds may be rough
+    where that does not bring them to the other side of one. Raises ValueError for other shapes.
     """
 
     def __init__(
@@ -51,14 +52,17 @@ class Difficulty:
         share: Array,
         weight: Array,
         base: Array,
+        thresholds: Sequence[float] | None = None,
     ) -> None:
         shapes = table.shape[:1], questions.shape[:1], table.shape[1:], share.shape
         if shapes != (scale.shape, weight.shape, questions.shape[1:], weight.shape):
             raise ValueError(f"a difficulty of another shape: {table.shape}, {questions.shape}")
         self.table, self.scale = table, scale.astype(np.float32)
         self._questions = questions
-        self._thresholds: Sequence[float] = ()
+        self._thresholds = thresholds or ()
         self._beside: Floats | None = None  # the same as shares
+        if thresholds is not None:
+            self._beside = sigmoid(np.array(thresholds)).astype(np.float32)
         self.share, self.weight = share.astype(np.float32), weight.astype(np.float32)
         self.base = float(base[0])
         self._kernel = compiled() if table.dtype == questions.dtype == np.int8 else None
@@ -73,16 +77,8 @@ class Difficulty:
             )  # fmt: skip
         self._told: dict[bytes, float] = {}  # of the last questions; choices and retries share one
 
-    def only_compared(self, thresholds: Sequence[float]) -> None:
-        """Lets log-odds be rough where that does not bring them to the other side of one of these,
-        which ascend."""
-        self._thresholds = thresholds
-        self._beside = sigmoid(np.array(thresholds)).astype(np.float32)
-        self._told = {}
-
     def of(self, asked: Sequence[Ids]) -> NDArray[np.float64]:
-        """Log-odds of a right reply to questions of these distinct word pieces, (B,); see
-        `only_compared`."""
+        """Log-odds of a right reply to questions of these distinct word pieces, (B,)."""
         found: NDArray[np.float64] = together(self.telling(asked))[0]
         return found
 
@@ -155,10 +151,12 @@ class Difficulty:
         return found
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Array]) -> Difficulty:
+    def from_state(
+        cls, state: Mapping[str, Array], thresholds: Sequence[float] | None = None
+    ) -> Difficulty:
         """From arrays named `difficulty.<name>`; raises KeyError where one is missing."""
         names = ("table", "scale", "questions", "share", "weight", "base")
-        return cls(*(state[PREFIX + name] for name in names))
+        return cls(*(state[PREFIX + name] for name in names), thresholds=thresholds)
 
 
 def meanings(asked: Sequence[Ids], table: Array, scale: Array) -> Floats:

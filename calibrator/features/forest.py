@@ -36,12 +36,11 @@ class Forest:
 
     def __init__(self, state: Mapping[str, Array]) -> None:
         self.topics = Topics.from_state(state)
-        self.difficulty = Difficulty.from_state(state)
         self.share = float(state["share"][0])  # that is kept of the sum of tower and forest
         self.ability = state["ability"].astype(np.float32)  # (names,) of each known model; 0: none
         width = TRAITS + self.topics.width + 2
         self.trees = Trees(state, width)
-        self.difficulty.only_compared(self.trees.thresholds(width - 1))
+        self.difficulty = Difficulty.from_state(state, self.trees.thresholds(width - 1))
         if "beside" in state:  # without it such a checkpoint would score otherwise under its name
             raise ValueError("a difficulty stands beside the trees, as in version 4: train anew")
 

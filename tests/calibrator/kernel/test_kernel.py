@@ -155,11 +155,11 @@ def test_difficulties_are_those_of_numpy_where_it_matters(
         plain = Difficulty(*arrays)
     asked = [np.unique(rng.integers(0, 300, size)).astype(np.int32) for size in [0, 1, *[30] * 15]]
     wanted = plain.of(asked)
-    found, meant = Difficulty(*arrays), plain.meanings(asked)
-    assert found.of(asked) == pytest.approx(wanted, abs=2e-6)
+    meant = plain.meanings(asked)
+    assert Difficulty(*arrays).of(asked) == pytest.approx(wanted, abs=2e-6)
     for shift in (0, 1e-6, -6e-6, 2e-5, -2e-5, 1e-4, -1e-3, 1):
         thresholds = np.sort(wanted + shift)
-        found.only_compared(thresholds.tolist())
+        found = Difficulty(*arrays, thresholds=thresholds.tolist())
         with pytest.MonkeyPatch.context() as patch:
             # numpy's own last bits go by where its arrays lie in memory
             patch.setattr(found, "near", lambda of: wanted[(meant == of).all(axis=1)][:1])
