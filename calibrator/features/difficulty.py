@@ -156,7 +156,8 @@ class Difficulty:
     ) -> Difficulty:
         """From arrays named `difficulty.<name>`; raises KeyError where one is missing."""
         names = ("table", "scale", "questions", "share", "weight", "base")
-        return cls(*(state[PREFIX + name] for name in names), thresholds=thresholds)
+        table, scale, questions, share, weight, base = (state[PREFIX + name] for name in names)
+        return cls(table, scale, questions, share, weight, base, thresholds)
 
 
 def meanings(asked: Sequence[Ids], table: Array, scale: Array) -> Floats:
