@@ -1,25 +1,19 @@
-"""The compiled kernel gives what numpy gives, and takes nothing that does not fit."""
+"""The compiled kernel gives what numpy gives."""
 
 from __future__ import annotations
 
 import random
 import re
-import shutil
-from array import array
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from itertools import product
-from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED
-from calibrator.embedded.calibrator import EmbeddedCalibrator, read_checkpoint
+from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.features.difficulty import Difficulty
 from calibrator.features.ngrams import grams_of
 from calibrator.features.tower import Bags
@@ -34,48 +28,10 @@ from calibrator.inspection.relevance import (
     _beginnings,
     relevance,
 )
-from calibrator.kernel import Work, compiled, hatch_hook, kernel_name, together
+from calibrator.kernel import compiled
 from calibrator.scorer import Item
 from calibrator.text.looking_for import Reading, Shape, Sought
-from tests.running.live_proxy import ROOT
-
-CLOSE = 1e-6  # of a probability
-WORDS = (
-    *("the", "of", "Paris", "1492", "n't", "naïve", "東京", "Ωμέγα", "🙂", "\ud800", "\0", "\x1c"),
-    *("ß", "İ", "answer:", "(B)", "x=2", "```", "$5.00"),
-)
-
-
-@contextmanager
-def numpy_alone() -> Iterator[None]:
-    """Without the kernel, for what is made or called meanwhile."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PINOCCHIO_KERNEL", "numpy")
-        compiled.cache_clear()
-        yield
-    compiled.cache_clear()
-
-
-@pytest.fixture(scope="module")
-def kernel() -> ModuleType:
-    if (found := compiled()) is None:
-        pytest.skip("no kernel was built here: there is no C compiler, or the C files have changed")
-    return found
-
-
-@pytest.fixture(scope="module")
-def both(kernel: ModuleType) -> tuple[EmbeddedCalibrator, EmbeddedCalibrator]:
-    """The shipped calibrator with the kernel, and in numpy."""
-    with numpy_alone():
-        plain = read_anew()
-    return read_anew(), plain
-
-
-def read_anew() -> EmbeddedCalibrator:
-    """The shipped calibrator with parts of its own: those that the suite shares were read before,
-    with the kernel or without."""
-    found = read_checkpoint(CHECKPOINTS / EMBEDDED)
-    return EmbeddedCalibrator(found.config, found.tokenizer, None, found.parts)
+from tests.calibrator.kernel.kernels import CLOSE, numpy_alone, texts
 
 
 def test_one_has_the_kernel_and_one_has_not(
@@ -84,14 +40,6 @@ def test_one_has_the_kernel_and_one_has_not(
     """Else all that is compared here would be compared with itself."""
     pieces = [each.parts.inspector.pieces for each in both if each.parts.inspector is not None]
     assert [each.kernel is not None for each in pieces] == [True, False]
-
-
-def texts(count: int) -> list[tuple[str, str]]:
-    """Questions and answers of words, signs and half characters in disorder; always the same."""
-    rng = random.Random(26)
-    lengths = [0, 1, 2, 5, 30, 200, 1_500]
-    made = [" ".join(rng.choices(WORDS, k=rng.choice(lengths))) for _ in range(2 * count)]
-    return list(zip(made[::2], made[1::2], strict=True))
 
 
 def test_scores_are_those_of_numpy(both: tuple[EmbeddedCalibrator, EmbeddedCalibrator]) -> None:
@@ -327,182 +275,6 @@ def test_word_pieces_are_cut_alike(both: tuple[EmbeddedCalibrator, EmbeddedCalib
     assert cut[0] == cut[1]
 
 
-def zeros(*shape: int, kind: type = np.float32) -> Any:
-    return np.zeros(shape, kind)
-
-
-NODES = np.zeros((1, 2, 8), np.uint8)  # the first leads to itself
-REFUSED: list[Callable[[Any], object]] = [
-    lambda k: k.bag_tables(zeros(4, 2, 3), zeros(4, 2, kind=np.float16)),
-    lambda k: k.bag_tables(zeros(4, 2, 3, kind=np.int8), zeros(3, 2, kind=np.float16)),
-    lambda k: k.bag_tables(zeros(0, 2, 3, kind=np.int8), zeros(0, 2, kind=np.float16)),
-    lambda k: k.together([("bags", (object(), [], zeros(0, 5, 2, 3)))]),
-    lambda k: k.tree_tables(NODES, 1),
-    lambda k: k.tree_tables(np.zeros((1, 2, 7), np.uint8), 1),
-    lambda k: k.piece_tables(zeros(4, 3, kind=np.int8), zeros(3), zeros(4), thresholds(10), 0.1),
-    lambda k: k.piece_tables(zeros(4, 3, kind=np.int8), zeros(4), zeros(4), thresholds(9), 0.1),
-    lambda k: k.piece_tables(zeros(4, 3, kind=np.int8), zeros(4), zeros(4), zeros(10, 1), 0.1),
-    lambda k: k.distances(zeros(2, 3), zeros(3, 3), zeros(1, 4), zeros(2)),
-    lambda k: k.distances(zeros(2, 3), zeros(3, 3), zeros(1, 3), zeros(1)),
-    lambda k: k.distances(zeros(2, 6)[:, ::2], zeros(3, 3), zeros(1, 3), zeros(2)),
-    lambda k: k.index("é"),
-    lambda k: k.index(5),
-    lambda k: k.index("a " * 70_000),
-    lambda k: k.needles(["a"], ()),
-    lambda k: k.needles(("a",), (5,)),
-    lambda k: k.needles(("a", "\ud800"), ()),
-    lambda k: k.hold_any(k.index("a"), (k.needles((), ()), k.index("a"))),
-    lambda k: k.hold_any(k.index("a"), k.needles((), ())),
-    lambda k: k.hold_any(k.index("a")),
-    lambda k: k.hold_any("a", (k.needles((), ()),)),
-    lambda k: k.shape(bytes(255), (b"a",)),
-    lambda k: k.shape(bytes(256), ()),
-    lambda k: k.shape(bytes(256), (b"a", b"")),
-    lambda k: k.shape(bytes(256), (b"a" * 60, b"a" * 5)),
-    lambda k: k.shape(bytes(256), ("a",)),
-    lambda k: k.has_shape("a", k.index("a")),
-    lambda k: k.has_shape(b"a", k.shape(bytes(256), (b"a",))),
-    lambda k: k.has_shape("\ud800", k.shape(bytes(256), (b"a",))),
-    lambda k: k.numbers("5 é"),
-    lambda k: k.digits(b"5"),
-    lambda k: k.distinct([-1]),
-    lambda k: k.distinct(5),
-    lambda k: k.grams("", "", [-1], [], 16, (9, 9, 9, 9), (2, 2)),
-    lambda k: k.grams("", "", [2**40], [], 16, (9, 9, 9, 9), (2, 2)),
-    lambda k: k.grams("", "", ["1"], [], 16, (9, 9, 9, 9), (2, 2)),
-    lambda k: k.grams("", "", [], [], 17, (9, 9, 9, 9), (2, 2)),
-    lambda k: k.grams("", "", [], [], 16, (10**6, 9, 9, 9), (2, 2)),
-    lambda k: k.grams("x" * 10**5, "", [], [], 16, (9, 9, 9, 9), (2, 2)),
-    lambda k: k.relevance(pieces(k), [4], []),
-    lambda k: k.relevance(pieces(k), [-1], []),
-    lambda k: k.relevance(pieces(k), array("i", [4]), []),
-    lambda k: k.relevance(pieces(k), array("i", [-1]), []),
-    lambda k: k.relevance(pieces(k), array("q", [1]), []),
-    lambda k: k.relevance(pieces(k), np.zeros((1, 1), np.int32), []),
-    lambda k: k.relevance(pieces(k), np.zeros(6, np.int32)[::2], []),
-    lambda k: k.relevance(pieces(k), b"1234", []),
-    lambda k: k.relevance(pieces(k), range(2), []),
-    lambda k: k.rarest(pieces(k), [4]),
-    lambda k: k.rarest(pieces(k), 4),
-    lambda k: k.compared(pieces(k), [1], [2, 3], zeros(1, 1)),
-    lambda k: k.compared(pieces(k), [1], [2, 3], zeros(2, 2)),
-    lambda k: k.compared(pieces(k), [1], [2, 4], zeros(1, 2)),
-    lambda k: k.compared(pieces(k), [], [], zeros(0, 0)),
-    lambda k: k.compared(pieces(k), [1] * 25, [2], zeros(25, 1)),
-    lambda k: k.compared(pieces(k), [1], [2], zeros(1, 1, kind=np.float64)),
-    lambda k: k.together(
-        [("bags", (bags(k), [(np.array([4], np.int32),) * 5], zeros(1, 5, 2, 3)))]
-    ),
-    lambda k: k.together(
-        [("bags", (bags(k), [(np.array([-1], np.int32),) * 5], zeros(1, 5, 2, 3)))]
-    ),
-    lambda k: k.together(
-        [("bags", (bags(k), [(np.array([1], np.int32),) * 4], zeros(1, 5, 2, 3)))]
-    ),
-    lambda k: k.together(
-        [("bags", (bags(k), [(np.array([1], np.int32),) * 5], zeros(1, 5, 2, 2)))]
-    ),
-    lambda k: k.together(
-        [("bags", (bags(k), ((np.array([1], np.int32),) * 5,), zeros(1, 5, 2, 3)))]
-    ),
-    lambda k: k.together([("bags", bag_arguments(k, 2))]),
-    lambda k: k.together([("trees", bag_arguments(k, 3))]),
-    lambda k: k.together([("bags", [*bag_arguments(k, 3)])]),
-    lambda k: k.together([("bags", (), ())]),
-    lambda k: k.together(["bags"]),
-    lambda k: k.together([5]),
-    lambda k: k.together((("bags", bag_arguments(k, 3)),)),
-    lambda k: k.together([("bags", bag_arguments(k, 3))] * 9),
-    lambda k: k.packed_layer(zeros(1, 4, 15, kind=np.int8), zeros(1, 1, 15), zeros(15)),
-    lambda k: k.packed_layer(zeros(1, 4, 16, kind=np.int8), zeros(1, 3, 16), zeros(16)),
-    lambda k: k.packed_linear(layer(k), zeros(2, 5), zeros(2, 16)),
-    lambda k: k.packed_linear(layer(k), zeros(2, 4), zeros(3, 16)),
-    lambda k: k.gelu(zeros(3)),
-    lambda k: k.vocabulary({"a": -1}, 0),
-    lambda k: k.vocabulary({1: 1}, 0),
-    lambda k: k.vocabulary({"\ud800": 1}, 0),
-    lambda k: k.cut(k.vocabulary({"a": 1}, 0), "\ud800", {}),
-    lambda k: k.cut(k.vocabulary({"a": 1}, 0), "é", {}),
-    lambda k: k.cut(k.vocabulary({"a": 1}, 0), "é", []),
-    lambda k: k.trees(bags(k), zeros(1, 2), zeros(1, kind=np.float64)),
-    lambda k: k.word_counts("é", "", "", 3),
-    lambda k: k.word_counts("", "a" * 2**20, "", 3),
-    lambda k: k.word_counts("", "", "\ud800", 3),
-    lambda k: k.beginnings("", b""),
-    lambda k: k.beginnings("\x80", ""),
-]
-
-
-def bags(kernel: Any) -> object:
-    return kernel.bag_tables(zeros(4, 2, 3, kind=np.int8), zeros(4, 2, kind=np.float16))
-
-
-def bag_arguments(kernel: Any, width: int) -> tuple[object, ...]:
-    return bags(kernel), [(np.array([1], np.int32),) * 5], zeros(1, 5, 2, width)
-
-
-def layer(kernel: Any) -> object:
-    return kernel.packed_layer(zeros(1, 4, 16, kind=np.int8), zeros(1, 2, 16), zeros(16))
-
-
-def pieces(kernel: Any) -> object:
-    return kernel.piece_tables(zeros(4, 3, kind=np.int8), zeros(4), zeros(4), thresholds(10), 0.1)
-
-
-def thresholds(cosines: int) -> Any:
-    return np.full((cosines, 1), np.inf)
-
-
-@pytest.mark.parametrize("call", REFUSED, ids=range(len(REFUSED)))
-def test_what_does_not_fit_is_refused(kernel: ModuleType, call: Callable[[Any], object]) -> None:
-    """With an exception, before anything is read or written beside an array."""
-    assert bags(kernel)
-    assert pieces(kernel)
-    assert layer(kernel)
-    with pytest.raises((TypeError, ValueError, LookupError, OverflowError, BufferError)):
-        call(kernel)
-
-
-def test_jobs_are_done_together_or_not_at_all(kernel: ModuleType) -> None:
-    """In their order, as alone; where one does not fit, nothing of the others is written."""
-    table, scales = np.ones((4, 2, 3), np.int8), np.ones((4, 2), np.float16)
-    held, rows = kernel.bag_tables(table, scales), [(np.array([1, 2], np.int32),) * 5]
-    alone, first, last = (zeros(1, 5, 2, 3) for _ in range(3))
-    kernel.together([("bags", (held, rows, alone))])
-    with pytest.raises(ValueError, match="no job is called beg"):
-        kernel.together([("bags", (held, rows, first)), ("beg", (held, rows, last))])
-    assert not first.any()
-    kernel.together([("bags", (held, rows, first)), ("bags", (held, rows, last))])
-    kernel.together([])
-    assert np.array_equal(first, alone)
-    assert np.array_equal(last, alone)
-
-
-def test_what_was_loaded_with_the_kernel_goes_on_with_it(
-    both: tuple[EmbeddedCalibrator, EmbeddedCalibrator],
-) -> None:
-    """A setting that comes later leaves no number uncomputed."""
-    items = [Item(*each) for each in texts(4)]
-    found = both[0].score_batch(items)
-    with numpy_alone():
-        later = both[0].score_batch(items)
-    assert [each.confidence for each in later] == pytest.approx(
-        [each.confidence for each in found], abs=CLOSE
-    )
-
-
-def test_a_work_has_jobs_once() -> None:
-    """One that yields a second time would never have its later jobs done."""
-
-    def twice() -> Work[int]:
-        yield []
-        yield []
-        return 5
-
-    with pytest.raises(RuntimeError, match="for a second time"):
-        together(twice())
-
-
 def test_many_questions_have_their_difficulties_one_by_one(
     both: tuple[EmbeddedCalibrator, EmbeddedCalibrator],
 ) -> None:
@@ -516,37 +288,3 @@ def test_many_questions_have_their_difficulties_one_by_one(
         forest.difficulty._told = {}
         assert forest.difficulty.of(asked[:count]).tolist() == alone[:count]
         assert forest.difficulty.of(asked[:count]).tolist() == alone[:count]
-
-
-def test_a_setting_turns_it_off(kernel: ModuleType) -> None:
-    """`PINOCCHIO_KERNEL=numpy`; its name says what computes."""
-    assert kernel_name() == f"compiled, {kernel.ARITHMETIC}"
-    with numpy_alone():
-        assert (compiled(), kernel_name()) == (None, "numpy")
-
-
-@pytest.fixture
-def sources(tmp_path: Path) -> Path:
-    """A folder with the kernel's C files, and nothing built of them."""
-    shutil.copytree(ROOT / "calibrator/kernel/source", tmp_path / "source")
-    return tmp_path
-
-
-def test_without_a_compiler_there_is_none(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The hook says why, leaves nothing behind, and the package is installed all the same."""
-    monkeypatch.setenv("CC", "/bin/false")
-    assert hatch_hook.build(sources) == "/bin/false gave 1"
-    monkeypatch.setenv("CC", "/no/such/compiler")
-    assert "No such file" in hatch_hook.build(sources)
-    assert [path.name for path in sources.iterdir()] == ["source"]
-
-
-def test_a_module_of_other_files_is_not_used(
-    kernel: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """After a pull the C files are new and the module is the old one, until it is built again."""
-    assert hatch_hook.sources_digest(ROOT / "calibrator/kernel/source") == kernel.SOURCES
-    monkeypatch.setattr(kernel, "SOURCES", "00000000")
-    compiled.cache_clear()
-    assert compiled() is None
-    compiled.cache_clear()

@@ -1,0 +1,26 @@
+"""The kernel, and the shipped calibrator with it and in numpy."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+
+from calibrator.embedded.calibrator import EmbeddedCalibrator
+from calibrator.kernel import compiled
+from tests.calibrator.kernel.kernels import numpy_alone, read_anew
+
+
+@pytest.fixture(scope="package")
+def kernel() -> ModuleType:
+    if (found := compiled()) is None:
+        pytest.skip("no kernel was built here: there is no C compiler, or the C files have changed")
+    return found
+
+
+@pytest.fixture(scope="package")
+def both(kernel: ModuleType) -> tuple[EmbeddedCalibrator, EmbeddedCalibrator]:
+    """The shipped calibrator with the kernel, and in numpy."""
+    with numpy_alone():
+        plain = read_anew()
+    return read_anew(), plain

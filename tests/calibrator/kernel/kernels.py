@@ -1,0 +1,53 @@
+"""The shipped calibrator with the kernel and without, and texts to read with both."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED
+from calibrator.embedded.calibrator import EmbeddedCalibrator, read_checkpoint
+from calibrator.kernel import compiled
+
+CLOSE = 1e-6  # of a probability
+WORDS = (
+    *("the", "of", "Paris", "1492", "n't", "naïve", "東京", "Ωμέγα", "🙂", "\ud800", "\0", "\x1c"),
+    *("ß", "İ", "answer:", "(B)", "x=2", "```", "$5.00"),
+)
+
+
+@contextmanager
+def numpy_alone() -> Iterator[None]:
+    """Without the kernel, for what is made or called meanwhile."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PINOCCHIO_KERNEL", "numpy")
+        with looked_for_anew():
+            yield
+
+
+@contextmanager
+def looked_for_anew() -> Iterator[None]:
+    """What was compiled is looked for now, and again afterwards."""
+    compiled.cache_clear()
+    try:
+        yield
+    finally:
+        compiled.cache_clear()
+
+
+def read_anew() -> EmbeddedCalibrator:
+    """The shipped calibrator with parts of its own: those that the suite shares were read before,
+    with the kernel or without."""
+    found = read_checkpoint(CHECKPOINTS / EMBEDDED)
+    return EmbeddedCalibrator(found.config, found.tokenizer, None, found.parts)
+
+
+def texts(count: int) -> list[tuple[str, str]]:
+    """Questions and answers of words, signs and half characters in disorder; always the same."""
+    rng = random.Random(26)
+    lengths = [0, 1, 2, 5, 30, 200, 1_500]
+    made = [" ".join(rng.choices(WORDS, k=rng.choice(lengths))) for _ in range(2 * count)]
+    return list(zip(made[::2], made[1::2], strict=True))

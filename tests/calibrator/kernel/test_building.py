@@ -1,0 +1,75 @@
+"""The kernel is built where that can be, and used where it is what these sources make."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from calibrator.embedded.calibrator import EmbeddedCalibrator
+from calibrator.kernel import MODULE, compiled, hatch_hook, kernel_name
+from calibrator.scorer import Item
+from tests.calibrator.kernel.kernels import CLOSE, looked_for_anew, numpy_alone, read_anew, texts
+from tests.running.live_proxy import ROOT
+
+
+def test_a_setting_turns_it_off(kernel: ModuleType) -> None:
+    """`PINOCCHIO_KERNEL=numpy`; its name says what computes."""
+    assert kernel_name() == f"compiled, {kernel.ARITHMETIC}"
+    with numpy_alone():
+        assert (compiled(), kernel_name()) == (None, "numpy")
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """A folder with the kernel's C files, and nothing built of them."""
+    shutil.copytree(ROOT / "calibrator/kernel/source", tmp_path / "source")
+    return tmp_path
+
+
+def test_without_a_compiler_there_is_none(sources: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hook says why, leaves nothing behind, and the package is installed all the same."""
+    monkeypatch.setenv("CC", "/bin/false")
+    assert hatch_hook.build(sources) == "/bin/false gave 1"
+    monkeypatch.setenv("CC", "/no/such/compiler")
+    assert "No such file" in hatch_hook.build(sources)
+    assert [path.name for path in sources.iterdir()] == ["source"]
+
+
+def test_a_module_of_other_files_is_not_used(
+    kernel: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a pull the C files are new and the module is the old one, until it is built again."""
+    assert hatch_hook.sources_digest(ROOT / "calibrator/kernel/source") == kernel.SOURCES
+    monkeypatch.setattr(kernel, "SOURCES", "00000000")
+    with looked_for_anew():
+        assert compiled() is None
+
+
+def test_without_avx2_it_computes_the_same(
+    both: tuple[EmbeddedCalibrator, EmbeddedCalibrator],
+    sources: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also what ARM's processors are given: to a millionth, with the same reasons."""
+    assert hatch_hook.build(sources, "-O1", "-DPLAIN_ARITHMETIC") == ""
+    spec = spec_from_file_location(MODULE, sources / hatch_hook.MODULE)
+    assert spec is not None
+    assert spec.loader is not None
+    plain = module_from_spec(spec)
+    spec.loader.exec_module(plain)
+    items = [Item(*each) for each in [*texts(40), ("Who wrote Faust?", "Goethe.")]]
+    with looked_for_anew():
+        monkeypatch.setitem(sys.modules, MODULE, plain)
+        assert kernel_name() == "compiled, plain"
+        found = read_anew().score_batch(items)
+        monkeypatch.undo()
+    with numpy_alone():
+        wanted = both[1].score_batch(items)
+    for one, other in zip(found, wanted, strict=True):
+        assert one.confidence == pytest.approx(other.confidence, abs=CLOSE)
+        assert one.because == other.because
