@@ -256,7 +256,7 @@ def _read_exactly(pipe: int, size: int) -> bytes | None:
 # --- the others ----------------------------------------------------------------------------------
 
 
-@dataclass
+@dataclass(eq=False)  # pytest keeps plugins in sets where a folder has a conftest of its own
 class Reports:
     """A plugin that sends what becomes of each test, once it has ended."""
 
