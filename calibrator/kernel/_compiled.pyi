@@ -30,12 +30,14 @@ def difficulty_tables(
     lengths: Floats,
     share: Floats,
     weight: Floats,
+    factors: Floats,
     nearness: float,
     prior: float,
     base: float,
 ) -> Held:
     """`table` (V, D) and `scale` (V,) of word pieces; the questions as `difficulty._tiled` lays
-    them out, with their `share` of right replies and `weight`, (Q,) each."""
+    them out, with their `share` of right replies and `weight`, (Q,) each; `factors` (3, tiles *
+    TILE) are 1 / length, weight, and weight * share, nought beyond the last question."""
 
 def tower_weights(arrays: tuple[Floats, ...], limit: float, epsilon: float) -> Held:
     """The arrays of all members in the order of `_Members._arrays`."""
@@ -47,8 +49,9 @@ def together(jobs: list[tuple[str, tuple[object, ...]]]) -> None:
     `bags` (tables, rows, found): sums of the rows of n-grams over the root of their number,
     (B, 5, members, width); `rows` are a list of tuples of arrays of int32.
     `topics` (tables, rows, found, start): into the columns of `found` (B, ..) from `start` on.
-    `difficulty` (tables, asked, found): the shares (B,) of right replies around questions of these
-    distinct word pieces, a list of arrays of int32.
+    `difficulty` (tables, asked, beside, found): the shares (B,) of right replies around questions
+    of these distinct word pieces, a list of arrays of int32; exact where one of `beside` (T,) is
+    near, rough elsewhere, and with None for `beside` exact for all.
     `tower` (weights, bags, traits, names, logits, hidden): logits (W, K, B) under W ways to name B
     rows, `names` (W, B) int64, and the first member's hidden layer (B, HIDDEN[0]) in the first way.
     """

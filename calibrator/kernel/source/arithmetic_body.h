@@ -209,16 +209,6 @@ static inline eight_whole products_of_pairs(const int32_t *some, int32_t other)
 #endif
 }
 
-/* x * y + z, for sums whose order is nobody's */
-static inline eight fused8(eight x, eight y, eight z)
-{
-#ifdef IS_WIDE
-    return (eight)_mm256_fmadd_ps((__m256)x, (__m256)y, (__m256)z);
-#else
-    return x * y + z;
-#endif
-}
-
 /* 2**x for -126 < x < 126, right to 3e-6 of it */
 static inline eight power8(eight x)
 {

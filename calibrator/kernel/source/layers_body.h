@@ -1,16 +1,6 @@
 /* Included by `wide.c` and `narrow.c`: the linear layers of the small encoder, whose weights are whole numbers of a few
    bits with a scale for each group. */
 
-/* a * b + c: of products of matrices no tree asks, so they may be fused */
-static inline eight added_product8(eight a, eight b, eight c)
-{
-#ifdef IS_WIDE
-    return (eight)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
-#else
-    return a * b + c;
-#endif
-}
-
 /* The weights of one tile of outputs, (inputs, LANES), into `found`. */
 static void unpack_tile(const PackedLayer *of, size_t tile, float *found)
 {
@@ -40,10 +30,10 @@ static void packed_linear(const PackedLayer *of, const float *x, size_t rows, fl
             for (size_t at = 0; at < of->inputs; at++) {
                 eight first = load8(work + at * LANES), second = load8(work + at * LANES + 8);
                 eight one = all8(own[0][at]), two = all8(own[1][at]), three = all8(own[2][at]), four = all8(own[3][at]);
-                a = added_product8(one, first, a), e = added_product8(one, second, e);
-                b = added_product8(two, first, b), f = added_product8(two, second, f);
-                c = added_product8(three, first, c), g = added_product8(three, second, g);
-                d = added_product8(four, first, d), h = added_product8(four, second, h);
+                a = fused8(one, first, a), e = fused8(one, second, e);
+                b = fused8(two, first, b), f = fused8(two, second, f);
+                c = fused8(three, first, c), g = fused8(three, second, g);
+                d = fused8(four, first, d), h = fused8(four, second, h);
             }
             const eight found[4][2] = {{a, e}, {b, f}, {c, g}, {d, h}};
             for (size_t at = 0; at < 4 && row + at < rows; at++) {
