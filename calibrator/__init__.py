@@ -23,6 +23,8 @@ from calibrator.errors import (
     UnavailableError,
 )
 from calibrator.scorer import (
+    ACTS,
+    BASES,
     IN_WORDS,
     LOGPROBS,
     NO_SIGNALS,
@@ -35,6 +37,7 @@ from calibrator.scorer import (
     Scorer,
     Signals,
     ToolUse,
+    Unsupported,
     knows_others,
     knows_signals,
     opinion_of,
@@ -209,7 +212,9 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = [
+    "ACTS",
     "AFTER_CHARACTERS",
+    "BASES",
     "HISTORY_CHARACTERS",
     "IMAGE_REASONS",
     "IN_WORDS",
@@ -269,6 +274,7 @@ __all__ = [
     "TunableCheckpoint",
     "TuningTrial",
     "UnavailableError",
+    "Unsupported",
     "agreement_of",
     "answer_message",
     "auroc_interval",

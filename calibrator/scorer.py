@@ -85,6 +85,7 @@ class Item:
     others: tuple[OtherReply, ...] = ()  # to the same question, in any order
     alone: float | None = None  # the confidence without them, where it is known already
     signals: Signals = NO_SIGNALS  # a recalibration may go by them; no model is shown any
+    messages: Sequence[Any] = ()  # before the reply, as in chat; checked against, never shown
 
 
 def known_name(name: str | None, known: Container[str]) -> str | None:
@@ -113,6 +114,42 @@ class FieldDoubt:
     share: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """A sentence of a reply that its context does not support, and the words that show it.
+
+    `kind` is `missing` if the context says nothing of them, `contradicted` if it says otherwise.
+    """
+
+    sentence: str
+    words: tuple[str, ...] = ()
+    kind: str = "missing"
+
+
+CONTEXT: Final = "context"
+COMPUTED: Final = "computed"
+FACTS: Final = "facts"
+OPINIONS: Final = "opinions"
+CALLS: Final = "calls"
+LIKENESS: Final = "likeness"
+BASES: Final = (CONTEXT, COMPUTED, FACTS, OPINIONS, CALLS, LIKENESS)
+"""What a confidence can be based on; `likeness` alone means that nothing was checked."""
+
+ACTS: Final = (
+    "answer",
+    "refusal",
+    "clarification",
+    "unknown",
+    "small_talk",
+    "apology",
+    "translation",
+    "summary",
+    "code",
+    "data",
+)
+"""What a reply does; `unknown` says that it does not know, `data` is JSON, CSV or the like."""
+
+
 @dataclass(slots=True)  # as `Item`
 class Score:
     """P(correct) of one item, 0 to 1, higher = surer.
@@ -124,6 +161,13 @@ class Score:
     whether it agrees, differs, or whether that cannot be told. Where signals moved the confidence,
     `unaided` is the one without them, and `calibrator` the name of what gave it. `fields` are
     arguments of calls that stand nowhere, where the scorer can tell them apart.
+
+    `support` is the probability that the context supports the reply, None where there is no
+    context, and `unsupported` the sentences that it does not support. `basis` lists what the
+    confidence is based on, of `BASES`. `act` is what the reply does, of `ACTS`. `needs_facts` is
+    true for a short factual question that only outside evidence can settle, and `is_unfamiliar`
+    for a kind of task that the scorer was not trained on. `unread` names the part that was not
+    read, as one machine word such as `context_not_read`, where `is_truncated`.
     """
 
     score: float
@@ -135,6 +179,13 @@ class Score:
     unaided: float | None = None
     calibrator: str = ""
     fields: tuple[FieldDoubt, ...] = ()
+    support: float | None = None
+    unsupported: tuple[Unsupported, ...] = ()
+    basis: tuple[str, ...] = (LIKENESS,)
+    act: str = "answer"
+    needs_facts: bool = False
+    is_unfamiliar: bool = False
+    unread: str = ""
 
 
 class Scorer(Protocol):

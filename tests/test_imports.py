@@ -103,6 +103,7 @@ ROOMS: dict[str, set[str]] = {
     "calibrator.batching": {"errors", "scorer"},
     "calibrator.extras": {"errors"},
     "calibrator.text": {"errors", "kernel", "scorer"},
+    "calibrator.evidence": {"errors", "text"},
     "calibrator.rows": {"errors", "metrics", "scorer", "text"},
     "calibrator.corruptions": {"rows", "text"},
     "calibrator.selecting": {"errors", "rows"},

@@ -1,0 +1,136 @@
+"""A conversation, sorted into what a reply must obey, what it may rely on, and what was asked.
+
+System and developer messages are rules and context. Tool results and what the user wrote are
+context. Earlier turns of the assistant are kept apart: a reply must not be its own evidence.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from calibrator.errors import NotScorableError
+from calibrator.text.transcript import content_text
+
+INSTRUCTING: Final = ("system", "developer")
+REPORTING: Final = ("tool", "function")  # roles that report the result of a call
+LONG_REQUEST = 400  # characters; a longer request may contain a document
+_PARAGRAPH: Final = re.compile(r"\n\s*\n")
+_ASKS: Final = re.compile(
+    r"\?\s*$|^\W*(?:question|task|instructions?|query|q)\b\s*[:=]"
+    r"|^\W*(?:please |now |then )?(?:answer|summari[sz]e|translate|extract|rewrite|list|give|write"
+    r"|explain|classify|return|tell|find|decide|choose|complete|convert|compare|describe|state)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of the user or the assistant: its role and its text."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What precedes a reply. Every text may be empty; nothing is shortened.
+
+    `rules` is the text of all system and developer messages. `earlier` are the turns before the
+    last message of the user, `request` is the text of that message, and `results` are the results
+    of tool calls, oldest first. `is_complete` is False if a part could not be read, such as a file.
+    """
+
+    request: str
+    rules: str = ""
+    earlier: tuple[Turn, ...] = ()
+    results: tuple[str, ...] = ()
+    is_complete: bool = True
+
+    @property
+    def instruction(self) -> str:
+        """The request without a document that it contains."""
+        return split_request(self.request)[0]
+
+    @property
+    def documents(self) -> tuple[str, ...]:
+        """Texts that a reply may rely on: rules, tool results, and what the user wrote."""
+        said = [turn.text for turn in self.earlier if turn.role == "user"]
+        own = split_request(self.request)[1]
+        return tuple(text for text in (self.rules, *said, *self.results, own) if text.strip())
+
+
+def read_conversation(messages: Sequence[Any], request: str = "") -> Conversation:
+    """Sort the messages before a reply; `request` is the question where there are no messages.
+
+    Messages of unknown form are passed over and make the conversation incomplete.
+    """
+    rules: list[str] = []
+    turns: list[Turn] = []
+    results: list[str] = []
+    is_complete = True
+    for message in messages:
+        role = message.get("role", "user") if isinstance(message, Mapping) else None
+        text, is_read = _text(message)
+        is_complete &= is_read
+        if role in INSTRUCTING:
+            rules.append(text)
+        elif role in REPORTING:
+            results.append(text)
+        elif role is not None and text:
+            turns.append(Turn(str(role), text))
+    last = max((at for at, turn in enumerate(turns) if turn.role == "user"), default=None)
+    if last is None:
+        return Conversation(request, "\n\n".join(rules), tuple(turns), tuple(results), is_complete)
+    earlier = (*turns[:last], *turns[last + 1 :])
+    asked = turns[last].text
+    return Conversation(asked, "\n\n".join(rules), earlier, tuple(results), is_complete)
+
+
+def _text(message: Any) -> tuple[str, bool]:
+    """Return the text of a message, and whether all of it could be read."""
+    if not isinstance(message, Mapping):
+        return "", False
+    images: list[Mapping[str, Any]] = []
+    try:
+        text = content_text(message.get("content"), images)
+    except (NotScorableError, ValueError):
+        return "", False
+    return text, not images
+
+
+def split_request(text: str) -> tuple[str, str]:
+    """Split a request into what it asks and the document that it contains, which may be empty.
+
+    A short request is all instruction. In a longer one, the paragraphs at either end that ask or
+    command are the instruction; if none does, the last paragraph is.
+    """
+    if len(text) <= LONG_REQUEST and "\n" not in text.strip():
+        return text, ""
+    parts = [part for part in _PARAGRAPH.split(text.strip()) if part.strip()]
+    if len(parts) == 1:
+        parts = [line for line in parts[0].splitlines() if line.strip()]
+    if len(parts) == 1:
+        return text, text if len(text) > LONG_REQUEST else ""
+    asks = [len(part) <= LONG_REQUEST and bool(_ASKS.search(part.strip())) for part in parts]
+    if not any(asks):
+        asks[-1] = len(parts[-1]) <= LONG_REQUEST
+    if not any(asks):
+        return text, text
+    chosen = [at for at, is_asking in enumerate(asks) if is_asking and at in _ends(asks)]
+    instruction = "\n".join(parts[at] for at in chosen or [len(parts) - 1])
+    document = "\n\n".join(part for at, part in enumerate(parts) if at not in chosen)
+    return instruction, document
+
+
+def _ends(asks: Sequence[bool]) -> set[int]:
+    """Return the positions of asking paragraphs at the beginning and at the end."""
+    found: set[int] = set()
+    for order in (range(len(asks)), range(len(asks) - 1, -1, -1)):
+        for at in order:
+            if not asks[at]:
+                break
+            found.add(at)
+    return found or {at for at, is_asking in enumerate(asks) if is_asking}
