@@ -2,6 +2,7 @@
 
     calibrator.json    architecture, layout, labels, tags, training data, recalibration, quality
     model.safetensors  the weights
+    evidence.safetensors  what checks a reply against its conversation; may be missing
     tokenizer.json     the tokenizer
 
 Names resolve in this order: `embedded` (shipped with the package), a folder, a hub name. What is
@@ -11,7 +12,9 @@ said here is of the `embedded` architecture; language models have theirs in `llm
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +29,7 @@ from calibrator.text.layout import Layout
 CHECKPOINTS = Path(__file__).parent
 EMBEDDED = "embedded"
 WEIGHTS = "model.safetensors"
+EVIDENCE = "evidence.safetensors"
 FORMAT = 1
 
 
@@ -57,12 +61,19 @@ class CheckpointConfig:
     benchmarks: tuple[str, ...] = ()
     training: dict[str, Any] = field(default_factory=dict)
     quality: dict[str, Any] = field(default_factory=dict)
+    evidence_sha256: str = ""  # of `evidence.safetensors`; empty where there is none
 
     @property
     def version(self) -> str:
-        """Checkpoint and recalibration, e.g. `embedded@3f2a91c0+platt@9c1d02ab`."""
+        """Checkpoint and recalibration, e.g. `embedded@3f2a91c0+platt@9c1d02ab`.
+
+        The digest is that of the weights, or of both files' digests where there is evidence.
+        """
         recalibration = f"+{self.recalibration.name}" if self.recalibration else ""
-        return f"{self.name}@{self.weights_sha256[:8]}{recalibration}"
+        digest = self.weights_sha256
+        if self.evidence_sha256:
+            digest = sha256(f"{digest}{self.evidence_sha256}".encode()).hexdigest()
+        return f"{self.name}@{digest[:8]}{recalibration}"
 
     def as_dict(self) -> dict[str, Any]:
         values = asdict(self)
@@ -152,6 +163,12 @@ def _check_geometry(encoder: EncoderConfig, layout: Layout) -> None:
         raise ValueError(
             f"rows of {layout.max_tokens} tokens do not fit into {encoder.positions} positions"
         )
+
+
+def copy_evidence(start: Path, folder: Path) -> None:
+    """Copy the evidence of a checkpoint to another folder, if it has any; raises OSError."""
+    if (start / EVIDENCE).is_file():
+        shutil.copyfile(start / EVIDENCE, folder / EVIDENCE)
 
 
 def write_config(folder: Path, config: CheckpointConfig | LlmConfig) -> None:

@@ -6,6 +6,8 @@ __all__ = [
     "difficulty",
     "forest",
     "ngrams",
+    "packing",
+    "small_encoder",
     "topics",
     "tower",
     "traits",

@@ -92,6 +92,12 @@ def packed_layer(tiles: Bytes, scales: Floats, bias: Floats) -> Held:
 def packed_linear(layer: Held, x: Floats, found: Floats) -> None:
     """x (T, inputs) through the layer, (T, outputs)."""
 
+def quantized_layer(tiles: Bytes, scales: Floats, offsets: Ids, bias: Floats) -> Held:
+    """Hold a linear layer of whole weights, -7 to 7."""
+
+def quantized_linear(layer: Held, x: Floats, found: Floats) -> None:
+    """Compute a layer on states that are rounded to 8 bits, into `found`."""
+
 def gelu(x: Floats) -> None:
     """GELU by tanh of each number, in place."""
 

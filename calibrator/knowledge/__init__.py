@@ -5,4 +5,4 @@ Other rooms use `Knowledge`, which serves; training needs the modules named belo
 
 from calibrator.knowledge.knowledge import PREFIX, Knowledge
 
-__all__ = ["PREFIX", "Knowledge", "knowledge", "lessons", "pairs", "small_encoder"]
+__all__ = ["PREFIX", "Knowledge", "knowledge", "lessons", "pairs"]

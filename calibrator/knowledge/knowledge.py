@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrator.features.small_encoder import SmallEncoder
 from calibrator.features.weights import Array, Floats
-from calibrator.knowledge.small_encoder import SmallEncoder
 from calibrator.recalibration.curves import sigmoid
 
 PREFIX = "knowledge."

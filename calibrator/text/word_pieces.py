@@ -46,6 +46,10 @@ class WordPieces:
         """Token ids of each text, without [CLS] and [SEP]; the kernel reads arrays fastest."""
         return [self._of(clip_characters(text, layout)) for text in texts]
 
+    def encode_whole(self, texts: Sequence[str]) -> list[array[int]]:
+        """Return the ids of each text; the caller bounds their length."""
+        return [self._of(text) for text in texts]
+
     def _of(self, text: str) -> array[int]:
         if not self._cuts_words or any(token in text for token in self._added):
             return array("i", _ids(self._tokenizer, text))

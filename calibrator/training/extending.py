@@ -19,7 +19,13 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from calibrator.calls import PREFIX as CALLS
-from calibrator.checkpoints.checkpoint import WEIGHTS, CheckpointConfig, read_config, write_config
+from calibrator.checkpoints.checkpoint import (
+    WEIGHTS,
+    CheckpointConfig,
+    copy_evidence,
+    read_config,
+    write_config,
+)
 from calibrator.checkpoints.digests import sha256_of
 from calibrator.embedded.calibrator import load_embedded
 from calibrator.embedded.familiarity import KNOWN_SHARE
@@ -54,6 +60,7 @@ def write_extended(
     arrays = {key: np.ascontiguousarray(array) for key, array in {**state, **parts}.items()}
     save_file(arrays, folder / WEIGHTS)
     shutil.copyfile(start / "tokenizer.json", folder / "tokenizer.json")
+    copy_evidence(start, folder)
     training = {**config.training, **facts, "extended_from": config.version}
     weights_sha256 = sha256_of(folder / WEIGHTS)
     write_config(

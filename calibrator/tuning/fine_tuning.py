@@ -21,6 +21,7 @@ from safetensors.numpy import save_file
 from calibrator.checkpoints.checkpoint import (
     WEIGHTS,
     CheckpointConfig,
+    copy_evidence,
     read_config,
     resolve_checkpoint,
     write_config,
@@ -246,6 +247,7 @@ def _write(
     folder.mkdir(parents=True, exist_ok=True)
     save_file({name: np.ascontiguousarray(each) for name, each in state.items()}, folder / WEIGHTS)
     shutil.copyfile(tokenizer, folder / "tokenizer.json")
+    copy_evidence(tokenizer.parent, folder)
     config = replace(config, weights_sha256=sha256_of(folder / WEIGHTS))
     write_config(folder, config)
     return config

@@ -72,6 +72,14 @@ typedef struct {
 } PackedLayer;
 
 typedef struct {
+    const int8_t *tiles;    /* (outputs / LANES, inputs / 4, LANES, 4), -7 to 7 */
+    const float *scales;    /* (outputs / LANES, inputs / group, LANES) */
+    const int32_t *offsets; /* of the same shape: 128 times the sum of a group's weights */
+    const float *bias;      /* (outputs,) */
+    size_t inputs, outputs, group;
+} QuantizedLayer;
+
+typedef struct {
     const int32_t *kept; /* as they stand in the text */
     size_t kept_count;
     const int32_t *ids; /* the distinct ones, ascending */
@@ -91,6 +99,7 @@ typedef struct {
                   double *found);
     void (*gelu)(float *x, size_t count);
     void (*packed_linear)(const PackedLayer *, const float *x, size_t rows, float *work, float *out);
+    void (*quantized_linear)(const QuantizedLayer *, const float *x, size_t rows, uint8_t *work, float *steps, float *out);
     void (*relevance)(const PieceTables *, const Side *asked, const Side *said, float *work, double *found);
     size_t (*rarest_pieces)(const PieceTables *, const int32_t *ids, size_t count, int32_t *found, float *vectors);
     void (*compared)(const PieceTables *, const int32_t *first, size_t rows, const int32_t *second, size_t columns,

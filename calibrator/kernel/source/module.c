@@ -371,6 +371,8 @@ static PyMethodDef methods[] = {
     {"numbers", numbers, METH_O, NULL},
     {"packed_layer", make_packed_layer, METH_VARARGS, NULL},
     {"packed_linear", packed_linear, METH_VARARGS, NULL},
+    {"quantized_layer", make_quantized_layer, METH_VARARGS, NULL},
+    {"quantized_linear", quantized_linear, METH_VARARGS, NULL},
     {"piece_tables", make_piece_tables, METH_VARARGS, NULL},
     {"rarest", rarest, METH_VARARGS, NULL},
     {"relevance", relevance, METH_VARARGS, NULL},

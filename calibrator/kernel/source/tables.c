@@ -301,3 +301,39 @@ PyObject *make_packed_layer(PyObject *module, PyObject *args)
     }
     return sealed(own, LAYER, is_whole);
 }
+
+PyObject *make_quantized_layer(PyObject *module, PyObject *args)
+{
+    PyObject *tiles, *scales, *offsets, *bias;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOOO", &tiles, &scales, &offsets, &bias))
+        return NULL;
+    HeldQuantizedLayer *own = opened(sizeof *own, 4);
+    if (own == NULL)
+        return NULL;
+    QuantizedLayer *of = &own->layer;
+    int is_whole = 0;
+    if ((of->tiles = shaped(&own->arrays, tiles, 'b', 3, -1, -1, 4 * LANES)) != NULL) {
+        Py_ssize_t count = size_of(&own->arrays, 0);
+        of->inputs = 4 * (size_t)size_of(&own->arrays, 1);
+        of->outputs = (size_t)count * LANES;
+        if ((of->scales = shaped(&own->arrays, scales, 'f', 3, count, -1, LANES)) != NULL) {
+            Py_ssize_t groups = size_of(&own->arrays, 1);
+            of->group = of->inputs / (size_t)groups;
+            of->offsets = shaped(&own->arrays, offsets, 'i', 3, count, groups, LANES);
+            if (of->offsets != NULL)
+                of->bias = shaped(&own->arrays, bias, 'f', 1, (Py_ssize_t)of->outputs, -1, -1);
+            is_whole = of->offsets != NULL && of->bias != NULL;
+            if (is_whole && (of->group * (size_t)groups != of->inputs || of->group % 4 != 0)) {
+                PyErr_SetString(PyExc_ValueError, "a layer whose groups are not alike");
+                is_whole = 0;
+            }
+            for (size_t at = 0; is_whole && at < of->inputs * of->outputs; at++)
+                if (of->tiles[at] < -7 || of->tiles[at] > 7) {
+                    PyErr_SetString(PyExc_ValueError, "a weight of more than four bits");
+                    is_whole = 0;
+                }
+        }
+    }
+    return sealed(own, QUANTIZED_LAYER, is_whole);
+}

@@ -52,6 +52,7 @@ PyObject *make_tower_weights(PyObject *module, PyObject *args);
 PyObject *make_trees(PyObject *module, PyObject *args);
 PyObject *make_piece_tables(PyObject *module, PyObject *args);
 PyObject *make_packed_layer(PyObject *module, PyObject *args);
+PyObject *make_quantized_layer(PyObject *module, PyObject *args);
 
 /* Functions of the module that have files of their own. */
 PyObject *make_vocabulary(PyObject *module, PyObject *args);
@@ -62,6 +63,7 @@ PyObject *rarest(PyObject *module, PyObject *args);
 PyObject *compared(PyObject *module, PyObject *args);
 PyObject *distinct_pieces(PyObject *module, PyObject *pieces);
 PyObject *packed_linear(PyObject *module, PyObject *args);
+PyObject *quantized_linear(PyObject *module, PyObject *args);
 PyObject *gelu(PyObject *module, PyObject *args);
 PyObject *word_counts(PyObject *module, PyObject *args);
 PyObject *beginnings(PyObject *module, PyObject *args);
@@ -81,6 +83,7 @@ PyObject *digits(PyObject *module, PyObject *text);
 #define PIECES "calibrator.kernel.pieces"
 #define VOCABULARY "calibrator.kernel.vocabulary"
 #define LAYER "calibrator.kernel.layer"
+#define QUANTIZED_LAYER "calibrator.kernel.quantized_layer"
 
 typedef struct {
     Arrays arrays;
@@ -120,5 +123,10 @@ typedef struct {
     Arrays arrays;
     PackedLayer layer;
 } HeldLayer;
+
+typedef struct {
+    Arrays arrays;
+    QuantizedLayer layer;
+} HeldQuantizedLayer;
 
 #endif

@@ -19,6 +19,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
+from calibrator.features.small_encoder import SmallEncoder, small_state
 from calibrator.features.weights import Array, Floats
 from calibrator.knowledge import PREFIX
 from calibrator.knowledge.knowledge import (
@@ -31,7 +32,6 @@ from calibrator.knowledge.knowledge import (
 )
 from calibrator.knowledge.lessons import KnowledgeConfig, own_pairs, pairs_of_rows
 from calibrator.knowledge.pairs import SINGLE, Pair
-from calibrator.knowledge.small_encoder import SmallEncoder, small_state
 from calibrator.rows.rows import Row
 
 PLAIN = (

@@ -7,8 +7,8 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from calibrator.knowledge.packing import packed_planes, unpacked_planes
-from calibrator.knowledge.small_encoder import LAYER_BITS, SmallEncoder, small_state
+from calibrator.features.packing import packed_planes, unpacked_planes
+from calibrator.features.small_encoder import LAYER_BITS, SmallEncoder, small_state
 from calibrator.text.layout import CLS, SEP
 
 HIDDEN, LAYERS, VOCABULARY = 192, 2, 120

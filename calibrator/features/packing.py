@@ -73,6 +73,30 @@ def tiled(planes: Array, scale: Array) -> tuple[NDArray[np.int8], Floats] | None
     return np.ascontiguousarray(tiles), np.ascontiguousarray(scales)
 
 
+def quartered(
+    planes: Array, scale: Array
+) -> tuple[NDArray[np.int8], Floats, NDArray[np.int32]] | None:
+    """Arrange a table (N, D) of four bits for the kernel's sums of whole numbers.
+
+    Returns the numbers (N / LANES, D / 4, LANES * 4), the scales (N / LANES, D / group, LANES) and
+    the offsets of the same shape: 128 times the sum of a group's numbers, since states are kept as
+    unsigned bytes around 128. Returns None for a table that has no such tiles.
+    """
+    rows, groups = scale.shape
+    numbers = whole_numbers(planes)
+    group = numbers.shape[1] // groups
+    if rows % LANES or numbers.shape[1] % groups or group % 4 or len(planes) > 4:
+        return None
+    whole = numbers.astype(np.int8).reshape(rows // LANES, LANES, -1, 4).transpose(0, 2, 1, 3)
+    sums = numbers.reshape(rows // LANES, LANES, groups, group).sum(axis=3).swapaxes(1, 2)
+    scales = scale.astype(np.float32).reshape(rows // LANES, LANES, groups).swapaxes(1, 2)
+    return (
+        np.ascontiguousarray(whole).reshape(rows // LANES, -1, LANES * 4),
+        np.ascontiguousarray(scales),
+        np.ascontiguousarray((128 * sums).astype(np.int32)),
+    )
+
+
 def opened(state: Mapping[str, Array]) -> dict[str, Floats]:
     """All arrays of a state in fp32, packed ones unpacked under their own names."""
     found = {}

@@ -1,0 +1,66 @@
+"""A reply in pieces that the reader can take, and the facts of a context without instructions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from calibrator.evidence.context.comparison import sentences_of
+from calibrator.evidence.context.passages import FREQUENT, words_of
+from calibrator.evidence.conversation import Conversation, split_request
+
+PIECE_WORDS: Final = 44  # of a reply that are read together
+MIN_FACT_WORDS: Final = 6  # a context with fewer has nothing that a reply could rely on
+_SENTENCE: Final = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+")
+_INSTRUCTS: Final = re.compile(
+    r"^\W*(?:you are|you're|you will|you must|you should|you can|you have|your (?:task|job|role"
+    r"|name|goal|answers?)|act as|answer|reply|respond|use|be |speak|write|return|give|provide"
+    r"|always|never|do not|don't|avoid|keep|make sure|ensure|please|help|assist|if (?:you|the"
+    r" (?:answer|user|question|documents?|context|information))|only (?:answer|use|reply|respond)"
+    r"|today is|stay|remember|follow|think|below|here (?:is|are)|the following|based on|context"
+    r"|documents?|policy|rules?|instructions?|note)\b[^\n]*$",
+    re.IGNORECASE,
+)
+
+
+def facts_of(rules: str) -> str:
+    """Return a system message without the sentences that instruct the assistant."""
+    parts = [part for part in _SENTENCE.split(rules) if part.strip()]
+    kept = [part for part in parts if not (len(part) < 240 and _INSTRUCTS.match(part.strip()))]
+    return "\n".join(kept)
+
+
+def documents_of(conversation: Conversation, more: Iterable[str] = ()) -> list[str]:
+    """Return the texts that a reply may rely on; empty if they hold hardly a fact.
+
+    System messages count without their instructions, earlier turns of the user as they are, and
+    of the request the document that it contains. `more` are texts that always apply.
+    """
+    said = [turn.text for turn in conversation.earlier if turn.role == "user"]
+    own = split_request(conversation.request)[1]
+    found = [facts_of(conversation.rules), *said, *conversation.results, own, *more]
+    found = [text for text in found if text.strip()]
+    facts = {word for text in found for word in words_of(text[:4000]) if word not in FREQUENT}
+    return found if len(facts) >= MIN_FACT_WORDS else []
+
+
+def pieces_of(reply: str) -> list[str]:
+    """Return a reply in pieces of a few sentences each, of up to `PIECE_WORDS` words."""
+    found: list[str] = []
+    size = 0
+    for sentence in sentences_of(reply):
+        count = len(words_of(sentence))
+        if found and size + count <= PIECE_WORDS:
+            found[-1] = f"{found[-1]} {sentence}"
+            size += count
+        else:
+            found.append(sentence)
+            size = count
+    return found
+
+
+def most_doubtful(pieces: Sequence[str], covered: Sequence[float], count: int) -> list[int]:
+    """Return the places of the pieces that the context covers least, in order."""
+    order = sorted(range(len(pieces)), key=lambda at: (covered[at], at))
+    return sorted(order[:count])

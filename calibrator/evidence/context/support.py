@@ -1,0 +1,182 @@
+"""Whether the context of a reply supports it, as a probability, and what it does not support.
+
+The features of the whole reply (`comparison`) and what the reader says of its most doubtful pieces
+(`reader`) are the columns of boosted trees. Where the features alone are sure, nothing is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from calibrator.evidence.context.comparison import FEATURES, Comparison, compare
+from calibrator.evidence.context.passages import FREQUENT, Passages, stem, words_of
+from calibrator.evidence.context.pieces import documents_of, most_doubtful, pieces_of
+from calibrator.evidence.context.reader import CONTEXT_WORDS, PREFIX, Cutter, Passage, Reader
+from calibrator.evidence.conversation import Conversation
+from calibrator.features.trees import Trees
+from calibrator.features.weights import Array
+from calibrator.scorer import Unsupported
+
+TREES: Final = "context.trees."
+READ: Final = ("entail_least", "entail_mean", "contradict_most", "pieces_read", "pieces")
+"""Columns beside `FEATURES`: log-odds of the reader on the pieces that it read."""
+
+MOST_READ: Final = 3  # pieces of one reply
+REQUEST_WEIGHT: Final = 0.6  # of the request beside the reply, where passages are chosen
+LIMIT: Final = 8.0  # of log-odds
+MOST_TOLD: Final = 5  # sentences that are reported
+MOST_WORDS: Final = 8  # of one sentence that are reported
+DOUBTED: Final = 0.5  # support below which sentences are reported
+CONTRADICTED: Final = 0.5  # P(contradict) of a piece from which it counts as contradicted
+_SPACE: Final = re.compile(r"\s+")
+
+
+@dataclass(slots=True)
+class Judgement:
+    """What the context says of one reply."""
+
+    support: float
+    unsupported: tuple[Unsupported, ...] = ()
+    is_complete: bool = True  # whether all of reply and context was read
+
+
+@dataclass(slots=True)
+class Reading:
+    """A reply being judged: its comparison, its pieces, and which of them are read."""
+
+    comparison: Comparison
+    pieces: list[str]
+    chosen: list[int]
+    passages: list[Passage]
+    is_complete: bool
+    found: list[list[float]] = field(default_factory=list)  # the reader's of each chosen piece
+
+
+class Support:
+    """Judges replies by their context. Raises KeyError or ValueError for arrays that do not fit."""
+
+    def __init__(self, state: Mapping[str, Array], cut: Cutter) -> None:
+        self._reader = Reader(_part(state, PREFIX), cut)
+        self._trees = Trees(_part(state, TREES), len(FEATURES) + len(READ))
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Array], cut: Cutter) -> Support | None:
+        """Return what the arrays of a checkpoint hold; None if they have no such part."""
+        return cls(state, cut) if any(name.startswith(TREES) for name in state) else None
+
+    def judge(
+        self,
+        replies: Sequence[tuple[Conversation, str]],
+        more: Iterable[str] = (),
+    ) -> list[Judgement | None]:
+        """Judge replies by their conversations; None where there is no context to rely on.
+
+        `more` are texts that every reply may rely on.
+        """
+        always = list(more)
+        readings = [reading_of(conversation, reply, always) for conversation, reply in replies]
+        known = [each for each in readings if each is not None]
+        passages = [passage for each in known for passage in each.passages]
+        told = self._reader.read(passages).tolist()
+        at = 0
+        for each in known:
+            each.found = told[at : at + len(each.passages)]
+            at += len(each.passages)
+        if not known:
+            return [None] * len(readings)
+        odds = self._trees.read(np.array([row_of(each) for each in known], np.float32)).tolist()
+        judged = iter([_judgement(each, value) for each, value in zip(known, odds, strict=True)])
+        return [None if each is None else next(judged) for each in readings]
+
+
+def reading_of(conversation: Conversation, reply: str, more: Sequence[str] = ()) -> Reading | None:
+    """Prepare a reply to be read beside its context; None where there is no context."""
+    documents = documents_of(conversation, more)
+    pieces = pieces_of(reply)
+    if not documents or not pieces:
+        return None
+    passages = Passages(documents)
+    request = conversation.instruction
+    comparison = compare(reply, passages, request)
+    chosen = most_doubtful(pieces, [_covered(piece, passages) for piece in pieces], MOST_READ)
+    asked = []
+    for at in chosen:
+        queries = [(pieces[at], 1.0), (request, REQUEST_WEIGHT)]
+        context = "\n".join(passages.closest(queries, CONTEXT_WORDS))
+        asked.append(Passage(context, request, pieces[at]))
+    is_complete = comparison.is_complete and passages.is_complete and conversation.is_complete
+    return Reading(comparison, pieces, chosen, asked, is_complete)
+
+
+def row_of(reading: Reading) -> list[float]:
+    """Return the columns of one reply: `FEATURES`, then `READ`."""
+    entailed = [_log_odds(found[0]) for found in reading.found]
+    against = [_log_odds(found[2]) for found in reading.found]
+    return [
+        *reading.comparison.values,
+        min(entailed),
+        sum(entailed) / len(entailed),
+        max(against),
+        float(len(entailed)),
+        float(min(len(reading.pieces), 20)),
+    ]
+
+
+def _judgement(reading: Reading, odds: float) -> Judgement:
+    """Return the judgement of a reply whose support has these log-odds."""
+    support = float(1 / (1 + np.exp(-np.clip(odds, -LIMIT, LIMIT))))
+    unsupported = _unsupported(reading) if support < DOUBTED else ()
+    return Judgement(support, unsupported, reading.is_complete)
+
+
+def _unsupported(reading: Reading) -> tuple[Unsupported, ...]:
+    """Return the sentences that are not supported, the most doubtful piece first."""
+    found: list[Unsupported] = []
+    order = sorted(range(len(reading.chosen)), key=lambda at: reading.found[at][0])
+    for at in order:
+        entailed, _, against = reading.found[at]
+        if entailed >= DOUBTED and found:
+            break
+        piece = reading.pieces[reading.chosen[at]]
+        kind = "contradicted" if against >= CONTRADICTED else "missing"
+        found.append(Unsupported(_short(piece), _words(piece, reading.comparison, kind), kind))
+    return tuple(found[:MOST_TOLD])
+
+
+def _words(piece: str, comparison: Comparison, kind: str) -> tuple[str, ...]:
+    """Return the words of a piece that its context lacks, or that it contradicts."""
+    told: list[str] = []
+    for sentence in comparison.sentences:
+        if sentence.text in piece:
+            told += sentence.missing
+            told += sentence.opposed if kind == "contradicted" else []
+            told += sentence.far if kind == "contradicted" else []
+    return tuple(dict.fromkeys(told))[:MOST_WORDS]
+
+
+def _short(text: str, most: int = 300) -> str:
+    """Return a text on one line, cut behind so many characters."""
+    line = _SPACE.sub(" ", text).strip()
+    return line if len(line) <= most else line[: most - 2].rstrip() + " .."
+
+
+def _covered(piece: str, passages: Passages) -> float:
+    """Return the share of a piece's words that occur in the context."""
+    own = {stem(word) for word in words_of(piece) if word not in FREQUENT}
+    return len(own & passages.rarity.keys()) / len(own) if own else 1.0
+
+
+def _log_odds(share: float) -> float:
+    """Return the log-odds of a probability, within `LIMIT`."""
+    share = min(max(share, 1e-6), 1 - 1e-6)
+    return float(np.clip(np.log(share / (1 - share)), -LIMIT, LIMIT))
+
+
+def _part(state: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    """Return the arrays under a prefix, by their names without it."""
+    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}

@@ -1,0 +1,7 @@
+"""Trains what checks replies against their context: the reader, and the trees above it.
+
+`python -m calibrator.evidence.training --data $DATA/grounding -o FOLDER` writes
+`evidence.safetensors`; `sources.yaml` lists the files that it learns from.
+"""
+
+__all__: list[str] = []
