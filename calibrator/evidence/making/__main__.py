@@ -11,11 +11,16 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from calibrator.evidence.making import policies
+from calibrator.evidence.making import dialogues, passages, policies, tables
 
 Row = dict[str, str]
 # How many of ten rows each kind gives.
-KINDS: dict[Callable[[random.Random, str], Iterator[Row]], int] = {policies.rows: 4}
+KINDS: dict[Callable[[random.Random, str], Iterator[Row]], int] = {
+    policies.rows: 4,
+    tables.rows: 2,
+    passages.rows: 3,
+    dialogues.rows: 2,
+}
 
 
 def made_rows(seed: int) -> Iterator[Row]:

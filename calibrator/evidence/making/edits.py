@@ -106,10 +106,10 @@ def _exchange(name: str, sentence: str, rng: random.Random) -> str | None:
     match = rng.choice(found)
     new = rng.choice(_pairs(name)[match[0].lower()])
     edited = _replace(sentence, match, capital(new) if match[0][0].isupper() else new)
-    return _articles(edited) if edited else None
+    return articles(edited) if edited else None
 
 
-def _articles(text: str) -> str:
+def articles(text: str) -> str:
     """Return the text with "a" and "an" as the next word asks, where both are clear."""
     text = re.sub(r"\b([Aa]) (?=[aeio]\w\w)", r"\1n ", text)
     return re.sub(r"\b([Aa])n (?=[bcdfgjklmnpqrstvwxz]\w\w)", r"\1 ", text)

@@ -67,7 +67,7 @@ def fill(template: str, texts: Mapping[str, str]) -> str:
 def tidy(text: str) -> str:
     """Return the text with single spaces, without a doubled full stop, starting with a capital."""
     text = " ".join(text.split()).replace(" ,", ",")
-    text = re.sub(r"(?<=[ap]\.m)\.\.", ".", text)
+    text = re.sub(r"(?<=[ap]\.m)\.\.+", ".", text)
     return capital(text)
 
 
