@@ -41,10 +41,10 @@ def draw(spec: str, others: list[Value], rng: random.Random) -> Value:
     unit, *rest = spec.split()
     for _ in range(60):
         if unit == "person":
-            words = data("words")
+            words = data("names")
             value = Value(unit, f"{rng.choice(words['given'])} {rng.choice(words['family'])}")
         elif unit in (*NAMES, "family"):
-            value = Value(unit, rng.choice(data("words")[unit]))
+            value = Value(unit, rng.choice(data("names")[unit]))
         elif unit == "year":
             value = Value(unit, str(rng.randint(int(rest[0]), int(rest[1]))))
         else:
@@ -103,7 +103,7 @@ def dialogue_text(talk: Talk, rng: random.Random) -> str:
 
 def mail_text(talk: Talk, rng: random.Random) -> str:
     """Return the talk as a message that names one value after the other."""
-    words = data("words")
+    words = data("names")
     parts = [rng.choice(talk.form["open"])]
     late: list[str] = []
     for slot, value in talk.values.items():
@@ -269,7 +269,7 @@ class Task:
 
 def _notes_rows(rng: random.Random, group: str) -> Iterator[Row]:
     spec = data("dialogues")["notes"]
-    people = rng.sample(data("words")["given"], 5)
+    people = rng.sample(data("names")["given"], 5)
     whats = rng.sample(spec["tasks"], 6)
     dates = rng.sample([f"{day} {month}" for day in range(1, 29) for month in MONTHS], 6)
     tasks = [

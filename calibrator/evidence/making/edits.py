@@ -71,7 +71,7 @@ _CLOCK_24 = re.compile(r"\b([01]\d|2[0-3]):([0-5]\d)\b(?! ?[ap]\.?m)")
 
 @cache
 def _pairs(name: str) -> dict[str, list[str]]:
-    """Return a list of edits.yaml as a mapping from a word or phrase to its replacements."""
+    """Return a list of words/edits.yaml as a mapping from a word or phrase to its replacements."""
     found: dict[str, list[str]] = {}
     for line in data("edits")[name].splitlines():
         one, other = line.split(" = ") if " = " in line else line.split()

@@ -11,7 +11,7 @@ from typing import Any
 from calibrator.evidence.making.templates import choose_words, data, fill, gerund, plural, slots_of
 from calibrator.evidence.making.values import Style, Value, differs, other_value, parse_slot, write
 
-# Slots that are drawn from the words of the house: the slot's spec and the list in domains.yaml.
+# Slots that are drawn from the words of the house: the slot's spec and the list in words/domains.yaml.
 POOLS = {
     "goods": "good",
     "act": "act",
@@ -26,7 +26,7 @@ CLASHES = ({"opening hours", "closed day"},)
 
 @dataclass(frozen=True)
 class House:
-    """A made company or office: its words (`domains.yaml`), name and way of writing values."""
+    """A made company or office: its words (`words/domains.yaml`), name and way of writing values."""
 
     words: dict[str, Any]
     name: str
@@ -49,7 +49,7 @@ class House:
 def random_house(rng: random.Random) -> House:
     """Draw a house."""
     words = rng.choice(list(data("domains").values()))
-    names = data("words")
+    names = data("names")
     texts = {"place": rng.choice(names["place"]), "family": rng.choice(names["family"])}
     return House(words, fill(rng.choice(words["name"]), texts), Style.drawn(rng))
 
@@ -61,10 +61,9 @@ def kinds() -> dict[str, dict[str, Any]]:
 
 
 def kinds_for(house: House) -> list[str]:
-    """Return the names of the kinds of facts that fit a house; frames count three times."""
+    """Return the names of the kinds of facts that fit a house."""
     tags = {*house.words["tags"], "all"}
-    names = [name for name, kind in kinds().items() if tags & set(kind["where"])]
-    return names + [name for name in data("frames") if name in names] * 2
+    return [name for name, kind in kinds().items() if tags & set(kind["where"])]
 
 
 @dataclass(frozen=True)
@@ -84,6 +83,7 @@ class Fact:
     values: dict[str, Value]
     holds: bool = True
     near: list[Value] = field(default_factory=list)
+    tail: str = ""  # a remark that the policy adds to the fact
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -113,7 +113,8 @@ class Fact:
     def policy(self, rng: random.Random) -> str:
         """Return the fact as a sentence of the policy."""
         forms = self.spec["policy" if self.holds else "policy_no"]
-        return self._write(rng.choice(forms), self.values, self.house.style, rng)
+        text = self._write(rng.choice(forms), self.values, self.house.style, rng)
+        return with_tail(text, self.tail) if self.tail else text
 
     def question(self, rng: random.Random) -> str:
         """Return a question that the fact answers and that names its subject."""
@@ -138,7 +139,7 @@ class Fact:
         ):
             return self._statement(not self.holds, rng)
         listed = self.spec.get("wrong")
-        if listed and (self.spec.get("distinct") or rng.random() < 0.6):
+        if listed and (self.spec.get("listed") or rng.random() < 0.6):
             return self._reply(rng.choice(listed), self.values, rng)
         changed = self._changed(rng)
         if changed is not None:
@@ -229,6 +230,13 @@ class Fact:
         return fill(choose_words(template, rng), texts)
 
 
+def with_tail(text: str, tail: str) -> str:
+    """Return a sentence with a remark before its full stop."""
+    text = text.rstrip()
+    stop = text[-1] if text[-1] in ".!" else "."
+    return text.rstrip(".!") + tail + stop
+
+
 def _below(limit: Value, rng: random.Random) -> Value | None:
     """Return an amount well below a limit, or None where the limit is too small."""
     step = 1 if limit.number < 20 else 5
@@ -277,6 +285,9 @@ def draw_facts(house: House, count: int, rng: random.Random) -> list[Fact]:
         if fits(fact, facts):
             facts.append(fact)
     link(facts)
+    for fact in facts:
+        if rng.random() < 0.15:
+            fact.tail = rng.choice(data("names")["added_tail"])
     return facts
 
 

@@ -26,6 +26,7 @@ class Story:
     shown: list[dict[str, Any]]
     left_out: list[dict[str, Any]]
     style: Style
+    detail: tuple[str, str] = ("", "")  # a sentence of the text and a detail at its end
 
     def say(
         self, template: str, rng: random.Random, style: Style | None = None, **changed: Value
@@ -46,7 +47,9 @@ def random_story(rng: random.Random, kind: str, taken: set[str]) -> Story:
     values: dict[str, Value] = {}
     for slot, text in spec["slots"].items():
         values[slot] = _value(text, values, taken, rng)
-    facts = list(spec["facts"])
+    facts = [
+        fact["else"] if "else" in fact and rng.random() < 0.5 else fact for fact in spec["facts"]
+    ]
     first, later = facts[0], facts[1:]
     rng.shuffle(later)
     count = rng.randint(2, len(later) - 1)
@@ -80,14 +83,19 @@ def _value(text: str, values: dict[str, Value], taken: set[str], rng: random.Ran
 
 def _name(unit: str, rng: random.Random) -> str:
     if unit == "person":
-        return f"{rng.choice(data('words')['given'])} {rng.choice(data('words')['family'])}"
-    return str(rng.choice(data("words")[unit]))
+        return f"{rng.choice(data('names')['given'])} {rng.choice(data('names')['family'])}"
+    return str(rng.choice(data("names")[unit]))
 
 
 def story_text(story: Story, rng: random.Random) -> str:
     """Return the story as prose."""
     sentences = [story.say(rng.choice(fact["text"]), rng) for fact in story.shown]
-    for filler in rng.sample(data("words")["story_filler"], rng.choice((0, 0, 1, 2))):
+    if rng.random() < 0.4:
+        at = rng.randrange(len(sentences))
+        if sentences[at].endswith("."):
+            story.detail = (sentences[at][:-1], rng.choice(data("edits")["details"]))
+            sentences[at] = f"{sentences[at][:-1]} {story.detail[1]}."
+    for filler in rng.sample(data("names")["story_filler"], rng.choice((0, 0, 1, 2))):
         sentences.insert(rng.randint(1, len(sentences)), filler)
     return " ".join(sentences)
 
@@ -321,15 +329,30 @@ def absent_beside_right(story: Story, _near: list[Value], rng: random.Random) ->
 
 def added_detail(story: Story, _near: list[Value], rng: random.Random) -> Answer:
     """Return a claim of the text with a detail that it does not give."""
-    text = _sentence(story, rng.choice(story.shown), rng)
-    return "What does the text say?", f"{text[:-1]} {rng.choice(data('edits')['details'])}."
+    sentence, stated = story.detail
+    if not sentence or rng.random() < 0.5:
+        sentence = _sentence(story, rng.choice(story.shown), rng)[:-1]
+    details = [detail for detail in data("edits")["details"] if detail != stated]
+    return "What does the text say?", f"{sentence} {rng.choice(details)}."
+
+
+def stated_detail(story: Story, _near: list[Value], _rng: random.Random) -> Answer | None:
+    """Return a sentence of the text with the detail that it gives."""
+    sentence, stated = story.detail
+    return ("What does the text say?", f"{sentence} {stated}.") if sentence else None
+
+
+def without_detail(story: Story, _near: list[Value], _rng: random.Random) -> Answer | None:
+    """Return a sentence of the text without the detail that it gives."""
+    sentence, _ = story.detail
+    return ("What does the text say?", f"{sentence}.") if sentence else None
 
 
 def _unknown(story: Story, facts: list[Fact], rng: random.Random) -> Answer | None:
     asks = [ask for fact in facts for ask in fact["ask"]]
     if not asks:
         return None
-    form = choose_words(rng.choice(data("words")["no_information"][:5]), rng)
+    form = choose_words(rng.choice(data("names")["no_information"][:5]), rng)
     form = (
         form.replace("our rules", "the text")
         .replace("our documents", "the text")
@@ -342,7 +365,14 @@ def _unknown(story: Story, facts: list[Fact], rng: random.Random) -> Answer | No
 
 
 MAKERS: dict[str, dict[Maker, int]] = {
-    "entail": {right: 10, right_twice: 3, right_order: 3, unknown_right: 2},
+    "entail": {
+        right: 10,
+        right_twice: 3,
+        right_order: 3,
+        unknown_right: 2,
+        stated_detail: 4,
+        without_detail: 1,
+    },
     "contradict": {wrong: 10, wrong_beside_right: 3, wrong_order: 3, unknown_wrong: 2},
     "neutral": {absent: 10, absent_beside_right: 4, added_detail: 3},
 }

@@ -7,7 +7,7 @@ import io
 import json
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from calibrator.evidence.making.edits import articles
@@ -20,18 +20,16 @@ Cell = float | str
 
 @dataclass(frozen=True)
 class Table:
-    """A made table: its kind (an entry of tables.yaml), the names of its rows and its cells."""
+    """A made table: its kind (an entry of words/tables.yaml), the names of its rows and its cells."""
 
     spec: dict[str, Any]
     names: list[str]
     columns: list[str]
     cells: dict[tuple[str, str], Cell]
-    absent_names: list[str]
-    absent_columns: list[str]
     style: Style
 
     def column(self, head: str) -> dict[str, Any]:
-        """Return the column's entry in tables.yaml."""
+        """Return the column's entry in words/tables.yaml."""
         found: dict[str, Any] = self.spec["columns"][head]
         return found
 
@@ -78,7 +76,7 @@ def number(amount: float, rng: random.Random) -> str:
 
 def random_person(rng: random.Random) -> str:
     """Draw a name of a person."""
-    return f"{rng.choice(data('words')['given'])} {rng.choice(data('words')['family'])}"
+    return f"{rng.choice(data('names')['given'])} {rng.choice(data('names')['family'])}"
 
 
 def _pool(source: str | list[str], rng: random.Random) -> list[str]:
@@ -90,11 +88,11 @@ def _pool(source: str | list[str], rng: random.Random) -> list[str]:
         return [f"{rng.randint(1, 28)} {rng.choice(MONTHS)}" for _ in range(40)]
     if source == "weekday":
         return list(WEEKDAYS)
-    return list(data("words")[source])
+    return list(data("names")[source])
 
 
-def random_table(rng: random.Random) -> Table:
-    """Draw a table."""
+def random_table(rng: random.Random) -> tuple[Table, Table, Table]:
+    """Draw a table, and two that it does not show: other columns, and more rows of its columns."""
     spec = rng.choice(list(data("tables").values()))
     names = list(dict.fromkeys(rng.sample(_pool(spec["names"], rng), 10)))
     count = rng.randint(3, 8)
@@ -102,15 +100,17 @@ def random_table(rng: random.Random) -> Table:
     rng.shuffle(heads)
     shown = heads[: rng.randint(2, len(heads) - 1)]
     cells: dict[tuple[str, str], Cell] = {}
-    for head in shown:
+    for head in heads:
         column = spec["columns"][head]
         pool = _pool(column["words"], rng) if "words" in column else []
         pool = rng.sample(pool, min(len(pool), rng.randint(3, 6))) if pool else []
-        for name in names[:count]:
+        for name in names:
             cells[name, head] = rng.choice(pool) if pool else _amount(column["range"], rng)
-    return Table(
-        spec, names[:count], shown, cells, names[count:], heads[len(shown) :], Style.drawn(rng)
-    )
+    style = Style.drawn(rng)
+    table = Table(spec, names[:count], shown, cells, style)
+    other_columns = Table(spec, names[:count], heads[len(shown) :], cells, style)
+    other_rows = Table(spec, names[count:], shown, cells, style)
+    return table, other_columns, other_rows
 
 
 def _amount(span: list[float], rng: random.Random) -> float:
@@ -447,34 +447,41 @@ UNKNOWN = (
 )
 
 
-def absent(table: Table, rng: random.Random) -> Statement:
-    """State a cell of a row or a column that the table does not have."""
-    if rng.random() < 0.5 and table.absent_columns:
-        head, name = rng.choice(table.absent_columns), rng.choice(table.names)
-    else:
-        head, name = rng.choice(table.columns), rng.choice(table.absent_names)
-    column = table.spec["columns"][head]
-    value: Cell = (
-        rng.choice(_pool(column["words"], rng))
-        if "words" in column
-        else _amount(column["range"], rng)
-    )
-    return Statement(_asked(table, name, head, rng), cell_sentence(table, name, head, value, rng))
+def absent(other_columns: Table, other_rows: Table, rng: random.Random) -> Statement | None:
+    """State something of the columns or of the rows that the table does not have."""
+    if rng.random() < 0.4:
+        return cell(other_rows, True, rng)
+    maker = rng.choices(list(MAKERS), list(MAKERS.values()))[0]
+    return maker(other_columns, True, rng) or cell(other_columns, True, rng)
+
+
+def absent_beside_present(table: Table, other: Table, rng: random.Random) -> Statement | None:
+    """Compare a row of the table with one that it does not have."""
+    names = [rng.choice(table.names), rng.choice(other.names)]
+    rng.shuffle(names)
+    both = replace(table, names=names)
+    return comparison(both, True, rng)
 
 
 def rows(rng: random.Random, group: str) -> Iterator[Row]:
     """Make one table and the rows about it."""
-    table = random_table(rng)
+    table, other_columns, other_rows = random_table(rng)
     premise = table_text(table, rng)
-    drawn: list[tuple[str, Statement]] = []
+    drawn: list[tuple[str, Statement | None]] = []
     for label in ("entail", "contradict", "entail", "contradict", "entail", "contradict"):
         maker = rng.choices(list(MAKERS), list(MAKERS.values()))[0]
         statement = maker(table, label == "entail", rng) or cell(table, label == "entail", rng)
-        if statement is not None:
-            drawn.append((label, statement))
-    drawn += [("neutral", absent(table, rng)) for _ in range(2)]
-    drawn.append(_unknown(table, rng))
+        drawn.append((label, statement))
+    drawn += [("neutral", absent(other_columns, other_rows, rng)) for _ in range(2)]
+    if rng.random() < 0.4:
+        drawn.append(("neutral", absent_beside_present(table, other_rows, rng)))
+    if rng.random() < 0.5:
+        drawn.append(("entail", _unknown(absent(other_columns, other_rows, rng), rng)))
+    else:
+        drawn.append(("contradict", _unknown(cell(table, True, rng), rng)))
     for label, statement in drawn:
+        if statement is None:
+            continue
         needed = statement.short or statement.text in UNKNOWN
         question = statement.question if needed or rng.random() < 0.7 else ""
         yield {
@@ -487,11 +494,6 @@ def rows(rng: random.Random, group: str) -> Iterator[Row]:
         }
 
 
-def _unknown(table: Table, rng: random.Random) -> tuple[str, Statement]:
-    """Say that the table does not tell: right of an absent cell, wrong of a present one."""
-    if rng.random() < 0.5:
-        asked, label = absent(table, rng), "entail"
-    else:
-        asked, label = cell(table, True, rng) or absent(table, rng), "contradict"
-    form = rng.choice(UNKNOWN)
-    return label, Statement(asked.question, form)
+def _unknown(asked: Statement | None, rng: random.Random) -> Statement | None:
+    """Answer the statement's question with "the table does not tell"."""
+    return Statement(asked.question, rng.choice(UNKNOWN)) if asked else None

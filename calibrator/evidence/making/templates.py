@@ -35,8 +35,10 @@ _STAYS = {"see", "dye"}
 
 @cache
 def data(name: str) -> Any:
-    """Return the parsed YAML file of this folder, by its name without the ending."""
-    return yaml.safe_load((files(__package__) / f"{name}.yaml").read_text(encoding="utf-8"))
+    """Return a parsed file of the folder `words`, by its name without the ending."""
+    return yaml.safe_load(
+        (files(__package__) / "words" / f"{name}.yaml").read_text(encoding="utf-8")
+    )
 
 
 def choose_words(template: str, rng: random.Random) -> str:
