@@ -1,0 +1,523 @@
+"""Edits of a sentence: some change what it claims, some claim more, some keep the claim.
+
+Every edit takes a sentence, the passage around it and a random generator, and returns the sentence
+changed, or None where it does not apply. No edit returns the sentence unchanged.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from functools import cache
+
+from calibrator.evidence.making.templates import capital, data
+from calibrator.evidence.making.values import (
+    MONTHS,
+    NUMBERS,
+    WEEKDAYS,
+    clock_time,
+    number_words,
+)
+
+Edit = Callable[[str, str, random.Random], str | None]
+
+_NUMBER = re.compile(r"(?<![\w.,:/-])(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(?![\w:/-]|[.,]\d)")
+_ORDINAL = re.compile(r"\b(\d{1,2})(st|nd|rd|th)\b")
+_NUMBER_WORD = re.compile(
+    r"\b(" + "|".join(NUMBERS[2:]) + r"|thirty|forty|fifty|sixty|seventy|eighty|ninety)\b", re.I
+)
+_ORDINAL_WORDS = "first second third fourth fifth sixth seventh eighth ninth tenth".split()  # noqa: SIM905
+_ORDINAL_WORD = re.compile(r"\b(" + "|".join(_ORDINAL_WORDS) + r")\b")
+_MONTH = re.compile(r"\b(" + "|".join(MONTHS) + r")\b")
+_WEEKDAY = re.compile(r"\b(" + "|".join(WEEKDAYS) + r")(?=s?\b)")
+_NAME = re.compile(r"\b[A-Z][\w'’-]+(?:\s+(?:(?:of|de|van|von|del|la)\s+)?[A-Z][\w'’-]+)*")
+_NEGATIVE = re.compile(
+    r"\b(not|never|no|none|nobody|nothing|neither|nor|cannot|without)\b|n't\b", re.I
+)
+_AUXILIARY = re.compile(
+    r"\b(is|was|are|were|can|could|will|would|should|must)\b(?! (?:not|never|no)\b)(?=\s+\w)"
+)
+_PERFECT = re.compile(r"\b(has|have|had)\b(?=\s+(?:been|become|\w+ed|\w+en)\b)")
+_REMOVED_NOT = re.compile(
+    r"\b(is|was|are|were|has|have|had|could|will|would|should|must|may|might|can|do|does|did) not\b"
+)
+_NOT_NAMES = {
+    *MONTHS,
+    *WEEKDAYS,
+    "The",
+    "In",
+    "On",
+    "At",
+    "It",
+    "He",
+    "She",
+    "They",
+    "We",
+    "This",
+    "That",
+}
+# Where a word follows or precedes one of these, its opposite would not be one.
+_FIXED = re.compile(
+    r"(?:\b(?:look|looks|looked|looking|named|takes?|took|in|at|called|so|no|any|the)"
+    r" (?:after|common|rare|first|last|more|less|present|best|late|most|all|longer))$|\bhigh school",
+    re.I,
+)
+_DATE = re.compile(r"\b(\d{1,2}) (" + "|".join(MONTHS) + r")(?: (\d{4}))?\b")
+_DATE_US = re.compile(r"\b(" + "|".join(MONTHS) + r") (\d{1,2})(?:, (\d{4}))?\b(?!,? \d)")
+_CLOCK = re.compile(r"\b(\d{1,2})(?:[:.](\d\d))? ?([ap])\.?m\b\.?", re.I)
+_CLOCK_24 = re.compile(r"\b([01]\d|2[0-3]):([0-5]\d)\b(?! ?[ap]\.?m)")
+
+
+@cache
+def _pairs(name: str) -> dict[str, list[str]]:
+    """Return a list of words/edits.yaml as a mapping from a word or phrase to its replacements."""
+    found: dict[str, list[str]] = {}
+    for line in data("edits")[name].splitlines():
+        one, other = line.split(" = ") if " = " in line else line.split()
+        one, other = one.replace("_", " "), other.replace("_", " ")
+        found.setdefault(one, []).append(other)
+        if name in ("antonyms", "phrases"):
+            found.setdefault(other, []).append(one)
+    return found
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    words = sorted(_pairs(name), key=len, reverse=True)
+    return re.compile(r"(?<![\w'-])(" + "|".join(map(re.escape, words)) + r")(?![\w'’-])", re.I)
+
+
+def _replace(sentence: str, found: re.Match[str], text: str, group: int = 0) -> str | None:
+    new = sentence[: found.start(group)] + text + sentence[found.end(group) :]
+    return None if new == sentence else new
+
+
+def _exchange(name: str, sentence: str, rng: random.Random) -> str | None:
+    """Return the sentence with one listed word or phrase replaced by its partner."""
+    found = [
+        match
+        for match in _pattern(name).finditer(sentence)
+        if (match[0].islower() or match.start() == 0)
+        and not _FIXED.search(sentence[max(0, match.start() - 9) : match.end()])
+    ]
+    if not found:
+        return None
+    match = rng.choice(found)
+    new = rng.choice(_pairs(name)[match[0].lower()])
+    edited = _replace(sentence, match, capital(new) if match[0][0].isupper() else new)
+    return articles(edited) if edited else None
+
+
+def articles(text: str) -> str:
+    """Return the text with "a" and "an" as the next word asks, where both are clear."""
+    text = re.sub(r"\b([Aa]) (?=[aeio]\w\w)", r"\1n ", text)
+    return re.sub(r"\b([Aa])n (?=[bcdfgjklmnpqrstvwxz]\w\w)", r"\1 ", text)
+
+
+# --- edits that change the claim ----------------------------------------------------------------
+
+
+def change_number(sentence: str, passage: str, rng: random.Random) -> str | None:
+    """Replace a number in digits by another one of the passage, or one near it."""
+    found = [each for each in _NUMBER.finditer(sentence) if not _in_name(sentence, each)]
+    if not found:
+        return None
+    match = rng.choice(found)
+    year = _is_year(match[0])
+    here = {each[0].replace(",", "") for each in _NUMBER.finditer(sentence)}
+    others = [
+        each[0]
+        for each in _NUMBER.finditer(passage)
+        if each[0].replace(",", "") not in here and _is_year(each[0]) == year
+    ]
+    if others and rng.random() < 0.5:
+        return _replace(sentence, match, rng.choice(others))
+    new = _near(match[0], year, rng)
+    return _replace(sentence, match, new) if new.replace(",", "") not in here else None
+
+
+def _is_year(text: str) -> bool:
+    return text.isdigit() and len(text) == 4 and 1000 <= int(text) <= 2100
+
+
+def _in_name(sentence: str, match: re.Match[str]) -> bool:
+    """Say whether the number belongs to a name such as "Apollo 11"."""
+    before = sentence[: match.start()].split()
+    return bool(before) and before[-1][0].isupper() and before[-1] not in MONTHS and len(before) > 1
+
+
+def _near(text: str, year: bool, rng: random.Random) -> str:
+    plain = text.replace(",", "")
+    if year:
+        return str(
+            min(
+                2100,
+                int(plain)
+                + rng.choice((-30, -20, -11, -10, -5, -3, -2, -1, 1, 2, 3, 4, 7, 10, 20)),
+            )
+        )
+    if "." in plain:
+        places = len(plain.split(".")[1])
+        return f"{float(plain) * rng.choice((0.5, 0.8, 1.2, 1.5, 2)) + 0.1:.{places}f}"
+    number = int(plain)
+    steps = [number + 1, number + 2, number * 2, number * 10, number + 10]
+    steps += (
+        [number - 1] * (number > 2) + [number // 2] * (number > 5) + [number // 10] * (number > 99)
+    )
+    if number > 99:
+        swapped = list(plain)
+        swapped[0], swapped[1] = swapped[1], swapped[0]
+        steps += [int("".join(swapped)), int(number * 1.2), int(number * 0.7)]
+    new = rng.choice([step for step in steps if step not in (0, number)])
+    return f"{new:,}" if "," in text or (new > 9999 and rng.random() < 0.5) else str(new)
+
+
+def change_number_word(sentence: str, _passage: str, rng: random.Random) -> str | None:
+    """Replace a number in words, or an ordinal, by another one."""
+    found = [*_NUMBER_WORD.finditer(sentence), *_ORDINAL_WORD.finditer(sentence)]
+    found += list(_ORDINAL.finditer(sentence))
+    if not found:
+        return None
+    match = rng.choice(found)
+    if match.re is _ORDINAL:
+        number = max(1, min(31, int(match[1]) + rng.choice((-3, -2, -1, 1, 2, 3, 10))))
+        return _replace(sentence, match, ordinal(number))
+    words = _ORDINAL_WORDS[:6] if match.re is _ORDINAL_WORD else NUMBERS[2:13]
+    new = rng.choice([word for word in words if word != match[0].lower()])
+    return _replace(sentence, match, capital(new) if match[0][0].isupper() else new)
+
+
+def ordinal(number: int) -> str:
+    """Return a number from 1 to 99 as "1st", "2nd", "13th"."""
+    ending = "th" if 10 < number < 14 else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+def change_calendar(sentence: str, passage: str, rng: random.Random) -> str | None:
+    """Replace a month or a weekday by another one, of the passage where there is one."""
+    found = [*_MONTH.finditer(sentence), *_WEEKDAY.finditer(sentence)]
+    # "March" and "May" at the start of a sentence may be other words.
+    found = [each for each in found if each.start() > 0]
+    if not found:
+        return None
+    match = rng.choice(found)
+    names = MONTHS if match[1] in MONTHS else WEEKDAYS
+    near = [name for name in names if name in passage and name not in sentence]
+    far = [name for name in names if name not in sentence]
+    return _replace(sentence, match, rng.choice(near if near and rng.random() < 0.5 else far), 1)
+
+
+def change_name(sentence: str, passage: str, rng: random.Random) -> str | None:
+    """Replace a name by another one of the passage that occurs in a like place."""
+    here = names_in(sentence)
+    if not here:
+        return None
+    match = rng.choice(here)
+    words = {word for each in here for word in each[0].split()}
+    others = [
+        each
+        for each in names_in(passage)
+        if not words & set(each[0].split())
+        and len(each[0].split()) == len(match[0].split())
+        and _role(passage, each) == _role(sentence, match)
+    ]
+    return _replace(sentence, match, rng.choice(others)[0]) if others else None
+
+
+def names_in(text: str) -> list[re.Match[str]]:
+    """Return the names in a text: words with capitals that do not start a sentence."""
+    return [
+        each
+        for each in _NAME.finditer(text)
+        if each[0].split()[0] not in _NOT_NAMES
+        and not (each.start() == 0 or text[max(0, each.start() - 2)] in '.!?:\n"“•-')
+        and not each[0].isupper()
+        and each[0][-1].isalnum()
+    ]
+
+
+def _role(text: str, match: re.Match[str]) -> str:
+    """Return what stands before a name, as far as it tells places from people and dates."""
+    before = text[: match.start()].split()
+    word = before[-1].lower() if before else ""
+    for role, words in (
+        ("place", ("in", "at", "near", "from", "to", "into", "around")),
+        ("the", ("the", "a", "an")),
+        ("person", ("by", "with", "and", "mr", "mrs", "dr", "said")),
+    ):
+        if word in words:
+            return role
+    return "other"
+
+
+def exchange_names(sentence: str, _passage: str, rng: random.Random) -> str | None:
+    """Exchange the names before and after a verb with a direction ("A hired B")."""
+    verbs = "|".join(map(re.escape, data("edits")["directed"]))
+    name = r"([A-Z][\w'’-]+(?: [A-Z][\w'’-]+)*)"
+    match = re.search(rf"\b{name} (?:has |had |have )?(?:{verbs}) {name}(?! [a-z]+ed\b)", sentence)
+    if not match or match[1] == match[2] or match[1] in _NOT_NAMES or rng.random() < 0.2:
+        return None
+    start, end = match.start(1), match.end(2)
+    middle = sentence[match.end(1) : match.start(2)]
+    return sentence[:start] + match[2] + middle + match[1] + sentence[end:]
+
+
+def change_antonym(sentence: str, _passage: str, rng: random.Random) -> str | None:
+    """Replace a word by its opposite."""
+    return _exchange("antonyms", sentence, rng)
+
+
+def change_phrase(sentence: str, _passage: str, rng: random.Random) -> str | None:
+    """Replace a phrase of quantity or order ("at least") by its opposite."""
+    match = re.search(r"\bboth ([^,.]{2,40}?) and ", sentence)
+    if match:
+        return _replace(sentence, match, f"neither {match[1]} nor ")
+    match = re.search(r"\bup to (?=[\d£$€])", sentence)
+    if match:
+        return _replace(sentence, match, "at least ")
+    return _exchange("phrases", sentence, rng) or _exchange("one_way", sentence, rng)
+
+
+def add_negation(sentence: str, _passage: str, rng: random.Random) -> str | None:
+    """Negate the first verb of the sentence."""
+    if _NEGATIVE.search(sentence) or "?" in sentence:
+        return None
+    main = re.split(r",? (?:which|who|that|when|where|because|if|although|while) ", sentence)[0]
+    match = _AUXILIARY.search(main) or _PERFECT.search(main)
+    past = re.search(r"\b(" + "|".join(_pairs("past")) + r")\b(?! by\b)", main)
+    if match and (not past or match.start() < past.start()):
+        verb = match[1]
+        if verb == "can":
+            new = rng.choice(("cannot", "can't"))
+        elif verb == "will":
+            new = rng.choice(("will not", "won't"))
+        else:
+            new = rng.choice((f"{verb} not", f"{verb} not", f"{verb}n't", f"{verb} never"))
+        return _replace(sentence, match, new)
+    if past and past.start() > 0 and _is_finite(main, past):
+        base = _pairs("past")[past[1]][0]
+        return _replace(
+            sentence, past, rng.choice((f"did not {base}", f"didn't {base}", f"never {past[1]}"))
+        )
+    return None
+
+
+def _is_finite(main: str, past: re.Match[str]) -> bool:
+    """Say whether a past form is the verb of the sentence, not a participle in a phrase."""
+    before = main[: past.start()].split()
+    if not before:
+        return False
+    last = before[-1].lower().strip(",")
+    if before[-1].endswith(",") or last in (
+        *("is was are were be been being has have had the a an and or of by in on with").split(),
+        *("recently newly also most best well to as").split(),
+    ):
+        return False
+    after = main[past.end() :].split()
+    # "the book found in .." is a participle, "the team found a .." is a verb.
+    return bool(after) and after[0].lower() not in (
+        "by",
+        "in",
+        "at",
+        "from",
+        "on",
+        "with",
+        "for",
+        "as",
+    )
+
+
+def remove_negation(sentence: str, _passage: str, rng: random.Random) -> str | None:
+    """Remove the negation of a sentence that has exactly one."""
+    if len(_NEGATIVE.findall(sentence)) != 1:
+        return None
+    for pattern, new in (
+        (r"\bcannot\b", "can"),
+        (r"\bcan't\b", "can"),
+        (r"\bwon't\b", "will"),
+        (r"\b(is|was|are|were|has|have|had|does|did|do|could|would|should|must)n't\b", r"\1"),
+        (_REMOVED_NOT.pattern, r"\1"),
+        (r"\bnever ", rng.choice(("always ", "often "))),
+    ):
+        edited = re.sub(pattern, new, sentence, count=1)
+        if edited != sentence:
+            edited = re.sub(r"\b(at all|any longer|yet|anymore)\b", "", edited)
+            return re.sub(r" +([.,])", r"\1", re.sub(r" {2,}", " ", edited))
+    return None
+
+
+CHANGES: dict[Edit, int] = {
+    change_number: 5,
+    change_number_word: 2,
+    change_calendar: 3,
+    change_name: 5,
+    exchange_names: 4,
+    change_antonym: 6,
+    change_phrase: 3,
+    add_negation: 3,
+    remove_negation: 5,
+}
+
+
+# --- edits that claim more, which the text does not say -------------------------------------------
+
+
+def claim_more(sentence: str, _passage: str, rng: random.Random) -> str | None:
+    """Replace a cautious word by a strong one ("may" by "will")."""
+    return _exchange("stronger", sentence, rng)
+
+
+def add_detail(sentence: str, passage: str, rng: random.Random) -> str | None:
+    """Add a circumstance at the end: often the one that ends another sentence, `passage`."""
+    if not sentence.endswith(".") or len(sentence.split()) > 30:
+        return None
+    detail = ending(passage) if passage and rng.random() < 0.6 else None
+    detail = detail or rng.choice(data("edits")["details"])
+    return None if detail in sentence else f"{sentence[:-1].rstrip()} {detail}."
+
+
+def ending(sentence: str) -> str | None:
+    """Return the circumstance at the end of a sentence ("in the spring of 1920"), if it has one."""
+    match = re.search(
+        r" ((?:in|at|on|after|during|with|for|by|before|since|until|despite|because of|without)"
+        r" (?:(?!\b(?:in|at|on|after|during|with|for|by)\b)[\w' -]){5,45})\.$",
+        sentence,
+    )
+    return match[1] if match else None
+
+
+ADDITIONS: dict[Edit, int] = {claim_more: 4, add_detail: 3}
+
+
+# --- edits that keep the claim --------------------------------------------------------------------
+
+
+def use_synonym(sentence: str, _passage: str, rng: random.Random) -> str | None:
+    """Replace a word by one that says the same."""
+    return _exchange("synonyms", sentence, rng)
+
+
+def rewrite_number(sentence: str, _passage: str, rng: random.Random) -> str | None:
+    """Write a number in another way: 1,000 and 1000, twelve and 12, % and percent."""
+    ways = [
+        (r"\b\d{1,3}(?:,\d{3})+\b", ""),
+        (r"(?<![\w.,])([1-9]\d?)(\d{3})(?= [a-z])(?![\w.,]\d)", r"\1,\2"),
+        (r"(\d)%", r"\1 percent"),
+        (r"(\d) per ?cent\b", r"\1%"),
+    ]
+    rng.shuffle(ways)
+    for pattern, new in ways:
+        match = re.search(pattern, sentence)
+        if match and not _is_year(match[0]):
+            return _replace(
+                sentence, match, match.expand(new) if new else match[0].replace(",", "")
+            )
+    match = _NUMBER_WORD.search(sentence)
+    if match and match[0].lower() in NUMBERS and "-" not in sentence[match.end() : match.end() + 1]:
+        return (
+            _replace(sentence, match, str(NUMBERS.index(match[0].lower())))
+            if match.start()
+            else None
+        )
+    match = _NUMBER.search(sentence)
+    if match and match[0].isdigit() and 2 <= int(match[0]) <= 20 and match.start() > 0:
+        if (
+            sentence[match.start() - 1] == " "
+            and sentence[match.end() : match.end() + 2].strip().isalpha()
+        ):
+            before = sentence[: match.start()].split()[-1]
+            if (
+                before not in MONTHS
+                and not before[0].isupper()
+                and not _starts_month(sentence, match)
+            ):
+                return _replace(sentence, match, number_words(int(match[0])))
+    return None
+
+
+def _starts_month(sentence: str, match: re.Match[str]) -> bool:
+    return sentence[match.end() :].lstrip().split(" ")[0].strip(",.") in MONTHS
+
+
+def rewrite_date(sentence: str, _passage: str, rng: random.Random) -> str | None:
+    """Write a date or a time of day in another way: 3 May and May 3, 17:00 and 5 p.m."""
+    match = _DATE.search(sentence)
+    if match and sentence[: match.start()].endswith((" to ", "-", "–", " and ")):
+        return None
+    if match:
+        year = f", {match[3]}" if match[3] else ""
+        return _replace(sentence, match, f"{match[2]} {match[1]}{year}")
+    match = _DATE_US.search(sentence)
+    if match:
+        year = f" {match[3]}" if match[3] else ""
+        day = rng.choice((match[2], ordinal(int(match[2])) if not year else match[2]))
+        return _replace(sentence, match, f"{day} {match[1]}{year}")
+    match = _CLOCK.search(sentence)
+    if match and 1 <= int(match[1]) <= 12:
+        hour = int(match[1]) % 12 + (12 if match[3].lower() == "p" else 0)
+        stop = "." if match[0].endswith(".") and match.end() == len(sentence) else ""
+        return _replace(sentence, match, f"{hour:02d}:{match[2] or '00'}{stop}")
+    match = _CLOCK_24.search(sentence)
+    if match:
+        hours = int(match[1]) + int(match[2]) / 60
+        return _replace(
+            sentence, match, clock_time(hours, 2 if match.end() >= len(sentence) - 1 else 1)
+        )
+    return None
+
+
+def contract(sentence: str, _passage: str, _rng: random.Random) -> str | None:
+    """Write "is not" as "isn't", or the other way round."""
+    for pattern, new in (
+        (r"\b(is|was|are|were|has|have|had|does|did|do|could|would|should) not\b", r"\1n't"),
+        (r"\b(is|was|are|were|has|have|had|does|did|do|could|would|should)n't\b", r"\1 not"),
+        (r"\bcannot\b", "can't"),
+        (r"\bcan't\b", "cannot"),
+        (r"\bwill not\b", "won't"),
+        (r"\bwon't\b", "will not"),
+    ):
+        edited = re.sub(pattern, new, sentence, count=1)
+        if edited != sentence:
+            return edited
+    return None
+
+
+def shorten(sentence: str, _passage: str, rng: random.Random) -> str | None:
+    """Drop a parenthesis, an opening phrase or a clause between commas."""
+    ways = [
+        (r" \([^()]{2,80}\)", ""),
+        (
+            r"^(?:In|On|At|During|Since|By|From|Over|As of|Throughout) [^,.;]{2,45}, (?=(?:the|a|an|he|she|it|they|this|these|his|her|its|their|we|I)\b)",
+            "",
+        ),
+        (r", (?:which|who|whose|where) [^,;]{5,90}(?=,)(?!, (?:and|or|but)\b),", ""),
+        (r", (?:which|who|whose|where) [^,;]{5,90}(?=\.$)", ""),
+        (r", \w+ing [^,;]{5,80}(?=\.$)", ""),
+        (
+            r"^(?:However|Moreover|Furthermore|Additionally|In addition|Also|Finally|Today|Later|Then), ",
+            "",
+        ),
+    ]
+    rng.shuffle(ways)
+    for pattern, new in ways:
+        edited = re.sub(pattern, new, sentence, count=1)
+        if edited != sentence and len(edited.split()) >= 5:
+            return capital(edited)
+    return None
+
+
+# Dropping a part is no such edit: it could drop what another edit changed.
+HARMLESS: dict[Edit, int] = {use_synonym: 4, rewrite_number: 3, rewrite_date: 4, contract: 4}
+
+
+def apply(edits: dict[Edit, int], sentence: str, passage: str, rng: random.Random) -> str | None:
+    """Return the sentence after one of the edits that apply, drawn by weight; None if none does."""
+    left = dict(edits)
+    while left:
+        edit = rng.choices(list(left), list(left.values()))[0]
+        edited = edit(sentence, passage, rng)
+        if edited is not None and edited != sentence:
+            return edited
+        del left[edit]
+    return None

@@ -1,0 +1,204 @@
+"""Values of facts (amounts, times, dates, words): how they are written, and other values near them."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+NUMBERS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
+    " sixteen seventeen eighteen nineteen twenty"
+).split()
+TENS = {
+    20: "twenty",
+    30: "thirty",
+    40: "forty",
+    50: "fifty",
+    60: "sixty",
+    70: "seventy",
+    80: "eighty",
+    90: "ninety",
+}
+WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+MONTHS = (
+    "January February March April May June July August September October November December"
+).split()
+UNITS = {"minutes": 1 / 1440, "hours": 1 / 24, "days": 1, "weeks": 7, "months": 30.4, "years": 365}
+CURRENCIES = {
+    "£": ("£%s", "%s pounds", "GBP %s"),
+    "€": ("€%s", "%s euros", "EUR %s"),
+    "$": ("$%s", "%s dollars", "USD %s"),
+    "CHF": ("CHF %s", "%s francs", "%s Swiss francs"),
+    "kr": ("%s kr", "%s kronor", "SEK %s"),
+}
+
+
+@dataclass(frozen=True)
+class Value:
+    """One value: its unit (`days`, `money`, `time`, `date`, `word`, ..) and its number or word."""
+
+    unit: str
+    raw: float | str
+
+    @property
+    def number(self) -> float:
+        """The number of a value that has one."""
+        return float(self.raw)
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a text writes its values; a reply may write the same values in another way."""
+
+    currency: str
+    money: int
+    clock: int
+    percent: str
+    words: float
+    dates: int
+
+    @classmethod
+    def drawn(cls, rng: random.Random, currency: str = "") -> Style:
+        """Draw a style, with the currency of the context where one is given."""
+        return cls(
+            currency or rng.choice(list(CURRENCIES)),
+            rng.choice((0, 0, 0, 1, 2)),
+            rng.randrange(3),
+            rng.choice(("%", "%", " percent", " per cent")),
+            rng.choice((0.0, 0.2, 0.9)),
+            rng.randrange(3),
+        )
+
+
+def parse_slot(spec: str, rng: random.Random) -> Value | None:
+    """Draw a value from a slot such as "days 7 14" or "word cash|cards"; None for a pool of the house."""
+    unit, _, rest = spec.partition(" ")
+    if unit == "word":
+        return Value("word", rng.choice(rest.split("|")))
+    if unit == "weekday":
+        return Value(unit, rng.choice(WEEKDAYS))
+    if unit == "month":
+        return Value(unit, rng.choice(MONTHS))
+    if unit == "date":
+        return Value(unit, f"{rng.randint(1, 28)} {rng.choice(MONTHS)}")
+    return Value(unit, float(rng.choice(rest.split()))) if rest else None
+
+
+def number_words(number: float) -> str:
+    """Return a number from 0 to 99 in words, others in digits."""
+    if number != int(number) or not 0 <= number < 100:
+        return digits(number)
+    whole = int(number)
+    if whole <= 20:
+        return NUMBERS[whole]
+    tens, ones = whole // 10 * 10, whole % 10
+    return TENS[tens] + (f"-{NUMBERS[ones]}" if ones else "")
+
+
+def digits(number: float) -> str:
+    """Return a number in digits, with cents only where there are some."""
+    return f"{number:.2f}" if number != int(number) else str(int(number))
+
+
+def write(value: Value, style: Style, rng: random.Random) -> str:
+    """Return the value as this style writes it."""
+    if isinstance(value.raw, str):
+        return _date(value.raw, style) if value.unit == "date" else value.raw
+    if value.unit == "money":
+        number = value.number
+        amount = f"{number:,.0f}" if number >= 1000 and rng.random() < 0.5 else digits(number)
+        return CURRENCIES[style.currency][style.money] % amount
+    if value.unit == "percent":
+        return digits(value.number) + style.percent
+    if value.unit == "time":
+        return clock_time(value.number, style.clock)
+    if value.unit == "kilograms":
+        return digits(value.number) + rng.choice((" kg", " kg", " kilos", " kilograms"))
+    if value.unit == "times":
+        short = {1.0: "once", 2.0: "twice"}.get(value.number)
+        return short or f"{_count(value.number, style, rng)} times"
+    if value.unit in UNITS:
+        return _duration(value, style, rng)
+    return _count(value.number, style, rng)
+
+
+def _count(number: float, style: Style, rng: random.Random) -> str:
+    if rng.random() < style.words:
+        return number_words(number)
+    return f"{number:,.0f}" if number >= 1000 and rng.random() < 0.5 else digits(number)
+
+
+def _duration(value: Value, style: Style, rng: random.Random) -> str:
+    number, unit = value.number, value.unit
+    larger = {
+        "days": (7, "weeks"),
+        "hours": (24, "days"),
+        "months": (12, "years"),
+        "minutes": (60, "hours"),
+    }
+    if unit in larger and rng.random() < 0.25:
+        size, name = larger[unit]
+        if number % size == 0 and number > size:
+            number, unit = number / size, name
+    return f"{_count(number, style, rng)} {unit[:-1] if number == 1 else unit}"
+
+
+def clock_time(hour: float, style: int) -> str:
+    """Return an hour of the day (17.5) as "17:30", "5:30 p.m." or "5.30 pm"."""
+    whole, minute = int(hour) % 24, round((hour % 1) * 60)
+    if style == 0:
+        return f"{whole:02d}:{minute:02d}"
+    half = "a.m." if whole < 12 else "p.m."
+    short = whole % 12 or 12
+    if style == 1:
+        return f"{short}:{minute:02d} {half}" if minute else f"{short} {half}"
+    return (f"{short}.{minute:02d} " if minute else f"{short} ") + half.replace(".", "")
+
+
+def _date(raw: str, style: Style) -> str:
+    day, month = raw.split()
+    ending = {1: "st", 2: "nd", 3: "rd", 21: "st", 22: "nd", 23: "rd"}.get(int(day), "th")
+    return (f"{day} {month}", f"{month} {day}", f"{day}{ending} of {month}")[style.dates]
+
+
+def other_value(value: Value, spec: str, near: list[Value], rng: random.Random) -> Value | None:
+    """Return another value for the slot: one of the same text, of the slot's list, or near it."""
+    same_unit = [other for other in near if other.unit == value.unit and differs(value, other)]
+    if value.unit == "word" or (value.unit in ("good", "act", "offer", "paper", "group", "staff")):
+        same_unit = []
+    ways = [same_unit] if same_unit else []
+    listed = []
+    for _ in range(12):
+        drawn = parse_slot(spec, rng)
+        if drawn is not None and differs(value, drawn):
+            listed.append(drawn)
+    if listed:
+        ways += [listed, listed]
+    if isinstance(value.raw, float):
+        moved = [Value(value.unit, number) for number in _moved(value)]
+        ways.append([each for each in moved if differs(value, each)])
+    if value.unit in UNITS and rng.random() < 0.15:
+        units = [unit for unit in UNITS if unit != value.unit]
+        ways = [[Value(rng.choice(units), value.raw)]]
+    ways = [way for way in ways if way]
+    return rng.choice(rng.choice(ways)) if ways else None
+
+
+def differs(one: Value, other: Value) -> bool:
+    """Say whether two values are different amounts (14 days and 2 weeks are the same)."""
+    if one.unit in UNITS and other.unit in UNITS:
+        first, second = one.number * UNITS[one.unit], other.number * UNITS[other.unit]
+        return abs(first - second) > 0.04 * max(first, second)
+    return one.raw != other.raw
+
+
+def _moved(value: Value) -> list[float]:
+    number = value.number
+    if value.unit == "time":
+        return [(number + 12) % 24, number + 1, number - 1, number + 0.5]
+    if value.unit == "percent":
+        return [number + 5, number / 2 if number % 2 == 0 else number + 10, 100 - number or 90]
+    if value.unit in ("money", "number", "kilograms"):
+        whole = number == int(number)
+        return [number * 2, number * 10, number + 1, number + (5 if whole else 0.5)]
+    return [number * 2, number + 1, number * 10 if number < 10 else number + 10]
