@@ -58,13 +58,15 @@ def repetition(
     if len(reply) < 40 or act.kind in ("code", "data") or _REPEATS_BY_WISH.search(request.text):
         return None
     text = reply[:LOOK]
+    words = text.lower().split()
+    if len(set(words)) > 0.6 * len(words) and text.isascii():
+        return None
     parts = [" ".join(part.lower().split()) for part in _PART.split(text)]
     counts = Counter(part for part in parts if len(part) > 3 and any(map(str.isalpha, part)))
     if counts:
         part, times = counts.most_common(1)[0]
         if times >= MIN_TIMES and times * len(part) > 0.5 * len(text):
             return Finding(False, -3.0, f"says the same {times} times")
-    words = text.lower().split()
     if len(words) >= 12:
         word, times = Counter(words).most_common(1)[0]
         if times > 0.6 * len(words) and times >= 10 and any(map(str.isalpha, word)):

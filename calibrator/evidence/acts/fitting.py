@@ -14,12 +14,13 @@ from calibrator.evidence.acts.limits import check_form
 from calibrator.evidence.acts.recognising import Act
 from calibrator.evidence.acts.requests import Request, lacks_detail, lacks_text, read_request
 from calibrator.evidence.acts.rules import check_rules
-from calibrator.evidence.acts.topics import content_words, is_harmful
+from calibrator.evidence.acts.topics import content_words, is_harmful, is_harmless_use
 from calibrator.evidence.acts.wording import pattern
 from calibrator.evidence.conversation import Conversation
 from calibrator.evidence.finding import Finding
 
 _AI_LIMIT: Final = pattern("fitting", "ai_limit")
+_RISKY: Final = pattern("fitting", "risky")
 _HELPS: Final = pattern("fitting", "helps")
 _WARNS: Final = pattern("fitting", "warns")
 _FINE_REFUSAL: Final = pattern("fitting", "fine_refusal")
@@ -76,7 +77,10 @@ def _refusal(conversation: Conversation, request: Request, act: Act, reply: str)
     """The refusal of a harmless request that no rule forbids."""
     if act.kind != "refusal" or len(act.body) > 300 or is_harmful(conversation.instruction):
         return None
-    if conversation.rules.strip() or _AI_LIMIT.search(conversation.request[:1_500]):
+    text = conversation.request[:1_500]
+    if conversation.rules.strip() or _AI_LIMIT.search(text):
+        return None
+    if _RISKY.search(text) and not is_harmless_use(text):
         return None
     if (
         not _FINE_REFUSAL.search(act.body)

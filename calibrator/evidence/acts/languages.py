@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import defaultdict
 from functools import lru_cache
 from typing import Final
 
 from calibrator.evidence.acts.wording import pattern
 
-LOOK = 1_500  # characters of a text that are read
+LOOK = 900  # characters of a text that are read
 MIN_HITS = 3  # common words of one language that a text must have
 MARGIN = 1.6  # times as many as of any other language
 
 _COMMON: Final = {
     "en": "a i the and of to is are was were you your for that with it this have not be can"
-    " will from by on as at or an which they we he she has what how would there their but if my me do does",
+    " will from by on as at or an which they we he she has what how would there their but if"
+    " my me do does",
     "es": "el la los las de del que y es en un una por para con no se su al lo como más pero sus le"
     " ya o este sí porque esta son entre está cuando muy sin sobre también me hasta hay qué tu te"
     " usted puede tiene ser eso mi yo",
@@ -159,15 +160,17 @@ def language_of(text: str) -> str | None:
 def _by_common_words(text: str) -> str | None:
     lower = text.lower()
     words = _WORD.findall(lower)
-    hits: Counter[str] = Counter()
+    hits: defaultdict[str, int] = defaultdict(int)
     for word in words:
-        hits.update(_LANGUAGES_OF.get(word, ()))
+        for name in _LANGUAGES_OF.get(word, ()):
+            hits[name] += 1
     if not hits:
         return None
     if not lower.isascii():
         for name, signs in _SIGNS.items():
             hits[name] += 2 * any(sign in lower for sign in signs)
-    (name, first), (_, second) = (*hits.most_common(2), ("", 0))[:2]
+    counts = sorted(hits.items(), key=lambda each: -each[1])
+    (name, first), (_, second) = (*counts, ("", 0))[:2]
     if first < MIN_HITS or first < MARGIN * second or first < 0.15 * len(words):
         return None
     return name

@@ -8,7 +8,7 @@ from typing import Final
 
 from calibrator.evidence.acts.openings import without_opening
 from calibrator.evidence.acts.requests import Request, is_only_openings, read_request
-from calibrator.evidence.acts.wording import pattern
+from calibrator.evidence.acts.wording import pattern, word_list
 from calibrator.evidence.conversation import Conversation
 
 _QUESTION_MARKS: Final = ("?", "\uff1f")
@@ -30,6 +30,12 @@ _ABOUT_TRANSLATING: Final = pattern("recognising", "about_translating")
 _PLAYS_QUESTIONS: Final = pattern("recognising", "plays_questions")
 _ABOUT_READER: Final = pattern("recognising", "about_reader")
 _LOOKS_LIKE_PROSE: Final = pattern("recognising", "looks_like_prose")
+
+
+# One of these is in every text that the patterns match; looking for them first is much faster.
+_PARTS_OF_REFUSALS: Final = tuple(word_list("recognising", "parts_of_refusals"))
+_PARTS_OF_UNKNOWN: Final = tuple(word_list("recognising", "parts_of_unknown"))
+_SIGNS_OF_CODE: Final = frozenset("(){};=<@#$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +87,19 @@ def _mentions_translating(body: str) -> bool:
 def _without_answer(request: Request, body: str) -> str:
     """Return the kind of a reply that does not answer; empty if it does."""
     head = body[:LOOK]
-    sentences = [part for part in _SENTENCE.split(head) if part.strip()]
+    sentences = [part for part in _SENTENCE.findall(head) if part.strip()]
     if not sentences:
         return ""
-    first = " ".join(sentences[:2])
+    first = " ".join(sentences[:2])[:400]
+    lower = first.lower()
+    may_refuse = any(part in lower for part in _PARTS_OF_REFUSALS)
+    may_not_know = any(part in lower for part in _PARTS_OF_UNKNOWN)
     is_short = len(body) < 900
-    refusal = _REFUSAL.search(first)
+    refusal = _REFUSAL.search(first) if may_refuse else None
     if refusal and is_short and _DECLINES.search(first[refusal.start() :]):
-        is_unknown = _UNKNOWN.search(first)
+        is_unknown = _UNKNOWN.search(first) if may_not_know else None
         return "unknown" if is_unknown and is_unknown.start() <= refusal.start() else "refusal"
-    if _UNKNOWN.search(first) and is_short:
+    if is_short and may_not_know and _UNKNOWN.search(first):
         return "unknown"
     if _asks_back(request, body, sentences):
         return "clarification"
@@ -142,6 +151,8 @@ def _is_code(body: str) -> bool:
     fenced = sum(len(match.group()) for match in _FENCE.finditer(body))
     if fenced:
         return 2 * fenced >= len(body)
+    if not _SIGNS_OF_CODE.intersection(body[:4_000]):
+        return False
     lines = [line for line in body.splitlines()[:200] if line.strip()]
     return bool(lines) and sum(bool(_CODE_LINE.match(line[:300])) for line in lines) > 0.5 * len(
         lines

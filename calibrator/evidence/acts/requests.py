@@ -103,5 +103,7 @@ def lacks_detail(instruction: str) -> bool:
 
 def is_only_openings(text: str) -> bool:
     """Whether every sentence of a short text greets, thanks, apologises or offers help."""
+    if len(text) > 500:
+        return False
     parts = [part for part in _SENTENCE_BREAK.split(text[:600]) if part.strip(" .!?")]
-    return bool(parts) and len(text) <= 500 and all(is_opening(part) for part in parts)
+    return bool(parts) and all(is_opening(part) for part in parts)

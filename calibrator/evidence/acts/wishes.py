@@ -97,6 +97,8 @@ def translation(
     source = _source_of(conversation)
     body = (act.body or reply).strip()
     own, given = _words(body), _words(source)
+    if len(own) >= 2 and own == given and request.language is not None:
+        return Finding(False, -3.0, "leaves the text untranslated")
     if len(given) >= 3 and len(own) >= 3:
         shared = len(set(own) & set(given)) / max(1, len(set(own)))
         if own == given or (
