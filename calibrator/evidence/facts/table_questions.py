@@ -40,7 +40,8 @@ _ORDINALS: Final = {
 }
 _X: Final = r"(?P<x>[\w'., -]{2,40})"
 _CAPITAL: Final = re.compile(
-    rf"(?:(?:what|which)(?:'s| is| city is)? |name )?(?:the )?(?:current )?capital(?: city)? of {_X}"
+    rf"(?:(?:what|which)(?:'s| is| city is)? |name )?(?:the )?(?:current )?capital"
+    rf"(?: city)? of {_X}"
     rf"|(?:what(?:'s| is) )(?P<owner>[\w'., -]{{2,40}}?)'s capital(?: city)?"
 )
 _CAPITAL_OF: Final = re.compile(
@@ -53,8 +54,8 @@ _CURRENCY: Final = re.compile(
     rf"|do they use in|do people use in) {_X}|currency of (?P<owner>[\w'., -]{{2,40}})"
 )
 _LANGUAGE: Final = re.compile(
-    rf"(?:what|which)(?:'s| is)? (?:the )?(?:official |main |national )?language (?:of|in|is spoken in"
-    rf"|do they speak in|do people speak in|is mainly spoken in) {_X}"
+    rf"(?:what|which)(?:'s| is)? (?:the )?(?:official |main |national )?language (?:of|in"
+    rf"|is spoken in|do they speak in|do people speak in|is mainly spoken in) {_X}"
 )
 _CONTINENT: Final = re.compile(
     rf"(?:on|in) (?:which|what) continent is {_X}"
@@ -104,7 +105,8 @@ def _capital_fact(question: str) -> Fact | None:
         names = tuple(name for name, each in by_name.items() if city in each.capitals)
         if not names:
             return None
-        return Fact(f"{_title(city)} is the capital of {by_name[names[0]].name}", names, tuple(by_name))  # fmt: skip
+        text = f"{_title(city)} is the capital of {by_name[names[0]].name}"
+        return Fact(text, names, tuple(by_name))
     match = _IS_CAPITAL.fullmatch(question)
     if match is None:
         return None
@@ -166,8 +168,8 @@ _MONTH_DAYS: Final = re.compile(
     r"how many days (?:are (?:there )?in|does|has|in) (?P<month>[a-z]+)(?: have| has)?"
 )
 _NEXT: Final = re.compile(
-    r"(?:which|what) (?:month|day|weekday)(?: of the (?:week|year))? (?:comes|is) (?:right |directly )?"
-    r"(?P<way>after|before) (?P<name>[a-z]+)"
+    r"(?:which|what) (?:month|day|weekday)(?: of the (?:week|year))? (?:comes|is) (?:right "
+    r"|directly )?(?P<way>after|before) (?P<name>[a-z]+)"
 )
 _NTH: Final = re.compile(
     r"(?:what|which)(?:'s| is)? (?:the )?(?:planet is (?:the )?)?(?P<n>[a-z0-9]+)"
@@ -180,7 +182,8 @@ def _calendar_fact(question: str) -> Fact | None:
     if match := _LEAP.fullmatch(question):
         year = int(match.group("year"))
         is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-        return Fact(f"{year} is {'' if is_leap else 'not '}a leap year", ("yes" if is_leap else "no",))  # fmt: skip
+        text = f"{year} is {'' if is_leap else 'not '}a leap year"
+        return Fact(text, ("yes" if is_leap else "no",))
     if match := _MONTH_DAYS.fullmatch(question):
         month = match.group("month")
         if month in MONTHS and month != "february":

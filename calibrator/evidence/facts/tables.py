@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from calibrator.evidence.acts.openings import without_opening
+from calibrator.evidence.acts import without_opening
 from calibrator.evidence.conversation import Conversation
 from calibrator.evidence.facts.table_data import Fact, fold
 from calibrator.evidence.facts.table_questions import fact_asked_for
