@@ -1,0 +1,178 @@
+"""Take greetings, praise, apologies and offers of more help off the two ends of a reply.
+
+A right and a wrong reply are as right and as wrong behind "Great question!" or "I'm sorry, but".
+Only sentences that say nothing else are removed, never all of a reply, and nothing is removed
+beside code, JSON, lists and quoted text. `openings.toml` holds the wording of nine languages.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from calibrator.evidence.acts.wording import pattern
+
+MAX_SENTENCE = 300  # characters; a longer one says more than an opening
+MAX_SENTENCES = 6  # that are removed at either end
+LOOK_BEHIND = 900  # characters at the end in which closings are looked for
+
+_SENTENCE: Final = pattern("openings", "sentence")
+_SIGNS: Final = pattern("openings", "signs")
+_COLONS: Final = (":", "\uff1a")
+_STOPS: Final = " \t\r\n.!?:*_~-\u2013\u2014\u2026\u3002\uff01\uff1f\uff1a\u00a1\u00bf"
+_EMOJI: Final = pattern("openings", "emoji")
+_MARKED: Final = pattern("openings", "marked")
+_LIST_LINE: Final = pattern("openings", "list_line")
+_QUOTE_END: Final = ('"', "”", "»", "」", "』", "}", "]", "|", "`", ">", ";")
+_WRITES: Final = pattern("openings", "writes")
+_YES_OR_NO: Final = pattern("openings", "yes_or_no")
+_ASSENT: Final = pattern("openings", "assent")
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """Patterns of openings and closings in all languages, and of apologies alone."""
+
+    whole: re.Pattern[str]
+    lead: re.Pattern[str]
+    greeting_lead: re.Pattern[str]
+    heading: re.Pattern[str]
+    closing: re.Pattern[str]
+
+
+@cache
+def wording() -> Wording:
+    """Return the patterns of `openings.toml`, compiled once."""
+    text = files("calibrator.evidence.acts").joinpath("openings.toml").read_text("utf-8")
+    tables = tomllib.loads(text)
+    parts = {
+        kind: "|".join(f"(?:{each})" for table in tables.values() for each in table[kind])
+        for kind in ("whole", "lead", "greeting_lead", "heading", "closing")
+    }
+    return Wording(**{kind: re.compile(part, re.IGNORECASE) for kind, part in parts.items()})
+
+
+def without_opening(reply: str, request: str = "") -> str:
+    """Return the reply without what only addresses its reader, or the reply if nothing remains.
+
+    If the request asks to write or translate a text, the reply may consist of such sentences, and
+    only announcements ("Sure! Here is the letter:") are removed.
+    """
+    is_text = bool(_WRITES.search(request[:600])) if request else False
+    body = _without_head(reply, is_text, bool(_YES_OR_NO.match(request[-300:])))
+    if not is_text:
+        body = _without_tail(body)
+    has_content = any(sign.isalnum() for sign in body) and not is_opening(body)
+    return body if has_content else reply
+
+
+def is_opening(sentence: str) -> bool:
+    """Whether a sentence greets, praises, thanks, apologises or offers help, and says no more."""
+    bare = _bare(sentence)
+    known = wording()
+    return bool(known.whole.fullmatch(bare) or known.closing.fullmatch(bare))
+
+
+def _bare(sentence: str) -> str:
+    """Return a sentence as the patterns expect it: typographic apostrophes, no outer signs."""
+    text = _EMOJI.sub("", sentence[: MAX_SENTENCE + 50]).strip(_STOPS).replace("'", "\u2019")
+    return " ".join(text.split())
+
+
+def _without_head(reply: str, is_text: bool, is_yes_or_no: bool) -> str:
+    known = wording()
+    at = 0
+    for _ in range(MAX_SENTENCES):
+        if _MARKED.match(reply, at):
+            break
+        match = _SENTENCE.match(reply, at) or _SIGNS.match(reply, at)
+        if match is None:
+            break
+        sentence, end = match.group(), match.end()
+        bare = _bare(sentence)
+        if not _goes_on(reply, end):
+            break
+        if sentence.rstrip().rstrip("*_").endswith(_COLONS):
+            is_removed = bool(known.heading.fullmatch(bare)) or (
+                not is_text and bool(known.whole.fullmatch(bare))
+            )
+        else:
+            is_removed = not bare or bool(known.whole.fullmatch(bare))
+            if is_text and is_removed and bare:
+                is_removed = _announces(reply, end, bare)
+        if not is_removed or (is_yes_or_no and _ASSENT.match(bare)):
+            break
+        at = end
+    return reply[at:] if is_text else _without_lead(reply, at, is_yes_or_no)
+
+
+def _announces(reply: str, end: int, bare: str) -> bool:
+    """Whether an assent is followed by an announcement: "Sure! Here is the letter:"."""
+    following = _SENTENCE.match(reply, end)
+    if following is None or not _ASSENT.match(bare):
+        return False
+    return following.group().rstrip().rstrip("*_").endswith(_COLONS)
+
+
+def _goes_on(reply: str, end: int) -> bool:
+    """Whether something with a letter or digit follows."""
+    return any(sign.isalnum() for sign in reply[end : end + 200])
+
+
+def _without_lead(reply: str, at: int, is_yes_or_no: bool) -> str:
+    """Return the reply from `at`, without the beginning of a sentence such as "Sorry, but"."""
+    known = wording()
+    is_cut = False
+    for _ in range(3):
+        if _MARKED.match(reply, at):
+            break
+        head = reply[at : at + MAX_SENTENCE].replace("'", "\u2019")
+        match = known.lead.match(head)
+        if match is None:
+            match = known.greeting_lead.match(head)
+            if match is not None and len(head[match.end() :].split()) < 3 and head.isascii():
+                break
+        if match is None or not _goes_on(reply, at + match.end()):
+            break
+        if is_yes_or_no and _ASSENT.match(head):
+            break
+        at += match.end()
+        is_cut = True
+    rest = reply[at:]
+    return rest[:1].upper() + rest[1:] if is_cut else rest
+
+
+def _without_tail(reply: str) -> str:
+    """Return the reply without closing offers, wishes and apologies."""
+    text = reply.rstrip()
+    for _ in range(MAX_SENTENCES):
+        start = _last_sentence(text)
+        if start is None or not any(sign.isalnum() for sign in text[:start]):
+            break
+        sentence = text[start:]
+        bare = _bare(sentence)
+        if bare and not wording().closing.fullmatch(bare):
+            break
+        text = text[:start].rstrip()
+    return text if len(text) < len(reply.rstrip()) else reply
+
+
+_BREAK: Final = pattern("openings", "break")
+
+
+def _last_sentence(text: str) -> int | None:
+    """Return where the last sentence begins; None if it is code, a list or a quotation."""
+    if text.endswith(_QUOTE_END) or text.count("```") % 2:
+        return None
+    first = max(0, len(text) - LOOK_BEHIND)
+    line = text.rfind("\n", first) + 1
+    if _LIST_LINE.match(text, line):
+        return None
+    starts = [match.end() for match in _BREAK.finditer(text, first)]
+    if not starts or len(text) - starts[-1] > MAX_SENTENCE:
+        return None
+    return starts[-1]
