@@ -27,7 +27,15 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from calibrator.calls import CallTrees, ReadReply, argument_doubts, read_reply, reasons
-from calibrator.checkpoints.checkpoint import WEIGHTS, CheckpointConfig, EncoderConfig, read_config
+from calibrator.checkpoints.checkpoint import (
+    EVIDENCE,
+    WEIGHTS,
+    CheckpointConfig,
+    EncoderConfig,
+    read_config,
+)
+from calibrator.embedded import evidence
+from calibrator.embedded.evidence import Evidence
 from calibrator.embedded.familiarity import Familiarity, modest, shifted
 from calibrator.errors import CheckpointError, MissingExtraError
 from calibrator.features.abilities import Abilities
@@ -101,6 +109,7 @@ class Parts:
     opinion: SecondStage | None = None
     knowledge: Knowledge | None = None
     abilities: Abilities | None = None
+    evidence: Mapping[str, Array] | None = None  # arrays of `evidence.safetensors`
 
 
 class EmbeddedCalibrator:
@@ -126,6 +135,9 @@ class EmbeddedCalibrator:
         self.reads_tool_use = parts.calls is not None
         self._source_models = {name: at + 1 for at, name in enumerate(config.source_models)}
         self._benchmarks = frozenset(config.benchmarks)
+        self._evidence = None
+        if parts.evidence is not None:
+            self._evidence = Evidence.from_state(parts.evidence, self._cut)
         self._opinions = None
         if parts.opinion is not None and parts.forest is not None:
             known = self._word_pieces, config.layout, self._source_models
@@ -139,6 +151,9 @@ class EmbeddedCalibrator:
     def kernel(self) -> str:
         """What computes its scores, compiled functions or numpy."""
         return kernel_name()
+
+    def _cut(self, texts: Sequence[str]) -> list[Sequence[int]]:
+        return [*self._word_pieces.encode_whole(texts)]
 
     def token_rows(self, items: Sequence[Item]) -> list[TokenRow]:
         """Items as the encoder reads them; unknown models and benchmarks get no tag (paper B03)."""
@@ -343,6 +358,14 @@ class EmbeddedCalibrator:
         return argument_doubts(reply, score, numbers)
 
     def _score_texts(self, items: Sequence[Item], meanwhile: Callable[[], None]) -> list[Score]:
+        if self._evidence is None or not items:
+            return self._likeness(items, meanwhile)
+        replies = [evidence.read_reply(item) for item in items]
+        scores = self._likeness([each.bare for each in replies], meanwhile)
+        return self._evidence.weigh(replies, scores)
+
+    def _likeness(self, items: Sequence[Item], meanwhile: Callable[[], None]) -> list[Score]:
+        """Score texts by how much they are like right ones."""
         if not items:
             meanwhile()
             return []
@@ -411,8 +434,11 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     if not isinstance(config, CheckpointConfig):
         raise CheckpointError(f"{folder} holds a language model, not an embedded calibrator")
     path = folder / WEIGHTS
+    checks: Mapping[str, Array] | None = None
     try:
         state = read_weights(path, config.weights_sha256)
+        if config.evidence_sha256:
+            checks = read_weights(folder / EVIDENCE, config.evidence_sha256)
         tokenizer = load_tokenizer(folder)
     except CheckpointError:
         raise
@@ -428,6 +454,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
             SecondStage.from_state(state),
             Knowledge.from_state(state),
             Abilities.from_state(state),
+            checks,
         )
         weights = encoder_weights(state, config.encoder)
         if config.encoder is None and parts.tower is None:

@@ -58,7 +58,7 @@ def read_rows(folder: Path, name: str) -> list[Row]:
             try:
                 found.append(json.loads(line))
             except ValueError as error:
-                raise RowError(number, f"{path} is not JSON lines: {error}") from error
+                raise RowError(str(path), number, f"not JSON: {error}") from error
     return found
 
 
