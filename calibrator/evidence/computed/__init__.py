@@ -1,0 +1,42 @@
+"""Computes what can be computed about a reply: sums, dates, JSON, SQL, code, form, language."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from calibrator.evidence.computed.calendar.dates import verify_dates
+from calibrator.evidence.computed.calendar.times import verify_times
+from calibrator.evidence.computed.sums.arithmetic import verify_arithmetic
+from calibrator.evidence.computed.sums.letters import verify_letters
+from calibrator.evidence.computed.sums.units import verify_units
+from calibrator.evidence.computed.verdict import Exchange, Verdict
+from calibrator.evidence.conversation import Conversation
+
+__all__ = ["Verdict", "verify"]
+
+_CHECKS: Final[tuple[Callable[[Exchange], Verdict | None], ...]] = (
+    verify_dates,
+    verify_times,
+    verify_units,
+    verify_arithmetic,
+    verify_letters,
+)
+
+
+def verify(conversation: Conversation, reply: str) -> Verdict | None:
+    """Judge a reply by computing, where the whole request is such a task; else return None.
+
+    The first check that finds the reply wrong decides. Nothing of a request or of a reply is run.
+    """
+    if not reply.strip():
+        return None
+    exchange = Exchange(conversation, reply)
+    right: Verdict | None = None
+    for check in _CHECKS:
+        verdict = check(exchange)
+        if verdict is not None:
+            if not verdict.is_right:
+                return verdict
+            right = right or verdict
+    return right

@@ -1,0 +1,505 @@
+"""Questions about dates: weekdays, spans, days before and after, leap years, lengths of months."""
+
+from __future__ import annotations
+
+import re
+from calendar import isleap, monthrange
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, timedelta
+from fractions import Fraction
+from typing import Final
+
+from calibrator.evidence.computed.answers import states_number, says_yes
+from calibrator.evidence.computed.calendar.reading import (
+    NAMES,
+    FoundDate,
+    date_text,
+    dates_in,
+    months,
+    weekdays,
+    weekdays_in,
+)
+from calibrator.evidence.computed.sums.expressions import digits_for_words
+from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
+
+MAX_QUESTION: Final = 300  # characters
+_QUICK: Final = re.compile(
+    r"\b(?:days?|weeks?|months?|years?|date|weekday|monday|tuesday|wednesday|thursday|friday|saturday"
+    r"|sunday|tomorrow|yesterday|old|tage?|wochen?|wochentag|datum|schaltjahr|jahr|día|semanas?|fecha|año"
+    r"|bisiesto|jour|semaines?|année|bissextile|montag|dienstag|mittwoch|donnerstag|freitag|samstag"
+    r"|sonntag|lunes|martes|jueves|viernes|domingo|lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche)",
+    re.IGNORECASE,
+)
+_FIXED: Final = {
+    "christmas day": (12, 25), "christmas eve": (12, 24), "christmas": (12, 25),
+    "boxing day": (12, 26), "new year's day": (1, 1), "new years day": (1, 1),
+    "new year's eve": (12, 31), "new years eve": (12, 31), "halloween": (10, 31),
+    "valentine's day": (2, 14), "valentines day": (2, 14), "independence day": (7, 4),
+    "bastille day": (7, 14), "st patrick's day": (3, 17), "heiligabend": (12, 24),
+    "silvester": (12, 31), "neujahr": (1, 1), "navidad": (12, 25), "noël": (12, 25),
+}  # fmt: skip
+_FEAST: Final = re.compile(
+    r"\b(" + "|".join(sorted(map(re.escape, _FIXED), key=len, reverse=True)) + r")(?: day)?,?(?: in| of| im jahr| en)?(?:\s+(?P<y>\d{4}))",
+    re.IGNORECASE,
+)
+_TODAY: Final = re.compile(
+    r"\b(?:today(?:'s date)? is|(?:the )?current date(?: is)?:?|today:|date:|it is(?: now)?(?: today)?|heute ist(?: der)?|hoy es|nous sommes(?: le)?|aujourd'hui,? (?:nous sommes|c'est))\s*:?\s*",
+    re.IGNORECASE,
+)
+
+
+def today_of(text: str) -> tuple[date | None, int | None]:
+    """Return the date and the weekday that a text says it is today."""
+    for found in _TODAY.finditer(text[:MAX_TEXT]):
+        rest = text[found.end() : found.end() + 60].split("\n")[0]
+        sentence = re.split(r"[.?!](?:\s|$)(?!\d)", rest)[0]
+        days = dates_in(sentence)
+        day = next((each.value for each in days if each.has_year and each.start < 25), None)
+        names = [number for number, start in weekdays_in(sentence) if start < 4]
+        if day or names:
+            return day, names[0] if names else None
+    return None, None
+
+
+def verify_dates(exchange: Exchange) -> Verdict | None:
+    """Judge a reply to a question about dates; None if the question is anything else."""
+    question = exchange.question
+    if not question or len(question) > MAX_QUESTION or not _QUICK.search(question):
+        return None
+    today, weekday = today_of(f"{exchange.conversation.rules}\n{exchange.request}")
+    read = read_question(_named_days(digits_for_words(_without_today(question))), today, weekday)
+    for form in _FORMS if read is not None else ():
+        answer = form(read)
+        if answer is not None:
+            return answer(exchange.reply)
+    return None
+
+
+def _without_today(question: str) -> str:
+    """Return a question without a sentence or clause that says which day it is."""
+    text = re.sub(
+        r"^(?:if |assum(?:e|ing)(?: that)? |given(?: that)? |suppose |since |wenn |si )?"
+        r"(?:today(?:'s date)? is|today:|it is|it's|heute|hoy es|heute ist|aujourd'hui,? (?:nous sommes|c'est))[^.?!,;]*?"
+        r"(?:\b[12]\d{3}\b|day\b|tag\b|woch\b|lunes|martes|jueves|viernes|domingo|di\b)\s*(?:ist)?(?:\s*\([^)]*\))?\s*[.,;!]\s*(?:then |and )?",
+        "",
+        question,
+        flags=re.IGNORECASE,
+    )
+    return text or question
+
+
+def _named_days(question: str) -> str:
+    """Return a question in which feasts with a year are replaced by their dates."""
+
+    def replaced(found: re.Match[str]) -> str:
+        month, day = _FIXED[found[1].casefold()]
+        return f"{found['y']}-{month:02d}-{day:02d}"
+
+    return _FEAST.sub(replaced, question.replace("’", "'"))
+
+
+Judge = Callable[[str], Verdict | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question whose dates are replaced by marks: @0 for the first, @1 for the second."""
+
+    text: str
+    dates: tuple[FoundDate, ...]
+    today: date | None
+    weekday: int | None
+
+    def day(self, mark: str | None) -> date | None:
+        """Return the date of a mark if it has a year, or takes that of today, and one reading."""
+        if mark is None:
+            return None
+        found = self.dates[int(mark)]
+        return found.value if found.has_year or self.today else None
+
+
+def read_question(text: str, today: date | None, weekday: int | None) -> Question | None:
+    """Replace the dates of a question by marks; None if there are more than four."""
+    dates = dates_in(text, today.year if today else 2000)
+    if len(dates) > 4:
+        return None
+    parts, end = [], 0
+    for at, found in enumerate(dates):
+        parts += [text[end : found.start], f"@{at}"]
+        end = found.end
+    marked = "".join((*parts, text[end:]))
+    names = "|".join(weekdays())
+    marked = re.sub(rf"\b(?:{names}),? (?:the |den |dem )?(?=@)", "", marked, flags=re.IGNORECASE)
+    marked = re.sub(r"\b(?:the|on|der|den|dem|am|el|le)\s+(?=@)", "", marked, flags=re.IGNORECASE)
+    return Question(marked, tuple(dates), today, weekday)
+
+
+_NAMES: Final = "|".join(weekdays())
+_UNIT: Final = (
+    r"(?P<u>days?|weeks?|months?|years?|tage?n?|wochen?|monate?n?|jahre?n?|días?|semanas?|meses|mes"
+    r"|años?|jours?|semaines?|mois|ans?)"
+)
+_WEEKDAY: Final = re.compile(
+    r"^[¿\s]*(?:on |an |am |a )?"
+    r"(?:(?:what|which)(?: weekday| day(?: of (?:the )?week)?)"
+    r"(?: (?:was|is|will|did|does|do|falls?|fell))*(?: it| be)?(?: on)?"
+    r"|(?:was für ein(?:en)?|welcher|welchem|welchen) (?:wochentag|tag)(?: (?:war|ist|fällt|fiel|auf|in|es))*"
+    r"|(?:en )?qu[eé] d[ií]a(?: de la semana)?(?: (?:fue|es|será|cae|cayó|era))*"
+    r"|quel jour(?: de la semaine)?(?: (?:était|est|sera|tombe|tombait|étions-nous|fut))*)"
+    r"\s*(?:the date )?@(?P<d>\d)(?: (?:fall|land|fell|falls|be|on|auf|was|is|in|occur))*\s*[?.]*$",
+    re.IGNORECASE,
+)
+_IS_WEEKDAY: Final = re.compile(
+    rf"^[¿\s]*(?:is|was|will|does|did|fällt|fiel|war|ist|fue|es|est)\s+@(?P<d>\d)\s+"
+    rf"(?:be |fall on |on |ein |auf einen |un |an? )*(?P<name>{_NAMES}|weekend|weekday)\s*\?*$",
+    re.IGNORECASE,
+)
+_BETWEEN: Final = re.compile(
+    r"^[¿\s]*(?:how (?:many|long)(?: in)? ?(?P<u>days|weeks|nights)?"
+    r"(?: (?:are|is|were|was|lie|it|will|there|pass|passed|elapsed?|have))*"
+    r"|(?:calculate |what is |find )?the (?:number of (?P<u2>days|weeks)|time)"
+    r"|wie ?viele (?P<u3>tage|wochen)(?: (?:sind|liegen|vergehen|es))*"
+    r"|cuánt[oa]s (?P<u4>días|semanas)(?: hay| pasan)?"
+    r"|combien de (?P<u5>jours|semaines)(?: (?:y a-t-il|il y a))?|(?P<u6>days|weeks))"
+    r"\s*(?:between|from|zwischen|von|vom|entre(?: le| el)?|desde(?: el)?|del?|du)\s*@(?P<d>\d)"
+    r"\s*(?:,? ?and|to|until|till|through|und|bis(?: zum)?|y(?: el)?|hasta(?: el)?|al?|et(?: le)?|au)\s*@(?P<d2>\d)"
+    r"(?P<incl>,? ?\(?(?:inclusive|including both|both (?:days )?included)[^?]*)?\s*[?.]*$",
+    re.IGNORECASE,
+)
+_AFTER: Final = re.compile(
+    r"^[¿\s]*(?:what(?:'s| is| was| will be)?(?: the)?|which|on (?:what|which)|give me the|find the"
+    r"|calculate the|welches|was (?:ist|war) das|qué|cuál es la|quelle est la|quel(?:le)?)"
+    r"\s*(?P<what>date|day of the week|day|weekday|datum|fecha|jour|día)?"
+    r"\s*(?:is|was|will be|will it be|would be|ist|war|es|será|est|comes|falls|it is)?\s*(?:exactly )?"
+    rf"(?P<n>\d{{1,5}})\s*{_UNIT}\s*"
+    r"(?P<way>after|from|before|prior to|later than|past|following|nach|vor|después del?|antes del?|après|avant)"
+    r"\s*@(?P<d>\d)(?: fall on)?\s*[?.]*$",
+    re.IGNORECASE,
+)
+_PLUS: Final = re.compile(
+    rf"^(?:add|what(?:'s| is)(?: the date)?(?: of)?)\s+(?:(?P<n>\d{{1,5}})\s*{_UNIT} to @(?P<d>\d)"
+    r"|@(?P<d2>\d)\s*(?P<sign>plus|minus|\+|-)\s*(?P<n2>\d{1,5})\s*(?P<u2>days?|weeks?|months?|years?))\s*[?.]*$",
+    re.IGNORECASE,
+)
+_LEAP: Final = re.compile(
+    r"^[¿\s]*(?:is|was|will|ist|war|fue|es|est|était|l'année)\s*(?:the year |das jahr |el año |l'année )?"
+    r"(?P<y>\d{4})\s*(?:be |ein |una? |est(?:-elle)? |était |fue |a )*"
+    r"(?:an? )?(?:leap year|schaltjahr|año bisiesto|bisiesto|année bissextile|bissextile)(?: or not)?\s*[?.]*$",
+    re.IGNORECASE,
+)
+_LENGTH: Final = re.compile(
+    r"^[¿\s]*(?:how many|wie ?viele|cuántos|combien de) (?:days|tage|días|jours) "
+    r"(?:(?:are|were|is|does|did|will|do|hat|hatte|tiene|tuvo|hay|a|y a-t-il|there|in|en|gab es|gibt es|der|le mois de) )*"
+    r"(?:the (?:month of |year )?|year |jahr |el año )?(?P<m>[^\W\d]+\.?)?\s*(?:of |in |de |del )?(?P<y>\d{4})?"
+    r"(?: have| has| be)?\s*[?.]*$",
+    re.IGNORECASE,
+)
+_AGE: Final = re.compile(
+    r"^(?:(?:if )?(?:someone|a person|he|she|i|somebody|\w+) (?:was|were|is|am) born (?:on )?@(?P<d>\d)[,.]?\s*"
+    r"(?:how old (?:is|was|are|will|would|am)\s*(?:he|she|they|i|the person|someone|\w+)?\s*(?:be )?(?:on |as of )?"
+    r"|what (?:is|was) (?:his|her|their) age (?:on )?)@(?P<d2>\d)"
+    r"|how old (?:is|was|will|would) (?:someone|a person|anyone|somebody) (?:who (?:was|is) )?born (?:on )?@(?P<d3>\d) (?:be )?(?:on )?@(?P<d4>\d))"
+    r"\s*[?.]*$",
+    re.IGNORECASE,
+)
+_ISO: Final = re.compile(
+    r"^(?:write|convert|express|give|format|rewrite|put|what is)\s+(?:the date )?@(?P<d>\d)\s+(?:in|to|as|into)\s+(?:the )?"
+    r"(?:iso(?: ?8601)?(?: format)?|yyyy-mm-dd(?: format)?|the format yyyy-mm-dd)\s*[?.]*$",
+    re.IGNORECASE,
+)
+_RELATIVE: Final = re.compile(
+    r"^(?:what|which|on what)(?:'s)? (?P<what>date|day(?: of the week)?|weekday) (?:(?:is|was|will|would) (?:it |be )*)?(?:it )?(?:be )?(?:in )?"
+    r"(?P<rel>tomorrow|yesterday|the day after tomorrow|the day before yesterday"
+    r"|(?:in )?(?P<n>\d{1,5}) (?P<u>days?|weeks?|months?|years?)(?: (?P<way>from (?:now|today)|ago|later|after today|before today|before|from tomorrow))?)"
+    r"\s*(?:be)?(?:,? (?:if|given that|assuming) today is [^?]*)?\s*[?.]*$",
+    re.IGNORECASE,
+)
+_UNTIL: Final = re.compile(
+    r"^[¿\s]*(?:how many|wie ?viele|cuántos|combien de) (?P<u>days|weeks|tage|días|jours) "
+    r"(?:(?:are|is|until|till|to|left|remain|there|sind|es|bis|zum|faltan|hasta|para|before|from|today|now|it|have|passed|since"
+    r"|the|le|el|noch|reste-t-il|avant|jusqu'au|between|and) )*@(?P<d>\d)"
+    r"(?:,? (?:if|given that|assuming) today is @\d)?\s*[?.]*$",
+    re.IGNORECASE,
+)
+_DAYNAME: Final = re.compile(
+    rf"^(?:if )?(?:(?:today|it) is (?P<a>{_NAMES})[,.]?\s*)?(?:then )?(?:what|which) (?:day|weekday)(?: of the week)? "
+    r"(?:(?:comes|is|was|will|would|it|be|falls) )*(?:in )?"
+    r"(?:(?P<n>\d{1,5}) (?P<u>days?|weeks?|months?|years?)?|(?P<day>the day)|comes)\s*(?P<way>after|before|from|later|ago|from now)?"
+    rf"\s*(?P<b>{_NAMES})?(?: be)?\s*[?.]*$",
+    re.IGNORECASE,
+)
+
+
+def _weekday(question: Question) -> Judge | None:
+    found = _WEEKDAY.match(question.text)
+    if found:
+        day = question.day(found["d"])
+        if day is None:
+            return None
+        return lambda reply: judge_weekday(reply, day.weekday(), f"{date_text(day)} was a {NAMES[day.weekday()]}")
+    found = _IS_WEEKDAY.match(question.text)
+    if not found:
+        return None
+    day = question.day(found["d"])
+    if day is None:
+        return None
+    name = found["name"].casefold()
+    is_weekend = day.weekday() >= 5
+    is_true = (
+        is_weekend == (name == "weekend") if name.startswith("week") else weekdays()[name] == day.weekday()
+    )
+    reason = f"{date_text(day)} was a {NAMES[day.weekday()]}"
+    return lambda reply: _yes_or_no(reply, is_true, reason)
+
+
+def _yes_or_no(reply: str, is_true: bool, reason: str) -> Verdict | None:
+    said = says_yes(reply)
+    return None if said is None else Verdict(said == is_true, reason, "date")
+
+
+def judge_weekday(reply: str, wanted: int, reason: str) -> Verdict | None:
+    """Judge whether a reply states this weekday as its answer."""
+    named = [number for number, _ in weekdays_in(reply[:MAX_TEXT])]
+    if not named:
+        return None
+    if set(named) == {wanted} or named[-1] == wanted == named[0]:
+        return Verdict(True, reason, "date")
+    if wanted not in named:
+        return Verdict(False, reason, "date") if len(set(named)) == 1 else None
+    strong = re.findall(r"\*\*[^*]*?(\w+day)\b[^*]*\*\*|answer(?: is)?:? (?:an? )?(\w+day)\b|\bwas an? (\w+day)\b", reply, re.IGNORECASE)
+    if strong:
+        last = next(filter(None, strong[-1])).casefold()
+        return Verdict(weekdays().get(last) == wanted, reason, "date")
+    return None
+
+
+def _between(question: Question) -> Judge | None:
+    found = _BETWEEN.match(question.text)
+    if not found:
+        return None
+    first, second = question.dates[int(found["d"])], question.dates[int(found["d2"])]
+    if first.value is None or second.value is None:
+        return None
+    start, end = first.value, second.value
+    if first.has_year != second.has_year:
+        year = (second if second.has_year else first).value
+        assert year is not None
+        start, end = start.replace(year=year.year), end.replace(year=year.year)
+    elif not first.has_year and start < end and start < date(2000, 3, 1) <= end:
+        return None  # the year decides whether there is a 29 February
+    days = abs((end - start).days)
+    unit = next((found[key] for key in ("u", "u2", "u3", "u4", "u5", "u6") if found[key]), "days").casefold()
+    if unit.startswith(("w", "s")):
+        if days % 7:
+            return None
+        count, near = days // 7, set()
+        reason = f"it is {count} weeks"
+    else:
+        count = days + 1 if found["incl"] else days
+        near = set() if found["incl"] else {days + 1, days - 1}
+        reason = f"from {date_text(start)} to {date_text(end)} it is {days} days"
+    known = {start.day, end.day, start.year, end.year, start.month, end.month}
+    return lambda reply: judge_count(reply, count, near, known, reason)
+
+
+def judge_count(
+    reply: str, count: int, near: set[int], known: set[int], reason: str
+) -> Verdict | None:
+    """Judge a count of days; a count in `near`, which depends on the way of counting, is open."""
+    text = _without_dates(reply[:MAX_TEXT])
+    is_right = states_number(text, Fraction(count), map(Fraction, known - {count}))
+    if is_right is False and any(
+        states_number(text, Fraction(other), map(Fraction, known)) for other in near
+    ):
+        return None
+    return None if is_right is None else Verdict(is_right, reason, "date")
+
+
+def _without_dates(text: str) -> str:
+    """Return a text without its dates, whose numbers are no answer."""
+    parts, end = [], 0
+    for found in dates_in(text):
+        parts += [text[end : found.start], " "]
+        end = found.end
+    return "".join((*parts, text[end:]))
+
+
+def moved_date(day: date, count: int, unit: str) -> date | None:
+    """Return the date a number of days, weeks, months or years away; the last day of a month stays in it."""
+    unit = unit.casefold()
+    try:
+        if unit.startswith(("day", "tag", "día", "dia", "jour")):
+            return day + timedelta(days=count)
+        if unit.startswith(("week", "woche", "sem")):
+            return day + timedelta(weeks=count)
+        if unit.startswith(("mo", "me")):
+            months_ = day.year * 12 + day.month - 1 + count
+            year, month = divmod(months_, 12)
+            return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
+        return date(day.year + count, day.month, min(day.day, monthrange(day.year + count, day.month)[1]))
+    except (ValueError, OverflowError):
+        return None
+
+
+def judge_date(reply: str, wanted: date, start: date | None, *, is_day_asked: bool = False) -> Verdict | None:
+    """Judge whether a reply states this date; `start` is the date of the question."""
+    reason = f"it is {date_text(wanted)}"
+    text = reply[:MAX_TEXT]
+    if is_day_asked and not dates_in(text):
+        return judge_weekday(reply, wanted.weekday(), f"{date_text(wanted)} is a {NAMES[wanted.weekday()]}")
+    found = dates_in(text, wanted.year)
+    fresh = [each for each in found if start is None or start not in each.values or start == wanted]
+    if not fresh:
+        return None
+    hits = [wanted in each.values for each in fresh]
+    names = {number for number, _ in weekdays_in(text)}
+    if hits[-1] or (hits[0] and len(hits) <= 2):
+        return Verdict(True, reason, "date")
+    if not any(hits) and (len(hits) <= 2):
+        return Verdict(False, reason, "date")
+    return None if names else None
+
+
+def _after(question: Question) -> Judge | None:
+    found = _AFTER.match(question.text)
+    if found:
+        day = question.day(found["d"])
+        way = found["way"].casefold()
+        sign = -1 if way.startswith(("before", "prior", "vor", "antes", "avant")) else 1
+        count, unit = sign * int(found["n"]), found["u"]
+        what = (found["what"] or "").casefold()
+    else:
+        found = _PLUS.match(question.text)
+        if not found:
+            return None
+        day = question.day(found["d"] or found["d2"])
+        count, unit = int(found["n"] or found["n2"]), found["u"] or found["u2"]
+        count = -count if (found["sign"] or "") in ("minus", "-") else count
+        what = "date"
+    wanted = moved_date(day, count, unit) if day else None
+    if wanted is None:
+        return None
+    is_day = "day" in what
+    return lambda reply: judge_date(reply, wanted, day, is_day_asked=is_day)
+
+
+def _years(question: Question) -> Judge | None:
+    found = _LEAP.match(question.text)
+    if found:
+        year = int(found["y"])
+        is_leap = isleap(year)
+        reason = f"{year} is {'' if is_leap else 'not '}a leap year"
+        return lambda reply: _yes_or_no(reply, is_leap, reason)
+    found = _LENGTH.match(question.text)
+    if not found:
+        return None
+    name, year = (found["m"] or "").casefold().rstrip("."), int(found["y"] or 0)
+    if name in months() and 1 <= year <= 9999:
+        days = monthrange(year, months()[name])[1]
+    elif name in months() and months()[name] != 2 and not year:
+        days = monthrange(2001, months()[name])[1]
+    elif year and name in ("", "year"):
+        days = 366 if isleap(year) else 365
+    else:
+        return None
+    return lambda reply: judge_count(reply, days, set(), {year}, f"it has {days} days")
+
+
+def _age(question: Question) -> Judge | None:
+    found = _AGE.match(question.text)
+    if not found:
+        return None
+    born, then = question.day(found["d"] or found["d3"]), question.day(found["d2"] or found["d4"])
+    if born is None or then is None or then < born:
+        return None
+    age = then.year - born.year - ((then.month, then.day) < (born.month, born.day))
+    return lambda reply: judge_count(reply, age, set(), {born.year, then.year}, f"the age is {age}")
+
+
+def _iso(question: Question) -> Judge | None:
+    found = _ISO.match(question.text)
+    day = question.day(found["d"]) if found else None
+    if day is None:
+        return None
+    wanted = day.isoformat()
+
+    def judge(reply: str) -> Verdict | None:
+        written = re.findall(r"\b\d{4}-\d{2}-\d{2}\b", reply[:MAX_TEXT])
+        return Verdict(written[-1] == wanted, f"it is {wanted}", "date") if written else None
+
+    return judge
+
+
+def _relative(question: Question) -> Judge | None:
+    found = _RELATIVE.match(question.text)
+    today, weekday = question.today, question.weekday
+    if not found or (today is None and weekday is None):
+        return None
+    words = found["rel"].casefold()
+    fixed = {"tomorrow": 1, "yesterday": -1, "the day after tomorrow": 2, "the day before yesterday": -2}
+    way = (found["way"] or "").casefold()
+    if "tomorrow" in way:
+        return None
+    count = fixed.get(words)
+    unit = "day"
+    if count is None:
+        count = int(found["n"]) * (-1 if way.startswith(("ago", "before")) else 1)
+        unit = found["u"]
+    is_day = "day" in found["what"].casefold()
+    if today is not None:
+        wanted = moved_date(today, count, unit)
+        return None if wanted is None else lambda reply: judge_date(reply, wanted, today, is_day_asked=is_day)
+    if not is_day or weekday is None or unit.startswith(("mo", "y")):
+        return None
+    number = (weekday + count * (7 if unit.startswith("week") else 1)) % 7
+    return lambda reply: _other_weekday(reply, number, weekday)
+
+
+def _other_weekday(reply: str, wanted: int, known: int) -> Verdict | None:
+    """Judge a weekday; the one of the question may be repeated."""
+    reason = f"it is a {NAMES[wanted]}"
+    named = [number for number, _ in weekdays_in(reply[:MAX_TEXT]) if number != known or known == wanted]
+    if not named:
+        whole = [number for number, _ in weekdays_in(reply[:MAX_TEXT])]
+        return Verdict(False, reason, "date") if whole and len(reply) < 40 else None
+    if named[-1] == wanted:
+        return Verdict(True, reason, "date")
+    return Verdict(False, reason, "date") if wanted not in named else None
+
+
+def _dayname(question: Question) -> Judge | None:
+    found = _DAYNAME.match(question.text)
+    if not found:
+        return None
+    start = found["a"] or found["b"]
+    number = weekdays()[start.casefold()] if start else question.weekday
+    unit = (found["u"] or "days").casefold()
+    if number is None or unit.startswith(("mo", "y")):
+        return None
+    way = (found["way"] or "").casefold()
+    sign = -1 if way in ("before", "ago") else 1
+    wanted = (number + sign * int(found["n"] or 1) * (7 if unit.startswith("week") else 1)) % 7
+    return lambda reply: _other_weekday(reply, wanted, number)
+
+
+def _until(question: Question) -> Judge | None:
+    found = _UNTIL.match(question.text)
+    today = question.today
+    if not found or today is None:
+        return None
+    read = question.dates[int(found["d"])]
+    day = read.value
+    if day is None:
+        return None
+    if not read.has_year and day < today:
+        day = day.replace(year=day.year + 1)
+    days = abs((day - today).days)
+    if found["u"].casefold() == "weeks":
+        return None
+    known = {day.day, day.year, today.day, today.year}
+    reason = f"from {date_text(today)} to {date_text(day)} it is {days} days"
+    return lambda reply: judge_count(reply, days, {days + 1, days - 1}, known, reason)
+
+
+_FORMS: Final = (_weekday, _between, _after, _years, _age, _iso, _relative, _dayname, _until)

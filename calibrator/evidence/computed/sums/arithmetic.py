@@ -1,0 +1,348 @@
+"""Questions that are one sum: expressions, shares, averages, roundings, discounts and tips."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from math import gcd, lcm
+from typing import Final
+
+from calibrator.evidence.computed.answers import Answer, is_comma_language
+from calibrator.evidence.computed.numbers import number_text
+from calibrator.evidence.computed.sums.expressions import (
+    Expression,
+    digits_for_words,
+    read_expression,
+    root_of,
+)
+from calibrator.evidence.computed.sums.integers import about_integers
+from calibrator.evidence.computed.sums.problems import about_amounts
+from calibrator.evidence.computed.verdict import Exchange, Verdict
+
+MAX_QUESTION: Final = 400  # characters of a question that may be one sum
+_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-ZÄÖÜÀ-Ý¿¡0-9])|(?<=[?!])\s+|\n+")
+_FORMAT: Final = re.compile(
+    r"^(?:(?:please )?(?:just|only|answer|reply|respond|give|return|show|explain|round|no |think|use"
+    r"|write|state|output|keep|be|do not|don't|express|nur|antworte|gib|solo|responde|réponds"
+    r"|donne|uniquement|seulement|erkläre|runde|redondea|arrondis|let's|step)\b)",
+    re.IGNORECASE,
+)
+_LEAD: Final = re.compile(
+    r"^[¿¡\s]*(?:(?:what(?: is| are|'s|s| does| do| will be| would be)|how much(?: is| are| does| do|'s)?"
+    r"|how many (?:is|are)|calculate|compute|evaluate|work out|find|solve|simplify|figure out|add up"
+    r"|give me|tell me|was (?:ist|sind|ergibt|macht|gibt)|wie ?viel (?:ist|sind|ergibt|macht|gibt)"
+    r"|berechne|rechne(?: aus)?|cu[aá]nto (?:es|son|da|vale|suma|suman)|cu[aá]l es|calcula"
+    r"|combien (?:font|fait|vaut|valent)|calculez?|quel(?:le)? est|quanto (?:é|fa|è))\s*:?\s+)"
+    r"(?:(?:the )?(?:exact )?(?:result|value|answer|outcome) (?:of|to)\s+|das ergebnis von\s+"
+    r"|el resultado de\s+|le résultat de\s+)?(?:the (?=\d|square|cube|factorial))?",
+    re.IGNORECASE,
+)
+_TAIL: Final = re.compile(
+    r"(?:\s*,?\s*\b(?:equals?|equal to|come to|make|makes|give|in total|altogether|exactly|ergibt"
+    r"|ergeben|as (?:a )?(?:decimal|number|whole number)|in numbers?)\b)?\s*[=?.!:\s]*$",
+    re.IGNORECASE,
+)
+_ROUND: Final = re.compile(
+    r",?\s*\(?\b(?:and )?(?:please )?(?:round(?:ed|ing)?(?: (?:it|your answer|the (?:answer|result)|off|up or down))?"
+    r"(?: to)?|correct to|to|auf|gerundet auf|redondeado a|arrondi à)\s+(?:the )?"
+    r"(?:(?P<places>one|two|three|four|\d)\s+(?:decimal(?: place)?s?|dp\b|nachkommastellen?|decimales?|décimales?)(?: places?)?"
+    r"|nearest\s+(?P<unit>whole(?: number)?|integer|ones?|tens?|hundreds?|thousands?|tenth|hundredth"
+    r"|thousandth|cent|dollar|euro|10|100|1000))\)?",
+    re.IGNORECASE,
+)
+_PLACES: Final = {"one": 1, "two": 2, "three": 3, "four": 4}
+_UNITS: Final = {
+    "whole": Fraction(1), "whole number": Fraction(1), "integer": Fraction(1), "one": Fraction(1),
+    "dollar": Fraction(1), "euro": Fraction(1), "ten": Fraction(10), "10": Fraction(10),
+    "hundred": Fraction(100), "100": Fraction(100), "thousand": Fraction(1000),
+    "1000": Fraction(1000), "tenth": Fraction(1, 10), "hundredth": Fraction(1, 100),
+    "cent": Fraction(1, 100), "thousandth": Fraction(1, 1000),
+}  # fmt: skip
+_NUMBERISH: Final = re.compile(r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|third|quarter|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|deux|trois|quatre|cinq|sept|huit|neuf|dix|hundred|dozen|twenty|thirty|forty|fifty)\b", re.IGNORECASE)
+
+
+def verify_arithmetic(exchange: Exchange) -> Verdict | None:
+    """Judge a reply to a question that is one sum; None if the question is anything else."""
+    question = exchange.question
+    if not question or len(question) > MAX_QUESTION or not _NUMBERISH.search(question):
+        return None
+    is_comma = is_comma_language(question)
+    answer = compute(question, is_comma)
+    return None if answer is None else answer.verdict(exchange.reply, is_comma)
+
+
+def compute(question: str, is_comma_decimal: bool = False) -> Answer | None:
+    """Compute the answer to a question on one line, or return None."""
+    digits = _ROUND.search(question)
+    rounded = _ROUND.sub("", question) if digits else question
+    parts = [part for part in _SENTENCE.split(rounded) if part.strip(" .?!")]
+    asked = [part for part in parts if not _FORMAT.match(part)] or parts[:1]
+    main = " ".join(asked).strip()
+    for form in _FORMS:
+        answer = form(main, is_comma_decimal)
+        if answer is not None:
+            return _rounded(answer, digits) if digits else answer
+    return None
+
+
+def _rounded(answer: Answer, asked: re.Match[str]) -> Answer | None:
+    if answer.number is None:
+        return answer
+    if asked["places"]:
+        places = _PLACES.get(asked["places"].casefold()) or int(asked["places"])
+        step = Fraction(1, 10**places)
+    else:
+        unit = asked["unit"].casefold()
+        step = _UNITS.get(unit) or _UNITS[unit.rstrip("s")]
+    return with_step(answer, step)
+
+
+def with_step(answer: Answer, step: Fraction) -> Answer:
+    """Return an answer rounded to a multiple of a step, half away from zero."""
+    number = answer.number or Fraction(0)
+    whole = abs(number) / step
+    below = whole.numerator // whole.denominator
+    nearest = (below + (1 if whole - below >= Fraction(1, 2) else 0)) * step
+    nearest = nearest if number >= 0 else -nearest
+    reason = answer.reason if nearest == number else f"{answer.reason}, rounded {number_text(nearest)}"
+    return replace(answer, number=nearest, reason=reason)
+
+
+def _expression(text: str, is_comma: bool) -> Answer | None:
+    lead = _LEAD.match(text)
+    rest = text[lead.end() :] if lead else text
+    shown = _TAIL.sub("", rest).strip()
+    read = read_expression(shown, is_comma)
+    if read is None:
+        return None
+    if not lead and not _is_sum(rest, read):
+        return None
+    if lead and not _has_operation(shown, read):
+        return None
+    return _sum_answer(shown, read)
+
+
+def _is_sum(text: str, read: Expression) -> bool:
+    """Return whether a text without a question word is a sum and not a date or a score."""
+    if re.fullmatch(r"[\d\s./:-]+[?.]?", text.strip()):  # 9/11, 24/7, 555-1234, 16:9, 1 - 10
+        return bool(re.fullmatch(r"\d+ [-/] \d+\s*\?", text.strip()))
+    return bool(set(read.signs) & set("+*/^@√∛!~-"))
+
+
+def _has_operation(text: str, read: Expression) -> bool:
+    if re.fullmatch(r"\d+[/:-]\d+", text):  # what is 24/7?
+        return False
+    if read.signs.strip("+-()") == "%" or not read.signs.strip("+-()π"):
+        return bool(re.search(r"\d\s*[-+]", text)) and "%" not in text
+    return True
+
+
+def _sum_answer(shown: str, read: Expression) -> Answer:
+    is_simple = bool(re.fullmatch(r"[\d\s.,+*/×x·÷^()−-]+", shown))
+    text = f"{shown} {'=' if is_simple else 'is'} {number_text(read.value)}"
+    return Answer(text, "arithmetic", read.value, tuple(read.numbers))
+
+
+_LIST: Final = re.compile(
+    r"^[¿\s]*(?:(?:what(?:'s| is| are)|which(?: number)?(?: is)?|calculate|compute|find|give me|determine|was ist|berechne"
+    r"|cu[aá]l es|calcula|quel(?:le)? est|calculez?)\s+)?(?:the |der |die |das |el |la |le )?"
+    r"(?P<what>average|arithmetic mean|mean|median|sum|total|product|difference|quotient|maximum"
+    r"|max|minimum|min|largest|biggest|greatest|smallest|lowest|highest|range|mode|gcd|hcf|lcm"
+    r"|greatest common (?:divisor|factor)|highest common factor|(?:least|lowest) common multiple"
+    r"|durchschnitt|mittelwert|summe|produkt|differenz|promedio|media|suma|moyenne|somme|produit"
+    r"|différence|diferencia|producto|größte|kleinste|mayor|menor)"
+    r"(?: (?:value|number|zahl|número|nombre|one))?\s*(?:of|von|aus|de|zwischen|between|entre|among|in|:|,|\()"
+    r"\s*(?:the |these |this |los |les |den |dieser )?(?:\d+ )?(?:numbers|values|list|set|zahlen|números|nombres|following numbers)?\s*:?\s*"
+    r"(?P<items>[-\d][^a-zA-Z?]*?(?:\s*(?:and|und|y|et|e|or|oder|o|ou)\s+-?[\d.,/]+)?)\s*[)\]]?[?.!\s]*$",
+    re.IGNORECASE,
+)
+_ITEM: Final = re.compile(r"-?\d+(?:[.,]\d+)?(?:/\d+)?")
+
+
+def _list_form(text: str, is_comma: bool) -> Answer | None:
+    found = _LIST.match(digits_for_words(text))
+    if not found:
+        return None
+    items = _items(found["items"], is_comma)
+    if items is None or len(items) < 2:
+        return None
+    what = found["what"].casefold()
+    value = _of_list(what, items)
+    if value is None:
+        return None
+    shown = ", ".join(number_text(item) for item in items)
+    known = () if value in items else tuple(items)
+    return Answer(f"the {what} of {shown} is {number_text(value)}", "arithmetic", value, known)
+
+
+def _items(text: str, is_comma: bool) -> list[Fraction] | None:
+    """Return the numbers of a list that is separated by commas, semicolons, spaces or `and`."""
+    text = re.sub(r"\b(?:and|und|y|et|e|or|oder|o|ou)\b|&", ";", text)
+    text = re.sub(r"[\[\]()]", " ", text)
+    if is_comma and ";" not in text and re.search(r"\d,\d", text) and not re.search(r", ", text):
+        return None  # 1,2,3 may be decimals
+    text = re.sub(r",\s+|,(?=\d{4})|(?<!\d),|,(?!\d)", ";", text)
+    if not is_comma and re.search(r"\d,\d", text) and not re.fullmatch(r"[^,]*(?:\d,\d{3}[^,]*)+", text):
+        text = text.replace(",", ";")
+    items: list[Fraction] = []
+    for part in re.split(r"[;\s]+", text.strip(" ;.")):
+        plain = part.replace(",", "." if is_comma else "")
+        if not part:
+            continue
+        if not re.fullmatch(r"-?\d{1,20}(?:\.\d{1,20}|/[1-9]\d{0,8})?", plain):
+            return None
+        items.append(Fraction(plain))
+    return items
+
+
+_KINDS: Final[dict[str, Callable[[list[Fraction]], Fraction | None]]] = {}
+
+
+def _of_list(what: str, items: list[Fraction]) -> Fraction | None:
+    if what in ("average", "arithmetic mean", "mean", "durchschnitt", "mittelwert", "promedio", "media", "moyenne"):
+        return sum(items, Fraction(0)) / len(items)
+    if what in ("sum", "total", "summe", "suma", "somme"):
+        return sum(items, Fraction(0))
+    if what in ("product", "produkt", "produit", "producto"):
+        value = Fraction(1)
+        for item in items:
+            value *= item
+        return value if value.numerator.bit_length() < 200 else None
+    if what in ("max", "maximum", "largest", "biggest", "greatest", "highest", "größte", "mayor"):
+        return max(items)
+    if what in ("min", "minimum", "smallest", "lowest", "kleinste", "menor"):
+        return min(items)
+    return _rarer_of_list(what, items)
+
+
+def _rarer_of_list(what: str, items: list[Fraction]) -> Fraction | None:
+    if what in ("difference", "differenz", "différence", "diferencia"):
+        return abs(items[0] - items[1]) if len(items) == 2 else None
+    if what == "quotient":
+        return items[0] / items[1] if len(items) == 2 and items[1] else None
+    if what == "range":
+        return max(items) - min(items)
+    if what == "median":
+        ordered, half = sorted(items), len(items) // 2
+        return ordered[half] if len(items) % 2 else (ordered[half - 1] + ordered[half]) / 2
+    if what == "mode":
+        counts = {item: items.count(item) for item in items[:100]}
+        best = [item for item, count in counts.items() if count == max(counts.values())]
+        return best[0] if len(best) == 1 else None
+    if any(item.denominator != 1 or item <= 0 for item in items):
+        return None
+    whole = [int(item) for item in items]
+    is_divisor = what in ("gcd", "hcf") or "divisor" in what or "factor" in what
+    return Fraction(gcd(*whole) if is_divisor else lcm(*whole))
+
+
+_NUM: Final = r"-?[$€£]?\s?\d[\d.,]*\d?(?:/\d+)?(?:\s?(?:€|\$|£|dollars?|euros?|pounds?))?"
+_SHARE: Final = re.compile(
+    rf"^[¿\s]*(?:(?P<a>{_NUM}) is what (?:%|percent(?:age)?|per cent) of (?P<b>{_NUM})"
+    rf"|what (?:%|percent(?:age)?|per cent) (?:of (?P<b2>{_NUM}) is (?P<a2>{_NUM})|is (?P<a3>{_NUM}) (?:out )?of (?P<b3>{_NUM}))"
+    rf"|(?:what is )?(?P<a4>{_NUM}) (?:out )?of (?P<b4>{_NUM}) (?:as a|in) (?:%|percent(?:age)?|per cent)"
+    rf"|wie ?viel prozent (?:von (?P<b5>{_NUM}) sind (?P<a5>{_NUM})|sind (?P<a6>{_NUM}) von (?P<b6>{_NUM}))"
+    rf"|qué porcentaje de (?P<b7>{_NUM}) es (?P<a7>{_NUM})"
+    rf"|quel pourcentage de (?P<b8>{_NUM}) (?:représente(?:nt)?|est|font) (?P<a8>{_NUM}))[?.\s]*$",
+    re.IGNORECASE,
+)
+_WHOLE: Final = re.compile(
+    rf"^(?P<a>{_NUM}) is (?P<p>[\d.,]+)\s?(?:%|percent|per cent) of what(?: number)?[?.\s]*$", re.IGNORECASE
+)
+_CHANGE: Final = re.compile(
+    rf"^(?:what is |what's |calculate |find |compute )?(?:the )?percent(?:age)?\s?(?P<kind>change|increase|decrease|growth|difference)?"
+    rf"(?: is it)? (?:from|when \w+ \w+ from) (?P<a>{_NUM}) to (?P<b>{_NUM})[?.\s]*$",
+    re.IGNORECASE,
+)
+_MOVED: Final = re.compile(
+    rf"^(?:(?:what is|what's|what do you get if you|calculate|compute|how much is) )?(?:"
+    rf"(?P<verb>increase|raise|decrease|reduce|lower|discount) (?P<a>{_NUM}) by (?P<p>[\d.,]+)\s?(?:%|percent|per cent)"
+    rf"|(?P<a2>{_NUM}) (?P<verb2>increased|raised|decreased|reduced|lowered|discounted) by (?P<p2>[\d.,]+)\s?(?:%|percent|per cent)"
+    rf"|(?P<p3>[\d.,]+)\s?(?:%|percent|per cent) (?P<verb3>off|more than|less than|discount on) (?P<a3>{_NUM})"
+    rf"|(?P<a4>{_NUM}) (?P<verb4>plus|with|minus|less|after|\+|incl(?:uding|\.)?)(?: an?)? (?P<p4>[\d.,]+)\s?(?:%|percent|per cent)(?P<tail4> (?:tax|vat|tip|sales tax|gst|interest|discount|off|mwst))?"
+    rf")[?.\s]*$",
+    re.IGNORECASE,
+)
+
+
+def amount(text: str, is_comma: bool = False) -> Fraction | None:
+    """Return the value of an amount with or without a sign of currency."""
+    read = read_expression(text, is_comma)
+    return None if read is None else read.value
+
+
+def _percentages(text: str, is_comma: bool) -> Answer | None:
+    if "%" not in text and "perc" not in text and "per cent" not in text and "roz" not in text and "porc" not in text and "pourc" not in text:
+        return None
+    found = _SHARE.match(text)
+    if found:
+        parts = {key[0]: value for key, value in found.groupdict().items() if value}
+        part, whole = amount(parts["a"], is_comma), amount(parts["b"], is_comma)
+        if part is None or not whole:
+            return None
+        value = part / whole * 100
+        return Answer(f"{number_text(part)} is {number_text(value)} % of {number_text(whole)}", "arithmetic", value, (part, whole))
+    found = _WHOLE.match(text)
+    if found:
+        part, share = amount(found["a"], is_comma), amount(found["p"], is_comma)
+        if part is None or not share:
+            return None
+        value = part / share * 100
+        return Answer(f"{number_text(part)} is {number_text(share)} % of {number_text(value)}", "arithmetic", value, (part, share))
+    found = _CHANGE.match(text)
+    if found:
+        first, second = amount(found["a"], is_comma), amount(found["b"], is_comma)
+        if not first or second is None:
+            return None
+        value = (second - first) / abs(first) * 100
+        shown = f"from {number_text(first)} to {number_text(second)} is a change of {number_text(value, 2)} %"
+        return Answer(shown, "arithmetic", abs(value), (first, second, -abs(value)), is_rough=True)
+    return _moved(text, is_comma)
+
+
+def _moved(text: str, is_comma: bool) -> Answer | None:
+    found = _MOVED.match(text)
+    if not found:
+        return None
+    groups = {key.rstrip("234"): value for key, value in found.groupdict().items() if value}
+    start, share = amount(groups["a"], is_comma), amount(groups["p"], is_comma)
+    if start is None or share is None:
+        return None
+    verb, tail = groups["verb"].casefold(), groups.get("tail", "").casefold()
+    is_less = verb.startswith(("de", "re", "low", "dis", "off", "less", "minus")) or "disc" in tail or "off" in tail
+    if verb in ("plus", "minus", "with", "after", "+", "less") and not tail and verb not in ("plus",):
+        return None
+    value = start * (100 + (-share if is_less else share)) / 100
+    shown = f"{number_text(start)} {'minus' if is_less else 'plus'} {number_text(share)} % is {number_text(value)}"
+    return Answer(shown, "arithmetic", value, (start, share, abs(value - start)))
+
+
+def _powers(text: str, is_comma: bool) -> Answer | None:
+    """Compute `what power of 2 is 1024` and `log2 of 8` and roots with a degree."""
+    found = re.match(
+        r"^(?:what(?:'s| is) )?(?:the )?(?P<n>\d{1,2})(?:th|rd|nd) root of (?P<a>[\d.,]+)[?.\s]*$",
+        text,
+        re.IGNORECASE,
+    )
+    if found and 2 <= int(found["n"]) <= 12:
+        value = amount(found["a"], is_comma)
+        if value is None or value < 0:
+            return None
+        degree = int(found["n"])
+        root = Fraction(round(float(value) ** (1 / degree)))
+        if root**degree != value:
+            root = Fraction(float(value) ** (1 / degree)) if degree > 3 else root_of(value, degree)
+        return Answer(f"the {degree}th root of {number_text(value)} is {number_text(root)}", "arithmetic", root, (value, Fraction(degree)))
+    return None
+
+
+_FORMS: Final[tuple[Callable[[str, bool], Answer | None], ...]] = (
+    _expression,
+    _list_form,
+    _percentages,
+    _powers,
+    about_integers,
+    about_amounts,
+)

@@ -1,0 +1,191 @@
+"""Questions that convert a quantity to another unit."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from typing import Final
+
+from calibrator.evidence.computed.answers import is_comma_language
+from calibrator.evidence.computed.numbers import Number, number_text, numbers_in
+from calibrator.evidence.computed.sums.expressions import digits_for_words
+from calibrator.evidence.computed.sums.unit_table import Unit, units
+from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
+
+MAX_QUESTION: Final = 250  # characters
+_QUICK: Final = re.compile(
+    r"\b(?:convert|conversion|how (?:many|much|long|tall|far|heavy|fast|hot|cold|big)|what(?:'s| is| are)|in|to|into|wie ?viele?|cu[aá]nt[oa]s?"
+    r"|combien|express|rechne|umrechnen|konvertiere|convierte|convertis|convertir|was (?:ist|sind)|equals?|=)\b|=",
+    re.IGNORECASE,
+)
+SIGNIFICANT: Final = Fraction(1, 100)  # a rough figure may differ by this share
+OFF: Final = Fraction(2, 100)  # and beyond this share it is wrong
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """A quantity, and the unit in which it is wanted."""
+
+    value: Fraction
+    unit: Unit
+    target: Unit
+
+    @property
+    def result(self) -> Fraction:
+        """The quantity in the wanted unit."""
+        return self.target.from_base(self.unit.to_base(self.value))
+
+
+@cache
+def _unit_pattern() -> str:
+    names = sorted(units(), key=len, reverse=True)
+    return "(?:" + "|".join(re.escape(name).replace("\\ ", r"\s") for name in names) + r")(?![\w°²³^/])"
+
+
+@cache
+def _forms() -> tuple[re.Pattern[str], ...]:
+    unit, number = _unit_pattern(), r"(?P<n>(?:an?|-?\d[\d.,]*(?:\s?/\s?\d+|\s\d/\d)?|½|¼|¾)(?:\s(?:million|thousand|billion))?)"
+    quantity = rf"{number}\s?-?(?P<u>{unit})"
+    more = rf"(?:\s?(?:,|and|\s)?\s*(?P<n2>\d[\d.,]*)\s?(?P<u2>{unit}))?"
+    ask = r"(?:what(?:'s| is| are| would be)?|how (?:much|long|tall|far|fast|heavy|hot|cold|big) is|express|give|write|was (?:ist|sind)|wie ?viel (?:ist|sind))"
+    convert = r"(?:convert|change|turn|transform|konvertiere|rechne|wandle|convierte|convertis(?:sez)?|convertir|express)"
+    patterns = (
+        # how many T are (there) in N U
+        rf"(?:how (?:many|much)|wie ?viele?|cu[aá]nt[oa]s|combien (?:de |d'))\s*(?P<t>{unit})\s*(?:(?:of \w+ )?(?:are|is|do|does|make|makes|equals?|sind|ist|hay|son|hat|haben|tiene|fait|font|y a-t-il|il y a|in|en)\s*)*(?:there )?(?:in |you get from |en |dans |contained in |make up )?{quantity}{more}(?: (?:have|contain|equal|equals))?",
+        # how many T does N U have
+        rf"(?:how many|wie ?viele?|cu[aá]nt[oa]s|combien (?:de |d'))\s*(?P<t>{unit})\s*(?:does|do|hat|tiene|a)\s+{quantity}{more}\s*(?:have|contain|equal|correspond to)?",
+        # convert N U to T; what is N U in T; N U in T
+        rf"(?:(?:{ask}|{convert})\s*:?\s+)?(?:the (?:speed|temperature|distance|weight|length) (?:of )?)?{quantity}{more}\s*(?:is how many|equals how many|are how many|to|into|in|as|expressed in|=|en|nach|zu|auf|à|a)\s*(?:\?\s*)?(?P<t>{unit})(?:\s(?:um|umrechnen))?",
+    )
+    return tuple(re.compile(rf"^[¿¡\s]*{pattern}\s*[?.!=]*$", re.IGNORECASE) for pattern in patterns)
+
+
+def read_conversion(question: str, is_comma_decimal: bool = False) -> Conversion | None:
+    """Read a question on one line that asks for a conversion and nothing else."""
+    text = re.sub(
+        r"[\s,;.!?–-]+(?:\(?(?:round(?:ed)?|to|give|answer|reply|respond|just|only|use|approximately|please)\b[^?]{0,80}(?:decimals?|decimal places?|number|digits?|whole number|integer|tenth|hundredth|figures?|place)\b[^?]{0,30}\)?)[.?!]*$",
+        "",
+        question,
+        flags=re.IGNORECASE,
+    ).strip()
+    text = re.sub(r"\b(?:roughly|approximately|about|exactly|etwa|ungefähr|aproximadamente|environ)\s", "", text, flags=re.IGNORECASE)
+    if not re.search(r"\d", text):
+        text = re.sub(r"^(how many [\w ]+ (?:are |is )?(?:there )?(?:in|make|does|equal)) (an?|one)\b", r"\1 1", text, flags=re.IGNORECASE)
+    text = re.sub(r"\b(?:half an?|1/2 an?)\b", "0.5", text, flags=re.IGNORECASE)
+    text = digits_for_words(re.sub(r"\b(?:an?|one|eine?[mnr]?|une?|una) (?=\w)", "1 ", text, flags=re.IGNORECASE))
+    for form in _forms():
+        found = form.match(text)
+        if found:
+            conversion = _conversion(found, is_comma_decimal)
+            if conversion is not None:
+                return conversion
+    return None
+
+
+def _unit(name: str) -> Unit | None:
+    return units().get(" ".join(name.casefold().split()))
+
+
+def _conversion(found: re.Match[str], is_comma: bool) -> Conversion | None:
+    unit, target = _unit(found["u"]), _unit(found["t"])
+    if unit is None or target is None or unit.dimension != target.dimension or unit == target:
+        return None
+    number = found["n"].casefold()
+    numbers = numbers_in(number, is_comma)
+    if number in ("a", "an"):
+        value = Fraction(1)
+    elif len(numbers) == 1:
+        value = numbers[0].value
+    else:
+        return None
+    if found["n2"]:
+        unit2 = _unit(found["u2"])
+        more = numbers_in(found["n2"], is_comma)
+        if unit2 is None or unit2.dimension != unit.dimension or unit.zero or len(more) != 1:
+            return None
+        value += more[0].value * unit2.size / unit.size
+    return Conversion(value, unit, target)
+
+
+def verify_units(exchange: Exchange) -> Verdict | None:
+    """Judge a reply to a question for a conversion; None if the question is anything else."""
+    question = exchange.question
+    if not question or len(question) > MAX_QUESTION or not _QUICK.search(question):
+        return None
+    is_comma = is_comma_language(question)
+    conversion = read_conversion(question, is_comma)
+    if conversion is None:
+        return None
+    return judge_conversion(conversion, exchange.reply, is_comma)
+
+
+def judge_conversion(
+    conversion: Conversion, reply: str, is_comma_decimal: bool = False
+) -> Verdict | None:
+    """Judge whether a reply states the result of a conversion, in whatever unit it names."""
+    quantities = _quantities(reply[:MAX_TEXT], is_comma_decimal)
+    wanted = conversion.result
+    shown = (
+        f"{number_text(conversion.value)} {conversion.unit.name} are"
+        f" {number_text(wanted)} {conversion.target.name}"
+    )
+    judged: list[bool | None] = []
+    for number, unit in quantities:
+        if unit is not None and unit.dimension != conversion.target.dimension:
+            continue
+        if unit == conversion.unit and conversion.value in number.values:
+            continue  # the quantity of the question
+        if unit is None and conversion.value in number.values and conversion.value != wanted:
+            continue
+        judged.append(_states(number, unit or conversion.target, conversion))
+    if not judged:
+        return None
+    if True in judged and (judged[-1] is True or judged[0] is True):
+        return Verdict(True, shown, "units")
+    if all(each is False for each in judged) and len(judged) <= 4:
+        return Verdict(False, shown, "units")
+    return None
+
+
+def _states(number: Number, unit: Unit, conversion: Conversion) -> bool | None:
+    """Judge one quantity: True if it is the result as precise as written, None if nearly."""
+    base = conversion.unit.to_base(conversion.value)
+    wanted = unit.from_base(base)
+    if number.is_close(wanted):
+        return True
+    step = Fraction(1, 10**number.decimals)
+    is_scale = unit.dimension == "temperature"
+    near = [abs(value - wanted) for value in number.values]
+    if wanted.denominator != 1 or unit != conversion.target:
+        if min(near) <= step and number.is_within(wanted, OFF):
+            return True
+        if number.is_within(wanted, SIGNIFICANT):
+            return True
+        if min(near) <= step * Fraction(3, 2) or number.is_within(wanted, OFF):
+            return None
+        if is_scale and min(near) <= 1:
+            return None
+    return False
+
+
+def _quantities(text: str, is_comma: bool) -> list[tuple[Number, Unit | None]]:
+    """Return the numbers of a text with their units; `5 feet 11 inches` is one quantity."""
+    pattern = re.compile(rf"\s?\*{{0,2}}\s?-?\\?(?:text\{{)?\s?({_unit_pattern()})", re.IGNORECASE)
+    found: list[tuple[Number, Unit | None]] = []
+    end = -10
+    for number in numbers_in(text, is_comma):
+        after = pattern.match(text, number.end)
+        unit = _unit(after[1]) if after else None
+        if found and unit is not None and number.start - end <= 6 and not unit.zero:
+            last, unit2 = found[-1]
+            if unit2 is not None and unit2.dimension == unit.dimension and unit2.size > unit.size:
+                if re.fullmatch(r"[\s,*]*(?:and|und|y|et)?\s*", text[end : number.start]):
+                    values = tuple(v + w * unit.size / unit2.size for v in last.values for w in number.values)
+                    found[-1] = (Number(values, 2, last.start, number.end), unit2)
+                    end = after.end() if after else number.end
+                    continue
+        found.append((number, unit))
+        end = after.end() if after else number.end
+    return found

@@ -1,0 +1,94 @@
+"""The result of a computation, and the view of an exchange from which it is computed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from calibrator.evidence.conversation import Conversation
+
+MAX_TEXT: Final = 20_000  # characters of a request, of the rules and of a reply that are read
+MAX_SOURCE: Final = 100_000  # characters of a text in which values are looked up
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was computed: whether the reply is right, why, and the kind of task in one word."""
+
+    is_right: bool
+    reason: str
+    task: str
+
+
+class Exchange:
+    """A conversation and its reply, with the views of them that several checks share."""
+
+    def __init__(self, conversation: Conversation, reply: str) -> None:
+        self.conversation = conversation
+        self.reply = reply
+
+    @cached_property
+    def request(self) -> str:
+        """The last message of the user."""
+        return self.conversation.request
+
+    @cached_property
+    def instruction(self) -> str:
+        """The request without a document that it contains."""
+        return self.conversation.instruction
+
+    @cached_property
+    def wishes(self) -> str:
+        """The rules and the instruction: what may say which form a reply must have."""
+        return f"{self.conversation.rules}\n{self.instruction}".strip()
+
+    @cached_property
+    def question(self) -> str:
+        """The request on one line, without greetings and courtesies around it."""
+        return without_courtesies(" ".join(self.request.split()))
+
+    @cached_property
+    def folded(self) -> str:
+        """The rules and the request in lower case, for a quick look at their words."""
+        return f"{self.conversation.rules}\n{self.request}".casefold()
+
+    @cached_property
+    def source(self) -> str:
+        """Every text from which a value may be taken, the whole request included."""
+        earlier = [turn.text for turn in self.conversation.earlier]
+        parts = (self.conversation.rules, *earlier, *self.conversation.results, self.request)
+        return "\n\n".join(parts)
+
+
+_COURTESY: Final = re.compile(
+    r"^(?:(?:hi|hello|hey|hey there|hi there|good (?:morning|evening|afternoon)|please|quick"
+    r"(?: math)?(?: question)?|quick one|question|ok(?:ay)?|so|now|then|and|also|thanks|thank you"
+    r"|hallo|bitte|kurze frage|hola|por favor|bonjour|s'il (?:te|vous) pla[iî]t|help me"
+    r"|(?:i have|got) a (?:quick )?question|math question|one more(?: question)?|next(?: one)?)"
+    r"\s*[,.!:;?–—-]*\s+"
+    r"|(?:can|could|would|will) you (?:please |kindly |quickly )?"
+    r"|(?:i(?: would|'d) like to know|i (?:want|need) to know|do you know|i was wondering"
+    r"|tell me|let me know|kannst du(?: mir)?(?: bitte)?(?: sagen)?|puedes(?: decirme)?"
+    r"|(?:peux-tu|pouvez-vous)(?: me)?(?: dire)?)[,:]?\s+)",
+    re.IGNORECASE,
+)
+_FAREWELL: Final = re.compile(
+    r"[\s,.!–—-]*\b(?:please|thanks(?: a lot| in advance)?|thank you(?: very much)?|thx|bitte|danke"
+    r"|por favor|gracias|s'il (?:te|vous) pla[iî]t|merci)[\s.!]*(?P<end>\?*)\s*$",
+    re.IGNORECASE,
+)
+
+
+def without_courtesies(text: str) -> str:
+    """Return a request on one line without greetings before it and thanks after it."""
+    for _ in range(4):
+        found = _COURTESY.match(text)
+        if found is None:
+            break
+        text = text[found.end() :]
+    if len(text) <= 1000:
+        for _ in range(2):
+            text = _FAREWELL.sub(r"\g<end>", text)
+    return text.strip()
