@@ -116,14 +116,18 @@ class Fact:
         text = self._write(rng.choice(forms), self.values, self.house.style, rng)
         return with_tail(text, self.tail) if self.tail else text
 
-    def question(self, rng: random.Random) -> str:
-        """Return a question that the fact answers and that names its subject."""
-        return self._write(rng.choice(self._asks()), self.values, self.house.reply_style(rng), rng)
+    def question(self, rng: random.Random, form: str = "") -> str:
+        """Return a question that a reply of this form answers and that names the subject."""
+        asks = self._asks(form) or self._asks("")
+        return self._write(rng.choice(asks), self.values, self.house.reply_style(rng), rng)
 
-    def _asks(self) -> list[str]:
+    def _asks(self, form: str) -> list[str]:
         slot = self.spec.get("subject")
-        asks: list[str] = self.spec["ask"]
-        return [each for each in asks if not slot or slot in slots_of(each)] or asks
+        asks = [each.partition("@") for each in self.spec["ask"]]
+        fitting = [
+            ask for ask, _, about in asks if not form or not about or about in slots_of(form)
+        ]
+        return [each for each in fitting if not slot or slot in slots_of(each)] or fitting
 
     def right(self, rng: random.Random) -> Reply:
         """Return a reply that says what the fact says."""
@@ -150,7 +154,7 @@ class Fact:
 
     def _reply(self, form: str, values: dict[str, Value], rng: random.Random) -> Reply:
         style = self.house.reply_style(rng)
-        return Reply(self.question(rng), self._write(form, values, style, rng))
+        return Reply(self.question(rng, form), self._write(form, values, style, rng))
 
     def shifted(self, subject: str, rng: random.Random) -> Reply:
         """Return the fact told of another subject, about which the text says nothing."""
@@ -178,7 +182,8 @@ class Fact:
         return None
 
     def _changeable(self, slot: str) -> bool:
-        return slot in self.values and slot != self.spec.get("subject")
+        fixed = [self.spec.get("subject"), *self.spec.get("fixed", [])]
+        return slot in self.values and slot not in fixed
 
     def _other(self, slot: str, rng: random.Random) -> Value | None:
         spec = self.spec["slots"][slot]
@@ -234,7 +239,7 @@ def with_tail(text: str, tail: str) -> str:
     """Return a sentence with a remark before its full stop."""
     text = text.rstrip()
     stop = text[-1] if text[-1] in ".!" else "."
-    return text.rstrip(".!") + tail + stop
+    return (text if text.endswith(".m.") else text.rstrip(".!")) + tail + stop
 
 
 def _below(limit: Value, rng: random.Random) -> Value | None:

@@ -70,6 +70,7 @@ def tidy(text: str) -> str:
     """Return the text with single spaces, without a doubled full stop, starting with a capital."""
     text = " ".join(text.split()).replace(" ,", ",")
     text = re.sub(r"(?<=[ap]\.m)\.\.+", ".", text)
+    text = re.sub(r"(?<=[!?] )[a-z]", lambda found: found[0].upper(), text)
     return capital(text)
 
 
@@ -88,6 +89,8 @@ def gerund(act: str) -> str:
 def _ing(verb: str) -> str:
     if "-" in verb:
         return "-".join([*verb.split("-")[:-1], _ing(verb.split("-")[-1])])
+    if verb.endswith("c"):
+        return verb + "king"
     if verb.endswith("ie"):
         return verb[:-2] + "ying"
     if verb in _STAYS or verb.endswith("ee"):

@@ -107,7 +107,7 @@ def write(value: Value, style: Style, rng: random.Random) -> str:
     if value.unit == "money":
         number = value.number
         amount = f"{number:,.0f}" if number >= 1000 and rng.random() < 0.5 else digits(number)
-        return CURRENCIES[style.currency][style.money] % amount
+        return CURRENCIES[style.currency][style.money if amount != "1" else 0] % amount
     if value.unit == "percent":
         return digits(value.number) + style.percent
     if value.unit == "time":
