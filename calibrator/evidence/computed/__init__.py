@@ -7,6 +7,9 @@ from typing import Final
 
 from calibrator.evidence.computed.calendar.dates import verify_dates
 from calibrator.evidence.computed.calendar.times import verify_times
+from calibrator.evidence.computed.structured.json_replies import verify_json
+from calibrator.evidence.computed.structured.python_code import verify_python
+from calibrator.evidence.computed.structured.sql import verify_sql
 from calibrator.evidence.computed.sums.arithmetic import verify_arithmetic
 from calibrator.evidence.computed.sums.letters import verify_letters
 from calibrator.evidence.computed.sums.units import verify_units
@@ -21,6 +24,9 @@ _CHECKS: Final[tuple[Callable[[Exchange], Verdict | None], ...]] = (
     verify_units,
     verify_arithmetic,
     verify_letters,
+    verify_json,
+    verify_sql,
+    verify_python,
 )
 
 
