@@ -7,6 +7,9 @@ from typing import Final
 
 from calibrator.evidence.computed.calendar.dates import verify_dates
 from calibrator.evidence.computed.calendar.times import verify_times
+from calibrator.evidence.computed.form.labels import verify_labels
+from calibrator.evidence.computed.form.reply_language import verify_language
+from calibrator.evidence.computed.form.wishes import verify_form
 from calibrator.evidence.computed.structured.json_replies import verify_json
 from calibrator.evidence.computed.structured.python_code import verify_python
 from calibrator.evidence.computed.structured.sql import verify_sql
@@ -24,6 +27,9 @@ _CHECKS: Final[tuple[Callable[[Exchange], Verdict | None], ...]] = (
     verify_units,
     verify_arithmetic,
     verify_letters,
+    verify_labels,
+    verify_form,
+    verify_language,
     verify_json,
     verify_sql,
     verify_python,

@@ -82,15 +82,33 @@ def judge_json(exchange: Exchange, wish: str, *, is_in_request: bool) -> Verdict
     wrong = shape.fault(value)
     if wrong:
         return Verdict(False, wrong, "json")
-    if not re.search(r"\b(?:extract|parse|read|pull|turn|convert|structure|get|find|identify|from (?:the|this)|following|slots?|fields?|extrahiere|extrae|extrais|transform|receipt|invoice|e-?mail|message|text|fill)\b", wish, re.IGNORECASE):
-        return None
-    if re.search(r"\b(?:invent|make up|fictional|fake|sample|dummy|mock|random|example (?:data|user|of)|translate|summari[sz]e|rewrite|imagine|generate (?:an?|\d|some|\w+ (?:random|fake)))\b", wish, re.IGNORECASE):
+    if not _is_extraction(wish, exchange.request):
         return None
     source = exchange.source
     if len(source) > MAX_SOURCE:
         return None
     wrong = fault_of_values(value, source, shape, wish)
     return Verdict(False, wrong, "json") if wrong else None
+
+
+_EXTRACTS: Final = re.compile(
+    r"\b(?:extract|parse|pull|convert|turn|transform|structure (?:this|the)|read|fill|slots?|identify|extrahiere|extrae|extrais|wandle|convierte|convertis|receipt|invoice)\b",
+    re.IGNORECASE,
+)
+_INVENTS: Final = re.compile(
+    r"\b(?:invent|make up|fictional|fake|sample|dummy|mock|random|example (?:data|user|of)|translate|summari[sz]e|rewrite|imagine|generate|compose|wrap|suggest|recommend|come up with)\b",
+    re.IGNORECASE,
+)
+
+
+def _is_extraction(wish: str, request: str) -> bool:
+    """Return whether the values are to be taken from a text that the conversation has."""
+    if _INVENTS.search(wish):
+        return False
+    if _EXTRACTS.search(wish):
+        return True
+    has_text = "\n" in request.strip() or re.search(r":\s*\S.{15,}", request) is not None
+    return has_text and bool(re.search(r"\b(?:fields?|keys?|from (?:the|this)|following)\b", wish, re.IGNORECASE))
 
 
 def _around(wish: str) -> Iterator[str]:
