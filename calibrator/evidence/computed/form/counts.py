@@ -19,8 +19,8 @@ _KINDS: Final = {
     "character": r"characters?|zeichen|caracteres|caractères?",
     "item": r"items?|entries|points?|elements?|ideas?|options?|examples?|reasons?|tips?|suggestions?|names?|ways?|steps?|facts?|questions?|beispiele?|gründe|ideen|tipps?|ejemplos?|razones|ideas|consejos?|exemples?|raisons?|idées|conseils?",
 }
-_AT_MOST: Final = r"at most|no more than|not more than|not exceed(?:ing)?|under|below|fewer than|less than|max(?:imum)?\.?(?: of)?|a maximum of|up to|within|no longer than|not longer than|höchstens|maximal|weniger als|nicht mehr als|como máximo|máximo(?: de)?|un máximo de|menos de|no más de|au maximum|au plus|pas plus de|moins de|maximum"
-_AT_LEAST: Final = r"at least|a minimum of|minimum(?: of)?|no fewer than|no less than|not less than|more than|over|mindestens|mehr als|al menos|por lo menos|como mínimo|un mínimo de|más de|au moins|au minimum|minimum|plus de"
+_AT_MOST: Final = r"at most|less than a total of|fewer than a total of|no more than|not more than|not exceed(?:ing)?|under|below|fewer than|less than|max(?:imum)?\.?(?: of)?|a maximum of|up to|within|no longer than|not longer than|höchstens|maximal|weniger als|nicht mehr als|como máximo|máximo(?: de)?|un máximo de|menos de|no más de|au maximum|au plus|pas plus de|moins de|maximum"
+_AT_LEAST: Final = r"no menos de|pas moins de|nicht weniger als|at least|a minimum of|minimum(?: of)?|no fewer than|no less than|not less than|more than|over|mindestens|mehr als|al menos|por lo menos|como mínimo|un mínimo de|más de|au moins|au minimum|minimum|plus de"
 _EXACTLY: Final = r"exactly|precisely|genau|exactamente|exactement|précisément"
 _STRICT_LESS: Final = re.compile(r"fewer than|less than|under|below|weniger als|menos de|moins de", re.IGNORECASE)
 _STRICT_MORE: Final = re.compile(r"more than|over|mehr als|más de|plus de", re.IGNORECASE)
@@ -60,9 +60,17 @@ def _wish() -> re.Pattern[str]:
     )
 
 
+_REFUSES: Final = re.compile(
+    r"^\W*(?:i(?:'m| am) sorry|sorry|i can(?:'t|not)|i(?:'m| am) unable|i won't|lo siento|désolé|es tut mir leid)",
+    re.IGNORECASE,
+)
+
+
 def count_fault(sentences: list[str], reply: str) -> str | None:
     """Return how a reply breaks a wish for a count, or None."""
     text = counting.plain(reply)
+    if _REFUSES.match(text):
+        return None
     for sentence in sentences:
         for found in _wish().finditer(sentence):
             around = sentence[max(0, found.start() - 40) : found.end() + 30]
@@ -84,7 +92,14 @@ def _is_other(sentence: str, found: re.Match[str]) -> bool:
         return True
     if re.match(r"\s*(?:long )?(?:text|story|article|essay|document|poem|email|letter|post|review|description|summary|bio|speech|blog|sentence)s? (?:is|was|are|above|below)", after):
         return True
-    return bool(re.match(r"\s*(?:that|which|with|starting|containing|in (?:the|each|every)|from|of|about|to (?:say|describe my)|ago|away|or phrases?|and (?:a|one|two|three|\d)|, (?:each|and (?:each|every)))\b", after)) and not re.match(r"\s*(?:about|with|that|of|to)\b", after)
+    return bool(
+        re.match(
+            r"\s*(?:starting|beginning|containing|in (?:the|each|every|all|upper|capital)|from|ago|away"
+            r"|or phrases?|and (?:a|one|two|three|\d)|, (?:each|and (?:each|every))|acentuad\w*|con|que|qui"
+            r"|en (?:may|maj|min)\w*|commen\w*|written|distinct\w*)\b",
+            after,
+        )
+    )
 
 
 def _fault(found: re.Match[str], sentence: str, text: str) -> str | None:
@@ -94,6 +109,9 @@ def _fault(found: re.Match[str], sentence: str, text: str) -> str | None:
     if low is None and high is None:
         return None
     least, most = _counted(kind, text)
+    if kind == "paragraph" and ("***" in sentence or re.search(r"\b(?:separat|sépar|separ)", sentence)):
+        return None
+    low, high = _with_slack(low, high, kind)
     unit = kind if number == 1 else f"{kind}s"
     if high is not None and least > high:
         return f"the reply has {least} {kind}s, not at most {high}" if low != high else f"the reply has {least} {kind}s, not {number}"
@@ -101,6 +119,17 @@ def _fault(found: re.Match[str], sentence: str, text: str) -> str | None:
         shown = f"{most} {kind}{'' if most == 1 else 's'}"
         return f"the reply has {shown}, not {number} {unit}" if low == high else f"the reply has {shown}, not at least {low}"
     return None
+
+
+def _with_slack(low: int | None, high: int | None, kind: str) -> tuple[int | None, int | None]:
+    """Return bounds that a count has clearly broken, as ways of counting differ a little."""
+    if kind not in ("word", "sentence", "character"):
+        return low, high
+    if low is not None and low > 3:
+        low -= max(1, low // 20) if kind == "sentence" else low // 20
+    if high is not None and high > 3:
+        high += max(1, high // 20) if kind == "sentence" else high // 20
+    return low, high
 
 
 def _bounds(

@@ -15,7 +15,7 @@ _YES_NO: Final = re.compile(
 )
 _YES_OR_NO: Final = re.compile(r"^\W*(?:yes|no|ja|nein|s[íi]|oui|non)\W*$", re.IGNORECASE)
 _ONE_WORD: Final = re.compile(
-    r"\b(?:in|with|using|as|only|just|give|exactly) (?:exactly |only |just |a |me )*(?:one|single|1) word\b(?! or| for each|-)|\bone[- ]word (?:answer|reply|response)s?\b|\bsingle[- ]word\b|\bone word only\b|\bmit (?:nur )?einem (?:einzigen )?wort\b|\ben una (?:sola )?palabra\b|\ben un (?:seul )?mot\b|\bcon una (?:sola )?palabra\b|^one word[:.]",
+    r"\b(?:in|with|using|as|only|just|give|exactly) (?:exactly |only |just |a |me )*(?:one|single|1) word\b(?! or| for each|-)|\bone[- ]word (?:answer|reply|response)s?\b|\bsingle[- ]word (?:answer|reply|response)s?\b|\bone word only\b|\bmit (?:nur )?einem (?:einzigen )?wort\b|\ben una (?:sola )?palabra\b|\ben un (?:seul )?mot\b|\bcon una (?:sola )?palabra\b|^one word[:.]",
     re.IGNORECASE,
 )
 _NUMBER: Final = re.compile(

@@ -58,7 +58,7 @@ _END: Final = re.compile(
     re.IGNORECASE,
 )
 _INNER: Final = re.compile(
-    r"\b(?:each|every|all|paragraphs?|lines?|words?|bullets?|items?|sections?|names? (?:that|which)|that (?:start|begin|end)|stanzas?|titles?|cities|countries|verse|cada|chaque|jeder?|jedes|párrafo|paragraphe|second|third|last|segundo|deuxième)\b",
+    r"\b(?:each|every|all|paragraphs?|lines?|words?|bullets?|items?|sections?|names? (?:that|which)|that (?:start|begin|end)|stanzas?|titles?|post-?script\w*|notes?|cities|countries|verse|cada|chaque|jeder?|jedes|párrafo|paragraphe|second|third|last|segundo|deuxième)\b",
     re.IGNORECASE,
 )
 
@@ -110,7 +110,7 @@ def _is_at(body: str, wanted: str, *, is_start: bool, is_letter: bool) -> bool:
 
 
 _AVOID: Final = re.compile(
-    r"\b(?:do not|don't|without|avoid|never|not|no|refrain from|should not|must not|cannot|can't|ohne|nicht|vermeide|kein\w*|sin|evita|no (?:uses|utilices|incluyas)|sans|évite[zr]?|n'utilise[zr]?|n'emploie[zr]?|ne pas)\s+(?:\w+ ){0,3}?(?:use|using|include|including|mention|mentioning|say|saying|contain|containing|write|writing|utter|the|benutz\w*|verwend\w*|usar|utiliser|employer)?\s*(?:of )?(?:any of )?(?:the |any |das |die |der |la |las |el |le |les |following )*(?P<k>words?|keywords?|phrases?|terms?|letters?|wort|wörter|buchstaben?|palabras?|letras?|mots?|lettres?)\s*:?\s*",
+    r"(?:n't|\b(?:do not|does not|without|avoid|never|not|no|refrain from|should not|must not|cannot|can't|ohne|nicht|vermeide|kein\w*|sin|evita|no (?:uses|utilices|incluyas)|sans|évite[zr]?|n'utilise[zr]?|n'emploie[zr]?|ne pas))\s+(?:\w+ ){0,3}?(?:use|using|include|including|mention|mentioning|say|saying|contain|containing|write|writing|utter|the|benutz\w*|verwend\w*|usar|utiliser|employer)?\s*(?:of )?(?:any of )?(?:the |any |das |die |der |la |las |el |le |les |following )*(?P<k>words?|keywords?|phrases?|terms?|letters?|wort|wörter|buchstaben?|palabras?|letras?|mots?|lettres?)\s*:?\s*",
     re.IGNORECASE,
 )
 _USE: Final = re.compile(
@@ -134,7 +134,9 @@ def words_fault(sentences: list[str], reply: str) -> str | None:
             continue
         for used in _USE.finditer(sentence):
             after = sentence[used.end() :]
-            if re.search(r"\b(?:not|don't|avoid|never|without|no|sin|sans|ohne)\b", sentence[max(0, used.start() - 30) : used.start()], re.IGNORECASE):
+            if re.search(r"(?:n't|n'|\b(?:not|avoid|never|without|no|sin|sans|ohne|ne))\b", sentence[max(0, used.start() - 30) : used.start()], re.IGNORECASE):
+                continue
+            if re.search(r"\b(?:less than|fewer than|at most|moins de|menos de|como máximo|au plus|weniger als)\b", after, re.IGNORECASE):
                 continue
             for word in _objects(after, used["k"], is_quoted=True):
                 if not _has(folded, word, is_letter=False, is_loose=True):
