@@ -7,6 +7,18 @@ from typing import Final
 
 from calibrator.evidence.computed.calendar.dates import verify_dates
 from calibrator.evidence.computed.calendar.times import verify_times
+from calibrator.evidence.computed.form.labels import verify_labels
+from calibrator.evidence.computed.form.reply_language import verify_language
+from calibrator.evidence.computed.form.wishes import verify_form
+from calibrator.evidence.computed.last_turn import (
+    completed_question,
+    verify_last_turn,
+    with_question,
+)
+from calibrator.evidence.computed.structured.json_replies import verify_json
+from calibrator.evidence.computed.structured.python_code import verify_python
+from calibrator.evidence.computed.structured.sql import verify_sql
+from calibrator.evidence.computed.structured.tables import verify_tables
 from calibrator.evidence.computed.sums.arithmetic import verify_arithmetic
 from calibrator.evidence.computed.sums.letters import verify_letters
 from calibrator.evidence.computed.sums.units import verify_units
@@ -15,12 +27,23 @@ from calibrator.evidence.conversation import Conversation
 
 __all__ = ["Verdict", "verify"]
 
-_CHECKS: Final[tuple[Callable[[Exchange], Verdict | None], ...]] = (
+Check = Callable[[Exchange], Verdict | None]
+_QUESTIONS: Final[tuple[Check, ...]] = (
     verify_dates,
     verify_times,
     verify_units,
     verify_arithmetic,
     verify_letters,
+)
+_REPLIES: Final[tuple[Check, ...]] = (
+    verify_tables,
+    verify_json,
+    verify_sql,
+    verify_python,
+    verify_labels,
+    verify_form,
+    verify_language,
+    verify_last_turn,
 )
 
 
@@ -33,10 +56,21 @@ def verify(conversation: Conversation, reply: str) -> Verdict | None:
         return None
     exchange = Exchange(conversation, reply)
     right: Verdict | None = None
-    for check in _CHECKS:
+    for check in (*_QUESTIONS, *_REPLIES):
         verdict = check(exchange)
         if verdict is not None:
             if not verdict.is_right:
                 return verdict
             right = right or verdict
-    return right
+    return right or _follow_up(exchange)
+
+
+def _follow_up(exchange: Exchange) -> Verdict | None:
+    """Judge a reply to a question that continues the one before it, such as "And 20 %?"."""
+    if not exchange.conversation.earlier or len(exchange.request) > 120:
+        return None
+    question = completed_question(exchange)
+    if question is None:
+        return None
+    whole = with_question(exchange, question)
+    return next((verdict for check in _QUESTIONS if (verdict := check(whole))), None)

@@ -78,7 +78,7 @@ _CHANGE: Final = re.compile(
     re.IGNORECASE,
 )
 _SPEED: Final = re.compile(
-    rf"^(?:if )?(?:an? |the |my )?(?:car|train|bus|cyclist|bike|plane|runner|boat|truck|person|hiker|driver|i|ship|walker)\s?(?:is )?(?:driv(?:es?|ing)|travel(?:s|ing|ling|led)?|go(?:es|ing)|mov(?:es?|ing)|run(?:s|ning)?|walk(?:s|ing)?|fl(?:ies|y|ying)|rid(?:es?|ing)|cycl(?:es?|ing))(?: at)?(?: a (?:constant )?speed of)? (?:at )?(?P<v>\d[\d.]*) ?(?:km/h|kph|mph|miles per hour|kilomet(?:er|re)s (?:per|an) hour|km per hour|miles an hour|m/s|met(?:er|re)s per second)(?: for|,? how far .{{0,40}}? in) (?P<t>\d[\d.]*) ?(?P<u>hours?|h|minutes?|min|seconds?)[,.]?\s*(?:how far|what distance|how many (?:km|kilomet(?:er|re)s|miles|met(?:er|re)s))?.{{0,60}}\?*$",
+    r"^(?:if )?(?:an? |the |my )?(?:car|train|bus|cyclist|bike|plane|runner|boat|truck|person|hiker|driver|i|ship|walker)\s?(?:is )?(?:driv(?:es?|ing)|travel(?:s|ing|ling|led)?|go(?:es|ing)|mov(?:es?|ing)|run(?:s|ning)?|walk(?:s|ing)?|fl(?:ies|y|ying)|rid(?:es?|ing)|cycl(?:es?|ing))(?: at)?(?: a (?:constant )?speed of)? (?:at )?(?P<v>\d[\d.]*) ?(?:km/h|kph|mph|miles per hour|kilomet(?:er|re)s (?:per|an) hour|km per hour|miles an hour|m/s|met(?:er|re)s per second)(?: for|,? how far .{0,40}? in) (?P<t>\d[\d.]*) ?(?P<u>hours?|h|minutes?|min|seconds?)[,.]?\s*(?:how far|what distance|how many (?:km|kilomet(?:er|re)s|miles|met(?:er|re)s))?.{0,60}\?*$",
     re.IGNORECASE,
 )
 _TAKES: Final = re.compile(

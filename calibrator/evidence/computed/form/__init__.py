@@ -1,0 +1,3 @@
+"""The form of a reply: counts, lengths, order, wording, language, labels."""
+
+__all__ = ["labels", "languages", "reply_language", "wishes"]

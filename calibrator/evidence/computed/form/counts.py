@@ -1,0 +1,212 @@
+"""Wishes for a number of words, sentences, paragraphs, lines, bullets, items or characters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Final
+
+from calibrator.evidence.computed.form import counting
+from calibrator.evidence.computed.numbers import number_words
+
+_KINDS: Final = {
+    "word": r"words?|wörtern?|worte?n?|palabras?|mots?",
+    "sentence": r"sentences?|sätzen?|satz|oraci(?:ón|ones)|frases?|phrases?",
+    "paragraph": r"paragraphs?|absätzen?|absatz|párrafos?|paragraphes?",
+    "line": r"lines?|zeilen?|líneas?|lignes?",
+    "bullet": r"bullet[- ]?points?|bullets?|stichpunkten?|aufzählungspunkten?|viñetas?|puces?|points? listés",
+    "character": r"characters?|zeichen|caracteres|caractères?",
+    "item": r"items?|entries|points?|elements?|ideas?|options?|examples?|reasons?|tips?|suggestions?|names?|ways?|steps?|facts?|questions?|beispiele?|gründe|ideen|tipps?|ejemplos?|razones|ideas|consejos?|exemples?|raisons?|idées|conseils?",
+}
+_AT_MOST: Final = r"at most|less than a total of|fewer than a total of|no more than|not more than|not exceed(?:ing)?|under|below|fewer than|less than|max(?:imum)?\.?(?: of)?|a maximum of|up to|within|no longer than|not longer than|höchstens|maximal|weniger als|nicht mehr als|como máximo|máximo(?: de)?|un máximo de|menos de|no más de|au maximum|au plus|pas plus de|moins de|maximum"
+_AT_LEAST: Final = r"no menos de|pas moins de|nicht weniger als|at least|a minimum of|minimum(?: of)?|no fewer than|no less than|not less than|more than|over|mindestens|mehr als|al menos|por lo menos|como mínimo|un mínimo de|más de|au moins|au minimum|minimum|plus de"
+_EXACTLY: Final = r"exactly|precisely|genau|exactamente|exactement|précisément"
+_STRICT_LESS: Final = re.compile(r"fewer than|less than|under|below|weniger als|menos de|moins de", re.IGNORECASE)
+_STRICT_MORE: Final = re.compile(r"more than|over|mehr als|más de|plus de", re.IGNORECASE)
+_SKIP: Final = re.compile(
+    r"\b(?:each|every|per|apiece|jeder?|jedes|cada|chaque|following (?:words|sentences|lines)|first|last|second|these|those|about|around|roughly|approximately|circa|etwa|ungefähr|aproximadamente|environ|unas|unos|paragraphs? of|sentences? of|lines? of|between the|of (?:at least|at most|exactly)|title|subject|heading|password|haiku|poem|stanzas?|verse|essay on|capital(?:ized|ised)?|uppercase|all caps|capitals?|bold|italic\w*|highlight\w*|emphasi[sz]e\w*|keyword|starts? with|start\w*|begins?|contain(?:s|ing)|letter|appear\w*|repeated|times|tilde|mayúsculas|majuscules|großbuchstaben|rhym\w*|vowel\w*|consecutive|same|separate\w*|different words?|new words?|unique|syllab\w*)\b",
+    re.IGNORECASE,
+)
+
+
+@cache
+def _number() -> str:
+    words = [word for word, value in number_words().items() if 0 < value <= 50 and word not in ("o",)]
+    return r"(?:\d{1,5}|a single|single|" + "|".join(sorted(map(re.escape, words), key=len, reverse=True)) + ")"
+
+
+def value_of(text: str) -> int:
+    """Return the value of a number in digits or in a word."""
+    text = text.casefold().strip()
+    if text.isdigit():
+        return int(text)
+    return 1 if text in ("a single", "single") else number_words()[text]
+
+
+@cache
+def _kind_pattern() -> str:
+    return "|".join(f"(?P<{name}>{pattern})" for name, pattern in _KINDS.items() if name != "item")
+
+
+@cache
+def _wish() -> re.Pattern[str]:
+    number = _number()
+    return re.compile(
+        rf"\b(?:(?P<most>{_AT_MOST})\s+|(?P<least>{_AT_LEAST})\s+|(?P<exact>{_EXACTLY})\s+|(?P<range>(?:between|zwischen|entre)\s+(?P<low>{number})\s+(?:and|und|y|et)\s+|(?P<low2>\d{{1,5}})\s*(?:to|-|–|bis|a|à)\s*))?"
+        rf"(?:(?:only|just|nur|solo|seulement)\s+)?(?P<n>{number})[- ]+(?:(?:short|long|concise|simple|brief|complete|full|markdown|kurzen?|cort[ao]s|different)\s+)?(?:{_kind_pattern()})\b"
+        rf"(?P<after>\s*(?:\(?(?:or|oder|o|ou) (?:less|fewer|weniger|menos|moins)|\(?max(?:imum|\.)?|at most|tops|or under|como máximo|höchstens|(?P<more>or more|or longer|oder mehr|o más|ou plus|minimum|at least)))?",
+        re.IGNORECASE,
+    )
+
+
+_REFUSES: Final = re.compile(
+    r"^\W*(?:i(?:'m| am) sorry|sorry|i can(?:'t|not)|i(?:'m| am) unable|i won't|lo siento|désolé|es tut mir leid)",
+    re.IGNORECASE,
+)
+
+
+def count_fault(sentences: list[str], reply: str) -> str | None:
+    """Return how a reply breaks a wish for a count, or None."""
+    text = counting.plain(reply)
+    if _REFUSES.match(text):
+        return None
+    for sentence in sentences:
+        for found in _wish().finditer(sentence):
+            around = sentence[max(0, found.start() - 40) : found.end() + 30]
+            if _SKIP.search(around) or _is_other(sentence, found):
+                continue
+            fault = _fault(found, sentence, text)
+            if fault:
+                return fault
+    return None
+
+
+def _is_other(sentence: str, found: re.Match[str]) -> bool:
+    """Return whether a count is of something that is given or inside the reply."""
+    before = sentence[: found.start()].rstrip().casefold()
+    after = sentence[found.end() :].casefold()
+    if re.search(r"\b(?:the|these|those|his|her|my|your|this|following|previous|die|los|las|les)$", before):
+        return True
+    if re.search(r"\b(?:read|write about|story about|has|have|had|was|were|there (?:are|were)|paragraph|section)$", before):
+        return True
+    if re.match(r"\s*(?:long )?(?:text|story|article|essay|document|poem|email|letter|post|review|description|summary|bio|speech|blog|sentence)s? (?:is|was|are|above|below)", after):
+        return True
+    return bool(
+        re.match(
+            r"\s*(?:starting|beginning|containing|in (?:the|each|every|all|upper|capital)|from|ago|away"
+            r"|or phrases?|and (?:a|one|two|three|\d)|, (?:each|and (?:each|every))|acentuad\w*|con|que|qui"
+            r"|en (?:may|maj|min)\w*|commen\w*|written|distinct\w*)\b",
+            after,
+        )
+    )
+
+
+def _fault(found: re.Match[str], sentence: str, text: str) -> str | None:
+    kind = next(name for name in _KINDS if name != "item" and found[name])
+    number = value_of(found["n"])
+    low, high = _bounds(found, sentence, kind, number)
+    if low is None and high is None:
+        return None
+    least, most = _counted(kind, text)
+    if kind == "paragraph" and ("***" in sentence or re.search(r"\b(?:separat|sépar|separ)", sentence)):
+        return None
+    low, high = _with_slack(low, high, kind)
+    unit = kind if number == 1 else f"{kind}s"
+    if high is not None and least > high:
+        return f"the reply has {least} {kind}s, not at most {high}" if low != high else f"the reply has {least} {kind}s, not {number}"
+    if low is not None and most < low:
+        shown = f"{most} {kind}{'' if most == 1 else 's'}"
+        return f"the reply has {shown}, not {number} {unit}" if low == high else f"the reply has {shown}, not at least {low}"
+    return None
+
+
+def _with_slack(low: int | None, high: int | None, kind: str) -> tuple[int | None, int | None]:
+    """Return bounds that a count has clearly broken, as ways of counting differ a little."""
+    if kind not in ("word", "sentence", "character"):
+        return low, high
+    if low is not None and low > 3:
+        low -= max(1, low // 20) if kind == "sentence" else low // 20
+    if high is not None and high > 3:
+        high += max(1, high // 20) if kind == "sentence" else high // 20
+    return low, high
+
+
+def _bounds(
+    found: re.Match[str], sentence: str, kind: str, number: int
+) -> tuple[int | None, int | None]:
+    """Return the least and the most that a wish allows; (None, None) if it is none."""
+    if found["most"]:
+        return None, number - 1 if _STRICT_LESS.fullmatch(found["most"]) else number
+    if found["least"]:
+        return (number + 1 if _STRICT_MORE.fullmatch(found["least"]) else number), None
+    if found["range"]:
+        return value_of(found["low"] or found["low2"]), number
+    if found["after"]:
+        return (number, None) if found["more"] else (None, number)
+    before = sentence[: found.start()]
+    is_in = bool(re.search(r"\b(?:in|with|using|as|to|into|use|mit|en|con|avec|give me|write|answer|reply|responses?|contain|containing|include|exactly|a|an|of|have|be)\s+(?:just |only |no more than )?$", before + " ", re.IGNORECASE)) or found.start() == 0
+    if found["exact"]:
+        return number, number
+    if not is_in:
+        return None, None
+    if kind in ("word", "character") and number > 5:
+        return int(number * 0.5), int(number * 1.5)
+    return number, number
+
+
+def _counted(kind: str, text: str) -> tuple[int, int]:
+    """Return the least and the most that a text may be said to have of a kind."""
+    if kind == "word":
+        count = len(counting.words(text))
+        loose = len(text.split())
+        return min(count, loose), max(count, loose)
+    if kind == "sentence":
+        return counting.sentence_counts(text)
+    if kind == "paragraph":
+        count = counting.paragraphs(text)
+        marked = len([part for part in text.split("***") if counting.words(part)])
+        rows = len(counting.lines(text))
+        return min(count, marked if "***" in text else count), max(count, rows)
+    if kind == "line":
+        count = len(counting.lines(text))
+        return count, count
+    if kind == "bullet":
+        found = max(len(counting.bullets(text)), len(counting.numbered(text)), len(counting.BULLET.findall(text)))
+        return min(len(counting.bullets(text)) or found, found), max(found, len(counting.lines(text)) if not found else 0)
+    return len(text.replace("\n", "")), len(text)
+
+
+@cache
+def _list_wish() -> re.Pattern[str]:
+    return re.compile(
+        rf"^(?:please |can you |could you |now |bitte )?(?:list|name|give(?: me| us)?|suggest|provide|tell me|recommend|mention|share|write(?: down)?|show me|state|nenne(?: mir)?|gib mir|liste|enumera|dime|nombra|menciona|dame|cite[zs]?|donne[z]?(?:-moi)?|énumère|what are|which are)\s+(?:exactly |the |top |just |only |out )*(?P<n>{_number()})\s+(?!of\b|times?\b|per\b|hours?\b|days?\b|weeks?\b|years?\b|minutes?\b|or\b|to\b|sets?\b|different (?:versions|responses)|versions?\b|paragraphs?\b|sentences?\b|words?\b|lines?\b|pages?\b|bullet|stories\b|poems?\b|essays?\b|letters?\b|emails?\b|recipes?\b|jokes?\b|riddles?\b|paragraphes?|frases?\b|phrases?\b|sätze\b|haikus?\b|verses?\b|stanzas?\b|dialogues?|tweets?\b|limericks?\b)(?P<what>[^.?!\n]{{2,120}})",
+        re.IGNORECASE,
+    )
+
+
+def items_fault(instruction: str, reply: str) -> str | None:
+    """Return how the number of items differs from "name three ..", or None if that is unclear."""
+    found = _list_wish().match(" ".join(instruction.split()))
+    if found is None:
+        return None
+    what = found["what"]
+    if re.search(r"\b(?:and|und|y|et|each|every|both|for each|as well as|or more|at least|compare|explain|along with|for (?:two|three|four|\d))\b\s", what, re.IGNORECASE) and not re.search(r"\band (?:nothing|only)\b", what):
+        return None
+    if re.search(r"\b(?:or more|at least|minimum)\b", instruction, re.IGNORECASE):
+        return None
+    number = value_of(found["n"])
+    if number > 60 or number < 2:
+        return None
+    listed = counting.items(reply)
+    if listed is None:
+        return None
+    is_comma = "\n" not in reply.strip()
+    if is_comma and abs(len(listed) - number) > 3 and number > 6:
+        return None
+    if len(listed) != number:
+        return f"the reply lists {len(listed)}, not {number}"
+    return None
+
+
+Fault = Callable[[list[str], str], str | None]

@@ -1,0 +1,106 @@
+"""Requests to sort a text under one of several labels: a reply must be one of them."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
+
+MAX_LABELS: Final = 200
+_QUICK: Final = re.compile(
+    r"\b(?:classify|classif|categori[sz]e|label|labels|sentiment|categor|one of|sort|klassifizier|kategorie|clasifica|classe[rz]?|choose|pick|tag)\b|classif",
+    re.IGNORECASE,
+)
+_ITEM: Final = r"[`\"'“”*]?[\w][\w /&-]{0,38}[`\"'“”*]?"
+_AS: Final = re.compile(
+    rf"\b(?:classify|categori[sz]e|label|tag|sort|rate|klassifiziere|clasifica|classe[rz]?|assign|identify|determine|choose|pick|select|answer|reply|respond)\b[^.?!\n:]{{0,160}}?\b(?:as|into|under|with|one of|between|from|als|como|comme|among|either)\s*(?:one of|exactly one of|either|the following|these|only|just|one|(?:the )?(?:labels?|categories|options|classes|words))*\s*:?\s*(?P<l>{_ITEM}(?:\s*(?:,\s*(?:or|and|oder|und|o|y|ou|et)?|/|\||\bor\b|\boder\b|\bou\b|\bo\b|\band\b)\s*{_ITEM}){{1,30}})\s*(?=[.:;?!)\n(]|$)",
+    re.IGNORECASE,
+)
+_LISTED: Final = re.compile(
+    rf"\b(?:labels?|categor(?:y|ies)|classes|options|choices|kategorien|categorías|catégories|tags|one of|sentiments?|intents?|allowed values)\b[^.?!\n:]{{0,60}}:\s*(?P<l>{_ITEM}(?:\s*(?:,\s*(?:or|and)?|/|\||;|\bor\b|\band\b)\s*{_ITEM}){{1,60}})\s*(?=[.:?!)\n]|$)",
+    re.IGNORECASE,
+)
+_PAREN: Final = re.compile(
+    rf"\b(?:sentiment|category|label|class|topic|intent|priority|urgency|language|mood|stance|tone|polarity|type|kategorie)\b[^.?!\n(]{{0,80}}\((?P<l>{_ITEM}(?:\s*(?:,\s*(?:or|and)?|/|\||\bor\b)\s*{_ITEM}){{1,30}})\)",
+    re.IGNORECASE,
+)
+_BULLETS: Final = re.compile(
+    r"\b(?:labels?|categor(?:y|ies)|classes|options|intents?|topics?)\b[^\n]{0,120}\n(?P<l>(?:[ \t]*[-*•][ \t]*[^\n]{1,60}(?:\n|$)){2,200})",
+    re.IGNORECASE,
+)
+_TASK: Final = re.compile(
+    r"\b(?:classify|classif|categori[sz]e|sort (?:the|this|each|it)|label (?:the|this|each|it)|sentiment|which (?:category|label|class|intent)|what (?:category|label|class|intent)|assign|klassifizier|clasifica|classe[rz]?|tag (?:the|this)|under (?:exactly )?one of|is (?:this|the following) (?:\w+ ){1,3}(?:positive|spam|negative))",
+    re.IGNORECASE,
+)
+_ONLY: Final = re.compile(
+    r"\b(?:only|just|alone|exactly|nothing else|single|one word|one label|no explanation|label itself|nur|solo|sólo|únicamente|uniquement|seulement)\b",
+    re.IGNORECASE,
+)
+_NOT: Final = re.compile(
+    r"\b(?:several|multiple|more than one|all that apply|each (?:sentence|line|item|of)|every|following (?:sentences|reviews|items|words)|these|list|items|reviews|sentences|json|explain|reason|why|table|code|function|and then|words|score)\b",
+    re.IGNORECASE,
+)
+
+
+def verify_labels(exchange: Exchange) -> Verdict | None:
+    """Judge whether a reply is one of the labels that were offered; only a no is reported."""
+    wishes = f"{exchange.conversation.rules}\n{exchange.request}"[:MAX_TEXT]
+    if not _QUICK.search(wishes) or not _TASK.search(wishes):
+        return None
+    labels = labels_of(wishes)
+    if len(labels) < 2:
+        return None
+    place = _TASK.search(wishes)
+    start = place.start() if place else 0
+    around = wishes[max(0, start - 200) : start + 500]
+    if _NOT.search(_without(around, labels)):
+        return None
+    return judge_label(exchange.reply, labels, is_only=bool(_ONLY.search(around)))
+
+
+def _without(text: str, labels: list[str]) -> str:
+    for label in labels[:50]:
+        text = re.sub(rf"(?<!\w){re.escape(label)}(?!\w)", " ", text, flags=re.IGNORECASE)
+    return text
+
+
+def labels_of(wishes: str) -> list[str]:
+    """Return the labels that a prompt offers, in lower case."""
+    bullets = _BULLETS.search(wishes)
+    if bullets:
+        items = [re.sub(r"^[ \t]*[-*•][ \t]*", "", line) for line in bullets["l"].splitlines()]
+        labels = [re.split(r"\s*[:(–—]\s*|\s-\s", item)[0].strip(" `\"'*.") for item in items[:MAX_LABELS]]
+        none = re.search(r"\bor (?:with |reply )?[\"'“](\w+)[\"'”] if\b", wishes)
+        if none:
+            labels.append(none[1])
+        return [label.casefold() for label in labels if label]
+    for pattern in (_LISTED, _PAREN, _AS):
+        found = pattern.search(wishes)
+        if found:
+            parts = re.split(r"\s*(?:,|/|\||;|\bor\b|\band\b|\boder\b|\bund\b|\bou\b|\bet\b)\s*", found["l"])
+            labels = [part.strip(" `\"'“”*.").casefold() for part in parts]
+            labels = [re.sub(r"^(?:either|one of|as|an?|the|o|y)\s+", "", label) for label in labels if label]
+            if len(labels) > 1 and all(len(label.split()) <= 4 for label in labels):
+                return labels
+    return []
+
+
+def judge_label(reply: str, labels: list[str], *, is_only: bool) -> Verdict | None:
+    """Judge whether a reply names one label and, if nothing else is wanted, only that."""
+    text = " ".join(reply[:MAX_TEXT].split()).casefold()
+    named = [label for label in labels if re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text)]
+    named = [label for label in named if not any(label != other and label in other for other in named)]
+    shown = ", ".join(labels[:6]) + (", .." if len(labels) > 6 else "")
+    if not named:
+        if len(text.split()) > 12 and not is_only or re.search(r"\b(?:sorry|cannot|can't|please (?:provide|share))\b|\?$", text):
+            return None
+        squeezed = re.sub(r"[\W_]+", "", text)
+        if any(re.sub(r"[\W_]+", "", label) in squeezed for label in labels):
+            return None
+        if any(len(label) > 4 and label[:4] in text for label in labels) and not is_only:
+            return None
+        return Verdict(False, f"the label is none of {shown}", "label")
+    if is_only and len(named) > 1 and len(text.split()) <= 6:
+        return Verdict(False, "the reply names several labels", "label")
+    return None

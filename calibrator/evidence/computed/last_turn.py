@@ -1,0 +1,123 @@
+"""Follow-ups: whether a reply takes the last message of the user into account."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
+
+from calibrator.evidence.computed.form.counting import words
+from calibrator.evidence.computed.form.languages import language_names, languages_of, name_pattern
+from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
+from calibrator.evidence.conversation import Turn
+
+MAX_FOLLOW_UP: Final = 160  # characters of a follow-up
+_AGAIN: Final = re.compile(
+    r"\b(?:repeat|again|once more|same|sure|certain|confirm|correct|right|really|what did you say|say that|exactly|verify|check|still|so |copy|resend|didn't|did not|go on|continue|yes|ok|okay|thanks|why|wiederhol\w*|nochmal|sicher|repite|otra vez|seguro|répète|encore|sûr)\b|^\W*$",
+    re.IGNORECASE,
+)
+_SHORTER: Final = re.compile(
+    r"\b(?:shorter|more concise|more briefly|shorten|condense|trim|cut (?:it|that|this) down|briefer|kürzer|más cort[oa]|plus court)\b", re.IGNORECASE
+)
+_LONGER: Final = re.compile(
+    r"\b(?:longer|more detail(?:s|ed)?|elaborate|expand|lengthen|länger|ausführlicher|más larg[oa]|más detalles|plus long|plus de détails)\b", re.IGNORECASE
+)
+_NOT: Final = re.compile(r"\b(?:not|don't|no|than|how|why|isn't|too)\b", re.IGNORECASE)
+
+
+def verify_last_turn(exchange: Exchange) -> Verdict | None:
+    """Judge a reply to a follow-up; only one that ignores it is reported."""
+    conversation = exchange.conversation
+    answers = [turn for turn in conversation.earlier if turn.role == "assistant"]
+    if not answers or not exchange.request.strip():
+        return None
+    last = answers[-1].text
+    if _is_repeated(exchange, answers):
+        return Verdict(False, "the reply repeats an earlier one", "turn")
+    request = " ".join(exchange.request.split())
+    if len(request) > MAX_FOLLOW_UP:
+        return None
+    return _length(request, last, exchange.reply) or _language(request, exchange.reply)
+
+
+def _is_repeated(exchange: Exchange, answers: Iterable[Turn]) -> bool:
+    """Return whether a reply to another question is an earlier reply, word for word."""
+    said = _plain(exchange.reply)
+    if len(said.split()) < 5 or _AGAIN.search(exchange.request[:500]):
+        return False
+    asked = {_plain(turn.text) for turn in exchange.conversation.earlier if turn.role == "user"}
+    if _plain(exchange.request) in asked or len(exchange.request.split()) < 2:
+        return False
+    return any(said == _plain(turn.text) for turn in answers)
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.sub(r"[\W_]+", " ", text[:MAX_TEXT].casefold()).split())
+
+
+def _length(request: str, last: str, reply: str) -> Verdict | None:
+    before, now = len(words(last[:MAX_TEXT])), len(words(reply[:MAX_TEXT]))
+    if before < 8 or _NOT.search(request):
+        return None
+    if _SHORTER.search(request) and now >= before:
+        return Verdict(False, f"the reply has {now} words, the one to shorten {before}", "turn")
+    if _LONGER.search(request) and not _SHORTER.search(request) and now <= before and now < 150:
+        return Verdict(False, f"the reply has {now} words, the one to expand {before}", "turn")
+    return None
+
+
+_IN: Final = r"^\W*(?:(?:and|now|ok(?:ay)?|please|then|und|jetzt|y|ahora|et|maintenant)[,\s]+)*(?:(?:the same|say (?:it|that)|write (?:it|that)|translate (?:it|that|this)|repeat (?:it|that)|give (?:it|that)|das|lo mismo|la même chose)\s*)?(?:in|into|to|auf|ins|en|al|au)\s+(?P<l>{})(?:[,\s]+(?:please|now|bitte|por favor|s'il (?:te|vous) pla[iî]t))?\W*$"
+
+
+def _language(request: str, reply: str) -> Verdict | None:
+    """Judge a reply to a follow-up such as "And in Spanish?"."""
+    found = re.match(_IN.format(name_pattern()), request, re.IGNORECASE)
+    if not found:
+        return None
+    wanted = language_names()[found["l"].casefold()]
+    spoken = languages_of(reply, 3)
+    if spoken and wanted not in spoken:
+        return Verdict(False, f"the reply is not in {found['l']}", "turn")
+    return None
+
+
+_ELLIPSIS: Final = re.compile(
+    r"^\W*(?:(?:and|what about|how about|now|und|y|et|ok(?:ay)?|then|so)[,\s]+)+(?:what about |how about |for |with |if it (?:is|was|were) )?(?P<rest>\S.{0,80}?)\s*\?*$",
+    re.IGNORECASE,
+)
+
+
+def completed_question(exchange: Exchange) -> str | None:
+    """Return an elliptic follow-up as a whole question, built from the question before it.
+
+    "And 20 %?" after "What is 15 % of 240?" is "What is 20 % of 240?".
+    """
+    earlier = [turn.text for turn in exchange.conversation.earlier if turn.role == "user"]
+    if not earlier:
+        return None
+    before, found = " ".join(earlier[-1].split()), _ELLIPSIS.match(" ".join(exchange.request.split()))
+    if found is None or len(before) > 200:
+        return None
+    rest = re.sub(r"^(?:in|into|to|to the|on|of) ", "", found["rest"], flags=re.IGNORECASE)
+    prefix = found["rest"][: len(found["rest"]) - len(rest)]
+    if re.fullmatch(r"[$€£]?-?[\d.,]+\s?(?:%|percent)?", rest):
+        marks = list(re.finditer(r"[$€£]?\d[\d.,]*\d?\s?(?:%|percent)?|\d", before))
+        is_share = rest.rstrip().endswith(("%", "percent"))
+        same = [mark for mark in marks if mark[0].rstrip().endswith(("%", "percent")) == is_share]
+        if len(same) != 1:
+            return None
+        return f"{before[: same[0].start()]}{rest} {before[same[0].end() :].lstrip()}"
+    if prefix.strip() and re.fullmatch(r"[^\W\d]+(?: [^\W\d]+)?", rest):
+        tail = re.search(r"\b(?:in|into|to) (?P<u>[^\W\d]+(?: [^\W\d]+)?)\s*\?*$", before, re.IGNORECASE)
+        head = re.match(r"^(?P<a>how many )(?P<u>[^\W\d]+)(?P<b> .*)$", before, re.IGNORECASE)
+        if tail:
+            return f"{before[: tail.start('u')]}{rest}?"
+        if head:
+            return f"{head['a']}{rest}{head['b']}"
+    return None
+
+
+def with_question(exchange: Exchange, question: str) -> Exchange:
+    """Return an exchange whose request is another question."""
+    return Exchange(replace(exchange.conversation, request=question, earlier=()), exchange.reply)

@@ -1,0 +1,3 @@
+"""Replies in a formal language: JSON, SQL, Python, tables. They are read, and never run."""
+
+__all__ = ["json_replies", "python_code", "sql", "tables"]

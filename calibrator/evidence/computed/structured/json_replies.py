@@ -1,0 +1,191 @@
+"""JSON that was asked for: whether it parses, and has the keys, types and choices of the prompt."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from calibrator.evidence.computed.structured.json_shapes import read_shape
+from calibrator.evidence.computed.structured.json_values import fault_of_values
+from calibrator.evidence.computed.verdict import MAX_SOURCE, MAX_TEXT, Exchange, Verdict
+
+MAX_DEPTH: Final = 50
+_WISH: Final = re.compile(
+    r"\b(?:return|reply|respond|answer|output|extract|give|produce|convert|turn|format|provide|generate|write|create|parse|make|present|put|list|represent|express|wrap|use|send|emit|pull|transform|read|fill|encode|gib|antworte|extrahiere|erzeuge|wandle|devuelve|responde|extrae|convierte|renvoie|réponds|extrais|donne|want|need|must be|should be)\b[^.?!\n]{0,140}?\bjson\b"
+    r"|\b(?:as|in|into|to|als|en|como) (?:an? |valid |a valid |pure |raw |ein |un )*json\b|\bjson (?:only|format|object|array|output|response|reply)\b|^json\b|\bjson\s*:",
+    re.IGNORECASE | re.MULTILINE,
+)
+_ABOUT: Final = re.compile(
+    r"\b(?:what is|what's|what are|explain|difference|how (?:do|does|can|to|would|should)|why|function|script|program|python|javascript|typescript|java|node|library|api|endpoint|schema for|file|parser|parsing|sql|class|code that|regex|curl|debug|error|validate|fix|is this|minify|pros and cons|compare|yaml)\b",
+    re.IGNORECASE,
+)
+_ONLY: Final = re.compile(
+    r"\b(?:only|just|nothing else|nothing but|solely|exclusively|no (?:other|extra|additional|further) (?:text|words|output|commentary|content)|no (?:text|prose|explanation|explanations|commentary|comments|markdown|preamble)|without (?:any )?(?:explanation|other text|additional text|markdown|commentary)|(?:do not|don't) (?:add|include|write|output) (?:any|anything)|nur|ausschließlich|solo|sólo|únicamente|uniquement|seulement|rien d'autre)\b",
+    re.IGNORECASE,
+)
+_BARE: Final = re.compile(
+    r"\b(?:no|without|not? use|avoid|omit|skip)\b[^.\n]{0,25}\b(?:markdown|code (?:fences?|blocks?)|backticks|fences?)\b|\braw json\b",
+    re.IGNORECASE,
+)
+_FENCED: Final = re.compile(r"```[ \t]*(?:json[c5]?)?[^\n]*\n(?P<code>.*?)(?:\n?[ \t]*```|\Z)", re.DOTALL | re.IGNORECASE)
+
+
+def verify_json(exchange: Exchange) -> Verdict | None:
+    """Judge a reply that was to be JSON; None if no JSON was asked for."""
+    folded = exchange.folded
+    if "json" not in folded:
+        return None
+    rules = exchange.conversation.rules[:MAX_TEXT]
+    instruction = exchange.instruction[:MAX_TEXT]
+    request = exchange.request[:MAX_TEXT]
+    is_in_rules = bool(_WISH.search(rules)) and not re.search(r"\b(?:if|when|whenever|unless)\b[^.\n]{0,80}\bjson\b|\bjson\b[^.\n]{0,60}\b(?:if|when|unless)\b", rules, re.IGNORECASE)
+    own = _first_sentences(instruction, request)
+    is_in_request = bool(_WISH.search(own)) and not _ABOUT.search(own)
+    if not is_in_rules and not is_in_request:
+        return None
+    wish = f"{rules}\n{request}" if is_in_rules else request
+    return judge_json(exchange, wish, is_in_request=is_in_request)
+
+
+def _first_sentences(instruction: str, request: str) -> str:
+    """Return the sentences of a request that speak of JSON, with a little around them."""
+    text = instruction if "json" in instruction.casefold() else request
+    place = text.casefold().find("json")
+    return text[max(0, place - 300) : place + 300]
+
+
+def judge_json(exchange: Exchange, wish: str, *, is_in_request: bool) -> Verdict | None:
+    """Judge a reply against a wish for JSON."""
+    reply = exchange.reply.strip()
+    if len(reply) > MAX_SOURCE:
+        return None
+    body, prose = body_of(reply)
+    sentence = " ".join(_around(wish))
+    if body is None:
+        if not re.search(r"[{\[]", reply):
+            if _declines(reply) or (not is_in_request and _is_talk(exchange)):
+                return None
+            return Verdict(False, "the reply is not JSON", "json")
+        body = reply
+    value, fault = parse(body)
+    if fault is not None:
+        return Verdict(False, f"not valid JSON: {fault}", "json") if fault else None
+    if prose and _ONLY.search(sentence):
+        return Verdict(False, "there is text beside the JSON", "json")
+    if "```" in reply and _BARE.search(sentence):
+        return Verdict(False, "the JSON is in a code block", "json")
+    if not isinstance(value, dict | list):
+        return Verdict(False, "the reply is no JSON object", "json")
+    shape = read_shape(wish)
+    wrong = shape.fault(value)
+    if wrong:
+        return Verdict(False, wrong, "json")
+    if not _is_extraction(wish, exchange.request):
+        return None
+    source = exchange.source
+    if len(source) > MAX_SOURCE:
+        return None
+    wrong = fault_of_values(value, source, shape, wish)
+    return Verdict(False, wrong, "json") if wrong else None
+
+
+_EXTRACTS: Final = re.compile(
+    r"\b(?:extract|parse|pull|convert|turn|transform|structure (?:this|the)|read|fill|slots?|identify|extrahiere|extrae|extrais|wandle|convierte|convertis|receipt|invoice)\b",
+    re.IGNORECASE,
+)
+_INVENTS: Final = re.compile(
+    r"\b(?:invent|make up|fictional|fake|sample|dummy|mock|random|example (?:data|user|of)|translate|summari[sz]e|rewrite|imagine|generate|compose|wrap|suggest|recommend|come up with)\b",
+    re.IGNORECASE,
+)
+
+
+def _is_extraction(wish: str, request: str) -> bool:
+    """Return whether the values are to be taken from a text that the conversation has."""
+    if _INVENTS.search(wish):
+        return False
+    if _EXTRACTS.search(wish):
+        return True
+    has_text = "\n" in request.strip() or re.search(r":\s*\S.{15,}", request) is not None
+    return has_text and bool(re.search(r"\b(?:fields?|keys?|from (?:the|this)|following)\b", wish, re.IGNORECASE))
+
+
+def _around(wish: str) -> Iterator[str]:
+    """Yield what is near each mention of JSON."""
+    for found in list(re.finditer(r"json", wish, re.IGNORECASE))[:5]:
+        yield wish[max(0, found.start() - 150) : found.end() + 200]
+
+
+def _declines(reply: str) -> bool:
+    return bool(re.search(r"\b(?:sorry|cannot|can't|unable|could you|please (?:provide|share|paste|send))\b|\?\s*$", reply, re.IGNORECASE))
+
+
+def _is_talk(exchange: Exchange) -> bool:
+    """Return whether the last message is too short to be data, such as thanks."""
+    return len(exchange.request.split()) < 4
+
+
+def body_of(reply: str) -> tuple[str | None, str]:
+    """Return the JSON of a reply and the text around it; None if the reply has none."""
+    if reply[:1] in "{[" and reply[-1:] in "}]":
+        return reply, ""
+    found = _FENCED.search(reply)
+    if found and found["code"].strip()[:1] in ("{", "["):
+        prose = (reply[: found.start()] + reply[found.end() :]).strip()
+        return found["code"].strip(), prose
+    if found:
+        return None, ""
+    starts = [place for place in (reply.find("{"), reply.find("[")) if place >= 0]
+    if not starts:
+        return None, ""
+    start = min(starts)
+    closing = "}" if reply[start] == "{" else "]"
+    end = reply.rfind(closing)
+    if end <= start:
+        return reply[start:], reply[:start].strip()
+    rest = (reply[:start] + reply[end + 1 :]).strip()
+    return reply[start : end + 1], rest
+
+
+def parse(text: str) -> tuple[Any, str | None]:
+    """Parse JSON; the second value is a fault, empty if the text is too deeply nested to judge."""
+    depth = deepest = 0
+    for character in text:
+        if character in "{[":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in "}]":
+            depth -= 1
+    if deepest > MAX_DEPTH:
+        return None, ""
+    pairs: list[str] = []
+
+    def no_repeats(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        seen = dict(items)
+        if len(seen) < len(items):
+            pairs.append("a key is repeated")
+        return seen
+
+    try:
+        return json.loads(text, object_pairs_hook=no_repeats, parse_constant=_no_constant, parse_int=_int), None
+    except json.JSONDecodeError as error:
+        if error.msg == "Extra data":
+            rest = text[error.pos :].strip()
+            if rest.startswith(("{", "[")):
+                return None, ""  # several values, one a line
+            return None, f"extra text at character {error.pos}"
+        where = f"line {error.lineno}" if error.lineno > 1 else f"character {error.pos}"
+        return None, f"{error.msg[:1].lower()}{error.msg[1:]} ({where})"
+    except ValueError as error:
+        return None, str(error)
+    except RecursionError:
+        return None, ""
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def _int(text: str) -> int | float:
+    return int(text) if len(text) < 50 else float(text[:300])

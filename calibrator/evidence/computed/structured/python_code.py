@@ -1,0 +1,240 @@
+"""Python in a reply: its syntax, the names it uses, and the function that was asked for.
+
+The code is parsed and never executed or imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+import threading
+import warnings
+from collections.abc import Iterable
+from typing import Final
+
+from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
+
+_QUICK: Final = re.compile(r"\bpython\b|\bdef \w|\bpytest\b|\bnumpy\b|\bpandas\b", re.IGNORECASE)
+_WANTED: Final = re.compile(
+    r"\b(?:write|implement|create|give|complete|define|make|code|provide|need|fix|correct|rewrite|refactor|finish|generate|develop|show|return|schreibe|implementiere|escribe|crea|écris|can you|could you|how (?:do|can|would) i|please)\b",
+    re.IGNORECASE,
+)
+_NAMED: Final = re.compile(
+    r"\b(?:function|method|class|funktion|función|fonction|def)\s*,?\s*(?:called|named|with the name|namens|llamad[ao]|nommée|appelée|with name)?\s*:?\s*[`\"']?(?P<n>[A-Za-z_]\w*)\s*(?P<args>\([^()\n]{0,200}\))?[`\"']?",
+    re.IGNORECASE,
+)
+_FENCE: Final = re.compile(r"^[ \t]*(?P<f>```+|~~~+)[ \t]*(?P<lang>[\w+#.-]*)[^\n]*$", re.MULTILINE)
+_CODE: Final = re.compile(
+    r"^(?:def |class |import |from \w+ import |async def |@\w|for .+:$|while .+:$|if .+:$|print\(|return |lambda )",
+    re.MULTILINE,
+)
+_MODULES: Final = frozenset(
+    "math re os sys json random datetime time itertools functools collections string np pd plt"
+    " Counter defaultdict deque heapq bisect copy statistics operator typing List Dict Tuple Optional"
+    " Set Union Any Callable requests subprocess pathlib Path reduce sqrt Decimal Fraction".split()
+)
+_KNOWN: Final = frozenset((*dir(builtins), "__name__", "__file__", "__doc__", "__annotations__", "self", "cls", "__class__", "__builtins__", "__spec__", "__package__", "reveal_type", "display", "_"))
+MAX_DEPTH: Final = 60  # nested brackets; the parser of Python is recursive
+_LOCK: Final = threading.Lock()
+
+
+def verify_python(exchange: Exchange) -> Verdict | None:
+    """Judge Python code that was asked for; None where no fault is found."""
+    if not _QUICK.search(exchange.folded[:MAX_TEXT]):
+        return None
+    asked = exchange.request[:MAX_TEXT]
+    is_python = bool(re.search(r"\bpython\b|\bdef \w+\(", f"{exchange.conversation.rules[:MAX_TEXT]}\n{asked}", re.IGNORECASE))
+    if not is_python or not _WANTED.search(asked) or re.search(r"\bpython ?2\b|\bjupyter\b|\bipython\b|pseudo-?code", asked, re.IGNORECASE):
+        return None
+    reply = exchange.reply[:MAX_TEXT]
+    fences = list(_FENCE.finditer(reply))
+    if len(fences) % 2 and len(exchange.reply) <= MAX_TEXT:
+        return Verdict(False, "a code block is not closed", "python")
+    blocks = python_blocks(reply, fences)
+    if not blocks:
+        return None
+    fault = fault_of(blocks, asked)
+    return Verdict(False, fault, "python") if fault else None
+
+
+def python_blocks(reply: str, fences: list[re.Match[str]]) -> list[str]:
+    """Return the blocks of Python of a reply; a reply without fences may be one block itself."""
+    blocks: list[str] = []
+    for opening, closing in zip(fences[::2], fences[1::2], strict=False):
+        lang = opening["lang"].casefold()
+        code = reply[opening.end() : closing.start()]
+        if lang in ("python", "py", "python3") or (not lang and _CODE.search(code)):
+            blocks.append(code.strip("\n"))
+    if not fences and re.match(r"^\s*(?:def |class |import |from \w+ import |async def |@\w+)", reply):
+        blocks.append(reply)
+    return blocks
+
+
+def parse(code: str) -> ast.Module | str:
+    """Return the syntax tree of some code, or why there is none; an empty reason if unclear."""
+    if _depth(code) > MAX_DEPTH or re.search(r"[-+~]{50}|(?:not\s+){50}|(?:\*\*\s*-?\w+\s*){30}|(?:\.\w+){80}|(?:lambda[^:\n]{0,20}:\s*){30}", code):
+        return ""
+    try:
+        with _LOCK, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(code)
+    except SyntaxError as error:
+        line = f" in line {error.lineno}" if error.lineno else ""
+        return f"the Python code does not parse: {error.msg}{line}"
+    except (ValueError, RecursionError, MemoryError):
+        return ""
+
+
+def _depth(code: str) -> int:
+    depth = deepest = 0
+    for character in code:
+        if character in "([{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in ")]}":
+            depth = max(0, depth - 1)
+    return deepest
+
+
+def fault_of(blocks: list[str], asked: str) -> str | None:
+    """Return a fault of the code that was asked for, or None."""
+    trees: list[ast.Module] = []
+    for code in blocks:
+        if re.search(r"^\s*(?:>>>|\$ |%|!\w|\.\.\.\s)|^\s*#+ *\.\.\.|<[a-z_ ]+>|^\s*pip install", code, re.MULTILINE):
+            return None  # a session or a sketch
+        tree = parse(code)
+        if isinstance(tree, str):
+            return _indented(code) and None if not tree else _syntax_fault(code, tree, blocks)
+        trees.append(tree)
+    wanted, parameters = wanted_name(asked)
+    defined = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    if wanted and wanted not in defined and defined and not _assigns(trees, wanted):
+        return f"there is no function {wanted}"
+    if wanted and parameters is not None:
+        fault = _parameter_fault(trees, wanted, parameters)
+        if fault:
+            return fault
+    missing = undefined_names(trees, asked)
+    if missing:
+        return f"the name {missing[0]} is not defined"
+    return _return_fault(trees, asked, wanted)
+
+
+def _syntax_fault(code: str, reason: str, blocks: list[str]) -> str | None:
+    """Return a fault of syntax, unless the block is only an excerpt."""
+    if len(blocks) > 1 and not re.search(r"^(?:def|class|import|from) ", code, re.MULTILINE):
+        return None
+    return reason if _indented(code) else None
+
+
+def _indented(code: str) -> bool:
+    """Return whether code begins at the margin, so that it is no excerpt of a longer piece."""
+    return not code[:1].isspace() or not code.strip()
+
+
+def wanted_name(asked: str) -> tuple[str | None, int | None]:
+    """Return the name of the function that a request asks for, and the number of its parameters."""
+    found = re.search(
+        r"\b(?:function|class|funktion|función|fonction|method)\s*,?\s*(?:called|named|with the name|namens|llamad[ao]|nommée|appelée)\s*:?\s*[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))?",
+        asked,
+        re.IGNORECASE,
+    ) or re.search(r"\b(?:function|funktion|función|fonction)\s+[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))", asked, re.IGNORECASE) or re.search(r"\b(?:function|funktion|función|fonction)\s+[`](?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))?`", asked, re.IGNORECASE)
+    if not found:
+        return None, None
+    others = re.findall(r"\b(?:functions|methods|classes)\b", asked)
+    if others:
+        return None, None
+    if not found["a"]:
+        return found["n"], None
+    inner = found["a"][1:-1].strip()
+    if "*" in inner or "[" in inner or "." in inner:
+        return found["n"], None
+    return found["n"], len([part for part in inner.split(",") if part.strip() and part.strip() != "self"])
+
+
+def _assigns(trees: Iterable[ast.Module], name: str) -> bool:
+    return any(isinstance(node, ast.Name) and node.id == name for tree in trees for node in ast.walk(tree))
+
+
+def _parameter_fault(trees: Iterable[ast.Module], name: str, count: int) -> str | None:
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                arguments = node.args
+                names = [each.arg for each in (*arguments.posonlyargs, *arguments.args) if each.arg not in ("self", "cls")]
+                required = len(names) - len(arguments.defaults)
+                if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
+                    return None
+                if not required <= count <= len(names):
+                    return f"{name} takes {len(names)} parameters, not {count}"
+    return None
+
+
+def undefined_names(trees: Iterable[ast.Module], asked: str) -> list[str]:
+    """Return names that functions use, or well-known modules, that nothing defines or imports."""
+    trees = list(trees)
+    bound: set[str] = set()
+    for tree in trees:
+        for node in ast.walk(tree):
+            bound |= _bound(node)
+            if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
+                return []
+    missing: list[str] = []
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                inner: Iterable[ast.AST] = ast.walk(node)
+            elif isinstance(node, ast.Module):
+                inner = [each for each in ast.walk(node) if isinstance(each, ast.Name) and each.id in _MODULES]
+            else:
+                continue
+            for each in inner:
+                if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load):
+                    name = each.id
+                    if name in bound or name in _KNOWN or name in missing:
+                        continue
+                    if name not in _MODULES and re.search(rf"\b{re.escape(name)}\b", asked):
+                        continue
+                    if name in _MODULES and re.search(rf"\bimport\b[^\n]*\b{re.escape(name)}\b", asked):
+                        continue
+                    missing.append(name)
+    return missing
+
+
+def _bound(node: ast.AST) -> set[str]:
+    """Return the names that a node of a syntax tree binds."""
+    if isinstance(node, ast.Name):
+        return {node.id} if not isinstance(node.ctx, ast.Load) else set()
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return {node.name}
+    if isinstance(node, ast.arg):
+        return {node.arg}
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return {(alias.asname or alias.name).split(".")[0] for alias in node.names}
+    if isinstance(node, ast.ExceptHandler):
+        return {node.name} if node.name else set()
+    if isinstance(node, ast.Global | ast.Nonlocal):
+        return set(node.names)
+    if isinstance(node, ast.MatchAs | ast.MatchStar):
+        return {node.name} if node.name else set()
+    if isinstance(node, ast.MatchMapping):
+        return {node.rest} if node.rest else set()
+    return set()
+
+
+def _return_fault(trees: Iterable[ast.Module], asked: str, wanted: str | None) -> str | None:
+    """Return the fault of a function that is to return something and has no return."""
+    if not re.search(r"\bfunction\b[^.\n]{0,120}\b(?:that |which |and |to )?returns?\b", asked, re.IGNORECASE):
+        return None
+    if re.search(r"\breturns? (?:nothing|none)\b", asked, re.IGNORECASE):
+        return None
+    functions = [node for tree in trees for node in tree.body if isinstance(node, ast.FunctionDef)]
+    if len(functions) != 1 or (wanted and functions[0].name != wanted):
+        return None
+    kinds = (ast.Return, ast.Yield, ast.YieldFrom)
+    if any(isinstance(node, kinds) for node in ast.walk(functions[0])):
+        return None
+    if any(isinstance(node, ast.Raise) for node in ast.walk(functions[0])):
+        return None
+    return f"{functions[0].name} returns nothing"

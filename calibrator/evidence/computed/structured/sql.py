@@ -1,0 +1,239 @@
+"""SQL against a schema in the prompt: SQLite compiles it in an empty database and runs nothing."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from typing import Final
+
+from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
+
+MAX_TABLES: Final = 100
+MAX_COLUMNS: Final = 300  # of one table
+MAX_QUERY: Final = 10_000  # characters
+_QUICK: Final = re.compile(r"\bsql|\bquer(?:y|ies)\b|\bcreate table\b", re.IGNORECASE)
+_WANTED: Final = re.compile(
+    r"\b(?:write|give|generate|create|return|provide|produce|need|show|formulate|build|output|answer with|translate|convert|turn|what|which|schreibe|erstelle|escribe|écris|rédige)\b[^.?!\n]{0,80}\b(?:sql|sqlite|postgres(?:ql)?|mysql|query|select statement|abfrage|consulta|requête)\b"
+    r"|\b(?:sql|sqlite)(?: query)?\s*(?::|to |for |that |which |-)|\btext[- ]to[- ]sql\b|\bin sql\b|\b(?:reply|respond|answer) (?:only )?with (?:an? |the )?(?:sql|query)",
+    re.IGNORECASE,
+)
+_NAME: Final = r"[\"`\[]?[A-Za-z_À-ÿ][\w$À-ÿ]*(?:\.[A-Za-z_][\w$]*)?[\"`\]]?"
+_CREATE: Final = re.compile(
+    rf"\bcreate\s+(?:temp(?:orary)?\s+)?table\s+(?:if\s+not\s+exists\s+)?(?P<t>{_NAME})\s*\(", re.IGNORECASE
+)
+_TABLE: Final = re.compile(
+    rf"(?<![\w.])(?:table\s+|tabelle\s+|tabla\s+)?(?P<t>{_NAME})\s*\((?P<c>[^()\n]{{1,4000}}(?:\([^()\n]{{0,60}}\)[^()\n]{{0,400}}){{0,20}})\)",
+    re.IGNORECASE,
+)
+_PROSE: Final = re.compile(
+    rf"\btable\s+(?:called |named )?(?P<t>{_NAME})\s*(?:,?\s*(?:with|has|having|containing|which has|that has)\s+(?:the )?(?:following )?(?:columns?|fields?|attributes)?|:)\s*:?\s*(?P<c>[A-Za-z_][^.;\n]{{1,1000}})",
+    re.IGNORECASE,
+)
+_COLON: Final = re.compile(
+    rf"^[\s*-]*(?:table\s+)?(?P<t>{_NAME})\s*(?::|->|—|–)\s*(?P<c>[A-Za-z_]\w*(?:\s*\([\w ,()]{{1,40}}\))?(?:\s*,\s*[A-Za-z_]\w*(?:\s*\([\w ,()]{{1,40}}\))?)+)\s*\.?$",
+    re.IGNORECASE | re.MULTILINE,
+)
+_TYPES: Final = re.compile(
+    r"^(?:int(?:eger)?|bigint|smallint|text|varchar|char|nvarchar|string|date|datetime|timestamp|time|bool(?:ean)?|float|real|double|decimal|numeric|number|money|serial|uuid|json|jsonb|blob)\b",
+    re.IGNORECASE,
+)
+_KEYWORDS: Final = frozenset(
+    "primary foreign unique check constraint key index select from where values count sum avg min max"
+    " in and or not on using references with exists as e.g i.e insert into table columns".split()
+)
+_FENCE: Final = re.compile(r"```[ \t]*(?P<lang>\w*)[^\n]*\n(?P<code>.*?)(?:```|\Z)", re.DOTALL)
+_STATEMENT: Final = re.compile(r"\b(?:select|with|insert|update|delete)\b", re.IGNORECASE)
+_FOREIGN: Final = re.compile(
+    r"\b(?:ilike|interval|extract\s*\(|top\s*\(?\d|qualify|rollup|cube|grouping|lateral|unnest|array|similar\s+to|regexp|rlike|fetch\s+(?:first|next)|date_trunc|pivot|generate_series|minus\b|limit\s+all|for\s+update|straight_join|at\s+time\s+zone|within\s+group|any\s*\(|all\s*\(|some\s*\(|cast\s*\([^)]*\bas\s+\w+\s+\w|isnull|nolock|outer\s+apply|cross\s+apply|convert\s*\(|separator|with\s+ties|tablesample|div\b|xor\b|position\s*\(|trim\s*\(\s*(?:both|leading|trailing)|substring\s*\([^,)]*\bfrom)|::|:=|@\w|\$\d|\?|%s|:\w+|<[a-z_]+>|\{\w*\}|#",
+    re.IGNORECASE,
+)
+
+
+def verify_sql(exchange: Exchange) -> Verdict | None:
+    """Judge whether the SQL of a reply fits the schema that the conversation gives."""
+    if not _QUICK.search(exchange.folded[:MAX_TEXT]):
+        return None
+    if not _WANTED.search(exchange.wishes[:MAX_TEXT]) and not _WANTED.search(exchange.request[:2000]):
+        return None
+    query = query_of(exchange.reply[:MAX_TEXT])
+    if query is None or len(query) > MAX_QUERY:
+        return None
+    tables = schema_of(exchange.source[:MAX_TEXT])
+    if not tables:
+        return None
+    fault = fault_of(query, tables)
+    return Verdict(False, fault, "sql") if fault else None
+
+
+def query_of(reply: str) -> str | None:
+    """Return the first SQL statement of a reply, or None."""
+    blocks = [found["code"] for found in _FENCE.finditer(reply) if found["lang"].casefold() in ("", "sql", "sqlite", "postgresql", "mysql", "postgres")]
+    text = next((block for block in blocks if _STATEMENT.search(block)), None)
+    if text is None:
+        if "```" in reply:
+            return None
+        found = re.search(r"(?:^|\n|:\s+|`)\s*((?:select|with\s+\w+\s+as|insert\s+into|update\s+\w|delete\s+from)\b.*)", reply, re.IGNORECASE | re.DOTALL)
+        if found is None:
+            return None
+        text = re.split(r";|\n\s*\n|`", found[1], maxsplit=1)[0]
+    text = re.sub(r"--[^\n]*", " ", text)
+    text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
+    statements = [part for part in text.split(";") if part.strip()]
+    if not statements or not _STATEMENT.match(statements[0].strip()):
+        return None
+    return statements[0].strip() if len(statements) == 1 else None
+
+
+def schema_of(text: str) -> dict[str, list[str]]:
+    """Return the tables that a text describes, with their columns; empty if it is unclear."""
+    tables: dict[str, list[str]] = {}
+    for found in _CREATE.finditer(text):
+        columns = _created(text, found.end())
+        if columns:
+            tables[_bare(found["t"])] = columns
+    if tables:
+        return tables
+    for pattern in (_TABLE, _COLON, _PROSE):
+        for found in pattern.finditer(text):
+            name, columns = _bare(found["t"]), _listed(found["c"])
+            if columns and name.casefold() not in _KEYWORDS and name not in tables:
+                tables[name] = columns
+            if len(tables) >= MAX_TABLES:
+                return tables
+    return tables
+
+
+def _bare(name: str) -> str:
+    return name.split(".")[-1].strip("\"`[] ")
+
+
+def _created(text: str, start: int) -> list[str]:
+    """Return the columns of a CREATE TABLE whose parenthesis opens before `start`."""
+    depth, part, parts = 1, start, []
+    for at in range(start, min(len(text), start + 8000)):
+        character = text[at]
+        if character == "(":
+            depth += 1
+        elif character == ")":
+            depth -= 1
+        if depth == 0 or (depth == 1 and character == ","):
+            parts.append(text[part:at])
+            part = at + 1
+        if depth == 0:
+            break
+    names = []
+    for piece in parts[:MAX_COLUMNS]:
+        plain = re.sub(r"--[^\n]*", " ", piece).strip()
+        found = re.match(r"([\"`\[])(?P<q>[^\"`\]]+)[\"`\]]|(?P<n>[\w$]+)", plain)
+        name = (found["q"] or found["n"]) if found else ""
+        if name and name.casefold() not in _KEYWORDS:
+            names.append(name)
+    return names
+
+
+def _listed(text: str) -> list[str]:
+    """Return the columns of a list such as `id, name TEXT, price (number)`, or none if unclear."""
+    text = re.sub(r"\([^()]*\)", " ", text)
+    names: list[str] = []
+    for piece in re.split(r",|;|\band\b|\bund\b|\by\b|\bet\b", text):
+        words = piece.strip().strip("`\"'[]*").split()
+        if not words:
+            continue
+        name = words[0].strip("`\"'[]:*")
+        rest = " ".join(words[1:]).lstrip(":- ")
+        if not re.fullmatch(r"[\w$]+", name) or (rest and not _is_remark(rest)):
+            return []
+        names.append(name)
+    return names if len(names) > 1 or (names and "_" in names[0]) else []
+
+
+def _is_remark(text: str) -> bool:
+    """Return whether what follows a column is a type or a key."""
+    return bool(
+        _TYPES.match(text)
+        or re.match(r"(?:primary|foreign|unique|not null|pk\b|fk\b|references|->|→|is\b|as\b|in\b)", text, re.IGNORECASE)
+    )
+
+
+def fault_of(query: str, tables: dict[str, list[str]]) -> str | None:
+    """Return why a query does not compile against tables, or None if it does or that is unclear."""
+    connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
+    try:
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1_000_000)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 100)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_COMPOUND_SELECT, 30)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_VDBE_OP, 50_000)
+        for name, columns in tables.items():
+            unique = list({column.casefold(): column for column in columns}.values())
+            listed = ", ".join(f'"{column}"' for column in unique[:MAX_COLUMNS])
+            try:
+                connection.execute(f'CREATE TABLE "{name}" ({listed})')
+            except sqlite3.Error:
+                return None
+        connection.set_authorizer(_only_reads)
+        try:
+            connection.execute(f"EXPLAIN {query}")
+        except sqlite3.Error as error:
+            return _reason(str(error), query, tables)
+        except (ValueError, sqlite3.Warning, MemoryError):
+            return None
+        return None
+    finally:
+        connection.close()
+
+
+_ALLOWED: Final = frozenset(
+    (
+        sqlite3.SQLITE_SELECT,
+        sqlite3.SQLITE_READ,
+        sqlite3.SQLITE_FUNCTION,
+        sqlite3.SQLITE_INSERT,
+        sqlite3.SQLITE_UPDATE,
+        sqlite3.SQLITE_DELETE,
+        sqlite3.SQLITE_RECURSIVE,
+    )
+)
+
+
+def _only_reads(action: int, *_: str | None) -> int:
+    """Deny a statement that would change the schema, attach a file or set an option."""
+    return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
+
+
+def _reason(error: str, query: str, tables: dict[str, list[str]]) -> str | None:
+    """Return a sentence for an error of SQLite, or None if another system may accept the query."""
+    table = re.match(r"no such table: (?:\w+\.)?(.+)", error)
+    if table:
+        if table[1].casefold() in ("dual", "information_schema", "sqlite_master", "generate_series"):
+            return None
+        return f"there is no table {table[1]}"
+    column = re.match(r"(?:no such column: |table \w+ has no column named )(.+)", error)
+    if column:
+        name = column[1]
+        if _FOREIGN.search(query) or name.strip('"').casefold() in ("rownum", "sysdate", "true", "false", "level", "year", "month", "day", "hour", "current_date"):
+            return None
+        parts = name.strip('"').split(".")
+        owner = _owner(parts[0], query, tables) if len(parts) > 1 else None
+        known = list(tables) if owner is None else [owner]
+        where = known[0] if len(known) == 1 else "any of the tables"
+        return f"there is no column {parts[-1]} in {where}"
+    if _FOREIGN.search(query):
+        return None
+    if error.startswith("ambiguous column name"):
+        return f"the column {error.rpartition(' ')[2]} is ambiguous"
+    if "syntax error" in error or "incomplete input" in error or "unrecognized token" in error:
+        return f"the SQL does not compile: {error}"
+    if error.startswith("misuse of aggregate"):
+        return f"the SQL does not compile: {error}"
+    return None
+
+
+def _owner(alias: str, query: str, tables: dict[str, list[str]]) -> str | None:
+    """Return the table that a query calls by this alias."""
+    for name in tables:
+        if name.casefold() == alias.casefold():
+            return name
+        if re.search(rf"\b{re.escape(name)}[\"`\]]?\s+(?:as\s+)?{re.escape(alias)}\b", query, re.IGNORECASE):
+            return name
+    return None
