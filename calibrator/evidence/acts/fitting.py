@@ -170,15 +170,21 @@ def _last_turn(
     said = content_words(act.body or reply)
     last = content_words(request.text)
     past = {_plain(turn.text) for turn in conversation.earlier if turn.role == "assistant"}
-    if len(reply) > 12 and _plain(reply) in past and not _WANTS_REPETITION.search(request.text):
+    if len(reply) >= 12 and _plain(reply) in past and not _WANTS_REPETITION.search(request.text):
         return Finding(
             False, -2.5, "repeats an earlier reply instead of answering the last message"
         )
     if len(said) < 2 or len(last) < 2 or said & last or len(request.text) < 8:
         return None
-    for turn in reversed(earlier[-6:]):
+    turns = conversation.earlier[-12:]
+    for at, turn in enumerate(turns):
+        if turn.role != "user":
+            continue
         words = content_words(turn.text) - last
         if len(words) >= 2 and len(words & said) >= max(2, (len(words) + 1) // 2):
+            return Finding(False, -2.0, "answers an earlier message and not the last one")
+        answer = content_words(turns[at + 1].text) if at + 1 < len(turns) else set()
+        if len((words | answer) & said) >= max(3, 0.6 * len(said)) and words & said:
             return Finding(False, -2.0, "answers an earlier message and not the last one")
     return None
 
