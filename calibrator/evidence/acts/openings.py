@@ -80,7 +80,10 @@ def is_opening(sentence: str) -> bool:
 
 def _bare(sentence: str) -> str:
     """Return a sentence as the patterns expect it: typographic apostrophes, no outer signs."""
-    text = _EMOJI.sub("", sentence[: MAX_SENTENCE + 50]).strip(_STOPS).replace("'", "\u2019")
+    text = sentence[: MAX_SENTENCE + 50]
+    if not text.isascii():
+        text = _EMOJI.sub("", text)
+    text = text.strip(_STOPS).replace("'", "\u2019")
     return " ".join(text.split())
 
 
