@@ -71,4 +71,7 @@ def repetition(
         word, times = Counter(words).most_common(1)[0]
         if times > 0.6 * len(words) and times >= 10 and any(map(str.isalpha, word)):
             return Finding(False, -3.0, f"repeats one word {times} times")
+        first = words[:200]
+        if len(first) >= 20 and len(set(first)) < 0.25 * len(first) and "\n" not in text[:300]:
+            return Finding(False, -3.0, "repeats the same few words")
     return None

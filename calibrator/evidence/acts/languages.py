@@ -9,7 +9,7 @@ from typing import Final
 
 from calibrator.evidence.acts.wording import pattern
 
-LOOK = 900  # characters of a text that are read
+LOOK = 600  # characters of a text that are read
 MIN_HITS = 3  # common words of one language that a text must have
 MARGIN = 1.6  # times as many as of any other language
 

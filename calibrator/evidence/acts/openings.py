@@ -63,11 +63,12 @@ def without_opening(reply: str, request: str = "") -> str:
     only announcements ("Sure! Here is the letter:") are removed.
     """
     is_text = bool(_WRITES.search(request[:600])) if request else False
-    body = _without_head(reply, is_text, bool(_YES_OR_NO.match(request[-300:])))
+    body = _without_head(reply, is_text)
     if not is_text:
         body = _without_tail(body)
+    is_answer = _YES_OR_NO.match(request[-300:]) and _ASSENT.match(reply) and len(body.split()) < 4
     has_content = any(sign.isalnum() for sign in body) and not is_opening(body)
-    return body if has_content else reply
+    return body if has_content and not is_answer else reply
 
 
 def is_opening(sentence: str) -> bool:
@@ -79,11 +80,14 @@ def is_opening(sentence: str) -> bool:
 
 def _bare(sentence: str) -> str:
     """Return a sentence as the patterns expect it: typographic apostrophes, no outer signs."""
-    text = _EMOJI.sub("", sentence[: MAX_SENTENCE + 50]).strip(_STOPS).replace("'", "\u2019")
+    text = sentence[: MAX_SENTENCE + 50]
+    if not text.isascii():
+        text = _EMOJI.sub("", text)
+    text = text.strip(_STOPS).replace("'", "\u2019")
     return " ".join(text.split())
 
 
-def _without_head(reply: str, is_text: bool, is_yes_or_no: bool) -> str:
+def _without_head(reply: str, is_text: bool) -> str:
     known = wording()
     at = 0
     for _ in range(MAX_SENTENCES):
@@ -102,20 +106,11 @@ def _without_head(reply: str, is_text: bool, is_yes_or_no: bool) -> str:
             )
         else:
             is_removed = not bare or bool(known.whole.fullmatch(bare))
-            if is_text and is_removed and bare:
-                is_removed = _announces(reply, end, bare)
-        if not is_removed or (is_yes_or_no and _ASSENT.match(bare)):
+            is_removed &= not is_text or not bare or bool(_ASSENT.match(bare))
+        if not is_removed:
             break
         at = end
-    return reply[at:] if is_text else _without_lead(reply, at, is_yes_or_no)
-
-
-def _announces(reply: str, end: int, bare: str) -> bool:
-    """Whether an assent is followed by an announcement: "Sure! Here is the letter:"."""
-    following = _SENTENCE.match(reply, end)
-    if following is None or not _ASSENT.match(bare):
-        return False
-    return following.group().rstrip().rstrip("*_").endswith(_COLONS)
+    return reply[at:] if is_text else _without_lead(reply, at)
 
 
 def _goes_on(reply: str, end: int) -> bool:
@@ -123,7 +118,7 @@ def _goes_on(reply: str, end: int) -> bool:
     return any(sign.isalnum() for sign in reply[end : end + 200])
 
 
-def _without_lead(reply: str, at: int, is_yes_or_no: bool) -> str:
+def _without_lead(reply: str, at: int) -> str:
     """Return the reply from `at`, without the beginning of a sentence such as "Sorry, but"."""
     known = wording()
     is_cut = False
@@ -137,8 +132,6 @@ def _without_lead(reply: str, at: int, is_yes_or_no: bool) -> str:
             if match is not None and len(head[match.end() :].split()) < 3 and head.isascii():
                 break
         if match is None or not _goes_on(reply, at + match.end()):
-            break
-        if is_yes_or_no and _ASSENT.match(head):
             break
         at += match.end()
         is_cut = True

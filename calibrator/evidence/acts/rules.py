@@ -199,7 +199,7 @@ def _relation(scope: str, request: str) -> tuple[bool, bool]:
         "sport",
         "geography",
     }:
-        return False, len(content_words(request)) >= 2 and not _ABOUT_US.search(request)
+        return False, len(content_words(request)) >= 1 and not _ABOUT_US.search(request)
     return False, False
 
 

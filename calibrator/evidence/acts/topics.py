@@ -193,7 +193,8 @@ _NEAR: Final = (
     {"history", "politics", "geography", "religion", "law"},
     {"travel", "geography", "weather", "history"},
     {"gardening", "cooking", "animals", "science", "weather"},
-    {"medicine", "cooking", "sport", "science", "animals"},
+    {"medicine", "cooking", "science", "animals"},
+    {"medicine", "sport"},
     {"films", "music", "writing", "history"},
 )
 _HARM: Final = pattern("topics", "harm")

@@ -158,11 +158,22 @@ def verse(conversation: Conversation, request: Request, act: Act, reply: str) ->
     match = _WANTS_VERSE.search(request.text)
     if match is None or act.kind in _NO_ANSWER:
         return None
-    kind = match.group(1).lower()
+    kind = match.group("kind").lower()
+    wanted = _number(match.group("lines"))
     lines = [line for line in _LINE_BREAK.split((act.body or reply).strip()) if line.strip()]
-    least = {"haiku": 3, "limerick": 5, "poem": 1, "sonnet": 14}[kind]
+    least = wanted or {"haiku": 3, "limerick": 5, "poem": 1, "sonnet": 14}[kind]
     if len(lines) < least:
         return Finding(False, -2.0, f"has {len(lines)} lines, too few for a {kind}")
+    if kind == "poem" and len(lines) == 1 and len(lines[0].split()) < 20:
+        return Finding(None, -0.8, "is a single sentence, where a poem was requested")
     if kind == "haiku" and len(lines) > 6:
         return Finding(False, -1.5, f"has {len(lines)} lines, too many for a haiku")
     return Finding(None, 0.5, f"has the lines of a {kind}") if len(lines) > 2 else None
+
+
+def _number(word: str | None) -> int:
+    """Return the number of lines that a word names; 0 if there is none."""
+    names = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+    if not word:
+        return 0
+    return int(word) if word.isdigit() else names.index(word.lower())

@@ -101,11 +101,11 @@ def plain_facts() -> dict[str, Fact]:
     found = {}
     for keys, accepted, others in _lines("plain_facts.tsv"):
         for key in _names(keys):
-            text = f"{accepted.split('|')[0]} is the {key}"
+            text = f"{key}: {accepted.split('|')[0]}"
             found[key] = Fact(text, _names(accepted), _names(others))
     for keys, number in _lines("numbers.tsv"):
         for key in _names(keys):
-            found[f"how many {key}"] = Fact(f"{number} {key}", (number,), is_number=True)
+            found[f"how many {key}"] = Fact(f"how many {key}: {number}", (number,), is_number=True)
     return found
 
 
