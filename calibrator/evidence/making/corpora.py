@@ -14,12 +14,11 @@ from dataclasses import dataclass
 from calibrator.evidence.making.edits import (
     ADDITIONS,
     CHANGES,
-    HARMLESS,
     add_detail,
     apply,
     names_in,
-    shorten,
 )
+from calibrator.evidence.making.rewording import HARMLESS, shorten
 from calibrator.evidence.making.templates import data
 
 Row = dict[str, str]
@@ -162,7 +161,7 @@ def _balanced(drawn: list[Claim], rng: random.Random) -> list[Claim]:
 def finish(
     drawn: list[Claim], premise: str, group: str, kind: str, rng: random.Random
 ) -> Iterator[Row]:
-    """Yield rows: sentences get harmless edits, quotes, questions and company, whatever the label."""
+    """Yield rows: every label gets harmless edits, quotes, questions and company alike."""
     words = data("edits")
     for claim in drawn:
         text = claim.text
