@@ -16,6 +16,7 @@ from calibrator.evidence.making.edits import (
     CHANGES,
     add_detail,
     apply,
+    ending,
     names_in,
 )
 from calibrator.evidence.making.rewording import HARMLESS, shorten
@@ -132,7 +133,9 @@ def _enlarged(
     premise: list[str], at: int, drawn: list[Claim], before: list[str], rng: random.Random
 ) -> list[Claim]:
     """Return a sentence that claims more than the context; the context may hold another detail."""
-    source = rng.choice(before) if before else ""
+    # A circumstance of another passage is harder to spot than one of our list.
+    with_ending = [each for each in before if ending(each)]
+    source = rng.choice(with_ending) if with_ending else ""
     sentence = premise[at]
     if rng.random() < 0.5:
         more = apply(ADDITIONS, sentence, source, rng)

@@ -368,7 +368,7 @@ def add_detail(sentence: str, passage: str, rng: random.Random) -> str | None:
     """Add a circumstance at the end: often the one that ends another sentence, `passage`."""
     if not sentence.endswith(".") or len(sentence.split()) > 30:
         return None
-    detail = ending(passage) if passage and rng.random() < 0.6 else None
+    detail = ending(passage) if passage and rng.random() < 0.8 else None
     detail = detail or rng.choice(data("edits")["details"])
     return None if detail in sentence else f"{sentence[:-1].rstrip()} {detail}."
 
