@@ -1,1 +1,9 @@
-"""Pairs of a context and a reply, made by rule, that teach whether the context supports the reply."""
+"""Pairs of a context and a reply, made by rule: does the context support the reply?
+
+`python -m calibrator.evidence.making` writes them to a file. Each kind of context has a module:
+`policies` (with `facts` and `replies`), `tables` (with `statements`), `passages` and `dialogues`;
+`corpora.from_passages` makes pairs from given texts by the edits of `edits` and `rewording`. The
+words and templates are in `words/*.yaml`.
+"""
+
+__all__ = ["corpora"]

@@ -1,4 +1,7 @@
-"""Write made pairs to a file: `python -m calibrator.evidence.making --rows 60000 --seed 1 -o FILE.jsonl.gz`."""
+"""Write made pairs to a file.
+
+`python -m calibrator.evidence.making --rows 60000 --seed 1 -o FILE.jsonl.gz`
+"""
 
 from __future__ import annotations
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from calibrator.evidence.making.edits import (
     ADDITIONS,
     CHANGES,
-    HARMLESS,
     add_detail,
     apply,
+    ending,
     names_in,
-    shorten,
 )
+from calibrator.evidence.making.rewording import HARMLESS, shorten
 from calibrator.evidence.making.templates import data
 
 Row = dict[str, str]
@@ -133,7 +133,9 @@ def _enlarged(
     premise: list[str], at: int, drawn: list[Claim], before: list[str], rng: random.Random
 ) -> list[Claim]:
     """Return a sentence that claims more than the context; the context may hold another detail."""
-    source = rng.choice(before) if before else ""
+    # A circumstance of another passage is harder to spot than one of our list.
+    with_ending = [each for each in before if ending(each)]
+    source = rng.choice(with_ending) if with_ending else ""
     sentence = premise[at]
     if rng.random() < 0.5:
         more = apply(ADDITIONS, sentence, source, rng)
@@ -162,7 +164,7 @@ def _balanced(drawn: list[Claim], rng: random.Random) -> list[Claim]:
 def finish(
     drawn: list[Claim], premise: str, group: str, kind: str, rng: random.Random
 ) -> Iterator[Row]:
-    """Yield rows: sentences get harmless edits, quotes, questions and company, whatever the label."""
+    """Yield rows: every label gets harmless edits, quotes, questions and company alike."""
     words = data("edits")
     for claim in drawn:
         text = claim.text

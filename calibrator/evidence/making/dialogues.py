@@ -22,7 +22,7 @@ FORMS = ("table booking", "flight", "order", "appointment", "fault report", "mov
 
 @dataclass
 class Talk:
-    """A talk about some values: those that hold in the end, earlier ones, and fields never named."""
+    """A talk about some values: those that hold in the end, earlier ones, fields never named."""
 
     form: dict[str, Any]
     values: dict[str, Value]
@@ -132,7 +132,7 @@ def _correction(talk: Talk, slot: str, kind: str, rng: random.Random) -> str:
 
 
 def false_value(talk: Talk, slot: str, rng: random.Random) -> Value:
-    """Return a value that the slot does not have in the end: the corrected one, where there is one."""
+    """Return a value that the slot does not have in the end, such as the corrected one."""
     if slot in talk.corrected and rng.random() < 0.7:
         return talk.corrected[slot]
     value = talk.values[slot]
@@ -158,7 +158,7 @@ def claim(talk: Talk, slot: str, value: Value, rng: random.Random) -> tuple[str,
 
 
 def extraction(talk: Talk, label: str, rng: random.Random) -> tuple[str, str]:
-    """Return a request for JSON and an object that is right, wrong in one field, or has one too many."""
+    """Return a request for JSON and an object: right, wrong in a field, or with one too many."""
     slots = list(talk.values)
     rng.shuffle(slots)
     chosen = slots[: rng.randint(1, len(slots))]

@@ -1,4 +1,4 @@
-"""Edits of a sentence: some change what it claims, some claim more, some keep the claim.
+"""Edits of a sentence that change what it claims, or make it claim more.
 
 Every edit takes a sentence, the passage around it and a random generator, and returns the sentence
 changed, or None where it does not apply. No edit returns the sentence unchanged.
@@ -16,22 +16,25 @@ from calibrator.evidence.making.values import (
     MONTHS,
     NUMBERS,
     WEEKDAYS,
-    clock_time,
-    number_words,
 )
 
 Edit = Callable[[str, str, random.Random], str | None]
 
-_NUMBER = re.compile(r"(?<![\w.,:/-])(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(?![\w:/-]|[.,]\d)")
+NUMBER = re.compile(r"(?<![\w.,:/-])(\d{1,3}(?:,\d{3})+|\d+)(\.\d+)?(?![\w:/-]|[.,]\d)")
 _ORDINAL = re.compile(r"\b(\d{1,2})(st|nd|rd|th)\b")
-_NUMBER_WORD = re.compile(
+NUMBER_WORD = re.compile(
     r"\b(" + "|".join(NUMBERS[2:]) + r"|thirty|forty|fifty|sixty|seventy|eighty|ninety)\b", re.I
 )
-_ORDINAL_WORDS = "first second third fourth fifth sixth seventh eighth ninth tenth".split()  # noqa: SIM905
+_ORDINAL_WORDS = [
+    *("first", "second", "third", "fourth", "fifth"),
+    *("sixth", "seventh", "eighth", "ninth", "tenth"),
+]
 _ORDINAL_WORD = re.compile(r"\b(" + "|".join(_ORDINAL_WORDS) + r")\b")
 _MONTH = re.compile(r"\b(" + "|".join(MONTHS) + r")\b")
 _WEEKDAY = re.compile(r"\b(" + "|".join(WEEKDAYS) + r")(?=s?\b)")
-_NAME = re.compile(r"\b[A-Z][\w'’-]+(?:\s+(?:(?:of|de|van|von|del|la)\s+)?[A-Z][\w'’-]+)*")
+_NAME = re.compile(
+    r"\b[A-Z][\w'\u2019-]+(?:\s+(?:(?:of|de|van|von|del|la)\s+)?[A-Z][\w'\u2019-]+)*"
+)
 _NEGATIVE = re.compile(
     r"\b(not|never|no|none|nobody|nothing|neither|nor|cannot|without)\b|n't\b", re.I
 )
@@ -57,16 +60,19 @@ _NOT_NAMES = {
     "This",
     "That",
 }
+_BEFORE_PARTICIPLE = {
+    *("is", "was", "are", "were", "be", "been", "being", "has", "have", "had", "the", "a", "an"),
+    *("and", "or", "of", "by", "in", "on", "with", "to", "as", "recently", "newly", "also"),
+    *("most", "best", "well"),
+}
+_AFTER_PARTICIPLE = {"by", "in", "at", "from", "on", "with", "for", "as"}
 # Where a word follows or precedes one of these, its opposite would not be one.
 _FIXED = re.compile(
-    r"(?:\b(?:look|looks|looked|looking|named|takes?|took|in|at|called|so|no|any|the)"
-    r" (?:after|common|rare|first|last|more|less|present|best|late|most|all|longer))$|\bhigh school",
+    r"\b(?:look|looks|looked|looking|named|takes?|took|in|at|called|so|no|any)"
+    r" (?:after|common|rare|first|last|more|less|best|late|most|all|longer)$",
     re.I,
 )
-_DATE = re.compile(r"\b(\d{1,2}) (" + "|".join(MONTHS) + r")(?: (\d{4}))?\b")
-_DATE_US = re.compile(r"\b(" + "|".join(MONTHS) + r") (\d{1,2})(?:, (\d{4}))?\b(?!,? \d)")
-_CLOCK = re.compile(r"\b(\d{1,2})(?:[:.](\d\d))? ?([ap])\.?m\b\.?", re.I)
-_CLOCK_24 = re.compile(r"\b([01]\d|2[0-3]):([0-5]\d)\b(?! ?[ap]\.?m)")
+_FIXED_START = ("high school", "light year", "right away", "left hand", "short story", "old age")
 
 
 @cache
@@ -85,27 +91,30 @@ def _pairs(name: str) -> dict[str, list[str]]:
 @cache
 def _pattern(name: str) -> re.Pattern[str]:
     words = sorted(_pairs(name), key=len, reverse=True)
-    return re.compile(r"(?<![\w'-])(" + "|".join(map(re.escape, words)) + r")(?![\w'’-])", re.I)
+    return re.compile(
+        r"(?<![\w'-])(" + "|".join(map(re.escape, words)) + r")(?![\w'\u2019-])", re.I
+    )
 
 
-def _replace(sentence: str, found: re.Match[str], text: str, group: int = 0) -> str | None:
+def replaced(sentence: str, found: re.Match[str], text: str, group: int = 0) -> str | None:
     new = sentence[: found.start(group)] + text + sentence[found.end(group) :]
     return None if new == sentence else new
 
 
-def _exchange(name: str, sentence: str, rng: random.Random) -> str | None:
+def exchange(name: str, sentence: str, rng: random.Random) -> str | None:
     """Return the sentence with one listed word or phrase replaced by its partner."""
     found = [
         match
         for match in _pattern(name).finditer(sentence)
         if (match[0].islower() or match.start() == 0)
         and not _FIXED.search(sentence[max(0, match.start() - 9) : match.end()])
+        and not sentence[match.start() :].lower().startswith(_FIXED_START)
     ]
     if not found:
         return None
     match = rng.choice(found)
     new = rng.choice(_pairs(name)[match[0].lower()])
-    edited = _replace(sentence, match, capital(new) if match[0][0].isupper() else new)
+    edited = replaced(sentence, match, capital(new) if match[0][0].isupper() else new)
     return articles(edited) if edited else None
 
 
@@ -120,24 +129,24 @@ def articles(text: str) -> str:
 
 def change_number(sentence: str, passage: str, rng: random.Random) -> str | None:
     """Replace a number in digits by another one of the passage, or one near it."""
-    found = [each for each in _NUMBER.finditer(sentence) if not _in_name(sentence, each)]
+    found = [each for each in NUMBER.finditer(sentence) if not _in_name(sentence, each)]
     if not found:
         return None
     match = rng.choice(found)
-    year = _is_year(match[0])
-    here = {each[0].replace(",", "") for each in _NUMBER.finditer(sentence)}
+    year = is_year(match[0])
+    here = {each[0].replace(",", "") for each in NUMBER.finditer(sentence)}
     others = [
         each[0]
-        for each in _NUMBER.finditer(passage)
-        if each[0].replace(",", "") not in here and _is_year(each[0]) == year
+        for each in NUMBER.finditer(passage)
+        if each[0].replace(",", "") not in here and is_year(each[0]) == year
     ]
     if others and rng.random() < 0.5:
-        return _replace(sentence, match, rng.choice(others))
+        return replaced(sentence, match, rng.choice(others))
     new = _near(match[0], year, rng)
-    return _replace(sentence, match, new) if new.replace(",", "") not in here else None
+    return replaced(sentence, match, new) if new.replace(",", "") not in here else None
 
 
-def _is_year(text: str) -> bool:
+def is_year(text: str) -> bool:
     return text.isdigit() and len(text) == 4 and 1000 <= int(text) <= 2100
 
 
@@ -175,17 +184,17 @@ def _near(text: str, year: bool, rng: random.Random) -> str:
 
 def change_number_word(sentence: str, _passage: str, rng: random.Random) -> str | None:
     """Replace a number in words, or an ordinal, by another one."""
-    found = [*_NUMBER_WORD.finditer(sentence), *_ORDINAL_WORD.finditer(sentence)]
+    found = [*NUMBER_WORD.finditer(sentence), *_ORDINAL_WORD.finditer(sentence)]
     found += list(_ORDINAL.finditer(sentence))
     if not found:
         return None
     match = rng.choice(found)
     if match.re is _ORDINAL:
         number = max(1, min(31, int(match[1]) + rng.choice((-3, -2, -1, 1, 2, 3, 10))))
-        return _replace(sentence, match, ordinal(number))
+        return replaced(sentence, match, ordinal(number))
     words = _ORDINAL_WORDS[:6] if match.re is _ORDINAL_WORD else NUMBERS[2:13]
     new = rng.choice([word for word in words if word != match[0].lower()])
-    return _replace(sentence, match, capital(new) if match[0][0].isupper() else new)
+    return replaced(sentence, match, capital(new) if match[0][0].isupper() else new)
 
 
 def ordinal(number: int) -> str:
@@ -205,7 +214,7 @@ def change_calendar(sentence: str, passage: str, rng: random.Random) -> str | No
     names = MONTHS if match[1] in MONTHS else WEEKDAYS
     near = [name for name in names if name in passage and name not in sentence]
     far = [name for name in names if name not in sentence]
-    return _replace(sentence, match, rng.choice(near if near and rng.random() < 0.5 else far), 1)
+    return replaced(sentence, match, rng.choice(near if near and rng.random() < 0.5 else far), 1)
 
 
 def change_name(sentence: str, passage: str, rng: random.Random) -> str | None:
@@ -222,7 +231,7 @@ def change_name(sentence: str, passage: str, rng: random.Random) -> str | None:
         and len(each[0].split()) == len(match[0].split())
         and _role(passage, each) == _role(sentence, match)
     ]
-    return _replace(sentence, match, rng.choice(others)[0]) if others else None
+    return replaced(sentence, match, rng.choice(others)[0]) if others else None
 
 
 def names_in(text: str) -> list[re.Match[str]]:
@@ -254,7 +263,7 @@ def _role(text: str, match: re.Match[str]) -> str:
 def exchange_names(sentence: str, _passage: str, rng: random.Random) -> str | None:
     """Exchange the names before and after a verb with a direction ("A hired B")."""
     verbs = "|".join(map(re.escape, data("edits")["directed"]))
-    name = r"([A-Z][\w'’-]+(?: [A-Z][\w'’-]+)*)"
+    name = r"([A-Z][\w'\u2019-]+(?: [A-Z][\w'\u2019-]+)*)"
     match = re.search(rf"\b{name} (?:has |had |have )?(?:{verbs}) {name}(?! [a-z]+ed\b)", sentence)
     if not match or match[1] == match[2] or match[1] in _NOT_NAMES or rng.random() < 0.2:
         return None
@@ -265,18 +274,18 @@ def exchange_names(sentence: str, _passage: str, rng: random.Random) -> str | No
 
 def change_antonym(sentence: str, _passage: str, rng: random.Random) -> str | None:
     """Replace a word by its opposite."""
-    return _exchange("antonyms", sentence, rng)
+    return exchange("antonyms", sentence, rng)
 
 
 def change_phrase(sentence: str, _passage: str, rng: random.Random) -> str | None:
     """Replace a phrase of quantity or order ("at least") by its opposite."""
     match = re.search(r"\bboth ([^,.]{2,40}?) and ", sentence)
     if match:
-        return _replace(sentence, match, f"neither {match[1]} nor ")
+        return replaced(sentence, match, f"neither {match[1]} nor ")
     match = re.search(r"\bup to (?=[\d£$€])", sentence)
     if match:
-        return _replace(sentence, match, "at least ")
-    return _exchange("phrases", sentence, rng) or _exchange("one_way", sentence, rng)
+        return replaced(sentence, match, "at least ")
+    return exchange("phrases", sentence, rng) or exchange("one_way", sentence, rng)
 
 
 def add_negation(sentence: str, _passage: str, rng: random.Random) -> str | None:
@@ -294,10 +303,10 @@ def add_negation(sentence: str, _passage: str, rng: random.Random) -> str | None
             new = rng.choice(("will not", "won't"))
         else:
             new = rng.choice((f"{verb} not", f"{verb} not", f"{verb}n't", f"{verb} never"))
-        return _replace(sentence, match, new)
+        return replaced(sentence, match, new)
     if past and past.start() > 0 and _is_finite(main, past):
         base = _pairs("past")[past[1]][0]
-        return _replace(
+        return replaced(
             sentence, past, rng.choice((f"did not {base}", f"didn't {base}", f"never {past[1]}"))
         )
     return None
@@ -308,24 +317,11 @@ def _is_finite(main: str, past: re.Match[str]) -> bool:
     before = main[: past.start()].split()
     if not before:
         return False
-    last = before[-1].lower().strip(",")
-    if before[-1].endswith(",") or last in (
-        *("is was are were be been being has have had the a an and or of by in on with").split(),
-        *("recently newly also most best well to as").split(),
-    ):
+    if before[-1].endswith(",") or before[-1].lower() in _BEFORE_PARTICIPLE:
         return False
     after = main[past.end() :].split()
     # "the book found in .." is a participle, "the team found a .." is a verb.
-    return bool(after) and after[0].lower() not in (
-        "by",
-        "in",
-        "at",
-        "from",
-        "on",
-        "with",
-        "for",
-        "as",
-    )
+    return bool(after) and after[0].lower() not in _AFTER_PARTICIPLE
 
 
 def remove_negation(sentence: str, _passage: str, rng: random.Random) -> str | None:
@@ -365,14 +361,14 @@ CHANGES: dict[Edit, int] = {
 
 def claim_more(sentence: str, _passage: str, rng: random.Random) -> str | None:
     """Replace a cautious word by a strong one ("may" by "will")."""
-    return _exchange("stronger", sentence, rng)
+    return exchange("stronger", sentence, rng)
 
 
 def add_detail(sentence: str, passage: str, rng: random.Random) -> str | None:
     """Add a circumstance at the end: often the one that ends another sentence, `passage`."""
     if not sentence.endswith(".") or len(sentence.split()) > 30:
         return None
-    detail = ending(passage) if passage and rng.random() < 0.6 else None
+    detail = ending(passage) if passage and rng.random() < 0.8 else None
     detail = detail or rng.choice(data("edits")["details"])
     return None if detail in sentence else f"{sentence[:-1].rstrip()} {detail}."
 
@@ -388,127 +384,6 @@ def ending(sentence: str) -> str | None:
 
 
 ADDITIONS: dict[Edit, int] = {claim_more: 4, add_detail: 3}
-
-
-# --- edits that keep the claim --------------------------------------------------------------------
-
-
-def use_synonym(sentence: str, _passage: str, rng: random.Random) -> str | None:
-    """Replace a word by one that says the same."""
-    return _exchange("synonyms", sentence, rng)
-
-
-def rewrite_number(sentence: str, _passage: str, rng: random.Random) -> str | None:
-    """Write a number in another way: 1,000 and 1000, twelve and 12, % and percent."""
-    ways = [
-        (r"\b\d{1,3}(?:,\d{3})+\b", ""),
-        (r"(?<![\w.,])([1-9]\d?)(\d{3})(?= [a-z])(?![\w.,]\d)", r"\1,\2"),
-        (r"(\d)%", r"\1 percent"),
-        (r"(\d) per ?cent\b", r"\1%"),
-    ]
-    rng.shuffle(ways)
-    for pattern, new in ways:
-        match = re.search(pattern, sentence)
-        if match and not _is_year(match[0]):
-            return _replace(
-                sentence, match, match.expand(new) if new else match[0].replace(",", "")
-            )
-    match = _NUMBER_WORD.search(sentence)
-    if match and match[0].lower() in NUMBERS and "-" not in sentence[match.end() : match.end() + 1]:
-        return (
-            _replace(sentence, match, str(NUMBERS.index(match[0].lower())))
-            if match.start()
-            else None
-        )
-    match = _NUMBER.search(sentence)
-    if match and match[0].isdigit() and 2 <= int(match[0]) <= 20 and match.start() > 0:
-        if (
-            sentence[match.start() - 1] == " "
-            and sentence[match.end() : match.end() + 2].strip().isalpha()
-        ):
-            before = sentence[: match.start()].split()[-1]
-            if (
-                before not in MONTHS
-                and not before[0].isupper()
-                and not _starts_month(sentence, match)
-            ):
-                return _replace(sentence, match, number_words(int(match[0])))
-    return None
-
-
-def _starts_month(sentence: str, match: re.Match[str]) -> bool:
-    return sentence[match.end() :].lstrip().split(" ")[0].strip(",.") in MONTHS
-
-
-def rewrite_date(sentence: str, _passage: str, rng: random.Random) -> str | None:
-    """Write a date or a time of day in another way: 3 May and May 3, 17:00 and 5 p.m."""
-    match = _DATE.search(sentence)
-    if match and sentence[: match.start()].endswith((" to ", "-", "–", " and ")):
-        return None
-    if match:
-        year = f", {match[3]}" if match[3] else ""
-        return _replace(sentence, match, f"{match[2]} {match[1]}{year}")
-    match = _DATE_US.search(sentence)
-    if match:
-        year = f" {match[3]}" if match[3] else ""
-        day = rng.choice((match[2], ordinal(int(match[2])) if not year else match[2]))
-        return _replace(sentence, match, f"{day} {match[1]}{year}")
-    match = _CLOCK.search(sentence)
-    if match and 1 <= int(match[1]) <= 12:
-        hour = int(match[1]) % 12 + (12 if match[3].lower() == "p" else 0)
-        stop = "." if match[0].endswith(".") and match.end() == len(sentence) else ""
-        return _replace(sentence, match, f"{hour:02d}:{match[2] or '00'}{stop}")
-    match = _CLOCK_24.search(sentence)
-    if match:
-        hours = int(match[1]) + int(match[2]) / 60
-        return _replace(
-            sentence, match, clock_time(hours, 2 if match.end() >= len(sentence) - 1 else 1)
-        )
-    return None
-
-
-def contract(sentence: str, _passage: str, _rng: random.Random) -> str | None:
-    """Write "is not" as "isn't", or the other way round."""
-    for pattern, new in (
-        (r"\b(is|was|are|were|has|have|had|does|did|do|could|would|should) not\b", r"\1n't"),
-        (r"\b(is|was|are|were|has|have|had|does|did|do|could|would|should)n't\b", r"\1 not"),
-        (r"\bcannot\b", "can't"),
-        (r"\bcan't\b", "cannot"),
-        (r"\bwill not\b", "won't"),
-        (r"\bwon't\b", "will not"),
-    ):
-        edited = re.sub(pattern, new, sentence, count=1)
-        if edited != sentence:
-            return edited
-    return None
-
-
-def shorten(sentence: str, _passage: str, rng: random.Random) -> str | None:
-    """Drop a parenthesis, an opening phrase or a clause between commas."""
-    ways = [
-        (r" \([^()]{2,80}\)", ""),
-        (
-            r"^(?:In|On|At|During|Since|By|From|Over|As of|Throughout) [^,.;]{2,45}, (?=(?:the|a|an|he|she|it|they|this|these|his|her|its|their|we|I)\b)",
-            "",
-        ),
-        (r", (?:which|who|whose|where) [^,;]{5,90}(?=,)(?!, (?:and|or|but)\b),", ""),
-        (r", (?:which|who|whose|where) [^,;]{5,90}(?=\.$)", ""),
-        (r", \w+ing [^,;]{5,80}(?=\.$)", ""),
-        (
-            r"^(?:However|Moreover|Furthermore|Additionally|In addition|Also|Finally|Today|Later|Then), ",
-            "",
-        ),
-    ]
-    rng.shuffle(ways)
-    for pattern, new in ways:
-        edited = re.sub(pattern, new, sentence, count=1)
-        if edited != sentence and len(edited.split()) >= 5:
-            return capital(edited)
-    return None
-
-
-# Dropping a part is no such edit: it could drop what another edit changed.
-HARMLESS: dict[Edit, int] = {use_synonym: 4, rewrite_number: 3, rewrite_date: 4, contract: 4}
 
 
 def apply(edits: dict[Edit, int], sentence: str, passage: str, rng: random.Random) -> str | None:

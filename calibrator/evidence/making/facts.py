@@ -1,4 +1,4 @@
-"""Facts of a policy: what a kind of fact states in a house, said rightly, wrongly and as a question."""
+"""Facts of a policy: what they state, said rightly, wrongly and as a question."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from calibrator.evidence.making.templates import choose_words, data, fill, gerund, plural, slots_of
 from calibrator.evidence.making.values import Style, Value, differs, other_value, parse_slot, write
 
-# Slots that are drawn from the words of the house: the slot's spec and the list in words/domains.yaml.
+# Slots that are drawn from the words of the house: the list in words/domains.yaml and its unit.
 POOLS = {
     "goods": "good",
     "act": "act",
@@ -20,13 +20,13 @@ POOLS = {
     "group": "group",
     "staff": "staff",
 }
-# Kinds of facts that contradict each other in one text, because both speak of the same matter.
+# Kinds of facts that could contradict each other in one text.
 CLASHES = ({"opening hours", "closed day"},)
 
 
 @dataclass(frozen=True)
 class House:
-    """A made company or office: its words (`words/domains.yaml`), name and way of writing values."""
+    """A made company or office: its words (words/domains.yaml), name and way of writing values."""
 
     words: dict[str, Any]
     name: str

@@ -1,4 +1,4 @@
-"""Passages about invented people, places and things, alone or several together, and claims on them."""
+"""Passages about invented people, places and things, and claims on them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REPEATABLE = ("biography",)
 
 @dataclass
 class Story:
-    """A made text: its kind, values by slot, the facts that it states and one that it leaves out."""
+    """A made text: its kind, values by slot, the facts that it states and those it leaves out."""
 
     spec: dict[str, Any]
     values: dict[str, Value]

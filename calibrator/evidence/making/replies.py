@@ -201,7 +201,7 @@ NAMED = {
 
 
 def _ask_back(facts: list[Fact], needed: bool, rng: random.Random) -> Reply | None:
-    """Return a question back; it is needed where the text has several answers and none was named."""
+    """Return a question back: needed where the text has several answers and none was named."""
     several = [
         fact
         for fact in facts

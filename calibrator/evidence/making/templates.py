@@ -1,4 +1,4 @@
-"""Templates: `<a|b>` is a choice between texts, `$x` or `${x}` a slot, `$X` the slot with a capital."""
+"""Templates: `<a|b>` is a choice, `$x` or `${x}` a slot, `$X` the slot with a capital."""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
-"""Values of facts (amounts, times, dates, words): how they are written, and other values near them."""
+"""Values of facts (amounts, times, dates, words): how to write them, and other values near them."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
 
-NUMBERS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
-    " sixteen seventeen eighteen nineteen twenty"
-).split()
+NUMBERS = [
+    *("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"),
+    *("eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen"),
+    *("eighteen", "nineteen", "twenty"),
+]
 TENS = {
     20: "twenty",
     30: "thirty",
@@ -19,10 +20,11 @@ TENS = {
     80: "eighty",
     90: "ninety",
 }
-WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
-MONTHS = (
-    "January February March April May June July August September October November December"
-).split()
+WEEKDAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+MONTHS = [
+    *("January", "February", "March", "April", "May", "June", "July"),
+    *("August", "September", "October", "November", "December"),
+]
 UNITS = {"minutes": 1 / 1440, "hours": 1 / 24, "days": 1, "weeks": 7, "months": 30.4, "years": 365}
 CURRENCIES = {
     "£": ("£%s", "%s pounds", "GBP %s"),
@@ -71,7 +73,10 @@ class Style:
 
 
 def parse_slot(spec: str, rng: random.Random) -> Value | None:
-    """Draw a value from a slot such as "days 7 14" or "word cash|cards"; None for a pool of the house."""
+    """Draw a value from a slot such as "days 7 14" or "word cash|cards".
+
+    A slot that names a pool of the house gives None.
+    """
     unit, _, rest = spec.partition(" ")
     if unit == "word":
         return Value("word", rng.choice(rest.split("|")))
