@@ -1,0 +1,217 @@
+"""Fits `TaskFamiliarity`, and measures it with whole kinds of tasks left out.
+
+    python -m calibrator.evidence.task.fitting $DATA -o task_state.npz
+    python -m calibrator.evidence.task.fitting $DATA --leave-out
+
+The trees read the score of the wording as it is for a kind that the wording has never seen: each
+kind gets the score of a table that was fitted on the other kinds.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.evidence.task import form, wording
+from calibrator.evidence.task.examples import Example
+from calibrator.evidence.task.familiarity import PREFIX, WIDTH, TaskFamiliarity
+from calibrator.evidence.task.request import read_request
+from calibrator.features.tree_fitting import fit_trees
+
+Array = NDArray[np.generic]
+Floats = NDArray[np.float32]
+Flags = NDArray[np.bool_]
+
+FLAGGED: Final = 0.04  # of known questions in folds that were not fitted on
+FOLDS: Final = 4
+WORD_SEEN: Final = 2  # times in known questions, to be a known word
+LARGEST: Final = 127
+
+
+@dataclass(frozen=True, slots=True)
+class TaskConfig:
+    """How the trees and the table of wording are fitted."""
+
+    trees: int = 140
+    leaves: int = 12
+    learning_rate: float = 0.1
+    leaf_rows: int = 25
+    ridge: float = 5.0
+    feature_share: float = 0.3
+    prior: float = 3.0  # added to the count of every n-gram
+    own_weight: float = 4.0  # of a request that was written for this project
+    scattered: float = 0.5  # made-up requests whose numbers come from different ones, a real one
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Examples (N) with what is read of them."""
+
+    examples: Sequence[Example]
+    forms: Floats  # (N, form.WIDTH)
+    places: Sequence[wording.Places]
+
+    @property
+    def is_unfamiliar(self) -> Flags:
+        """Which of them are unfamiliar, (N,)."""
+        return np.array([not example.is_known for example in self.examples])
+
+    def at(self, places: Array) -> Read:
+        """Return the examples at these places."""
+        chosen = [int(place) for place in places]
+        return Read(
+            [self.examples[place] for place in chosen],
+            self.forms[chosen],
+            [self.places[place] for place in chosen],
+        )
+
+
+def read(examples: Sequence[Example]) -> Read:
+    """Read the numbers and the n-grams of examples."""
+    requests = [read_request(each.conversation, has_tools=each.has_tools) for each in examples]
+    forms = np.array([form.form_of(each) for each in requests], np.float32)
+    return Read(examples, forms, [wording.places_of(each) for each in requests])
+
+
+def fit_familiarity(
+    teaching: Read,
+    config: TaskConfig,
+    seed: int = 0,
+) -> dict[str, Array]:
+    """Return the arrays of `TaskFamiliarity`, under its prefix; the same examples, the same arrays.
+
+    The threshold is where `FLAGGED` of the known examples would be flagged by a model that was not
+    fitted on them. Raises MissingExtraError without scikit-learn.
+    """
+    in_fold = _folds(teaching.examples) == 0
+    is_known = ~teaching.is_unfamiliar
+    judged = teaching.at(np.flatnonzero(in_fold & is_known & ~_is_own(teaching)))
+    state = _fit(teaching.at(np.flatnonzero(~(in_fold & is_known))), config, seed)
+    threshold = np.quantile(strangeness(state, judged), 1 - FLAGGED)
+    state = _fit(teaching, config, seed)
+    state["threshold"] = np.array([threshold], np.float32)
+    return {PREFIX + name: array for name, array in state.items()}
+
+
+def _is_own(examples: Read) -> Flags:
+    return np.array([example.is_own for example in examples.examples])
+
+
+def strangeness(state: Mapping[str, Array], read_examples: Read) -> NDArray[np.float64]:
+    """Return the strangeness (N,) of examples by arrays without the prefix."""
+    model = TaskFamiliarity(state)
+    return model.of_rows(_rows(model.wording, read_examples))
+
+
+def _rows(table: wording.Wording, examples: Read) -> Floats:
+    worded = [table.of(each) for each in examples.places]
+    return np.hstack([examples.forms, np.array(worded, np.float32)])
+
+
+def _fit(teaching: Read, config: TaskConfig, seed: int) -> dict[str, Array]:
+    """Fit the table of wording and the trees; the threshold is 0."""
+    weights = _weights(teaching.examples, config)
+    rows = np.empty((len(teaching.examples), WIDTH), np.float32)
+    folds = _folds(teaching.examples)
+    for fold in range(FOLDS):
+        at = np.flatnonzero(folds == fold)
+        others = np.flatnonzero(folds != fold)
+        table = wording.Wording.from_state(
+            _fit_wording(teaching.at(others), weights[others], config)
+        )
+        rows[at] = _rows(table, teaching.at(at))
+    labels = teaching.is_unfamiliar
+    rows, labels, weights = _with_scattered(rows, labels, weights, config, seed)
+    trees = fit_trees(rows, labels.astype(np.int64), weights, config, seed)
+    state = {"threshold": np.zeros(1, np.float32)}
+    state |= {f"trees.{name}": array for name, array in trees.items()}
+    own = _fit_wording(teaching, _weights(teaching.examples, config), config)
+    return state | {f"wording.{name}": array for name, array in own.items()}
+
+
+def _with_scattered(
+    rows: Floats, labels: Flags, weights: NDArray[np.float64], config: TaskConfig, seed: int
+) -> tuple[Floats, Flags, NDArray[np.float64]]:
+    """Add unfamiliar rows each of whose numbers comes from another known row.
+
+    They fill the space between known tasks, so that the trees enclose the known ones (Hastie et
+    al., The Elements of Statistical Learning, 14.2.4).
+    """
+    count = int(config.scattered * len(rows))
+    if not count:
+        return rows, labels, weights
+    drawn = np.random.default_rng(seed)
+    known = np.flatnonzero(~labels)
+    scattered = np.empty((count, rows.shape[1]), np.float32)
+    for column in range(rows.shape[1]):
+        scattered[:, column] = rows[drawn.choice(known, count), column]
+    share = config.scattered * weights.sum() / count / 4
+    return (
+        np.vstack([rows, scattered]),
+        np.concatenate([labels, np.ones(count, np.bool_)]),
+        np.concatenate([weights, np.full(count, share)]),
+    )
+
+
+def _fit_wording(
+    teaching: Read, weights: NDArray[np.float64], config: TaskConfig
+) -> dict[str, Array]:
+    """Weigh n-grams by how much more frequent they are in unfamiliar tasks (naive Bayes), and
+    collect the words of known questions.
+    """
+    is_unfamiliar = teaching.is_unfamiliar
+    logs = []
+    for side in (True, False):
+        at = np.flatnonzero(is_unfamiliar == side)
+        buckets = np.concatenate([teaching.places[place].ngrams for place in at])
+        each = np.repeat(weights[at], [len(teaching.places[place].ngrams) for place in at])
+        counts = np.bincount(buckets.astype(np.int64), each, wording.BUCKETS) + config.prior
+        logs.append(np.log(counts))
+    found = logs[0] - logs[1]
+    scale = float(np.abs(found).max()) / LARGEST
+    bits = np.concatenate(
+        [
+            np.unique([*places.head, *places.tail])
+            for places, is_other in zip(teaching.places, is_unfamiliar, strict=True)
+            if not is_other
+        ]
+    )
+    known = np.bincount(bits.astype(np.int64), minlength=wording.VOCABULARY) >= WORD_SEEN
+    return {
+        "weights": np.round(found / scale).astype(np.int8),
+        "scales": np.array([scale, 0.0], np.float32),
+        "known": np.packbits(known),
+    }
+
+
+def _weights(examples: Sequence[Example], config: TaskConfig) -> NDArray[np.float64]:
+    """Weigh known and unfamiliar examples alike, and within each the sources by their root."""
+    sizes: dict[str, int] = {}
+    for example in examples:
+        sizes[example.source] = sizes.get(example.source, 0) + 1
+    found = np.array(
+        [config.own_weight if e.is_own else sizes[e.source] ** -0.5 * 10 for e in examples]
+    )
+    is_known = np.array([example.is_known for example in examples])
+    for side in (is_known, ~is_known):
+        found[side] *= len(examples) / 2 / found[side].sum()
+    return found
+
+
+def _folds(examples: Sequence[Example]) -> NDArray[np.int64]:
+    """Put whole kinds of unfamiliar tasks, and known questions one by one, into folds (N,)."""
+    kinds = sorted({example.kind for example in examples if not example.is_known})
+    place = {kind: at % FOLDS for at, kind in enumerate(kinds)}
+    return np.array(
+        [
+            zlib.crc32(e.conversation.request[-80:].encode("utf-8", "replace")) % FOLDS
+            if e.is_known
+            else place[e.kind]
+            for e in examples
+        ]
+    )
