@@ -241,7 +241,8 @@ def _answered(
     images: tuple[bytes, ...],
 ) -> Item:
     named = (model, benchmark, None)
-    return Item(asked.text, message_text(message), *named, images, asked.tool_use(message))
+    used, before = asked.tool_use(message), asked.all_messages()
+    return Item(asked.text, message_text(message), *named, images, used, messages=before)
 
 
 def _plain(value: Any) -> Mapping[str, Any]:

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import astuple, replace
+from dataclasses import asdict, astuple, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from calibrator.scorer import (
     Score,
     Scorer,
     ToolUse,
+    Unsupported,
     batch_characters_of,
     opinion_of,
     reads_images,
@@ -218,6 +220,7 @@ def _digest_of_item(item: Item) -> str:
         *([other.answer, other.source_model, _said(other.tool_use)] for other in item.others),
         *(() if item.alone is None else [item.alone]),
         *([list(astuple(item.signals))] if item.signals.kinds else []),
+        *([list(item.messages)] if item.messages and item.tool_use is None else []),
     ]
     text = json.dumps(seen, default=str, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LETTERS]
@@ -236,34 +239,37 @@ def _read(path: Path) -> Iterator[tuple[str, Score]]:
         return
     for line in lines:
         try:
-            digest, score, confidence, is_truncated, because, *others = json.loads(line)
-            alone, compared, *signals = others or (None, ())
-            known = Score(float(score), float(confidence), is_truncated, tuple(because))
-            known = replace(known, alone=alone, compared=tuple(compared))
-            unaided, calibrator, *doubts = signals or (None, "")
-            fields = tuple(FieldDoubt(*each) for each in doubts)
-            yield digest, replace(known, unaided=unaided, calibrator=calibrator, fields=fields)
-        except (ValueError, TypeError):
+            digest, values = json.loads(line)
+            yield digest, _kept_score(values)
+        except (ValueError, TypeError, KeyError, AttributeError):
             continue
 
 
-def _written(one: Score) -> list[Any]:
-    doubts = [[each.name, each.mark, each.call, each.share] for each in one.fields]
-    signals = [one.unaided, one.calibrator] if doubts or one.unaided is not None else []
-    others = [one.alone, list(one.compared)] if signals or one.alone is not None else []
-    return [
-        one.score,
-        one.confidence,
-        one.is_truncated,
-        list(one.because),
-        *others,
-        *signals,
-        *doubts,
-    ]
+def _kept_score(values: dict[str, Any]) -> Score:
+    """Build a Score from what `_written` gave."""
+    values = {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
+    doubts = tuple(FieldDoubt(**one) for one in values.pop("fields", ()))
+    unsupported = tuple(
+        Unsupported(one["sentence"], tuple(one["words"]), one["kind"])
+        for one in values.pop("unsupported", ())
+    )
+    return Score(**values, fields=doubts, unsupported=unsupported)
+
+
+def _written(one: Score) -> dict[str, Any]:
+    """Return all that a score says, but for what is at its default."""
+    unset = Score(math.nan, math.nan)
+    said = [field.name for field in fields(one)]
+    found = {
+        name: getattr(one, name) for name in said if getattr(one, name) != getattr(unset, name)
+    }
+    for name in {"fields", "unsupported"} & found.keys():
+        found[name] = [asdict(each) for each in found[name]]
+    return found
 
 
 def _append(path: Path, scores: Any) -> None:
-    lines = [json.dumps([digest, *_written(one)]) for digest, one in scores]
+    lines = [json.dumps([digest, _written(one)]) for digest, one in scores]
     with suppress(OSError):
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -70,6 +70,7 @@ class Row:
     tool_use: ToolUse | None = None  # where the reply calls tools, or tools were there to be used
     others: tuple[OtherReply, ...] = ()  # to the same question
     signals: Signals = NO_SIGNALS
+    messages: Sequence[Any] = field(default=(), compare=False)  # before the reply, as in `raw`
     lacks_images: bool = False  # its question has some that were ignored
     source: str = field(default="", compare=False)  # the file it was read from
     line: int = field(default=0, compare=False)  # 1-based
@@ -94,7 +95,10 @@ class Row:
         benchmark = self.benchmark if tags == "all" else None
         named = (model, benchmark, self.domain)
         told = self.images, self.tool_use, self.others
-        return Item(self.question, self.answer, *named, *told, signals=self.signals)
+        messages = self.messages if self.tool_use is None else self.tool_use.messages
+        return Item(
+            self.question, self.answer, *named, *told, signals=self.signals, messages=messages
+        )
 
 
 def _text_or_none(raw: dict[str, Any], key: str) -> str | None:
@@ -150,6 +154,7 @@ def parse_row(raw: Any, images: ImageUse = "refuse") -> Row:
         tool_use=tool_use,
         others=tuple(other_reply(asked, each) for each in others),
         signals=_signals(raw),
+        messages=asked.all_messages(),
         lacks_images=bool(asked.images) and images == "ignore",
     )
 

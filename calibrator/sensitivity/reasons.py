@@ -143,7 +143,8 @@ def _told(row: Row, reason: str, confidence: float, siblings: Mapping[str, list[
         from calibrator.calls.making.taken_away import taken_away
 
         edited = taken_away(row.tool_use, reason)
-        return _Told(row, reason, confidence, [replace(item, tool_use=edited)] if edited else [])
+        changed = [replace(item, tool_use=edited, messages=edited.messages)] if edited else []
+        return _Told(row, reason, confidence, changed)
     if reason in _OF_MODELS:
         return _Told(row, reason, confidence, _with_others_names(item))
     if reason == "it does not answer the question":

@@ -69,8 +69,10 @@ PROBES: dict[str, Callable[[Row], Item]] = {
     AS_SERVED: lambda row: row.item("served"),
     "names: model and benchmark": lambda row: row.item("all"),
     "names: none": lambda row: row.item("none"),
-    "question: empty": lambda row: replace(row.item("served"), question=""),
-    f"question: {REDACTED}": lambda row: replace(row.item("served"), question=REDACTED),
+    "question: empty": lambda row: replace(row.item("served"), question="", messages=()),
+    f"question: {REDACTED}": lambda row: replace(
+        row.item("served"), question=REDACTED, messages=()
+    ),
     "answer: empty": _answer(lambda _: ""),
     "hedges: taken out": _answer(strip_hedges),
     "hedges: put in": _answer(inject_hedges),

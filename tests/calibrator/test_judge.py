@@ -257,6 +257,21 @@ def test_images_are_shown(sighted: tuple[Pinocchio, SightedScorer]) -> None:
     assert [item.images for item in scorer.seen] == [(PNG,)] * 4
 
 
+def test_the_whole_conversation_reaches_the_calibrator(
+    sighted: tuple[Pinocchio, SightedScorer],
+) -> None:
+    """Also the system message, which the question leaves out; each message is the caller's own."""
+    judge, scorer = sighted
+    said = [{"role": "system", "content": "Refunds: 30 days."}, *MESSAGES]
+    judge.score("p=0.9", messages=said)
+    judge.scores(completion("p=0.1", "p=0.2"), messages=said)
+    judge.score_batch([{"response": "p=0.3", "messages": said}])
+    assert [list(item.messages) for item in scorer.seen] == [said] * 4
+    assert all(item.messages[0] is said[0] for item in scorer.seen)
+    judge.score("p=0.9", question="How high is K2?")
+    assert scorer.seen[-1].messages == ()
+
+
 @pytest.mark.parametrize(
     ("url", "reason"),
     [("https://example.org/a.png", "image_url"), ("data:image/png;base64,!", "image_format")],

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from calibrator import FieldDoubt, Item, Score
+from calibrator import FieldDoubt, Item, Score, Unsupported
 from calibrator.commands.app import cli
 from calibrator.loading import load_scorer
 from calibrator.rows.kept_scores import (
@@ -119,6 +119,36 @@ def test_nothing_of_the_text_is_kept(folder: Path) -> None:
     assert "secret" not in path.read_text() + path.name
 
 
+@dataclass
+class Finding:
+    """A scorer that says all that a score can say."""
+
+    name: str = "finding@1"
+
+    def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        return [
+            Score(
+                *(0.25, 0.125, True, ("a fact",), 0.5, ("agrees",), 0.75, "finding@1+judge@2"),
+                fields=(FieldDoubt("day", "a placeholder", 0, None),),
+                support=0.0625,
+                unsupported=(Unsupported("It is 60 days.", ("60",), "contradicted"),),
+                basis=("context", "computed"),
+                act="refusal",
+                needs_facts=True,
+                is_unfamiliar=True,
+                unread="context_not_read",
+            )
+            for _ in items
+        ]
+
+
+def test_all_that_a_score_says_is_kept() -> None:
+    """A later run finds the same support, basis and reasons, not the numbers alone."""
+    first = score_items(KeptScores(Finding(), "cpu"), ITEMS[:2])
+    again = KeptScores(Finding(), "cpu")
+    assert list(again.known(ITEMS[:2]).values()) == first == Finding().score_batch(ITEMS[:2])
+
+
 @pytest.mark.parametrize(
     ("name", "device", "item"),
     [
@@ -126,6 +156,7 @@ def test_nothing_of_the_text_is_kept(folder: Path) -> None:
         ("counting@1", "cuda", ITEMS[0]),
         ("counting@1", "cpu", Item("q", "a", source_model="m")),
         ("counting@1", "cpu", Item("q", "a", images=(b"x",))),
+        ("counting@1", "cpu", Item("q", "a", messages=[{"role": "user", "content": "q"}])),
     ],
 )
 def test_other_versions_devices_and_rows_are_scored(name: str, device: str, item: Item) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrator import Item, NotScorableError, RowError
+from calibrator import Item, NotScorableError, RowError, ToolUse
 from calibrator.rows.rows import MAX_LINE_BYTES, ImageUse, Row, parse_row, read_rows
 from tests.builders.pictures import PNG, data_url
 
@@ -71,6 +72,27 @@ def test_messages_may_stand_for_the_question() -> None:
     """A recorded chat is read as the proxy would read it."""
     row = parse_row({"messages": [{"role": "user", "content": "q"}], "response": "a"})
     assert (row.question, row.question_id) == ("q", "q")
+
+
+def test_a_scorer_gets_the_messages_of_a_row() -> None:
+    """They are the very list of the row, not a copy, and stay with a changed reply."""
+    said = [{"role": "system", "content": "Refunds: 30 days."}, {"role": "user", "content": "Q"}]
+    row = parse_row({"messages": said, "response": "30 days"})
+    assert row.item().messages is said
+    assert replace(row, answer="60 days").item("served").messages is said
+    beside = parse_row({"question": "Q", "messages": said, "response": "30 days"})
+    assert (beside.item().question, beside.item().messages) == ("Q", said)
+    assert parse_row({"question": "Q", "response": "30 days"}).item().messages == ()
+
+
+def test_a_row_with_other_calls_has_their_conversation() -> None:
+    """A conversation that was changed in `tool_use` is the one that a scorer gets."""
+    said = [{"role": "user", "content": "Q"}]
+    offered = [{"type": "function", "function": {"name": "search"}}]
+    row = parse_row({"messages": said, "tools": offered, "response": "a"})
+    assert row.tool_use is not None
+    other = ToolUse([{"role": "user", "content": "R"}], (), row.tool_use.message)
+    assert replace(row, tool_use=other).item().messages is other.messages
 
 
 @pytest.mark.parametrize(
@@ -213,7 +235,8 @@ def test_rows_with_images(fields: Json, question: str, answer: str) -> None:
     """C03, R01: for those who read images they come along, from messages or beside the question."""
     row = parse_row(fields, "read")
     assert (row.question, row.answer, row.images) == (question, answer, (PNG,))
-    assert row.item() == Item(question, answer, images=(PNG,))
+    shown = fields.get("messages", ())
+    assert row.item() == Item(question, answer, images=(PNG,), messages=shown)
     assert not row.lacks_images
     ignored = parse_row(fields, "ignore")
     assert (ignored.item().images, ignored.lacks_images) == ((), True)
