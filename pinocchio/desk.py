@@ -113,9 +113,12 @@ class Desk:
         *,
         tools: Iterable[Mapping[str, Any]] = (),
         request_id: str | None = None,
+        run: str | None = None,
     ) -> Told:
         """Puts a call before the desk, or finds that it is there.
 
+        `run` names the agent's run, to which an approval then belongs. Without one, the same call
+        in the same conversation asks anew an hour after its approval was first read.
         `messages` are those of a chat completion. By `request_id`, which the proxy says in its
         member and header, the desk shows the confidence of the reply, and its label is kept.
         """
@@ -127,6 +130,8 @@ class Desk:
             body["tools"] = [*tools]
         if request_id is not None:
             body["request_id"] = request_id
+        if run is not None:
+            body["run"] = run
         return self._ask(self._url, json.dumps(body).encode())
 
     def _needed(self, tool: str) -> int:
@@ -138,7 +143,9 @@ class Desk:
         """Where a held call stands, after waiting for a verdict for at most `wait_s`."""
         return self._ask(f"{self._url}/{review_id}?wait_s={wait_s}", None, wait_s)
 
-    def decided(self, stopped: Sequence[Stopped], wait_s: float = 0.0) -> list[Told] | None:
+    def decided(
+        self, stopped: Sequence[Stopped], wait_s: float = 0.0, *, run: str | None = None
+    ) -> list[Told] | None:
         """What was decided on all of these calls, in their order; None while one is open."""
         told = [
             self.hold(
@@ -147,6 +154,7 @@ class Desk:
                 each.arguments,
                 each.messages,
                 request_id=each.request_id,
+                run=run,
             )
             for each in stopped
         ]

@@ -88,12 +88,14 @@ def _noted(state: Any, call_id: str) -> float | None:
 def at_desk(desk: Desk, agent: Any, thread: Any, *, wait_s: float = 0.0) -> Any:
     """What `Command(resume=..)` takes once all calls that stop a thread are decided; None while one
     is open. Puts them before the desk first, so call it before the process ends, and again in any
-    other. `thread` is the configuration that the agent was invoked with."""
+    other. `thread` is the configuration that the agent was invoked with; its id names the run."""
     state = agent.get_state(thread)
     interrupts = [each for task in state.tasks for each in task.interrupts]
     messages = state.values["messages"]
     stopped = [_stopped_by(each.value, messages) for each in interrupts]
-    told = desk.decided([call for calls in stopped for call in calls], wait_s)
+    run = thread.get("configurable", {}).get("thread_id")
+    listed = [call for calls in stopped for call in calls]
+    told = desk.decided(listed, wait_s, run=None if run is None else str(run)[:256])
     if told is None:
         return None
     rest = iter(told)

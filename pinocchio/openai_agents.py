@@ -49,10 +49,18 @@ def unsure(
 # The desk
 
 
-def at_desk(desk: Desk, state: Any, *, seen: SeenCalls, wait_s: float = 0.0) -> bool:
+def at_desk(
+    desk: Desk,
+    state: Any,
+    *,
+    seen: SeenCalls,
+    wait_s: float = 0.0,
+    run: str | None = None,
+) -> bool:
     """Approves and rejects in a `RunState` once all its interruptions are decided; False while one
     is open. Puts them before the desk first, so call it before the process ends, and again in any
-    other. The SDK has no edit: of a changed call the model is told to make it anew."""
+    other. `run` names the run, see `Desk.hold`. The SDK has no edit: of a changed call the model is
+    told to make it anew."""
     items = state.get_interruptions()
     messages = list(_messages(state.to_json()))
     stopped = [
@@ -65,7 +73,7 @@ def at_desk(desk: Desk, state: Any, *, seen: SeenCalls, wait_s: float = 0.0) -> 
         )
         for item in items
     ]
-    told = desk.decided(stopped, wait_s)
+    told = desk.decided(stopped, wait_s, run=run)
     if told is None:
         return False
     for item, each in zip(items, told, strict=True):

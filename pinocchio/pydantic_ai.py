@@ -46,10 +46,18 @@ def unsure(
 # The desk
 
 
-def at_desk(desk: Desk, messages: Sequence[Any], *, seen: SeenCalls, wait_s: float = 0.0) -> Any:
+def at_desk(
+    desk: Desk,
+    messages: Sequence[Any],
+    *,
+    seen: SeenCalls,
+    wait_s: float = 0.0,
+    run: str | None = None,
+) -> Any:
     """The `DeferredToolResults` of a run once all calls that it deferred are decided; None while
     one is open. Puts them before the desk first, so call it before the process ends, and again in
-    any other. `messages` are all of the run. Imports pydantic-ai."""
+    any other. `messages` are all of the run, which `run` names (see `Desk.hold`). Imports
+    pydantic-ai."""
     calls = _deferred(messages)
     before = list(_messages(messages))
     stopped = [
@@ -62,7 +70,7 @@ def at_desk(desk: Desk, messages: Sequence[Any], *, seen: SeenCalls, wait_s: flo
         )
         for call in calls
     ]
-    told = desk.decided(stopped, wait_s)
+    told = desk.decided(stopped, wait_s, run=run)
     if told is None:
         return None
     library: Any = import_module("pydantic_ai")

@@ -26,6 +26,7 @@ from policies.conditions.certificate import (
 from policies.conditions.confidence import MaxError
 from policies.conditions.facts import Facts, ToolCall
 from policies.conditions.ranking import RecentConfidences
+from policies.conditions.tool_names import OfferedTools
 from policies.counting import counted
 from policies.deciding.actions import (
     MAX_APPROVALS,
@@ -164,6 +165,7 @@ __all__ = [
     "Labelled",
     "MaxError",
     "Needed",
+    "OfferedTools",
     "Policy",
     "PolicyError",
     "Problem",

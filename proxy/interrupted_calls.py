@@ -4,9 +4,11 @@
     GET  /pinocchio/v1/calls/{id}   what was decided; `?wait_s=30` waits for it
 
 Nothing of it comes from a policy: the framework asked (`pinocchio.langchain` and the others), and
-keeps its run. The desk shows such a call as any other that is held. One key's call has one review,
-however often it is asked about. The confidence is the recorded one of the reply that made the call,
-never one that the client says.
+keeps its run. The desk shows such a call as any other that is held. One key's call in one
+conversation has one review, however often it is asked about: servers count the ids of calls anew in
+each conversation, so an id alone names none. An approval is for one run. Where the client does not
+name its run, the same call asks anew an hour after the approval was first handed out. The
+confidence is the recorded one of the reply that made the call, never one that the client says.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from proxy.exchange.metrics import Metrics
 from proxy.formats import CHAT, Json
 from proxy.formats.called import tool_calls
 from proxy.gate.key_hash import hash_key
+from proxy.holds.binding import as_written
 from proxy.holds.waiting import Verdicts
 from proxy.store.record.reader import OwnRecord, Recorded
 from proxy.store.reviews.approvals import approved_by
@@ -51,8 +54,10 @@ LONGEST_S: Final = 30 * 86_400.0  # for which a call may wait
 EXPIRES_S: Final = 7 * 86_400.0
 LONGEST_WAIT_S: Final = 60.0
 RECORDED_WITHIN_S: Final = 2.0  # the record of an exchange is written after its reply
+AGAIN_S: Final = 3_600.0  # for which an approval can be read again by a client that names no run
+MOST_ROUNDS: Final = 1_000  # approvals of one call that are kept at the same time
 _MEMBERS: Final = (
-    *("call", "messages", "tools", "model", "request_id"),
+    *("call", "messages", "tools", "model", "request_id", "run"),
     *("queue", "expires_s", "escalate", "approvals"),
 )
 _OF_ESCALATION: Final = frozenset({"after_s", "to"})
@@ -75,6 +80,7 @@ class InterruptedCall:
     escalate_s: float | None = None
     escalate_to: str | None = None
     approvals: int = 1  # different people who have to approve it
+    run: str | None = None  # of the agent's, as the client names it
 
     def request(self) -> bytes:
         """The question as a chat completion's, which the desk knows how to show."""
@@ -112,13 +118,7 @@ class InterruptedCalls:
             text = "a held call belongs to a key: send one, as for a completion"
             raise BadRequestError(text, code="no_key")
         call, key_hash = read_call(body), hash_key(request)
-        id = review_id_of(key_hash, call.id)
-        known = await self._store.get(id)
-        if known is None:
-            known = await self._hold(call, id, key_hash, request)
-        if not _is_same(known, call):
-            text = f"the call {call.id[:100]!r} is held with another name or other arguments"
-            raise BadRequestError(text, param="call.id", code="call_differs")
+        known = await self._in_force(call, key_hash, request)
         if call.approvals > known.needed:  # whoever asks for more must not get what fewer approved
             text = f"the call {call.id[:100]!r} is held until {known.needed} approve, not more"
             raise BadRequestError(text, param="approvals", code="call_differs")
@@ -130,7 +130,23 @@ class InterruptedCalls:
         if held.standing == HELD and wait_s > 0:
             await self._verdicts.wait(held, min(wait_s, LONGEST_WAIT_S))
             held = await self._own(id, request)
+        if held.standing == RELEASED:
+            await self._store.take(held.id, AGAIN_S)  # whoever knows the review may read it again
         return told_of(held)
+
+    async def _in_force(self, call: InterruptedCall, key_hash: str, request: Request) -> HeldReply:
+        """The review of a call; a new one where the last approval belonged to an earlier run."""
+        digest = await asyncio.to_thread(digest_of, call)
+        for before in range(MOST_ROUNDS):
+            id = review_id_of(key_hash, digest, before)
+            known = await self._store.get(id)
+            if known is None:
+                known = await self._hold(call, id, key_hash, request)
+            is_approved = known.standing == RELEASED
+            if not is_approved or await self._store.take(known.id, AGAIN_S) or call.run is not None:
+                return known
+        text = f"the call {call.id[:100]!r} was approved {MOST_ROUNDS} times; send a 'run'"
+        raise BadRequestError(text, param="run", code="call_differs")
 
     async def _own(self, id: str, request: Request) -> HeldReply:
         held = await self._store.get(id)
@@ -158,9 +174,24 @@ class InterruptedCalls:
         return held
 
 
-def review_id_of(key_hash: str, call_id: str) -> str:
-    """The same for the same key and call, whichever process asks."""
-    named = hashlib.sha256(dumps(["call", key_hash, call_id])).hexdigest()
+def digest_of(call: InterruptedCall) -> str:
+    """SHA-256 of what is asked for: the call, its arguments as written, its conversation and run.
+
+    Numbers count to their last digit and booleans are no numbers, since tools differ in what they
+    make of them. Raises BadRequestError for what is nested too deeply to be compared.
+    """
+    try:
+        told = [call.id, call.name, as_written(call.arguments), call.messages, call.run]
+        text = json.dumps(told, sort_keys=True, separators=(",", ":"))
+    except RecursionError as error:
+        raise _wrong("messages", "less deeply nested") from error
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def review_id_of(key_hash: str, digest: str, before: int) -> str:
+    """The same for the same key and call, whichever process asks; `before` counts the approvals
+    that earlier runs have had."""
+    named = hashlib.sha256(dumps(["call", key_hash, digest, before])).hexdigest()
     return CHAT.held_prefix + named[:32]
 
 
@@ -168,11 +199,13 @@ def held_call(
     call: InterruptedCall, id: str, key_hash: str, recorded: Recorded | None, team: str | None
 ) -> HeldReply:
     """The record of a held call. A label of it is one of the whole reply only where the reply made
-    this call alone; else it is kept under an id of its own."""
+    this call alone; else it is kept under an id of its own. A reply that made no such call has
+    nothing to say of it."""
     now, request = time.time(), call.request()
-    is_alone = recorded is not None and [
-        [tool.name for tool in facts.tools] for facts in recorded.facts
-    ] == [[call.name]]
+    names = [[tool.name for tool in facts.tools] for facts in recorded.facts] if recorded else []
+    if not any(call.name in made for made in names):
+        recorded = None
+    is_alone = names == [[call.name]]
     return HeldReply(
         id=id,
         key_hash=key_hash,
@@ -216,13 +249,6 @@ def _call_in(reply: bytes) -> Json:
     return {"name": call.name, "arguments": json.loads(call.arguments)}
 
 
-def _is_same(held: HeldReply, call: InterruptedCall) -> bool:
-    """What is no longer kept cannot be compared, and is decided on."""
-    if held.is_forgotten:
-        return True
-    return _call_in(held.reply) == {"name": call.name, "arguments": json.loads(call.arguments)}
-
-
 # What a client sends
 
 
@@ -249,6 +275,7 @@ def read_call(body: Any) -> InterruptedCall:
         expires_s=expires_s,
         request_id=None if request_id is None else _name(body, "request_id"),
         approvals=_approvals(body.get("approvals", 1)),
+        run=_name(body, "run") if body.get("run") is not None else None,
         **_escalation(body.get("escalate"), queue, expires_s),
     )
 

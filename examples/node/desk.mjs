@@ -7,8 +7,9 @@
 //   if (decided) await generateText({ ..., messages: [...messages, decided] });
 //
 // One file without packages: copy it. Call it once before the process ends, which puts the calls at
-// the desk, and again in any process. The same call of the same key is there once. The SDK has no
-// edit: of a changed call the model is told to make it anew.
+// the desk, and again in any process. The same call of the same key is there once. An approval is for
+// one run, which `run: "..."` names. The SDK has no edit: of a changed call the model is told to make
+// it anew.
 
 const CHANGED = "A reviewer changed this call. Make it again, with just these arguments: ";
 const REFUSED = "A reviewer rejected this call, or nobody approved it in time.";
@@ -24,11 +25,11 @@ export function atDesk({ url, key, queue, expiresS, escalate, approvals }) {
     return told;
   }
 
-  return async function decided(messages, { seen, waitS = 0 } = {}) {
+  return async function decided(messages, { seen, waitS = 0, run } = {}) {
     const content = [];
     for (const { approvalId, toolCallId, toolName, input } of waiting(messages)) {
       const call = { id: toolCallId, name: toolName, arguments: input };
-      const fields = { queue, expires_s: expiresS, escalate, approvals };
+      const fields = { queue, expires_s: expiresS, escalate, approvals, run };
       const asked = { call, messages: conversation(messages), ...fields };
       const body = JSON.stringify({ ...asked, request_id: await seen?.requestId(toolCallId) });
       let told = await ask(calls, { method: "POST", body });

@@ -13,6 +13,7 @@ __all__ = [
     "facts",
     "globs",
     "ranking",
+    "tool_names",
     "tool_patterns",
     "tool_words",
 ]

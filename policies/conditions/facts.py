@@ -7,23 +7,38 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from policies.conditions.tool_names import spellings
+
 UNREADABLE: Final = object()
-"""Stands for arguments that are no JSON, or JSON that two readers may read differently."""
+"""Arguments that are no JSON object, or JSON that two readers may read differently.
+
+Some servers encode arguments twice, and some clients decode them until they find an object: what
+the tool would get is then something that no rule has seen.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call that the model asks for; `arguments` is the JSON text as it arrived."""
+    """A tool call that the model asks for; `arguments` is the JSON text as it arrived.
+
+    `readings` are the other names under which a client may look the tool up, none for a tool that
+    the request offers. None means that nobody knows the tool; then its name alone tells them.
+    """
 
     name: str
     arguments: str = "{}"
+    readings: tuple[str, ...] | None = field(default=None, compare=False)
     _read: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def values(self) -> Any:
         """The arguments, decoded once, or UNREADABLE."""
         if not self._read:
-            self._read.append(_decoded(self.arguments))
+            self._read.append(decoded(self.arguments))
         return self._read[0]
+
+    def other_names(self) -> tuple[str, ...]:
+        """Return the names beside `name` under which a client may look the tool up."""
+        return spellings(self.name) if self.readings is None else self.readings
 
 
 @dataclass(slots=True)  # not frozen: one is made for every completion, at twice the speed
@@ -84,11 +99,18 @@ class Facts:
             self.confidence = None
 
 
-def _decoded(arguments: str) -> Any:
+def decoded(arguments: str) -> Any:
+    """Return the object that arguments say, or UNREADABLE; blank ones are an empty object."""
     if not arguments.strip():
         return {}  # how some models write a call without arguments
+    values = decoded_json(arguments)
+    return values if isinstance(values, dict) else UNREADABLE
+
+
+def decoded_json(text: str) -> Any:
+    """Return the JSON value of a text, or UNREADABLE."""
     try:
-        return json.loads(arguments, object_pairs_hook=_object, parse_constant=_no_constant)
+        return json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         return UNREADABLE
 

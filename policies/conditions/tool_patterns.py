@@ -18,8 +18,10 @@ A key of `arguments` may be a glob (`"*amount*"`), which stands for every key th
 list of such mappings one has to match.
 
 Where an argument holds several values, one that matches is enough. Arguments that cannot be read
-(no JSON, a key that stands twice, a text where a number is compared) match every pattern of a
-rule that restrains the reply and none of a rule that delivers it.
+(no JSON object, a key that stands twice, a text where a number is compared) match every pattern of
+a rule that restrains the reply and none of a rule that delivers it. The same holds for names that a
+client may read as another tool's, see `policies.conditions.tool_names`: a rule that restrains looks
+at each of them, without regard to case, and a rule that delivers has to match them all.
 """
 
 from __future__ import annotations
@@ -31,13 +33,17 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
-from policies.conditions.facts import UNREADABLE, ToolCall
+from policies.conditions.facts import UNREADABLE, ToolCall, decoded_json
 from policies.conditions.globs import Globs, is_literal, matching
+from policies.conditions.tool_names import folded
 from policies.conditions.tool_words import MAX_NAME, NameWords, Phrases, words_in
 from policies.reading.reading import Node, either, shown
 
 _COMPARISONS: Final = ("above", "at_least", "below", "at_most")
 _TESTS: Final = (*_COMPARISONS, "not", "present", "words")
+_TRUE: Final = frozenset({"true", "yes", "on", "y", "t", "1"})
+_FALSE: Final = frozenset({"false", "no", "off", "n", "f", "0"})
+"""Words that clients take for a boolean where a tool wants one (as pydantic does)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,24 @@ class TextTest:
 
     def holds(self, value: Any) -> bool | None:
         text = value if isinstance(value, str) else json.dumps(value)
-        return self.globs.match(text) is not self.is_not
+        is_matched = self.globs.match(text)
+        if isinstance(value, bool) and not is_matched:  # `yes` in a policy is text, and means true
+            words = _TRUE if value else _FALSE
+            is_matched = any(each.lower() in words for each in self.globs.patterns)
+        return is_matched is not self.is_not
+
+
+@dataclass(frozen=True, slots=True)
+class BooleanTest:
+    """Whether a value is this boolean; None for a value that only some tools take for it."""
+
+    wanted: bool
+
+    def holds(self, value: Any) -> bool | None:
+        if value is None or isinstance(value, bool):
+            return value is self.wanted
+        text = value.strip().lower() if isinstance(value, str) else json.dumps(value)
+        return False if text in (_FALSE if self.wanted else _TRUE) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +110,7 @@ class WordsTest:
         return self.phrases.match(told)
 
 
-ValueTest: TypeAlias = TextTest | NumberTest
+ValueTest: TypeAlias = TextTest | NumberTest | BooleanTest
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +124,8 @@ class ArgumentPattern:
 
     def holds(self, arguments: Any, *, if_unknown: bool) -> bool:
         found = _at(arguments, self.path) if arguments or not self.path else []
+        if UNREADABLE in found:
+            return if_unknown
         if self.is_present is not None and self.is_present is not bool(found):
             return False
         if self.words is not None and not any(map(self.words.holds, found)):
@@ -125,6 +150,10 @@ class ToolPattern:
     _remembered: Any = field(init=False, repr=False, compare=False)
     """Whether a call of a name may match, known of the names of late; `__wrapped__` remembers none.
     """
+    _unknown: Any = field(init=False, repr=False, compare=False)
+    """The same for a name of which nobody knows whether the request offers it."""
+    _generous: Globs = field(init=False, repr=False, compare=False)
+    """The names without regard to case; literal ones without marks between their words either."""
 
     def __post_init__(self) -> None:
         names, words = self.names.match, self.words
@@ -132,17 +161,64 @@ class ToolPattern:
         def has_name(name: str) -> bool:
             return names(name) and (words is None or words.match(name))
 
+        def may_be(name: str) -> bool:
+            return self.matched_name(ToolCall(name)) is not None
+
         object.__setattr__(self, "_remembered", lru_cache(maxsize=1_024)(has_name))
+        object.__setattr__(self, "_unknown", lru_cache(maxsize=1_024)(may_be))
+        generous = (folded(n) if is_literal(n) else n.casefold() for n in self.names.patterns)
+        object.__setattr__(self, "_generous", Globs(tuple(filter(None, generous))))
 
     def has_name(self, name: str) -> bool:
         """Whether a call of this name may match; a name without end takes no memory."""
         known = self._remembered if len(name) <= MAX_NAME else self._remembered.__wrapped__
         return bool(known(name))
 
+    def matched_name(self, call: ToolCall) -> str | None:
+        """Return the name by which a call may match, whatever its arguments, or None."""
+        others = call.other_names()
+        if not self.if_unknown:
+            return call.name if all(map(self.has_name, (call.name, *others))) else None
+        for name in (call.name, *others):
+            if self.has_name(name):
+                return name
+        is_exact = call.readings == ()  # then every client finds another tool
+        return None if is_exact else self._generously((call.name, *others))
+
+    def _generously(self, names: tuple[str, ...]) -> str | None:
+        """The name under which a generous client would find this tool."""
+        if self.words is not None and not any(map(self.words.match, names)):
+            return None
+        return next(filter(self._is_generously, names), None)
+
+    def _is_generously(self, name: str) -> bool:
+        match = self._generous.match
+        return match(folded(name)) or match(name.casefold())
+
+    def may_have_name(self, name: str) -> bool:
+        """Whether a call of this name may match, whatever the request offers."""
+        return self.has_name(name) or (self.if_unknown and self._is_generously(name))
+
+    def _may_be_nameless(self, call: ToolCall) -> bool:
+        """Whether a call without a name may be of this tool; of one that says nothing it is told
+        by the names alone, since nobody can run it."""
+        is_empty = call.arguments.strip() in ("", "{}")
+        return (self.if_unknown and not is_empty) or (
+            not self.arguments and self.matched_name(call) is not None
+        )
+
     def match(self, call: ToolCall) -> bool:
-        name = call.name  # `has_name` inline: a hundred patterns may be asked about one call
-        if not (self._remembered if len(name) <= MAX_NAME else self._remembered.__wrapped__)(name):
-            return False
+        """Whether a call has such a name, and arguments that match all patterns."""
+        name, readings = call.name, call.readings
+        if not name or name.isspace():
+            return self._may_be_nameless(call)
+        if readings:
+            if self.matched_name(call) is None:
+                return False
+        else:  # `has_name` inline: a hundred patterns may be asked about one call
+            known = self._unknown if readings is None else self._remembered
+            if not (known if len(name) <= MAX_NAME else known.__wrapped__)(name):
+                return False
         if not self.arguments:
             return True
         values = call.values()
@@ -164,7 +240,7 @@ def read_tool_patterns(node: Node, *, if_unknown: bool) -> tuple[ToolPattern, ..
         node.report(f"{node} is empty, so it could never hold")
     items = node.items()
     plain = tuple(item.text("") for item in items if not isinstance(item.value, dict))
-    patterns = [ToolPattern(Globs(plain))] if plain else []
+    patterns = [ToolPattern(Globs(plain), if_unknown=if_unknown)] if plain else []
     for item in items:
         if isinstance(item.value, dict):
             patterns += _read_pattern(item, if_unknown)
@@ -218,8 +294,10 @@ def _read_argument(name: str, node: Node) -> ArgumentPattern:
         return _read_tests(path, node)
     if isinstance(value, int | float) and not isinstance(value, bool):
         return ArgumentPattern(path, (NumberTest(value, value),))
-    if value is None or isinstance(value, bool):
-        return ArgumentPattern(path, (TextTest(Globs((json.dumps(value),))),))
+    if isinstance(value, bool):
+        return ArgumentPattern(path, (BooleanTest(value),))
+    if value is None:
+        return ArgumentPattern(path, (TextTest(Globs(("null",))),))
     return ArgumentPattern(path, (TextTest(Globs(node.texts())),))
 
 
@@ -267,16 +345,29 @@ def _read_comparison(node: Node) -> NumberTest:
 
 
 def _at(value: Any, path: tuple[str, ...]) -> list[Any]:
-    """The values at a path; a list on the way stands for each of its items, a glob for each key."""
+    """The values at a path; a list on the way stands for each of its items, a glob for each key.
+
+    A text on the way that is an object's JSON counts as the object, as it does to many tools; one
+    that looks so and cannot be read is UNREADABLE.
+    """
     values = [value]
     for key in path:
-        objects = [item for item in _unpacked(values, list) if isinstance(item, dict)]
+        items = [_undone(item) for item in _unpacked(values, list)]
+        if UNREADABLE in items:
+            return [UNREADABLE]
+        objects = [item for item in _unpacked(items, list) if isinstance(item, dict)]
         if is_literal(key):
             values = [item[key] for item in objects if key in item]
         else:
             match = matching(key)
             values = [each for item in objects for name, each in item.items() if match(name)]
     return values
+
+
+def _undone(value: Any) -> Any:
+    """A value, decoded where it is the text of an object or a list."""
+    is_text = isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
+    return decoded_json(value) if is_text else value
 
 
 def _leaves(value: Any) -> Iterator[Any]:

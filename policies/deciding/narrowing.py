@@ -61,6 +61,8 @@ class Narrowing:
         """Return the rules that can match these facts, judged by these calls."""
         shared: tuple[Any, ...] = self._shared(facts)
         tools = tuple([call.name for call in calls])
+        if any(call.readings != () for call in calls):  # names that a client may read otherwise
+            tools = tuple([name for call in calls for name in (call.name, *call.other_names())])
         narrow = self._remembered if _is_short(facts, tools) else self._narrow
         return narrow(shared, tools)
 
@@ -78,7 +80,7 @@ def _may_call(when: When, tools: tuple[str, ...]) -> bool:
     """Whether calls of these tools can be what the rule asks for, whatever their arguments."""
     if when.tools is None or when.tools.patterns is None:
         return True
-    return any(pattern.has_name(name) for pattern in when.tools.patterns for name in tools)
+    return any(pattern.may_have_name(name) for pattern in when.tools.patterns for name in tools)
 
 
 def _is_short(facts: Facts, tools: tuple[str, ...]) -> bool:

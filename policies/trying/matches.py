@@ -18,6 +18,7 @@ from policies.conditions.facts import UNREADABLE, Facts, ToolCall
 from policies.conditions.globs import Globs
 from policies.conditions.tool_patterns import (
     ArgumentPattern,
+    BooleanTest,
     NumberTest,
     TextTest,
     ToolPattern,
@@ -67,7 +68,7 @@ def threshold_of(rule: Rule) -> tuple[float, bool] | None:
 
 def _pattern(pattern: ToolPattern, call: ToolCall) -> str:
     """What of a pattern the call matches, without what only says that any does."""
-    name = _first(pattern.names, call.name)
+    name = _first(pattern.names, pattern.matched_name(call) or call.name)
     told = [name] if name != "*" else []
     if pattern.words is not None:
         told.append(f"the word {_either(sorted(pattern.words.given & {*words_in(call.name)}))}")
@@ -109,6 +110,8 @@ def _either(words: Sequence[str]) -> str:
 def _test(test: Any) -> str:
     if isinstance(test, TextTest):
         return ("not " if test.is_not else "") + " or ".join(test.globs.patterns)
+    if isinstance(test, BooleanTest):
+        return str(test.wanted).lower()
     return _range(test) if isinstance(test, NumberTest) else str(test)
 
 

@@ -81,7 +81,7 @@ def _names_match(tools: ToolCalls, calls: Calls) -> bool | None:
     """Whether calls match whose arguments are not known."""
     if tools.patterns is None:
         return not calls
-    pairs = [(each, call) for call in calls for each in tools.patterns if each.has_name(call.name)]
-    if any(not each.arguments for each, _ in pairs):
+    named = [each for call in calls for each in tools.patterns if each.matched_name(call)]
+    if any(not each.arguments for each in named):
         return True
-    return None if pairs else False
+    return None if named else False

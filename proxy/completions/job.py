@@ -23,7 +23,7 @@ from proxy.exchange.exchange import Exchange
 from proxy.exchange.outcome import Outcome, summarise
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import RESPONSES, Json
-from proxy.formats.called import tool_calls, without_calls
+from proxy.formats.called import without_calls
 from proxy.formats.logprobs import summary
 from proxy.gate.key_hash import hash_key
 from proxy.holds.binding import Earlier
@@ -244,7 +244,8 @@ class Job:
         made = approvals.made(answer.completion, hash_key(self.http))
         if made:
             for each, choice in zip(facts, answer.choices, strict=True):
-                each.tools = tool_calls(without_calls(choice.message, made))
+                message = dict(without_calls(choice.message, made))
+                each.tools = self.request.calls_in(replace(choice, message=message))
 
     def outcome(self, answer: Answer, decisions: list[Decision]) -> Outcome:
         """Return what the decisions, one for each choice, come to."""

@@ -101,7 +101,7 @@ class Answer:
             facts = Facts(
                 confidence.value,
                 asked.model,
-                () if text is not None else tool_calls(message),
+                () if text is not None else asked.calls_in(choice),
                 asked.is_stream,
                 choice.finish_reason,
                 n,

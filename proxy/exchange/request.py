@@ -13,10 +13,11 @@ from types import MappingProxyType
 from typing import Any, Final, ParamSpec, TypeVar
 
 from calibrator import NotScorableError, Question
-from policies import Facts
+from policies import Facts, OfferedTools, ToolCall
 from proxy.errors import BadRequestError, BodyTooLargeError, UpstreamBrokenError
 from proxy.exchange.allowance import Share, take_share
-from proxy.formats import Format
+from proxy.formats import Choice, Format
+from proxy.formats.called import offered_tools, read_calls, tool_calls
 from proxy.wire.caller import ANYONE, Caller
 from proxy.wire.encoding import MAX_RATIO, DecodedTooLargeError, can_decode, decoded, most_of
 from proxy.wire.headers import DOMAIN, TAGS
@@ -68,6 +69,7 @@ class CompletionRequest:
     share: Share | None = None  # of what may be large at a time, for as long as this is there
     _question: Question | None = field(default=None, init=False, repr=False)
     _no_question: tuple[str, str] | None = field(default=None, init=False, repr=False)
+    _offered: OfferedTools | None = field(default=None, init=False, repr=False)
 
     def question(self) -> Question:
         """The question as the calibrator reads it, read once; raises NotScorableError."""
@@ -80,6 +82,15 @@ class CompletionRequest:
                 self._no_question = error.reason, str(error)
                 raise
         return self._question
+
+    def calls_in(self, choice: Choice) -> tuple[ToolCall, ...]:
+        """Return the calls of a choice as a client that offers these tools may read them."""
+        calls = tool_calls(choice.message)
+        if not calls:
+            return ()
+        if self._offered is None:
+            self._offered = offered_tools(self.payload)
+        return read_calls(calls, self._offered, choice.names)
 
     async def apart(
         self, work: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from policies import ToolCall
+from policies import OfferedTools, ToolCall
 from proxy.wire.json_splice import dumps
 
 _TEXTS = frozenset({"role", "content", "refusal", "reasoning_content", "reasoning", "name", "id"})
@@ -41,6 +41,59 @@ def plain_text(message: Mapping[str, Any]) -> str | None:
 def tool_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
     """The calls of a chat message, custom tools and the one of old times among them."""
     return tuple(call for part in _calling_parts(message) for call in _called(part))
+
+
+def read_calls(
+    calls: Iterable[ToolCall],
+    offered: OfferedTools,
+    names: Mapping[str, tuple[str, ...]] | None,
+) -> tuple[ToolCall, ...]:
+    """Return calls with the other names under which a client may look their tools up.
+
+    `offered` are the request's tools; `names` are the names that the deltas of a stream gave beside
+    the one in the message. A call in the arguments of another, as models write parallel ones, is a
+    call as well.
+    """
+    found = []
+    for call in calls:
+        for each in (call, *_calls_inside(call)):
+            beside = names.get(each.name, ()) if names and each is call else ()
+            found.append(ToolCall(each.name, each.arguments, offered.readings(each.name, *beside)))
+    return tuple(found)
+
+
+def _calls_inside(call: ToolCall) -> Iterator[ToolCall]:
+    """The calls that a call of `multi_tool_use.parallel` has in its arguments."""
+    if '"recipient_name"' not in call.arguments:
+        return
+    values = call.values()
+    uses = values.get("tool_uses") if isinstance(values, dict) else None
+    for use in uses if isinstance(uses, list) else ():
+        if isinstance(use, dict) and isinstance(name := use.get("recipient_name"), str):
+            yield ToolCall(name, _text(use.get("parameters", {})))
+
+
+def offered_tools(payload: Mapping[str, Any]) -> OfferedTools:
+    """Return the names of the tools that a request offers in any format."""
+    names: list[str] = []
+    for tool in (*_items(payload.get("tools")), *_items(payload.get("functions"))):
+        names += _offered_by(tool)
+    return OfferedTools(names)
+
+
+def _offered_by(tool: Any) -> list[str]:
+    """The names of one tool, of a namespace's tools, or else the type of a server's own."""
+    if not isinstance(tool, dict):
+        return []
+    owners = (tool, tool.get("function"), tool.get("custom"), *_items(tool.get("tools")))
+    found = [each.get("name") for each in owners if isinstance(each, dict)]
+    named = [each for each in (*found, *_items(tool.get("allowed_tools"))) if isinstance(each, str)]
+    kind = tool.get("type")
+    return named or ([kind] if isinstance(kind, str) and kind != "function" else [])
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def without_calls(message: Mapping[str, Any], ids: Collection[str]) -> Mapping[str, Any]:

@@ -19,7 +19,14 @@ from proxy.formats.edits import (
     wanted_of,
 )
 from proxy.formats.events.markers import Marks
-from proxy.formats.events.merging import GrowingCalls, Pieces, index_of, joined, merge
+from proxy.formats.events.merging import (
+    GrowingCalls,
+    Pieces,
+    index_of,
+    joined,
+    merge,
+    names_in,
+)
 from proxy.formats.events.uniform_events import (
     LEARNT_FROM,
     TRIES,
@@ -312,9 +319,14 @@ class ChatAssembler(ChunkAssembler):
 
     def _whole(self, choice: Choice) -> Choice:
         message = joined(choice.message)
-        if calls := self._calls.get(choice.index):
+        calls = self._calls.get(choice.index) or GrowingCalls()
+        if calls:
             message["tool_calls"] = [joined(calls[index]) for index in sorted(calls)]
-        return Choice(choice.index, message, choice.finish_reason, joined(choice.logprobs))
+        legacy = choice.message.get("function_call")
+        whole = Choice(choice.index, message, choice.finish_reason, joined(choice.logprobs))
+        if calls or legacy:
+            whole.names = _names_given([*calls.values(), legacy])
+        return whole
 
     def completion(self) -> Json:
         listed = [
@@ -347,6 +359,18 @@ class ChatAssembler(ChunkAssembler):
                 message.pop("role", None)
             choices.append({**choice, "index": index, "message": message})
         return _events({**completion, "choices": choices}, payload)
+
+
+def _names_given(calls: list[Any]) -> Mapping[str, tuple[str, ...]]:
+    """By the name that a call has in the message, the others that its deltas may be read to give.
+
+    Calls of one name share them: what may be read of one is not known to be safe for the other.
+    """
+    names: dict[str, tuple[str, ...]] = {}
+    for found in names_in(calls):
+        name, *others = found.readings()
+        names[name] = tuple(dict.fromkeys((*names.get(name, ()), *others)))
+    return names
 
 
 def _calls_tool(part: Any) -> bool:

@@ -39,6 +39,8 @@ class Choice:
     finish_reason: str | None = None
     logprobs: Json | None = None
     is_refusal: bool = False  # where no text of a refusal says so
+    names: Mapping[str, tuple[str, ...]] | None = field(default=None, compare=False)
+    """By the name of a call in the message, the others that its stream may be read to give."""
     _plain: tuple[str | None] | None = field(default=None, init=False, repr=False, compare=False)
 
     def plain_text(self) -> str | None:

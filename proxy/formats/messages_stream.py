@@ -163,7 +163,10 @@ class MessagesAssembler(Assembler):
         block = self._blocks.get(index)
         if block is None or not isinstance(delta, dict):
             return UNREAD
+        is_twice = bool(block.get("input")) and "partial_json" in delta
         self._take(index, block, delta)
+        if is_twice:  # one reader takes the input that the block began with, another the deltas
+            return UNREAD
         kind = delta.get("type")
         if isinstance(kind, str) and kind in _DELTAS:
             return NOTHING

@@ -189,10 +189,22 @@ def _exactly(body: bytes) -> Any:
     """What a body says, numbers to their last digit and a repeated member each time, since readers
     differ in which of them they take; of an encoded body its bytes count."""
     try:
-        text = body.decode("utf-8-sig")
-        return json.loads(text, parse_float=_as_written, object_pairs_hook=_with_repeated)
+        return as_written(body.decode("utf-8-sig"))
     except ValueError:
         return hashlib.sha256(body).hexdigest()
+
+
+def as_written(text: str) -> Any:
+    """Return what JSON says, numbers to their last digit and repeated members each time.
+
+    Raises ValueError for text that is no JSON, and RecursionError.
+    """
+    return json.loads(
+        text,
+        parse_float=_number,
+        parse_constant=_number,
+        object_pairs_hook=_with_repeated,
+    )
 
 
 def _with_repeated(members: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -200,7 +212,7 @@ def _with_repeated(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return found if len(found) == len(members) else {**found, _REPEATED: members}
 
 
-def _as_written(number: str) -> Json:
+def _number(number: str) -> Json:
     return {"number": number}
 
 
@@ -259,7 +271,7 @@ def digest_of_calls(format: Format, reply: bytes) -> str:
 def _digest_of_arguments(arguments: str) -> str:
     """Of arguments that are no JSON, their text counts."""
     try:
-        canonical = _canonical(json.loads(arguments))
+        canonical = _canonical(as_written(arguments))
     except (ValueError, RecursionError):
         canonical = arguments.encode(errors="backslashreplace")
     return hashlib.sha256(canonical).hexdigest()

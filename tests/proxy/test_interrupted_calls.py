@@ -112,8 +112,60 @@ def test_one_call_is_held_once(proxy: LiveProxy) -> None:
     assert len(ids) == 1
     decide(proxy, *ids, verdict="approve")
     assert hold(proxy, "once")["verdict"] == "approve"
-    other = proxy.http.post(CALLS, json=body("once", amount=9000))
-    assert (other.status_code, error_of(other)["code"]) == (400, "call_differs")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"messages": [*MESSAGES[:1], {"role": "user", "content": "Refund order A-2."}]},
+        {"messages": [*MESSAGES, {"role": "user", "content": "And again."}]},
+        {"amount": 9000},
+        {"amount": 84.20000000000001},
+        {"amount": True},
+        {"amount": "1"},
+        {"amount": 1.0},
+        {"arguments": '{"amount": 1, "amount": 9000}'},
+        {"name": "refund_all"},
+        {"run": "of Bob"},
+    ],
+)
+def test_an_approval_is_for_this_call_in_this_conversation(proxy: LiveProxy, change: Json) -> None:
+    """Servers count ids anew: what shares an id alone is another call, which a person sees."""
+    id = f"functions.refund:{time.monotonic_ns()}"
+    told = hold(proxy, id, amount=1)
+    decide(proxy, told["review_id"], verdict="approve")
+    other = body(id, change.get("amount", 1), **{k: v for k, v in change.items() if k != "amount"})
+    of_call = {key: other.pop(key) for key in ("name", "arguments") if key in other}
+    other["call"] |= of_call
+    found = proxy.http.post(CALLS, json=other).json()
+    assert (found["state"], found["verdict"]) == ("open", None)
+    assert found["review_id"] != told["review_id"]
+
+
+@pytest.mark.parametrize("how", ["POST", "GET"])
+def test_an_approval_is_handed_out_to_one_run(
+    proxy: LiveProxy, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """After a while the same call asks anew, unless the client says that it is the same run."""
+    monkeypatch.setattr("proxy.interrupted_calls.AGAIN_S", 0.0)
+    for fields in ({}, {"run": "thread-7"}):
+        id = f"one-run-{how}-{len(fields)}"
+        first = hold(proxy, id, **fields)["review_id"]
+        decide(proxy, first, verdict="approve")
+        told = hold(proxy, id, **fields) if how == "POST" else verdict(proxy, first)
+        assert told["verdict"] == "approve"
+        again = hold(proxy, id, **fields)
+        assert (again["review_id"] == first) is bool(fields)
+        assert again["verdict"] == ("approve" if fields else None)
+        assert verdict(proxy, first)["verdict"] == "approve"  # for whoever was told its id
+
+
+def test_a_reply_that_made_no_such_call_says_nothing_of_it(proxy: LiveProxy) -> None:
+    """Its confidence is that of another answer, whoever names its request."""
+    reply = proxy.ask("p=0.97", "Say hello.")
+    request_id = reply.headers["x-pinocchio-request-id"]
+    assert float(reply.headers["x-pinocchio-confidence"]) == 0.97
+    assert hold(proxy, "of nobody", request_id=request_id)["confidence"] is None
 
 
 def test_a_call_is_its_keys(proxy: LiveProxy) -> None:
@@ -296,5 +348,5 @@ def test_two_proxies_on_one_store_share_a_call(start_proxy: StartProxy, store_ur
         assert decide(second, id, verdict="approve").status_code == 200
         assert waiting.result()["verdict"] == "approve"
     assert [hold(each, "shared")["verdict"] for each in (first, second)] == ["approve"] * 2
-    other = second.http.post(CALLS, json=body("shared", amount=9000))
-    assert error_of(other)["code"] == "call_differs"
+    other = second.http.post(CALLS, json=body("shared", amount=9000)).json()
+    assert (other["review_id"] != id, other["verdict"]) == (True, None)

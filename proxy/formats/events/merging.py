@@ -2,18 +2,46 @@
 
 Text grows as a list of pieces until somebody asks for it; joining at every delta would make a long
 answer cost the square of its length.
+
+A name may come in pieces, and some servers send the whole of it in each delta. Clients differ: some
+join the pieces, others take the first or the last one. So all of them are kept (`Names`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+_MOST_NAMES = 8  # of a call, from its beginning and its end
 _WHOLE = ("id", "role", "type")  # strings that come whole, if perhaps more than once
 
 
 class Pieces(list[str]):
     """A text that is still growing."""
+
+
+class Names(Pieces):
+    """The name of a call as its deltas bring it; the whole name once more is no further piece."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__([name] if name else [])
+        self.deltas = [*self]
+
+    def append(self, name: str) -> None:
+        """Take in the name of another delta."""
+        if not name:
+            return
+        self.deltas.append(name)
+        if [*self] != [name]:
+            super().append(name)
+
+    def readings(self) -> tuple[str, ...]:
+        """Return every name that a client may have read, the one in the message first.
+
+        Clients join what deltas bring, or take the first or the last of it.
+        """
+        pieces = (*self[:_MOST_NAMES], *self[-_MOST_NAMES:])
+        return tuple(dict.fromkeys(("".join(self), *pieces, "".join(self.deltas))))
 
 
 def merge(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
@@ -25,7 +53,7 @@ def merge(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
         elif isinstance(value, str) and isinstance(old, Pieces):
             old.append(value)
         elif isinstance(value, str):
-            message[key] = Pieces([value])
+            message[key] = Names(value) if key == "name" else Pieces([value])
         elif isinstance(value, list) and type(old) is list:
             old.extend(value)
         elif isinstance(value, dict):
@@ -45,6 +73,20 @@ def joined(value: Any) -> Any:
     if isinstance(value, list):
         return [joined(item) for item in value]
     return value
+
+
+def names_in(value: Any) -> Iterator[Names]:
+    """Yield the names in growing calls that came in more than one delta."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, Names):
+            if len(value.deltas) > 1:
+                yield value
+        elif isinstance(value, dict):
+            waiting += value.values()
+        elif type(value) is list:
+            waiting += value
 
 
 def index_of(value: Mapping[str, Any], default: int) -> int:

@@ -53,6 +53,8 @@ def _values(facts: Facts, model: str | None, confidence: float | None) -> dict[s
         values["length"] = facts.length
     if facts.tools:
         values["tools"] = [call.name for call in facts.tools]
+        if any(call.readings != () for call in facts.tools):
+            values["tool_readings"] = [call.readings for call in facts.tools]
     if facts.refusal:
         values["refusal"] = True
     if facts.n != 1:
@@ -97,11 +99,18 @@ def facts_in(row: Mapping[str, Any]) -> tuple[tuple[Facts, ...], frozenset[str]]
     return facts, frozenset({"arguments"}) if has_calls else frozenset()
 
 
+def _calls(names: Sequence[str], readings: Sequence[Any] | None) -> tuple[ToolCall, ...]:
+    """Calls by their names, and the other names by which they were decided on."""
+    listed = [()] * len(names) if readings is None else readings
+    pairs = zip(names, listed, strict=True)
+    return tuple(ToolCall(n, NOT_KEPT, None if r is None else tuple(r)) for n, r in pairs)
+
+
 def _facts(values: Mapping[str, Any], row: Mapping[str, Any]) -> Facts:
     kept = {**values, "tags": frozenset(values.get("tags", ()))}
     kept["opinions"] = tuple(values.get("opinions", ()))
     kept["logprobs"] = tuple(values.get("logprobs", ()))
-    kept["tools"] = tuple(ToolCall(name, NOT_KEPT) for name in values.get("tools", ()))
+    kept["tools"] = _calls(kept.get("tools", ()), kept.pop("tool_readings", None))
     beside = {
         "confidence": row["confidence"],
         "model": row["model"] or "",

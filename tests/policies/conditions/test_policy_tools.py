@@ -10,6 +10,7 @@ import pytest
 from policies import (
     Facts,
     InvalidDocumentError,
+    OfferedTools,
     Policy,
     ToolCall,
     decide,
@@ -96,6 +97,11 @@ def test_arguments_have_to_match_all_patterns(arguments: str, is_matched: bool) 
         "[" * 5_000,
         '{"amount": "a lot"}',
         '{"amount": true}',
+        '"{\\"amount\\": 900}"',
+        '"text"',
+        "[]",
+        "null",
+        "7",
     ],
 )
 def test_arguments_that_cannot_be_read_are_never_waved_through(arguments: str) -> None:
@@ -108,12 +114,79 @@ def test_arguments_that_cannot_be_read_are_never_waved_through(arguments: str) -
         assert not matches(pattern, call, then=then, default="hold")
 
 
+@pytest.mark.parametrize("word", ["yes", "Yes", "on", "y", "true", "True"])
+@pytest.mark.parametrize("value", ["true", '"true"', '"yes"', '"TRUE"', '"on"', "1", '"1"'])
+def test_words_for_true_are_true(word: str, value: str) -> None:
+    """A rule that restrains sees a boolean however the policy or the model writes it."""
+    pattern = f"[{{name: deploy, arguments: {{force: {word}}}}}]"
+    is_text = word.lower() != "true" and value != "true"
+    if not is_text or value == f'"{word}"':
+        assert matches(pattern, ToolCall("deploy", f'{{"force": {value}}}'))
+    assert not matches(pattern, ToolCall("deploy", '{"force": false}'))
+    assert not matches(pattern, ToolCall("deploy", '{"force": null}'))
+
+
+@pytest.mark.parametrize("value", ['"false"', '"no"', "0", '"maybe"', "{}", "null"])
+def test_no_other_value_passes_for_a_boolean_where_it_delivers(value: str) -> None:
+    """A rule that delivers takes a boolean alone: a tool may take any other value for true."""
+    pattern = "[{name: deploy, arguments: {force: false}}]"
+    call = ToolCall("deploy", f'{{"force": {value}}}')
+    assert not matches(pattern, call, then="deliver", default="hold")
+
+
+def test_a_negated_word_for_true_excludes_true() -> None:
+    """`not: yes` is about the boolean too, also in a rule that delivers."""
+    pattern = "[{name: deploy, arguments: {force: {not: yes}}}]"
+    forced = ToolCall("deploy", '{"force": true}')
+    assert not matches(pattern, forced, then="deliver", default="hold")
+    assert matches(pattern, ToolCall("deploy", '{"force": false}'), then="deliver", default="hold")
+
+
+@pytest.mark.parametrize(
+    ("name", "offered", "is_held"),
+    [
+        ("send", ["send"], True),
+        ("functions.send", ["send"], True),
+        ("functions.send", ["functions.send", "send"], False),
+        ("mail.send", ["send"], True),
+        ("mail.send", ["mail.send", "send"], False),
+        ("resend", ["send"], False),
+        ("send_later", ["send"], False),
+        ("SEND", ["send"], True),
+        ("sendsend", ["send"], True),
+        ("functions.send", [], True),
+        ("mail.send", [], False),
+        ("", ["send"], True),
+        ("x." * 300 + "send", ["send"], True),
+        ("send" + ".x" * 300, ["send"], True),
+        ("send" * 10_000, ["send"], True),
+    ],
+)
+def test_a_name_is_read_as_the_tools_that_it_may_mean(
+    name: str, offered: list[str], is_held: bool
+) -> None:
+    """A rule that restrains looks at each of them, and one that delivers needs them all."""
+    call = ToolCall(name, '{"to": "x"}', OfferedTools(offered).readings(name))
+    assert matches("[send]", call) is is_held
+    if is_held and name not in ("send", ""):
+        assert not matches(f"['{name[:40]}*', look]", call, then="deliver", default="hold")
+
+
 def test_a_call_without_arguments_has_none() -> None:
     """Some models write nothing where others write an empty object."""
     pattern = "[{name: pay, arguments: {amount: {above: 0}}}]"
     assert not matches(pattern, ToolCall("pay", ""))
     assert not matches(pattern, ToolCall("pay"))
     assert matches("[{name: pay, arguments: {amount: {present: false}}}]", ToolCall("pay", " "))
+
+
+@pytest.mark.parametrize(
+    "email", ['{"email": "x@theirs.com"}', ' [{"email": "x@theirs.com"}]', "{"]
+)
+def test_an_object_that_is_written_as_text_is_looked_into(email: str) -> None:
+    """Many tools decode a text where they want an object; one that cannot be read is held."""
+    call = ToolCall("pay", json.dumps({"to": email}))
+    assert matches("[{name: pay, arguments: {to.email: '*@theirs.com'}}]", call)
 
 
 def test_deeply_nested_arguments_are_searched() -> None:

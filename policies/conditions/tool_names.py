@@ -1,0 +1,131 @@
+"""The names under which a client may look up the tool that a model calls.
+
+Models write names that nobody offered, and clients normalise them before they run the tool:
+
+    offered = OfferedTools(["send_money", "look"])
+    offered.readings("functions.send_money:0")   # ("send_money", ..)
+    offered.readings("SEND-MONEY")               # ("send_money", ..)
+    offered.readings("send_money")               # (): every client finds this tool
+    offered.readings("send_money_now")           # None: it is none of them
+
+A rule that restrains a tool looks at all of these names, and a rule that delivers needs each of
+them. All work is linear in the length of the name, however many tools there are.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Final
+
+LONGEST: Final = 500
+"""Characters of a name that are read for its spellings; no tool has a longer name."""
+
+_MOST_BORDERS: Final = 16
+_WRAPPERS: Final = re.compile(
+    r"(?:(?:functions?|tools?|default_api|api|namespace|mcp|multi_tool_use)(?:[.:/]+|__))+",
+    re.IGNORECASE,
+)  # what models write in front of a name, because templates name the tools so
+_ENDS: Final = re.compile(r"[:#]\d+|\(|<\|")  # a counter, arguments or a token of the template
+_MARKS: Final = re.compile(r"[\W_]+")
+_BORDERS: Final = re.compile(r"\\_|__+|[^\w-]+")
+_QUOTES: Final = " \t\r\n\"'`"
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_-]*")
+_UNSEEN: Final = frozenset({"Cf", "Cc", "Mn", "Me"})  # format characters, variation selectors
+
+
+class OfferedTools:
+    """The names of the tools that a request offers; none where nobody knows them."""
+
+    __slots__ = ("_by_fold", "names")
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = frozenset(names)
+        self._by_fold: dict[str, list[str]] | None = None  # made once a name needs it
+
+    def readings(self, name: str, *beside: str) -> tuple[str, ...] | None:
+        """Return the other names that a client may make of a name; none of an offered one.
+
+        None where the name is no offered tool's, however it is read. `beside` are names that a
+        client may take in its place; of an offered tool's name they may be mere pieces.
+        """
+        own = self._readings(name)
+        if not beside:
+            return own
+        pairs = [(each, self._readings(each)) for each in beside]
+        if own == ():
+            pairs = [(each, found) for each, found in pairs if found is not None]
+        others = [(each, *(spellings(each) if found is None else found)) for each, found in pairs]
+        own = spellings(name) if own is None else own
+        return tuple(dict.fromkeys((*own, *(each for found in others for each in found))))
+
+    def _readings(self, name: str) -> tuple[str, ...] | None:
+        if name in self.names:
+            return ()
+        meant = dict.fromkeys(self._meant(name))
+        return tuple(dict.fromkeys((*meant, *spellings(name)))) if meant else None
+
+    def _meant(self, name: str) -> Iterator[str]:
+        """The offered tools that stand in a name as whole words, or make it up when repeated."""
+        if self._by_fold is None:
+            self._by_fold = {}
+            for each in sorted(self.names):
+                self._by_fold.setdefault(folded(each), []).append(each)
+        for text in _pieces([folded(part) for part in _BORDERS.split(_cleaned(name))]):
+            yield from self._by_fold.get(text, ())
+
+
+def _pieces(parts: list[str]) -> Iterator[str]:
+    """What a client may take out of the parts of a name: some in a row, or what repeats."""
+    parts = [part for part in parts if part]
+    whole = "".join(parts)
+    yield whole
+    if period := (whole + whole).find(whole, 1) if whole else 0:
+        times = len(whole) // period
+        yield from (whole[: period * n] for n in range(1, times) if times % n == 0 and n <= LONGEST)
+    if len(parts) <= _MOST_BORDERS:
+        for first in range(len(parts)):
+            for last in range(first, len(parts)):
+                yield "".join(parts[first : last + 1])
+    else:  # then the first and the last ones alone: a name has few parts
+        ends = range(1, _MOST_BORDERS)
+        yield from ("".join(parts[:end]) for end in ends)
+        yield from ("".join(parts[-end:]) for end in ends)
+
+
+def spellings(name: str) -> tuple[str, ...]:
+    """Return the name without what models put around it; nothing for nearly all names.
+
+    Case is left as it is: a rule that restrains does not regard it.
+    """
+    return _spellings(name[:LONGEST])
+
+
+@lru_cache(maxsize=1_024)
+def _spellings(name: str) -> tuple[str, ...]:
+    if _PLAIN.fullmatch(name) and _WRAPPERS.match(name) is None:
+        return ()
+    cleaned = _cleaned(name)
+    bare = cleaned[found.end() :] if (found := _WRAPPERS.match(cleaned)) else cleaned
+    if end := _ENDS.search(bare, 1):
+        bare = bare[: end.start()]
+    bare = bare.replace("\\_", "_").strip(_QUOTES)
+    return tuple(dict.fromkeys(each for each in (cleaned, bare) if each and each != name))
+
+
+def folded(name: str) -> str:
+    """Return a name without case, marks between its words and signs that nobody sees.
+
+    Two names that are equal here are the same tool to a generous client.
+    """
+    return _MARKS.sub("", _cleaned(name)).casefold()
+
+
+def _cleaned(name: str) -> str:
+    """The name in its plainest letters, without blanks and quotes around it."""
+    if not name.isascii():
+        plain = unicodedata.normalize("NFKC", name)
+        name = "".join(each for each in plain if unicodedata.category(each) not in _UNSEEN)
+    return name.strip(_QUOTES)
