@@ -59,6 +59,12 @@ class Question:
     conversation: Callable[[], Sequence[Any]] | None = field(default=None, compare=False)
     has_calls: bool | None = field(default=None, compare=False)  # before the reply; None: not known
 
+    def all_messages(self) -> Sequence[Any]:
+        """Return all messages before the reply, read once; none where only a text is known."""
+        if self.conversation is not None:
+            self.messages, self.conversation = self.conversation(), None
+        return self.messages
+
     def tool_use(self, message: Mapping[str, Any]) -> ToolUse | None:
         """The reply with all that stands before it; None where no tool was called or offered.
 
@@ -70,8 +76,9 @@ class Question:
                 self.has_calls = _has_calls(self.messages)
             if not self.has_calls:
                 return None
-        messages = self.messages if self.conversation is None else self.conversation()
-        return ToolUse(messages or [{"role": "user", "content": self.text}], tools, message)
+        return ToolUse(
+            self.all_messages() or [{"role": "user", "content": self.text}], tools, message
+        )
 
 
 def _has_calls(messages: Sequence[Any]) -> bool:
