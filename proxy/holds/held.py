@@ -181,7 +181,7 @@ def answer_from(held: HeldReply, asked: CompletionRequest) -> Answer:
 def outcome_from(earlier: Earlier, request_id: str, choices: Sequence[Choice]) -> Outcome:
     """What is told of a reply that was scored and decided on when it was first asked for."""
     held = earlier.held
-    score = kept_score(held)
+    score = kept_score(held.confidence, held.findings)
     outcome = Outcome(
         request_id,
         score.status,
@@ -203,7 +203,7 @@ def _scored_before(
     """Each choice with its number; of several only the lowest is kept, and not whose it is."""
     confidence = Confidence(None, Status.SKIPPED, HELD_BEFORE)
     if len(choices) == 1:
-        confidence = kept_score(held)
+        confidence = kept_score(held.confidence, held.findings)
     return [(choice, confidence, None) for choice in choices]
 
 
@@ -232,7 +232,7 @@ async def released_id(store: Store, id: str, key_hash: str) -> str | None:
 
 def _facts(held: HeldReply, action: str, format: Format) -> dict[str, Any]:
     """The `pinocchio` object of a fetched reply; its request is the one that it answers."""
-    score = kept_score(held)
+    score = kept_score(held.confidence, held.findings)
     findings = score.findings
     completion = json_object(held.outgoing) or {}
     choices = _scored_before(held, format.choices(completion))

@@ -10,7 +10,6 @@ from typing import Any, Final
 from proxy.exchange.outcome import Outcome
 from proxy.scoring.findings import findings_from, findings_values
 from proxy.scoring.scoring import Confidence, Status
-from proxy.store.reviews.held_replies import HeldReply
 from proxy.wire.json_splice import dumps, json_object
 
 HELD_BEFORE: Final = "held_before"  # the reason where no number was kept
@@ -28,14 +27,19 @@ def score_to_keep(outcome: Outcome) -> str | None:
     return dumps(values).decode()
 
 
-def kept_score(held: HeldReply) -> Confidence:
+def kept_values(kept: str | None) -> dict[str, Any]:
+    """Return what `score_to_keep` gave, as values; nothing of an older version's reply."""
+    return (json_object(kept.encode()) if kept else None) or {}
+
+
+def kept_score(confidence: float | None, kept: str | None) -> Confidence:
     """Return the score of a stored reply; one of an older version has its number alone."""
-    if held.confidence is None:
+    if confidence is None:
         return Confidence(None, Status.SKIPPED, HELD_BEFORE)
-    values = json_object(held.findings.encode()) if held.findings else None
+    values = kept_values(kept)
     if not values:
-        return Confidence(held.confidence, Status.SCORED)
-    found = Confidence(held.confidence, Status(values["status"]), values.get("reason"))
+        return Confidence(confidence, Status.SCORED)
+    found = Confidence(confidence, Status(values["status"]), values.get("reason"))
     found.because = tuple(values.get("because", ()))
     found.findings = findings_from(values)
     return found

@@ -22,7 +22,7 @@ from proxy.commands.opened_record import (
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
-    from policies import Decision, Explanation, Policy
+    from policies import Decision, Explanation, Facts, Policy
     from proxy.store.record.reader import Recorded
     from proxy.store.reviews.polls import Standing
     from proxy.store.verdicts.verdicts import Findings

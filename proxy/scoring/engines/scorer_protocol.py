@@ -153,8 +153,8 @@ def _item(value: Any, where: str) -> Item:
             raise BadRequestError(f"{where}.{name} must be a string", param=f"{where}.{name}")
     images = _images(value.get("images"), f"{where}.images")
     tags: dict[str, Any] = {name: value.get(name) for name in _TAGS}
-    messages = value.get("messages", [])
-    if not isinstance(messages, list):
+    messages = value.get("messages", ())
+    if not isinstance(messages, list | tuple):
         raise BadRequestError(f"{where}.messages must be a list", param=f"{where}.messages")
     tool_use = _tool_use(value.get("tool_use"), f"{where}.tool_use", messages)
     others = _others(value.get("others"), f"{where}.others")
