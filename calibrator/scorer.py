@@ -7,7 +7,7 @@ cross-encoder, a bigger checkpoint, a server over HTTP, or the `FakeScorer` of t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
@@ -134,6 +134,13 @@ CALLS: Final = "calls"
 LIKENESS: Final = "likeness"
 BASES: Final = (CONTEXT, COMPUTED, FACTS, OPINIONS, CALLS, LIKENESS)
 """What a confidence can be based on; `likeness` alone means that nothing was checked."""
+
+
+def basis_with(basis: Iterable[str], *more: str) -> tuple[str, ...]:
+    """Return a basis with more in it, each once, in the order of `BASES`; unknown names go."""
+    named = {*basis, *more}
+    return tuple(each for each in BASES if each in named)
+
 
 ACTS: Final = (
     "answer",

@@ -48,7 +48,7 @@ from calibrator.kernel import kernel_name, together
 from calibrator.knowledge import Knowledge
 from calibrator.opinion import OpinionReader, SecondStage
 from calibrator.recalibration.curves import probability, sigmoid
-from calibrator.scorer import FieldDoubt, Item, Score, ToolUse, known_name, nothing
+from calibrator.scorer import CALLS, FieldDoubt, Item, Score, ToolUse, known_name, nothing
 from calibrator.text.addressed_text import stripped
 from calibrator.text.layout import TokenRow, assemble, is_clipped, load_tokenizer, tag_text
 from calibrator.text.restated_question import without_question
@@ -339,6 +339,7 @@ class EmbeddedCalibrator:
             Score(
                 score,
                 score,
+                basis=(CALLS,),
                 because=tuple(reasons(reply)) if score < DOUBTED else (),
                 fields=self._fields(reply, score, item.source_model)
                 if score < FIELDS_BELOW

@@ -12,7 +12,7 @@ from calibrator.opinion.answers import final_answer
 from calibrator.opinion.evidence import MAX_OTHERS, Opinion, Opinions
 from calibrator.opinion.second_stage import SecondStage
 from calibrator.recalibration.curves import logit, sigmoid
-from calibrator.scorer import Item, Score, known_name
+from calibrator.scorer import OPINIONS, Item, Score, basis_with, known_name
 from calibrator.text.addressed_text import stripped
 from calibrator.text.layout import Layout
 from calibrator.text.word_pieces import WordPieces
@@ -46,6 +46,7 @@ class OpinionReader:
                 confidence=confidence,
                 alone=scores[at].confidence,
                 compared=tuple(reply.outcomes()),
+                basis=basis_with(scores[at].basis, OPINIONS),
             )
         return found
 

@@ -9,9 +9,12 @@ from calibrator.errors import CheckpointError
 from calibrator.recalibration.curves import Recalibration
 from calibrator.recalibration.versions import Recalibrations
 from calibrator.scorer import (
+    LOGPROBS,
+    OPINIONS,
     Item,
     Score,
     Scorer,
+    basis_with,
     batch_characters_of,
     opinion_of,
     provenance,
@@ -90,8 +93,10 @@ class Recalibrated:
         found = weights.weigh(said.confidence, name, item.signals) if weights is not None else None
         if found is None:
             return mended
+        is_heard = any(kind != LOGPROBS for kind in found.kinds)
         return replace(
             mended,
+            basis=basis_with(mended.basis, OPINIONS) if is_heard else mended.basis,
             unaided=mended.confidence,
             confidence=found.confidence,
             calibrator=found.calibrator,

@@ -11,6 +11,7 @@ __all__ = [
     "conditions",
     "confidence",
     "facts",
+    "findings",
     "globs",
     "ranking",
     "tool_names",

@@ -15,6 +15,14 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from policies.conditions.confidence import Confidence, LowestShare, MaxError, read_confidence
 from policies.conditions.facts import Facts, ToolCall
+from policies.conditions.findings import (
+    ON_FINDINGS,
+    Basis,
+    Support,
+    read_act,
+    read_basis,
+    read_support,
+)
 from policies.conditions.globs import Globs
 from policies.conditions.tool_patterns import ToolPattern, read_tool_patterns
 from policies.reading.reading import Node, shown
@@ -24,7 +32,10 @@ Test: TypeAlias = Callable[[Facts, Calls], bool]
 """Whether a condition holds; the calls are those that are judged, one of the reply's or all."""
 
 ON_REQUEST: Final = ("stream", "model", "team", "key", "domain", "tags")
-ON_REPLY: Final = ("n", "finish_reason", "refusal", "length", "calls", "tools")
+ON_REPLY: Final = (
+    *("n", "finish_reason", "refusal", "length", "calls", "tools"),
+    *ON_FINDINGS,
+)
 CONDITIONS: Final = ("confidence", *ON_REQUEST, *ON_REPLY)
 
 Condition = TypeVar("Condition")
@@ -65,6 +76,11 @@ class When:
     length: range | None = None
     calls: range | None = None
     tools: ToolCalls | None = None
+    support: Support | None = None
+    basis: Basis | None = None
+    act: frozenset[str] | None = None
+    needs_facts: bool | None = None
+    familiar: bool | None = None
 
     tests: tuple[Test, ...] = field(init=False, repr=False, compare=False)
     """One for each condition given but confidence, the cheapest first."""
@@ -112,6 +128,13 @@ class When:
         return frozenset(names)
 
     @property
+    def needs_score(self) -> bool:
+        """Whether this looks at the confidence, or at what is found out with it."""
+        return self.confidence is not None or any(
+            getattr(self, name) is not None for name in ON_FINDINGS
+        )
+
+    @property
     def needs_tool_call(self) -> bool:
         """Whether this can only hold for a reply that calls a tool."""
         if self.calls is not None and 0 not in self.calls:
@@ -125,7 +148,13 @@ class When:
 
 
 def _test(name: str, condition: Any) -> Test:
-    """The test of one condition, which looks at the fact of the same name."""
+    """The test of one condition, which looks at the fact of the same name.
+
+    Without a score, conditions on findings hold, as those on the confidence do: the rule then
+    hands over to `on_score_error`.
+    """
+    if name in ON_FINDINGS:
+        return _test_of_finding(name, condition)
     if name == "tools":
         match_calls = condition.match
         return lambda facts, calls: match_calls(calls)
@@ -144,6 +173,16 @@ def _test(name: str, condition: Any) -> Test:
     if isinstance(condition, bool):
         return lambda facts, calls: fact(facts) is condition
     return lambda facts, calls: fact(facts) in condition
+
+
+def _test_of_finding(name: str, condition: Any) -> Test:
+    if isinstance(condition, Support | Basis):
+        holds = condition.holds
+        return lambda facts, calls: facts.confidence is None or holds(facts)
+    fact = attrgetter(name)
+    if isinstance(condition, bool):
+        return lambda facts, calls: facts.confidence is None or fact(facts) is condition
+    return lambda facts, calls: facts.confidence is None or fact(facts) in condition
 
 
 def test_of(when: When, name: str) -> Test:
@@ -170,6 +209,11 @@ def read_when(node: Node, *, restrains: bool = True) -> When:
         length=_read(node["length"], _count),
         calls=_read(node["calls"], _count),
         tools=_read(node["tools"], lambda tools: _tools(tools, restrains)),
+        support=_read(node["support"], read_support),
+        basis=_read(node["basis"], read_basis),
+        act=_read(node["act"], read_act),
+        needs_facts=_read(node["needs_facts"], _flag),
+        familiar=_read(node["familiar"], _flag),
     )
     if when.tools == ToolCalls(None) and when.calls is not None and 0 not in when.calls:
         node["calls"].report(f"{node} can never hold: it asks for calls and for none")

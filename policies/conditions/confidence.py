@@ -105,10 +105,11 @@ def read_confidence(node: Node) -> Confidence:
         return MaxError(_share(node["max_error"]))
     if "lowest_share" in given:
         return LowestShare(_share(node["lowest_share"]))
-    return _band(node)
+    return read_band(node)
 
 
-def _band(node: Node) -> Band:
+def read_band(node: Node) -> Band:
+    """Read `below`, `at_least` and `between` of a condition on a probability."""
     below, at_least, between = (node[key] for key in ("below", "at_least", "between"))
     if between.is_present:
         if not isinstance(between.value, list) or len(between.value) != 2:
@@ -142,6 +143,7 @@ def probability(node: Node, default: float) -> float:
     if not 0 <= number <= 1:
         is_percentage = 2 <= number <= 100
         hint = f"; did you mean {number / 100:g}?" if is_percentage else f", not {number}"
-        node.report(f"confidence is a probability, 0 to 1{hint}")
+        name = next((step for step in node.location if step in ("confidence", "support")), node)
+        node.report(f"{name} is a probability, 0 to 1{hint}")
         return default
     return float(number)

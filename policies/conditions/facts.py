@@ -66,6 +66,12 @@ class Facts:
     the mean and the lowest log-probability of the reply's tokens. Where these signals moved the
     confidence, `unaided` is the one without them, given by `unaided_calibrator`, and
     `unaided_score` what the calibrator itself said before a recalibration. No rule looks at them.
+
+    What the calibrator found out besides: `support` is the probability that the context supports
+    the reply, None without context, `basis` lists what the confidence is based on, `act` is what
+    the reply does, `needs_facts` says whether only outside evidence can settle the question, and
+    `familiar` whether the calibrator was trained on this kind of task. Without a score, none of
+    this is known.
     """
 
     confidence: float | None
@@ -93,6 +99,11 @@ class Facts:
     unaided: float | None = None
     unaided_calibrator: str | None = None
     unaided_score: float | None = None
+    support: float | None = None
+    basis: tuple[str, ...] = ()
+    act: str | None = None
+    needs_facts: bool | None = None
+    familiar: bool | None = None
 
     def __post_init__(self) -> None:
         if self.confidence is not None and not 0.0 <= self.confidence <= 1.0:

@@ -128,9 +128,9 @@ class Policy:
 
     @property
     def needs_score(self) -> bool:
-        """Whether any rule looks at the confidence."""
+        """Whether any rule looks at the confidence, or at what is found out with it."""
         asks_others = (self.ask, self.second_opinion, self.judge) != (None, None, None)
-        return asks_others or any(rule.when.confidence is not None for rule in self.rules)
+        return asks_others or any(rule.when.needs_score for rule in self.rules)
 
 
 def load_policy(name_or_path: str | os.PathLike[str]) -> Policy:

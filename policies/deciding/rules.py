@@ -113,7 +113,7 @@ def compiled(index: int, rule: Rule, tests: tuple[Test, ...] | None = None) -> C
     unless given."""
     condition, tests = rule.when.confidence, rule.when.tests if tests is None else tests
     if condition is None:
-        return -math.inf, math.inf, tests, index, False, rule.is_shadow
+        return -math.inf, math.inf, tests, index, rule.when.needs_score, rule.is_shadow
     if isinstance(condition, Band):
         return condition.low, condition.high, tests, index, True, rule.is_shadow
     by_confidence = test_of(rule.when, "confidence")

@@ -121,7 +121,7 @@ def _gates(policy: Policy) -> Iterator[_Gate]:
         waits: Mode = "buffer_tools" if rule.when.needs_tool_call else "buffer"
         if changes_reply(rule.then):
             yield _Gate(rule.when, waits, rule.name)
-        elif rule.when.confidence is not None and policy.on_score_error.name != "deliver":
+        elif rule.when.needs_score and policy.on_score_error.name != "deliver":
             yield _Gate(rule.when, waits, "on_score_error")
         elif not rule.when.looks_at_reply:
             yield _Gate(rule.when, "passthrough", rule.name)

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 from policies.conditions.conditions import Calls, When, test_of
 from policies.conditions.confidence import Confidence, LowestShare, MaxError
 from policies.conditions.facts import Facts
+from policies.conditions.findings import ON_FINDINGS, finding_reason
 from policies.conditions.globs import Globs
 from policies.counting import counted
 from policies.deciding.decision import Decision, decide, decide_calls
@@ -106,7 +107,7 @@ def _judged(
     if rule.is_shadow:
         why = held_reasons(rule.when, facts, calls)
         return "shadowed", (f"would {rule.then.name}", *why)
-    if rule.when.confidence is not None and facts.confidence is None:
+    if rule.when.needs_score and facts.confidence is None:
         return "no score", (f"needs a score, so on_score_error: {policy.on_score_error.name}",)
     return "matched", (rule.then.name, *held_reasons(rule.when, facts, calls))
 
@@ -116,6 +117,8 @@ def _reason(when: When, name: str, facts: Facts) -> str:
     condition: Any = getattr(when, name)
     if name == "confidence":
         return _confidence_reason(condition, facts)
+    if name in ON_FINDINGS:
+        return finding_reason(name, condition, facts, holds=False)
     if name == "tools":
         return "no tool call matches" if condition.patterns is not None else "it calls a tool"
     if name == "calls":

@@ -58,7 +58,10 @@ def without_signals(facts: Facts) -> Facts:
     )
     if facts.unaided is None:
         return plain
-    return replace(plain, confidence=facts.unaided, calibrator=facts.unaided_calibrator)
+    basis = facts.basis if facts.opinions else _without_opinions(facts.basis)
+    return replace(
+        plain, confidence=facts.unaided, calibrator=facts.unaided_calibrator, basis=basis
+    )
 
 
 def without_opinions(facts: Facts) -> Facts:
@@ -74,7 +77,12 @@ def without_opinions(facts: Facts) -> Facts:
         alone_calibrator=None,
         alone_score=None,
         opinions=(),
+        basis=_without_opinions(facts.basis),
     )
+
+
+def _without_opinions(basis: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(each for each in basis if each != "opinions")
 
 
 def judgements(found: Sequence[Heard]) -> tuple[int, int]:

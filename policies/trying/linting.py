@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 
 from policies.conditions.conditions import ToolCalls, When
 from policies.conditions.confidence import Band, MaxError
+from policies.conditions.findings import Basis, Support
 from policies.conditions.globs import Globs, is_literal
 from policies.deciding.actions import Deliver, Escalate, Hold, severity
 from policies.deciding.policy import Policy
@@ -110,6 +111,8 @@ def _condition_covers(one: Any, other: Any) -> bool:
         return one.covers(other)
     if isinstance(one, frozenset):
         return bool(one >= other)
+    if isinstance(one, Support | Basis):
+        return one.covers(other)
     if isinstance(one, range):
         return bool(one.start <= other.start and other.stop <= one.stop)
     if isinstance(one, ToolCalls) and one.patterns is not None and other.patterns is not None:

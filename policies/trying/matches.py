@@ -15,6 +15,7 @@ from typing import Any
 from policies.conditions.conditions import Calls, ToolCalls, When
 from policies.conditions.confidence import Band, Confidence, LowestShare, MaxError
 from policies.conditions.facts import UNREADABLE, Facts, ToolCall
+from policies.conditions.findings import ON_FINDINGS, finding_reason
 from policies.conditions.globs import Globs
 from policies.conditions.tool_patterns import (
     ArgumentPattern,
@@ -34,7 +35,9 @@ def held_reasons(when: When, facts: Facts, calls: Calls) -> tuple[str, ...]:
     found = [reason for call in calls if (reason := call_reason(when.tools, call))]
     if when.confidence is not None and facts.confidence is not None:
         found.append(_confidence_reason(when.confidence, facts))
-    names = (name for name in when.given() if name not in ("tools", "confidence"))
+    unknown = () if facts.confidence is not None else ON_FINDINGS
+    left_out = {"tools", "confidence", *unknown}
+    names = (name for name in when.given() if name not in left_out)
     return (*found, *(_fact_reason(getattr(when, name), name, facts) for name in names))
 
 
@@ -135,6 +138,8 @@ def _confidence_reason(condition: Confidence, facts: Facts) -> str:
 
 
 def _fact_reason(condition: Any, name: str, facts: Facts) -> str:
+    if name in ON_FINDINGS:
+        return finding_reason(name, condition, facts, holds=True)
     if name == "calls":
         return counted(len(facts.tools), "tool call")
     if name == "tags":

@@ -51,7 +51,7 @@ def _possible(policy: Policy, facts: Facts, calls: Calls, lacks: Lacks) -> tuple
         holds = None if rule.is_shadow else _holds(rule, facts, calls, lacks)
         if rule.is_shadow or holds is False:
             continue
-        is_without_score = rule.when.confidence is not None and facts.confidence is None
+        is_without_score = rule.when.needs_score and facts.confidence is None
         found.append(decision_at(policy, (index, is_without_score, ())))
         if holds:
             return tuple(found)

@@ -15,6 +15,7 @@ from dataclasses import MISSING, fields
 from typing import Any, Final, cast
 
 from policies.conditions.facts import Facts, ToolCall
+from policies.conditions.findings import ACTS, BASES
 from policies.errors import InvalidDocumentError
 from policies.reading.reading import Node, shown
 from policies.reading.strict_yaml import Document
@@ -38,6 +39,8 @@ def facts_as_values(facts: Facts) -> dict[str, Any]:
         values["opinions"] = list(facts.opinions)
     if "logprobs" in values:
         values["logprobs"] = list(facts.logprobs)
+    if "basis" in values:
+        values["basis"] = list(facts.basis)
     return values
 
 
@@ -81,7 +84,23 @@ def read_facts(node: Node) -> Facts:
         unaided=_share(node["unaided"]),
         unaided_calibrator=_text(node["unaided_calibrator"]),
         unaided_score=_share(node["unaided_score"]),
+        support=_share(node["support"]),
+        basis=_basis(node["basis"]),
+        act=node["act"].choice(ACTS, None) if node["act"].value is not None else None,
+        needs_facts=_flag(node["needs_facts"]),
+        familiar=_flag(node["familiar"]),
     )
+
+
+def _basis(node: Node) -> tuple[str, ...]:
+    """One name or several, in the order of `BASES`."""
+    listed = isinstance(node.value, list)
+    found = {item.choice(BASES, None) for item in (node.items() if listed else [node])}
+    return tuple(each for each in BASES if each in found) if node.value is not None else ()
+
+
+def _flag(node: Node) -> bool | None:
+    return node.flag(default=False) if node.value is not None else None
 
 
 def _text(node: Node) -> str | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any, Final, TypeAlias
 
 from policies.conditions.conditions import ON_REQUEST
+from policies.conditions.findings import ACTS, BASES
 from policies.deciding.actions import (
     ASKS,
     DURATION,
@@ -68,6 +69,12 @@ def _nullable(schema: Schema) -> Schema:
 
 def _words(words: tuple[str, ...]) -> Schema:
     return {"enum": list(words)}
+
+
+def _some_of(words: tuple[str, ...]) -> Schema:
+    """One of the words, or a list of some."""
+    listed = {"type": "array", "items": _words(words), "minItems": 1}
+    return {"anyOf": [_words(words), listed]}
 
 
 def _count(least: int) -> Schema:
@@ -127,6 +134,8 @@ _CONFIDENCE: Final[Schema] = {
         _keys({"lowest_share": _SHARE}, required=("lowest_share",)),
     ]
 }
+_SUPPORT: Final[Schema] = {"anyOf": _CONFIDENCE["anyOf"][:2]}
+_BASIS: Final[Schema] = {"anyOf": [_some_of(BASES), _keys({"only": _some_of(BASES)}, ("only",))]}
 _ARGUMENT: Final[Schema] = {
     "anyOf": [
         {"type": ["number", "boolean", "null"]},
@@ -184,6 +193,11 @@ _WHEN: Final[Schema] = {
             {"type": "array", "items": {"anyOf": [_TEXT, _TOOL]}, "minItems": 1},
         ]
     },
+    "support": _SUPPORT,
+    "basis": _BASIS,
+    "act": _some_of(ACTS),
+    "needs_facts": _FLAG,
+    "familiar": _FLAG,
 }
 _RULE: Final[Schema] = {
     "name": {**_TEXT, "maxLength": MAX_RULE_NAME},

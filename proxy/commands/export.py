@@ -154,6 +154,7 @@ def row_of(exported: Exported) -> dict[str, Any] | None:
         "confidence": held.confidence,
         "calibrator": held.calibrator,
         **_signals(exported.facts),
+        **_findings(held.findings),
         "request_id": held.request_id,
         "team": held.team,
         "policy": held.policy,
@@ -178,6 +179,13 @@ def _signals(facts: str | None) -> dict[str, Any]:
     """What a judge and log-probabilities said, for `recalibrate --signals`."""
     recorded = json.loads(facts)[0] if facts else {}
     return {name: recorded.get(name) for name in ("judged", "judge", "logprobs")}
+
+
+def _findings(kept: str | None) -> dict[str, Any]:
+    """What the calibrator found out besides the confidence."""
+    found = json.loads(kept) if kept else {}
+    names = ("support", "basis", "unsupported", "act", "needs_facts", "familiar", "because")
+    return {name: found.get(name) for name in names}
 
 
 def _domain(facts: str | None) -> str | None:

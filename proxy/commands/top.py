@@ -24,7 +24,7 @@ BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 ROWS: Final = 6  # of each table: a terminal has 24 lines
 LEAST_SURE: Final = 4
 ANSWER_S: Final = 10.0
-UNSCORED: Final = ("scored", "truncated", "not_supported")
+UNSCORED: Final = ("scored", "truncated", "unfamiliar", "not_supported")
 
 Labels = frozenset[tuple[str, str]]
 Series = Mapping[Labels, float]

@@ -16,6 +16,7 @@ from proxy.exchange.exchange import Exchange
 from proxy.exchange.outcome import Outcome
 from proxy.exchange.request import CompletionRequest
 from proxy.gate.key_hash import hash_key
+from proxy.holds.kept_scores import score_to_keep
 from proxy.store.record.writer import DAY_S
 from proxy.store.reviews.audit_writer import AuditWriter
 from proxy.store.reviews.held_replies import AUDIT, HeldReply
@@ -80,6 +81,7 @@ class Audit:
                 path=asked.format.path,
                 request=asked.body,
                 share=share,
+                findings=score_to_keep(outcome),
             ),
             self._max_open,
         )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from policies import Policy
 from proxy.config.sections import LimitsConfig
+from proxy.desk.basis import score_facts
 from proxy.desk.edits.editable import editable, surface_of
 from proxy.desk.edits.editing import edited
 from proxy.desk.rules import Leaning, leaning, policy_of, rule_of
@@ -381,6 +382,7 @@ def listed_facts(held: Listed | HeldReply) -> dict[str, Any]:
         facts["on_expiry"] = None
     facts["approvals"] = approvals_of(held)
     facts["escalation"] = escalation_of(held)
+    facts["score"] = score_facts(held)
     return facts | {"state": state_name(held.state), "question": held.question[:500]}
 
 

@@ -20,6 +20,7 @@ from proxy.exchange.request import CompletionRequest
 from proxy.formats import MEMBER, Assembler, Choice, Format, Json, NoAnswerError
 from proxy.formats.called import tool_calls
 from proxy.formats.events.readings import AMBIGUOUS, DECISIVE, is_ambiguous
+from proxy.scoring.findings import NOTHING
 from proxy.scoring.scoring import Confidence, Status, least_sure
 from proxy.upstreams.upstream import UpstreamReply, too_large
 from proxy.wire.bounded_cache import LONGEST, remembers
@@ -119,6 +120,10 @@ class Answer:
                 facts.alone, facts.alone_score = evidence.before, evidence.score_before
                 facts.opinions = evidence.opinions
                 facts.alone_calibrator, facts.calibrator = by, evidence.calibrator
+            if (findings := confidence.findings) is not NOTHING:
+                facts.support, facts.basis = findings.support, findings.basis
+                facts.act, facts.familiar = findings.act, findings.is_familiar
+                facts.needs_facts = findings.needs_facts
             if confidence.signals is not NO_SIGNALS and confidence.signals.kinds:
                 _note_signals(facts, confidence)
             found.append(facts)

@@ -18,6 +18,7 @@ from proxy.errors import ProxyError
 from proxy.exchange.outcome import Outcome, shown
 from proxy.exchange.polls import AskedAgain
 from proxy.gate.key_hash import hash_key, presented
+from proxy.scoring.findings import NOTHING, Findings
 from proxy.scoring.scoring import Status
 from proxy.store.record.facts import written
 from proxy.store.record.writer import Records
@@ -235,6 +236,8 @@ class Exchange:
             "confidence_status": outcome.status.value,
             "score_ms": None if outcome.score_ms is None else round(outcome.score_ms, 1),
             "reason": outcome.reason,
+            "basis": ",".join(outcome.findings.basis) or None,
+            "support": None if (support := outcome.findings.support) is None else shown(support),
             "action": outcome.action,
             "would_action": outcome.would_action,
             "policy": outcome.decision.label if outcome.decision else None,
@@ -252,6 +255,7 @@ class Exchange:
         """One value for each column of `exchanges` (`store/record/writer.py`), in its order."""
         request, caller, model = self.request, self.request.caller, cut(self.model)
         outcome: Any = self.outcome or _UNTOLD
+        found: Findings = NOTHING if outcome.least is None else outcome.least.findings
         would = policy = label = None
         if (decision := outcome.decision) is not None:
             would, policy, label = decision.would_action, decision.label, decision.annotation
@@ -282,11 +286,18 @@ class Exchange:
             caller.team,
             caller.key,
             caller.generation,
-            written(outcome.facts, self.model, outcome.confidence) if outcome.facts else None,
+            written(outcome.facts, self.model, outcome.confidence, found)
+            if outcome.facts
+            else None,
             json.dumps(outcome.shadowed_values()) if outcome.facts and outcome.shadowed else None,
             outcome.score,
             self.conversation,
             outcome.standing_approval,
+            found.support,
+            ",".join(found.basis) if found.basis else None,
+            found.act,
+            None if found.needs_facts is None else int(found.needs_facts),
+            None if found.is_familiar is None else int(found.is_familiar),
         )
 
 

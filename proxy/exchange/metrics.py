@@ -33,9 +33,9 @@ UPSTREAM_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0,
 COUNTED_TOGETHER: Final = 64  # of exchanges that are alike: then numbers are sorted into buckets
 _Alike: TypeAlias = tuple[Any, ...]
 """All by which an exchange is counted but for its numbers."""
-_Numbers: TypeAlias = deque[tuple[float | None, float | None, float | None, float | None]]
+_Numbers: TypeAlias = deque[tuple[float | None, ...]]
 """What exchanges waited for upstream and took of ours in seconds, their scoring in milliseconds,
-their confidence."""
+their confidence, and how far their context supports them."""
 _CLASSES: Final = {number: f"{number}xx" for number in range(1, 6)}
 
 
@@ -108,9 +108,23 @@ class Metrics:
         self._late = Counter(
             "pinocchio_late_scores", "Streams that ended before their score was there."
         )
+        self._count_findings()
         self._count_what_others_ask()
         self._ended: dict[_Alike, _Numbers] = {}  # exchanges that are noted and not counted
         self._counting = threading.Lock()
+
+    def _count_findings(self) -> None:
+        """Make the counts of what calibrators find out besides the confidence."""
+        self._bases = Counter(
+            "pinocchio_score_bases",
+            "Scored replies by what their confidence is based on; likeness alone: nothing checked.",
+            "basis",
+        )
+        self._support = Histogram(
+            "pinocchio_support",
+            "Probability that the context supports a reply, of replies with context.",
+            SHARES,
+        )
 
     def _count_what_others_ask(self) -> None:
         """Makes the counts of replies and calls that come from elsewhere."""
@@ -137,7 +151,7 @@ class Metrics:
         outcome, waited_s = exchange.outcome, exchange.in_upstream.s
         scored: tuple[Any, ...] = ()
         decided: tuple[str, ...] = ()
-        ours_s = score_ms = confidence = None
+        ours_s = score_ms = confidence = support = None
         if waited_s is not None and (outcome is None or outcome.review_id is None):
             ours_s = passed_s - waited_s if passed_s > waited_s else 0.0
         if outcome is not None:
@@ -145,7 +159,9 @@ class Metrics:
             for facts in outcome.facts:
                 if facts.tools:
                     has_calls = True
-            scored = outcome.action, outcome.status, outcome.reason, outcome.calibrator, has_calls
+            told = outcome.action, outcome.status, outcome.reason, outcome.calibrator
+            found = outcome.findings
+            scored, support = (*told, has_calls, found.basis), found.support
             if (decision := outcome.decision) is not None:
                 decided = decision.policy, decision.rule, decision.action.name, decision.mode
             if outcome.evidence is not None or outcome.standing_approval is not None:
@@ -156,7 +172,7 @@ class Metrics:
         numbers = self._ended.get(alike)
         if numbers is None:
             numbers = self._begin(alike)
-        numbers.append((waited_s, ours_s, score_ms, confidence))
+        numbers.append((waited_s, ours_s, score_ms, confidence, support))
         if len(numbers) >= COUNTED_TOGETHER:
             self._count(alike, numbers)
         if exchange.calls:
@@ -183,7 +199,7 @@ class Metrics:
                 return
             count, stream = float(len(taken)), "true" if is_stream else "false"
             columns = ([n for n in column if n is not None] for column in zip(*taken, strict=True))
-            waited_s, ours_s, score_ms, confidences = columns
+            waited_s, ours_s, score_ms, confidences, supports = columns
             action = scored[0] if scored else ""
             told = (surface, upstream or "", action, _CLASSES.get(status, OTHER))
             self._requests.add(*told, number=count)
@@ -194,11 +210,14 @@ class Metrics:
                 if is_late:
                     self._late.add(number=count)
             if scored:
-                _, state, reason, calibrator, has_calls = scored
+                _, state, reason, calibrator, has_calls, basis = scored
                 self._scores.add(state.value, reason or "", number=count)
                 self._scoring.observe_all([ms / 1_000 for ms in score_ms], self.engine)
                 kind = "tool_call" if has_calls else "text"
                 self._confidence.observe_all(confidences, calibrator or "", kind)
+                self._support.observe_all(supports)
+                if basis:
+                    self._bases.add(",".join(basis), number=count)
             if decided:
                 self._decisions.add(*decided, number=count)
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import starmap
 from typing import Any, Literal
 from urllib.parse import quote
 
 from calibrator import IN_WORDS, LOGPROBS, NO_SIGNALS, FieldDoubt
 from policies import Decision, Facts, Shadowed, strictest
 from proxy.formats import Choice
+from proxy.scoring.findings import LONG_TEXT, NOTHING, Findings, unsupported_values
 from proxy.scoring.scoring import TRUNCATED, Confidence, Evidence, Status, least_sure
 from proxy.wire import headers as names
 from proxy.wire.headers import Headers
 from proxy.wire.json_splice import dumps
 
 DIGITS = 4
+_WITHHOLDING = ("hold", "block", "clarify")  # actions that put something else in a reply's place
 _PLAIN = " !\"#$&'()*+,/:;<=>?@[\\]^`{|}"  # with letters and digits, all of ASCII but %
 
 
@@ -55,6 +56,11 @@ class Outcome:
     least: Confidence | None = None  # that of the least sure choice, where any was scored
 
     @property
+    def findings(self) -> Findings:
+        """What is known of the least sure choice besides its confidence."""
+        return NOTHING if self.least is None else self.least.findings
+
+    @property
     def would_action(self) -> str | None:
         """What the policy would have done, in shadow mode."""
         return self.decision.would_action if self.decision else None
@@ -70,14 +76,15 @@ class Outcome:
         Whole replies have all of them, also fetched ones. The head of a live stream leaves before
         its score and has what is known by then. `Job.headers` gives none where `attach` says so.
         """
-        decision = self.decision
+        decision, findings = self.decision, self.findings
         if decision is None:
-            told = _told(self.status, self.action, self.calibrator)
+            told = _told(self.status, self.action, self.calibrator, findings.basis)
         else:
             told = _told(
                 self.status,
                 self.action,
                 self.calibrator,
+                findings.basis,
                 decision.label,
                 decision.mode,
                 decision.would_action,
@@ -90,6 +97,8 @@ class Outcome:
         ]
         if self.confidence is not None:
             fields.insert(0, (names.CONFIDENCE, b"%.4f" % self.confidence))  # rounds alike
+        if findings.support is not None:
+            fields.append((names.SUPPORT, b"%.4f" % findings.support))
         if self.reason is not None:
             fields.append((names.REASON, self.reason.encode("latin-1")))
         if self.review_id is not None:
@@ -108,10 +117,16 @@ class Outcome:
         member: dict[str, Any] = {
             "request_id": self.request_id,
             "confidence": None if self.confidence is None else shown(self.confidence),
-            "status": self.status,
         }
+        findings = self.findings
+        if findings.support is not None:
+            member["support"] = shown(findings.support)
+        member["status"] = self.status
         if self.reason is not None:
             member["reason"] = self.reason
+        has_text = self.action not in _WITHHOLDING
+        if findings is not NOTHING:
+            member |= findings_member(findings, has_text=has_text)
         member["action"] = self.action
         if decision is not None:
             member["policy"] = decision.label
@@ -139,7 +154,7 @@ class Outcome:
             member["calls"] = self.calls
         if self.shadowed:
             member["shadowed"] = self.shadowed_values()
-        member["choices"] = [*starmap(choice_member, self.choices)]
+        member["choices"] = [choice_member(*each, has_text=has_text) for each in self.choices]
         return member
 
     def member_json(self) -> bytes:
@@ -164,10 +179,12 @@ class Outcome:
             or decision.additions
             or least.because
             or least.fields
+            or least.findings.unsupported
             or least.evidence is not None
             or least.signals is not NO_SIGNALS
         ):
             return dumps(self.member())
+        findings = least.findings
         before, after = _plain_parts(
             self.status,
             self.action,
@@ -176,10 +193,13 @@ class Outcome:
             decision.mode,
             decision.would_action,
             decision.applied.name,
+            findings.basis,
+            findings.act,
+            findings.needs_facts,
         )
-        figure = (b"%.4f" % self.confidence).rstrip(b"0")
-        if figure.endswith(b"."):
-            figure += b"0"
+        figure = _figure(self.confidence)
+        if findings.support is not None:
+            figure = b'%b,"support":%b' % (figure, _figure(findings.support))
         id = self.request_id.encode()
         return b"".join((b'{"request_id":"', id, b'","confidence":', figure, before, figure, after))
 
@@ -193,6 +213,7 @@ def _told(
     status: str,
     action: str,
     calibrator: str | None,
+    basis: tuple[str, ...],
     policy: str | None = None,
     mode: str | None = None,
     would: str | None = None,
@@ -206,6 +227,7 @@ def _told(
         (names.MODE, mode),
         (names.WOULD_ACTION, would),
         (names.CALIBRATOR, calibrator),
+        (names.BASIS, ",".join(basis) or None),
     )
     fields = [(name, value.encode("latin-1")) for name, value in values if value is not None]
     return (*fields, *([] if label is None else [(names.LABEL, _in_ascii(label))]))
@@ -220,14 +242,41 @@ def _plain_parts(
     mode: str,
     would: str | None,
     applied: str,
+    basis: tuple[str, ...],
+    act: str | None,
+    needs_facts: bool | None,
 ) -> tuple[bytes, bytes]:
     """What the `pinocchio` object of many scored replies has between its confidence and that of its
     only choice, and behind them."""
-    told = {"status": status, "action": action, "policy": policy, "mode": mode}
+    found = findings_member(Findings(basis, act=act, needs_facts=needs_facts))
+    told = {"status": status, **found, "action": action, "policy": policy, "mode": mode}
     told |= {"would_action": would} if would is not None else {}
     told |= {"calibrator": calibrator} if calibrator is not None else {}
-    before, after = dumps(told), dumps({"status": status, "action": applied})
+    before, after = dumps(told), dumps({"status": status, **found, "action": applied})
     return b',%b,"choices":[{"index":0,"confidence":' % before[1:-1], b",%b]}" % after[1:]
+
+
+def _figure(value: float) -> bytes:
+    """A number as JSON has it, rounded as `shown` does."""
+    figure = (b"%.4f" % value).rstrip(b"0")
+    return figure + b"0" if figure.endswith(b".") else figure
+
+
+def findings_member(findings: Findings, *, has_text: bool = True) -> dict[str, Any]:
+    """What a `pinocchio` object tells of findings, but for `support`, beside the confidence.
+
+    Without `has_text` nothing of the reply is quoted: the client does not get it.
+    """
+    member: dict[str, Any] = {}
+    if findings.basis:
+        member["basis"] = list(findings.basis)
+    if findings.unsupported and has_text:
+        member["unsupported"] = unsupported_values(findings.unsupported)
+    if findings.needs_facts:
+        member["needs_facts"] = True
+    if findings.act not in (None, "answer"):
+        member["act"] = findings.act
+    return member
 
 
 def _in_ascii(text: str) -> bytes:
@@ -236,16 +285,21 @@ def _in_ascii(text: str) -> bytes:
 
 
 def choice_member(
-    choice: Choice, confidence: Confidence, decision: Decision | None
+    choice: Choice, confidence: Confidence, decision: Decision | None, *, has_text: bool = True
 ) -> dict[str, Any]:
-    """What the `pinocchio` object tells of one choice."""
+    """What the `pinocchio` object tells of one choice; see `findings_member`."""
     member: dict[str, Any] = {
         "index": choice.index,
         "confidence": None if confidence.value is None else shown(confidence.value),
-        "status": confidence.status,
     }
+    findings = confidence.findings
+    if findings.support is not None:
+        member["support"] = shown(findings.support)
+    member["status"] = confidence.status
     if confidence.reason:
         member["reason"] = confidence.reason
+    if findings is not NOTHING:
+        member |= findings_member(findings, has_text=has_text)
     if confidence.because:
         member["because"] = list(confidence.because)
     if confidence.fields:
@@ -319,7 +373,7 @@ def summarise(
     lowest = least_sure(confidences)
     reason = lowest.reason
     if reason is None and lowest.status is TRUNCATED:
-        reason = "long_text"
+        reason = LONG_TEXT
     decision = strictest(decisions)
     action = decision.applied.name
     outcome = Outcome(request_id, lowest.status, reason, lowest.value, action, decision, calibrator)

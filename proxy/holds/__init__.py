@@ -5,4 +5,4 @@ People decide at the desk (`desk/desk.py`); whoever waits here hears of it by `V
 gives what a hold came to; `completions/apply.py` sends it.
 """
 
-__all__ = ["binding", "held", "hold", "named_ids", "ownership", "waiting"]
+__all__ = ["binding", "held", "hold", "kept_scores", "named_ids", "ownership", "waiting"]

@@ -14,11 +14,12 @@ from proxy.errors import BlockedByPolicyError, NotFoundError
 from proxy.exchange.answer import Answer
 from proxy.exchange.conversations import Conversations, going_on_with
 from proxy.exchange.mcp_approvals import approving_items
-from proxy.exchange.outcome import DIGITS, Outcome, choice_member, shown
+from proxy.exchange.outcome import DIGITS, Outcome, choice_member, findings_member, shown
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import FORMATS, MEMBER, RESPONSES, Choice, Format, Json
 from proxy.gate.key_hash import hash_key
 from proxy.holds.binding import Earlier, may_go_out
+from proxy.holds.kept_scores import HELD_BEFORE, kept_score, score_to_keep
 from proxy.scoring.scoring import Confidence, Status
 from proxy.store.reviews.held_replies import BLOCKED, HELD, REJECTED, RELEASED, HeldReply, Store
 from proxy.wire import headers as names
@@ -26,7 +27,6 @@ from proxy.wire.headers import Headers
 from proxy.wire.http import Reply, Request
 from proxy.wire.json_splice import add_member, dumps, json_object, replace_member
 
-HELD_BEFORE = "held_before"  # the reason where no number was kept
 PLACEHOLDER_TEXT = (
     "This reply is being held for review. "
     "It can be fetched under its id ({id}) once a reviewer has released it."
@@ -74,6 +74,7 @@ def held_reply(
         team=asked.caller.team,
         path=asked.format.path,
         request=asked.body,
+        findings=score_to_keep(outcome),
     )
 
 
@@ -180,9 +181,11 @@ def answer_from(held: HeldReply, asked: CompletionRequest) -> Answer:
 def outcome_from(earlier: Earlier, request_id: str, choices: Sequence[Choice]) -> Outcome:
     """What is told of a reply that was scored and decided on when it was first asked for."""
     held = earlier.held
+    score = kept_score(held.confidence, held.findings)
     outcome = Outcome(
         request_id,
-        *_scoring_of(held),
+        score.status,
+        score.reason,
         held.confidence,
         "hold",
         earlier.decision,
@@ -190,6 +193,7 @@ def outcome_from(earlier: Earlier, request_id: str, choices: Sequence[Choice]) -
         held.id,
     )
     outcome.choices = _scored_before(held, choices)
+    outcome.least = score
     return outcome
 
 
@@ -199,14 +203,8 @@ def _scored_before(
     """Each choice with its number; of several only the lowest is kept, and not whose it is."""
     confidence = Confidence(None, Status.SKIPPED, HELD_BEFORE)
     if len(choices) == 1:
-        status, reason = _scoring_of(held)
-        confidence = Confidence(held.confidence, status, reason)
+        confidence = kept_score(held.confidence, held.findings)
     return [(choice, confidence, None) for choice in choices]
-
-
-def _scoring_of(held: HeldReply) -> tuple[Status, str | None]:
-    """The status of the number that was found when it was held, and why there is none."""
-    return (Status.SKIPPED, HELD_BEFORE) if held.confidence is None else (Status.SCORED, None)
 
 
 async def resumed(
@@ -234,28 +232,34 @@ async def released_id(store: Store, id: str, key_hash: str) -> str | None:
 
 def _facts(held: HeldReply, action: str, format: Format) -> dict[str, Any]:
     """The `pinocchio` object of a fetched reply; its request is the one that it answers."""
-    status, reason = _scoring_of(held)
+    score = kept_score(held.confidence, held.findings)
+    findings = score.findings
     completion = json_object(held.outgoing) or {}
     choices = _scored_before(held, format.choices(completion))
     approvals = approving_items(completion) if action == "deliver" else []
+    has_text = action == "deliver" and held.revised is None
     return {
         **({"request_id": held.request_id} if held.request_id else {}),
         "confidence": None if held.confidence is None else shown(held.confidence),
-        "status": status,
-        **({"reason": reason} if reason else {}),
+        **({} if findings.support is None else {"support": shown(findings.support)}),
+        "status": score.status,
+        **({"reason": score.reason} if score.reason else {}),
+        **findings_member(findings, has_text=has_text),
         "action": action,
         "policy": held.policy,
         "calibrator": held.calibrator,
         "review_id": held.id,
         **({"approvals": approvals} if approvals else {}),
-        "choices": [choice_member(*choice) for choice in choices],
+        "choices": [choice_member(*choice, has_text=has_text) for choice in choices],
     }
 
 
 def _headers(facts: dict[str, Any]) -> Headers:
-    confidence = facts["confidence"]
+    confidence, support = facts["confidence"], facts.get("support")
     values = {
         names.CONFIDENCE: None if confidence is None else f"{confidence:.{DIGITS}f}",
+        names.SUPPORT: None if support is None else f"{support:.{DIGITS}f}",
+        names.BASIS: ",".join(facts.get("basis", ())),
         names.STATUS: facts["status"],
         names.REASON: facts.get("reason"),
         names.ACTION: facts["action"],

@@ -216,8 +216,10 @@ def item_of(reply: LabelledReply) -> Item | None:
         return None
     if len(answers) != 1 or question.images:
         return None
-    tool_use = question.tool_use(messages[0])
-    return Item(question.text, answers[0], reply.model, None, reply.domain, (), tool_use)
+    used, before = question.tool_use(messages[0]), question.all_messages()
+    return Item(
+        question.text, answers[0], reply.model, None, reply.domain, (), used, messages=before
+    )
 
 
 def _unchanged(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from calibrator import Question, Signals
+from calibrator import LOGPROBS, Question, Signals
 from proxy.formats import Choice
 from proxy.scoring.scoring import Aided, Confidence, OtherAnswer
 
@@ -139,7 +139,11 @@ class Recalibrated:
             return plain
         told_by = (self.name or "") if evidence is None else evidence.calibrator
         aided = Aided(found.value, told_by, found.score, weighed.calibrator, weighed.kinds)
-        return replace(plain, value=weighed.confidence, score=own, aided=aided)
+        findings = found.findings
+        if any(kind != LOGPROBS for kind in weighed.kinds):
+            findings = findings.with_opinions()
+        value = weighed.confidence
+        return replace(plain, value=value, score=own, aided=aided, findings=findings)
 
     def _known(
         self,

@@ -42,6 +42,13 @@ from proxy.formats import Choice
 from proxy.formats.called import unread_part
 from proxy.scoring.arrivals import Arrivals
 from proxy.scoring.deadlines import Deadlines
+from proxy.scoring.findings import (
+    NOTHING,
+    UNFAMILIAR_TASK,
+    Findings,
+    findings_of,
+    unread_reason,
+)
 from proxy.scoring.images import ImagePart, Images
 
 log = structlog.get_logger(__name__)
@@ -55,6 +62,7 @@ class Status(StrEnum):
 
     SCORED = "scored"
     TRUNCATED = "truncated"
+    UNFAMILIAR = "unfamiliar"
     LOADING = "loading"
     PENDING = "pending"
     SKIPPED = "skipped"
@@ -84,6 +92,7 @@ class Confidence:
     signals: Signals = NO_SIGNALS  # what a judge said, how probable the tokens were
     aided: Aided | None = None  # by signals
     stand_in: StandIn | None = None  # who gave it, where that is not the configured calibrator
+    findings: Findings = NOTHING  # what the calibrator found out besides the number
 
 
 def least_sure(confidences: Sequence[Confidence]) -> Confidence:
@@ -366,7 +375,7 @@ class Scoring:
                 if not ticket.is_done:
                     ticket.cancel()  # nobody waits any longer
                     ticket.item.images = ()  # for it may stay in the queue for a while
-                    ticket.item.tool_use = None
+                    ticket.item.tool_use, ticket.item.messages = None, ()
 
     def _arrive_on(self, loop: asyncio.AbstractEventLoop) -> Arrivals:
         """Has scores arrive on this loop from now on."""
@@ -379,7 +388,8 @@ class Scoring:
 def _item_of(asked: Question, choice: Choice, model: str, domain: str | None) -> Item:
     if (text := choice.plain_text()) is None:
         return _item(asked, choice.message, model, domain)
-    return Item(asked.text, text, model, None, domain, (), asked.tool_use(choice.message))
+    used, before = asked.tool_use(choice.message), asked.all_messages()
+    return Item(asked.text, text, model, None, domain, (), used, messages=before)
 
 
 def _item(
@@ -391,7 +401,8 @@ def _item(
         text = message_text(message)
     except ValueError as error:
         raise NotScorableError("content", str(error)) from error
-    return Item(asked.text, text, model, None, domain, (), asked.tool_use(message))
+    used, before = asked.tool_use(message), asked.all_messages()
+    return Item(asked.text, text, model, None, domain, (), used, messages=before)
 
 
 def _other(asked: Question, other: OtherAnswer) -> OtherReply:
@@ -408,7 +419,8 @@ def _moved(
         return found
     assert found.value is not None
     evidence = Evidence(name, found.value, score.compared, others[: len(score.compared)])
-    return replace(found, value=score.confidence, evidence=evidence)
+    findings = found.findings.with_opinions()
+    return replace(found, value=score.confidence, evidence=evidence, findings=findings)
 
 
 def _step_back() -> None:
@@ -468,8 +480,13 @@ def _confidence(ticket: Ticket) -> Confidence:
     if not 0 <= score.confidence <= 1:  # nor is NaN
         log.error("score_failed", error=f"{score.confidence} is no probability")
         return Confidence(None, Status.ERROR, "scorer_failed")
-    status = TRUNCATED if score.is_truncated else SCORED
-    return Confidence(score.confidence, status, None, None, score.because, score.fields)
+    found = Confidence(score.confidence, SCORED, None, None, score.because, score.fields)
+    found.findings = findings_of(score)
+    if score.is_truncated:
+        found.status, found.reason = TRUNCATED, unread_reason(score)
+    elif score.is_unfamiliar:
+        found.status, found.reason = Status.UNFAMILIAR, UNFAMILIAR_TASK
+    return found
 
 
 def _limited(found: Confidence) -> Confidence:

@@ -153,7 +153,7 @@ def _forget_content(connection: sa.Connection, decided_before: float) -> int:
         each.name: sa.case((each.is_(None), None), else_=b"")
         for each in (held.revised, held.proposed)
     }
-    gone = change.values(question="", reply=b"", request=None, **edits)
+    gone = change.values(question="", reply=b"", request=None, findings=None, **edits)
     connection.execute(gone)
     note_change(connection, "content_deleted", held_replies, held.id.in_(ids))
     connection.commit()

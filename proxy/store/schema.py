@@ -20,7 +20,7 @@ from proxy.store.tables import all_tables
 
 log = structlog.get_logger(__name__)
 
-LATEST: Final = "0013"
+LATEST: Final = "0014"
 """The revision that the tables of this version are at."""
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 _WAIT_MS: Final = 600_000  # for another process that migrates

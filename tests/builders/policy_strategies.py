@@ -8,6 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from policies import Facts, Policy, ToolCall, parse_policy
+from policies.conditions.findings import ACTS, BASES
 
 Values = dict[str, Any]
 
@@ -59,6 +60,9 @@ on_request: dict[str, st.SearchStrategy[Any]] = {
     "tags": word_lists,
     "stream": st.booleans(),
 }
+bases, acts = st.sampled_from(BASES), st.sampled_from(ACTS)
+base_lists = bases | st.lists(bases, min_size=1, max_size=3)
+act_lists = acts | st.lists(acts, min_size=1, max_size=3)
 whens = st.fixed_dictionaries(
     {},
     optional=on_request
@@ -69,6 +73,11 @@ whens = st.fixed_dictionaries(
         "refusal": st.booleans(),
         "length": counts(0),
         "tools": tools,
+        "support": bands,
+        "basis": base_lists | st.fixed_dictionaries({"only": base_lists}),
+        "act": act_lists,
+        "needs_facts": st.booleans(),
+        "familiar": st.booleans(),
     },
 )
 
@@ -172,4 +181,9 @@ facts = st.builds(
     length=st.integers(0, 5),
     share_below=st.none() | st.integers(0, 100).map(lambda n: n / 100),
     calibrator=st.sampled_from([None, "embedded@1"]),
+    support=st.none() | st.integers(0, 100).map(lambda n: n / 100),
+    basis=st.lists(bases, unique=True, max_size=3).map(tuple),
+    act=st.none() | acts,
+    needs_facts=st.none() | st.booleans(),
+    familiar=st.none() | st.booleans(),
 )

@@ -24,7 +24,7 @@ import httpx
 import uvicorn
 from openai import OpenAI
 
-from calibrator import FieldDoubt, Item, NotScorableError, Score, Scorer
+from calibrator import FieldDoubt, Item, NotScorableError, Score, Scorer, Unsupported
 from policies import load_policy, parse_policy
 from proxy.app import create_app
 from proxy.config.desk.admin import AdminConfig
@@ -52,6 +52,31 @@ default: deliver
 # Scorers
 
 
+def found_in(answer: str) -> dict[str, Any]:
+    """Read what an answer says of itself besides its confidence, for tests that need such a score.
+
+    It has words such as `support=0.4`, `basis=context,computed`, `act=refusal`, `facts=needed`,
+    `task=unfamiliar`, `unread=context_not_read`, `missing=noon` and `contradicted=42`; the whole
+    answer is the sentence that is not supported.
+    """
+    told = dict(re.findall(r"([a-z]+)=([\w.,]+)", answer))
+    kinds = [kind for kind in ("missing", "contradicted") if kind in told]
+    found: dict[str, Any] = {
+        "unsupported": tuple(
+            Unsupported(answer, tuple(told[kind].split(",")), kind) for kind in kinds
+        ),
+        "needs_facts": "facts" in told,
+        "is_unfamiliar": "task" in told,
+        "act": told.get("act", "answer"),
+        "unread": told.get("unread", ""),
+    }
+    if "support" in told:
+        found["support"] = float(told["support"])
+    if "basis" in told:
+        found["basis"] = tuple(told["basis"].split(","))
+    return found
+
+
 @dataclass
 class WordScorer:
     """The confidence stands in the answer, as in `Paris p=0.92`; 0.5 where it says nothing.
@@ -71,7 +96,8 @@ class WordScorer:
         value = float(told[1]) if told else 0.5
         because = ("it is doubted",) if "doubted" in answer else ()
         fields = (FieldDoubt("city", "not in the conversation", 0, 0.12344),) if because else ()
-        return Score(value, value, "truncated" in answer, because, fields=fields)
+        found = found_in(answer) if "=" in answer else {}
+        return Score(value, value, "truncated" in answer, because, fields=fields, **found)
 
 
 @dataclass

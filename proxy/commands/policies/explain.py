@@ -22,7 +22,7 @@ from proxy.commands.opened_record import (
 from proxy.errors import ExitStatus
 
 if TYPE_CHECKING:
-    from policies import Decision, Explanation, Policy
+    from policies import Decision, Explanation, Facts, Policy
     from proxy.store.record.reader import Recorded
     from proxy.store.reviews.polls import Standing
     from proxy.store.verdicts.verdicts import Findings
@@ -114,6 +114,8 @@ def _explained(
         return
     sure = "none" if recorded.confidence is None else f"{recorded.confidence:.4f}"
     yield f"confidence {sure} ({recorded.confidence_status}) by {recorded.calibrator}"
+    if recorded.facts[0].basis:
+        yield _based(recorded.facts[0])
     yield f"then  {recorded.policy}: {_then(recorded)}"
     if recorded.would_action:
         yield f"      in shadow, so the action was {recorded.action}"
@@ -138,6 +140,16 @@ def _explained(
         return
     now = strictest(each.decision for each in explanations)
     yield "the same decision" if _is_same(recorded, now) else "another decision than then"
+
+
+def _based(facts: Facts) -> str:
+    """What the confidence of a choice is based on, and what else was found out about it."""
+    parts = [f"based on {', '.join(facts.basis)}"]
+    parts += [f"support {facts.support:.4f}"] if facts.support is not None else []
+    parts += [f"act {facts.act}"] if facts.act not in (None, "answer") else []
+    parts += ["needs facts from outside"] if facts.needs_facts else []
+    parts += ["an unfamiliar task"] if facts.familiar is False else []
+    return "; ".join(parts)
 
 
 def _undecided(recorded: Recorded, policy: Policy) -> list[str]:

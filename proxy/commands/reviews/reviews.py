@@ -58,6 +58,7 @@ def list_reviews(
     as_json: JsonOption = False,
 ) -> None:
     """List held replies and those drawn to be checked, most likely wrong first."""
+    from proxy.desk.basis import score_facts
     from proxy.store.reviews.held_replies import STATE_NAMES, state_name, stored_state
 
     if (stored := stored_state(state)) is None:
@@ -73,6 +74,8 @@ def list_reviews(
                 typer.echo(json.dumps(_facts(desk, desk.held(listed.id))))
                 continue
             sure = "no score" if listed.confidence is None else f"{listed.confidence:.4f}"
+            if (support := score_facts(listed)["support"]) is not None:
+                sure += f"  support {support:.4f}"
             age = f"{_span(time.time() - listed.created_at)} ago"
             typer.echo(
                 f"{listed.id}  {sure}  {plain(listed.queue)}  {plain(listed.model[:NAME_SHOWN])}"
@@ -227,6 +230,7 @@ def _desk(config: Path | None) -> Iterator[Desk]:
 
 
 def _facts(desk: Desk, held: HeldReply) -> dict[str, object]:
+    from proxy.desk.basis import score_facts
     from proxy.desk.desk import approvals_of
     from proxy.store.reviews.approvals import revision_of
     from proxy.store.reviews.held_replies import state_name
@@ -247,6 +251,7 @@ def _facts(desk: Desk, held: HeldReply) -> dict[str, object]:
         "approvals": approvals_of(held),
         "revision": revision_of(held.proposed),
         "proposed": json.loads(held.proposed) if held.proposed else None,
+        "score": score_facts(held),
     }
     return facts | more | {"decided_by": held.decided_by, "note": held.note}
 

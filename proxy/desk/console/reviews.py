@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from proxy.desk.access.guard import checked_form, visitor_of
 from proxy.desk.access.sessions import Visitor
+from proxy.desk.basis import in_words, marked, score_facts
 from proxy.desk.console.edits import content_of, form_of
 from proxy.desk.console.pages import SAFE, query
 from proxy.desk.console.shell import page, told
@@ -89,6 +90,7 @@ class Reviews:
                 "id": each.id,
                 "confidence": each.confidence,
                 "leaning": self._desk.leaning(each.policy, each.confidence),
+                "score": score_facts(each),
                 "calls": self._desk.calls(each),
                 "subject": one_line(each.question) or "(no text)",
                 "kind": each.kind,
@@ -304,13 +306,17 @@ def _rule(held: HeldReply) -> dict[str, str]:
 
 
 def _item(held: HeldReply, facts: Mapping[str, Any]) -> dict[str, Any]:
-    confidence = held.confidence
-    told = {} if confidence is None else {"meaning": meaning(confidence)}
+    score = facts["score"]
     names = ("id", "kind", "queue", "team", "model", "confidence", "calibrator", "created_at")
     more = ("expires_at", "decided_at", "decided_by", "note", "share", "request_id", "is_bound")
     return {
         **{name: getattr(held, name) for name in names + more},
-        **told,
+        "score": score,
+        "based_on": in_words(basis) if (basis := score["basis"]) else None,
+        "unsupported": [
+            {"pieces": marked(each["sentence"], each["words"]), "kind": each["kind"]}
+            for each in score["unsupported"] or ()
+        ],
         "state": facts["state"],
         "path": facts["path"],
         "approvals": facts["approvals"],
@@ -320,8 +326,3 @@ def _item(held: HeldReply, facts: Mapping[str, Any]) -> dict[str, Any]:
         "is_audit": held.kind == AUDIT,
         "on_expiry": OFF_THE_QUEUE if held.kind == AUDIT else ON_EXPIRY[held.on_expiry],
     }
-
-
-def meaning(confidence: float) -> str:
-    """What a confidence says, for people."""
-    return f"Of a hundred replies like this, about {round(confidence * 100)} are correct."

@@ -1,20 +1,24 @@
 """What our own scoring server and its clients say to each other, as values.
 
     GET  /pinocchio/v1/scorer   {"calibrator": NAME, "reads_images": bool, "reads_tool_use": bool,
-                                 "opinion"?: NAME}
+                                 "reads_messages": bool, "opinion"?: NAME}
     POST /pinocchio/v1/score    {"items": [{"question", "answer", "source_model"?, "benchmark"?,
                                             "domain"?, "images"?: [base64],
                                             "tool_use"?: {"messages", "tools", "message"},
                                             "others"?: [{"answer", "source_model"?, "tool_use"?}],
-                                            "alone"?: confidence}]}
+                                            "alone"?: confidence, "messages"?: [...]}]}
                              -> {"calibrator": NAME, "scores": [{"score", "confidence",
-                                 "is_truncated", "because"?, "fields"?, "alone"?, "compared"?}
+                                 "is_truncated", "because"?, "fields"?, "alone"?, "compared"?,
+                                 "support"?, "unsupported"?, "basis"?, "act"?, "needs_facts"?,
+                                 "is_unfamiliar"?, "unread"?}
                                  or {"error": {"message", "reason"}}]}
 
 One score for each item, in order. A reply that calls tools, or is text where tools were offered or
 used, is sent with the conversation before it to servers that read it; of images in it nothing is
-sent but that they are there. Other replies to the same question are sent to servers that have a
-name for numbers that know them (`opinion`), with the confidence without them where it is known.
+sent but that they are there. The `messages` before any reply are sent to servers that read them,
+and then left out of `tool_use` where they are the same. Other replies to the same question are sent
+to servers that have a name for numbers that know them (`opinion`), with the confidence without them
+where it is known. Of a result, what is left out is at its default.
 Everything else is an error in OpenAI's envelope.
 """
 
@@ -36,9 +40,11 @@ from calibrator import (
     OtherReply,
     Score,
     ToolUse,
+    basis_with,
 )
 from proxy.errors import BadRequestError
 from proxy.scoring.engines.errors import BUSY, EngineError, checked, field_of
+from proxy.scoring.findings import read_unsupported, unsupported_values
 from proxy.wire.json_splice import parse_json_object
 
 SCORER_PATH = "/pinocchio/v1/scorer"
@@ -49,7 +55,7 @@ NOT_SUPPORTED = (*IMAGE_REASONS, "audio", "video", "file")  # reasons that lie i
 
 _TEXTS = ("question", "answer")
 _TAGS = ("source_model", "benchmark", "domain")
-_MORE = ("images", "tool_use", "others", "alone")
+_MORE = ("images", "tool_use", "others", "alone", "messages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +70,32 @@ class Failure:
 
 
 def items_body(
-    items: Sequence[Item], *, has_tool_use: bool = True, has_others: bool = True
+    items: Sequence[Item],
+    *,
+    has_tool_use: bool = True,
+    has_others: bool = True,
+    has_messages: bool = True,
 ) -> bytes:
-    """A request's body; without `has_tool_use` or `has_others` for a server that reads none."""
-    written = [_written(item, has_tool_use) for item in items]
+    """A request's body; without tool use, others or messages for a server that reads none."""
+    written = [_written(item, has_tool_use, has_messages) for item in items]
     if has_others:
         for item, values in zip(items, written, strict=True):
             values |= _others_written(item, has_tool_use)
     return json.dumps({"items": written}).encode()
 
 
-def _written(item: Item, has_tool_use: bool) -> dict[str, Any]:
+def _written(item: Item, has_tool_use: bool, has_messages: bool) -> dict[str, Any]:
     tags = {name: value for name in _TAGS if (value := getattr(item, name)) is not None}
     images = {"images": [base64.b64encode(image).decode() for image in item.images]}
     texts = {"question": item.question, "answer": item.answer}
     written = texts | tags | (images if item.images else {})
-    return written | (_tool_use_written(item.tool_use) if has_tool_use else {})
+    if has_tool_use:
+        written |= _tool_use_written(item.tool_use)
+    if has_messages and item.messages:
+        if item.tool_use is not None and item.tool_use.messages is item.messages and has_tool_use:
+            del written["tool_use"]["messages"]  # the server reads them once
+        written["messages"] = [*map(_without_files, item.messages)]
+    return written
 
 
 def _tool_use_written(used: ToolUse | None) -> dict[str, Any]:
@@ -137,7 +153,10 @@ def _item(value: Any, where: str) -> Item:
             raise BadRequestError(f"{where}.{name} must be a string", param=f"{where}.{name}")
     images = _images(value.get("images"), f"{where}.images")
     tags: dict[str, Any] = {name: value.get(name) for name in _TAGS}
-    tool_use = _tool_use(value.get("tool_use"), f"{where}.tool_use")
+    messages = value.get("messages", ())
+    if not isinstance(messages, list | tuple):
+        raise BadRequestError(f"{where}.messages must be a list", param=f"{where}.messages")
+    tool_use = _tool_use(value.get("tool_use"), f"{where}.tool_use", messages)
     others = _others(value.get("others"), f"{where}.others")
     alone = value.get("alone")
     if alone is not None and not (type(alone) in (int, float) and 0 <= alone <= 1):
@@ -149,6 +168,7 @@ def _item(value: Any, where: str) -> Item:
         tool_use=tool_use,
         others=others,
         alone=alone,
+        messages=messages,
     )
 
 
@@ -173,10 +193,13 @@ def _other(value: Any, where: str) -> OtherReply:
     return OtherReply(answer, model, _tool_use(value.get("tool_use"), f"{where}.tool_use"))
 
 
-def _tool_use(value: Any, where: str) -> ToolUse | None:
+def _tool_use(value: Any, where: str, messages: Sequence[Any] = ()) -> ToolUse | None:
+    """A reply with calls; where it has no messages of its own, those of its item count."""
     if value is None:
         return None
     kinds = {"messages": list, "tools": list, "message": dict}
+    if messages and isinstance(value, dict):
+        value = {"messages": messages, **value}
     if not isinstance(value, dict) or value.keys() != kinds.keys():
         raise BadRequestError(f"{where} must be an object of {', '.join(kinds)}", param=where)
     for name, kind in kinds.items():
@@ -221,6 +244,17 @@ def _result(result: Score | Failure) -> dict[str, Any]:
         found["fields"] = [asdict(each) for each in result.fields]
     if result.alone is not None:
         found |= {"alone": result.alone, "compared": result.compared}
+    return found | _findings_written(result)
+
+
+def _findings_written(result: Score) -> dict[str, Any]:
+    """What a score says beside its numbers, but for what is at its default."""
+    plain = Score(0.0, 0.0)
+    names = ("support", "basis", "act", "needs_facts", "is_unfamiliar", "unread")
+    pairs = ((name, getattr(result, name)) for name in names)
+    found = {name: value for name, value in pairs if value != getattr(plain, name)}
+    if result.unsupported:
+        found["unsupported"] = unsupported_values(result.unsupported)
     return found
 
 
@@ -244,12 +278,36 @@ def _score(value: Any) -> Score:
     score, confidence = field_of(value, "score", float), field_of(value, "confidence", float)
     is_truncated = field_of(value, "is_truncated", bool)
     found = Score(
-        checked(score), checked(confidence), is_truncated, _because(value), fields=_fields(value)
+        checked(score),
+        checked(confidence),
+        is_truncated,
+        _because(value),
+        fields=_fields(value),
+        **_findings(value),
     )
     if "alone" not in value:
         return found
     compared = tuple(str(each)[:20] for each in field_of(value, "compared", list))
     return replace(found, alone=checked(field_of(value, "alone", float)), compared=compared)
+
+
+def _findings(value: Mapping[str, Any]) -> dict[str, Any]:
+    """What a score says beside its numbers; defaults where an older server says nothing."""
+    support, basis = value.get("support"), value.get("basis")
+    act, unread = value.get("act"), value.get("unread")
+    found: dict[str, Any] = {
+        "support": None if support is None else checked(field_of(value, "support", float)),
+        "unsupported": read_unsupported(value.get("unsupported")),
+        "needs_facts": value.get("needs_facts") is True,
+        "is_unfamiliar": value.get("is_unfamiliar") is True,
+    }
+    if isinstance(basis, list):
+        found["basis"] = basis_with(each for each in basis if isinstance(each, str))
+    if isinstance(act, str):
+        found["act"] = act[:40]
+    if isinstance(unread, str):
+        found["unread"] = unread[:40]
+    return found
 
 
 def _because(value: Mapping[str, Any]) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ class ScoringServerEngine:
         self.address = f"scoring server {self._client.base_url}"
         self.reads_images = self.reads_tool_use = False
         self.opinion = ""
+        self._reads_messages = False
         self._name = expected
         self._expected = expected
 
@@ -36,6 +37,7 @@ class ScoringServerEngine:
             raise EngineError("engine_other", text)
         self._name, self.reads_images = name, field_of(facts, "reads_images", bool)
         self.reads_tool_use = facts.get("reads_tool_use") is True  # older servers do not tell
+        self._reads_messages = facts.get("reads_messages") is True
         opinion = facts.get("opinion", "")
         self.opinion = (
             opinion if isinstance(opinion, str) and can_stand_in_a_header(opinion) else ""
@@ -46,7 +48,12 @@ class ScoringServerEngine:
         assert self._name is not None  # it is connected
         answer = await self._client.post(
             SCORE_PATH,
-            items_body(items, has_tool_use=self.reads_tool_use, has_others=bool(self.opinion)),
+            items_body(
+                items,
+                has_tool_use=self.reads_tool_use,
+                has_others=bool(self.opinion),
+                has_messages=self._reads_messages,
+            ),
         )
         return read_scores(answer, self._name, len(items))
 

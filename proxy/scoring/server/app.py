@@ -156,6 +156,7 @@ class ScoringApp:
             "calibrator": self._name(),
             "reads_images": self._scoring.reads_images,
             "reads_tool_use": self._scoring.reads_tool_use,
+            "reads_messages": True,
         }
         if opinion := self._scoring.opinion:
             facts["opinion"] = opinion

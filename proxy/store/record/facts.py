@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import orjson
 
@@ -23,16 +23,45 @@ OLD_LACKS: Final = frozenset(
     ("tools", "finish_reason", "n", "domain", "tags", "team", "key", "refusal", "length")
 )
 """What the records lack that were written before facts were kept."""
+FINDINGS: Final = frozenset(("support", "basis", "act", "needs_facts", "familiar"))
+"""What the records lack that were written before findings were kept."""
 
 
-def written(facts: Sequence[Facts], model: str | None, confidence: float | None) -> str | None:
-    """The facts but for what stands beside them: the model asked, the one confidence.
+class Found(Protocol):
+    """What stands beside the facts in a row: the findings of the least sure choice."""
+
+    @property
+    def support(self) -> float | None: ...
+    @property
+    def basis(self) -> tuple[str, ...]: ...
+    @property
+    def act(self) -> str | None: ...
+    @property
+    def needs_facts(self) -> bool | None: ...
+    @property
+    def is_familiar(self) -> bool | None: ...
+
+
+def written(
+    facts: Sequence[Facts], model: str | None, confidence: float | None, found: Found
+) -> str | None:
+    """The facts but for what stands beside them: the model asked, the one confidence with what was
+    `found` beside it.
 
     None for what is too long to be kept, such as thousands of tool calls.
     """
     kept = []
     for each in facts:
-        kept.append(_values(each, model, confidence))
+        values = _values(each, model, confidence)
+        if (
+            each.basis != found.basis
+            or each.support != found.support
+            or each.act != found.act
+            or each.needs_facts is not found.needs_facts
+            or each.familiar is not found.is_familiar
+        ):
+            values |= {name: getattr(each, name) for name in FINDINGS}
+        kept.append(values)
     try:
         text = orjson.dumps(kept).decode()
     except orjson.JSONEncodeError:  # half a surrogate pair, which JSON can carry
@@ -93,10 +122,11 @@ def facts_in(row: Mapping[str, Any]) -> tuple[tuple[Facts, ...], frozenset[str]]
     if row["policy"] is None:
         return (), frozenset()
     if row["facts"] is None:
-        return (_facts({}, row),), OLD_LACKS
+        return (_facts({}, row),), OLD_LACKS | FINDINGS
     facts = tuple(_facts(values, row) for values in json.loads(row["facts"]))
+    lacks = FINDINGS if row["basis"] is None and row["confidence"] is not None else frozenset()
     has_calls = any(each.tools for each in facts)
-    return facts, frozenset({"arguments"}) if has_calls else frozenset()
+    return facts, lacks | {"arguments"} if has_calls else lacks
 
 
 def _calls(names: Sequence[str], readings: Sequence[Any] | None) -> tuple[ToolCall, ...]:
@@ -119,5 +149,17 @@ def _facts(values: Mapping[str, Any], row: Mapping[str, Any]) -> Facts:
         "team": row["team"],
         "key": row["key"],
         "conversation": row["conversation"],
+        "support": row["support"],
+        "basis": tuple(row["basis"].split(",")) if row["basis"] else (),
+        "act": row["act"],
+        "needs_facts": _flag(row["needs_facts"]),
+        "familiar": _flag(row["is_familiar"]),
     }
+    if "basis" in kept:
+        kept["basis"] = tuple(kept["basis"])
     return Facts(**(beside | kept))
+
+
+def _flag(value: Any) -> bool | None:
+    """A truth value of any database."""
+    return None if value is None else bool(value)

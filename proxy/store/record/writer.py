@@ -63,6 +63,11 @@ exchanges = sa.Table(
     sa.Column("score", sa.Float),  # what a recalibration made the confidence of
     sa.Column("conversation", sa.String),  # a digest of how it was opened, see openings.py
     sa.Column("standing_approval", sa.String),  # that let a call go which would have been held
+    sa.Column("support", sa.Float),  # null where there was no context
+    sa.Column("basis", sa.String),  # of the confidence, names between commas; null: not known
+    sa.Column("act", sa.String),
+    sa.Column("needs_facts", sa.Boolean),
+    sa.Column("is_familiar", sa.Boolean),
 )
 conversation_of_row: Final = sa.func.coalesce(exchanges.c.conversation, exchanges.c.request_id)
 """Where an older version noted none, each exchange is one of its own."""

@@ -83,6 +83,7 @@ _held = sa.Table(
     sa.Column("proposed", sa.LargeBinary, nullable=True),  # an edit that others have to approve
     sa.Column("escalate_at", sa.Float, nullable=True),  # null once it is done
     sa.Column("escalate_to", sa.String, nullable=True),  # the queue that it goes to, or went to
+    sa.Column("findings", sa.Text, nullable=True),  # of the calibrator; JSON, quotes the reply
 )
 held_replies = _held
 sa.Index(  # the order of the queue, with all that it can be narrowed to: rows are read when shown
@@ -138,6 +139,7 @@ class HeldReply:
     proposed: bytes | None = None
     escalate_at: float | None = None
     escalate_to: str | None = None
+    findings: str | None = None
 
     @property
     def needed(self) -> int:

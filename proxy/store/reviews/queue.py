@@ -44,7 +44,7 @@ _LISTED = (
     *("id", "kind", "state", "queue", "team", "model", "policy", "confidence", "calibrator"),
     *("request_id", "created_at", "expires_at", "on_expiry"),
     *("decided_at", "decided_by", "path", "approvals", "approved"),
-    *("escalate_at", "escalate_to"),
+    *("escalate_at", "escalate_to", "findings"),
 )
 SEEN_QUEUES: ContextVar[frozenset[str] | None] = ContextVar("seen_queues", default=None)
 """The queues that whoever asks may see; None: all."""
@@ -80,6 +80,7 @@ class Listed:
     approved: str | None = None
     escalate_at: float | None = None
     escalate_to: str | None = None
+    findings: str | None = None
     reply: bytes = b""
     request: bytes | None = None
     edit: bytes | None = None

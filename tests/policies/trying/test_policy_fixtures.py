@@ -15,6 +15,7 @@ from policies import (
     decide,
     decision_as_values,
     facts_as_values,
+    facts_from_values,
     load_fixtures,
     parse_policy,
 )
@@ -36,6 +37,38 @@ default: deliver
 def write(path: Path, text: str) -> Path:
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def test_findings_are_facts_of_fixtures(tmp_path: Path) -> None:
+    """Support, basis and the others are read, and written back as they were."""
+    path = write(
+        tmp_path / "a.yaml",
+        """
+- name: one
+  facts:
+    confidence: 0.4
+    model: m
+    support: 0.2
+    basis: [opinions, context]
+    act: refusal
+    needs_facts: true
+    familiar: false
+  expect: {action: escalate}
+- {name: two, facts: {confidence: 0.4, model: m, basis: likeness}, expect: escalate}
+""",
+    )
+    first, second = (each.facts for each in load_fixtures(path))
+    assert first == Facts(
+        0.4,
+        "m",
+        support=0.2,
+        basis=("context", "opinions"),
+        act="refusal",
+        needs_facts=True,
+        familiar=False,
+    )
+    assert second.basis == ("likeness",)
+    assert facts_from_values(facts_as_values(first), "f.yaml") == first
 
 
 def test_a_decision_as_expected_has_no_differences(tmp_path: Path) -> None:

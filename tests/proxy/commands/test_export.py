@@ -128,6 +128,22 @@ def test_what_a_judge_said_goes_with_the_row(
     assert "gives fake:0.5+judge-logprobs@" in done.stdout
 
 
+def test_what_was_found_goes_with_the_row(proxy: LiveProxy, store_url: str, run: Run) -> None:
+    """Support, basis and what is quoted, as the reply itself is; the bare facts have columns."""
+    answer = "p=0.9 support=0.4 basis=context act=data facts=needed missing=noon"
+    proxy.ask(answer)
+    proxy.ask("x", "status-429")
+    recorded(store_url, 2)
+    [row] = rows_in(run())
+    assert (row["support"], row["basis"], row["act"]) == (0.4, ["context"], "data")
+    assert (row["needs_facts"], row["familiar"]) == (True, True)
+    assert row["unsupported"] == [{"sentence": answer, "words": ["noon"], "kind": "missing"}]
+    execute(store_url, "DELETE FROM held_replies")
+    facts = rows_in(run("--facts"))
+    assert {each.get("basis") for each in facts} == {"context", None}
+    assert "noon" not in json.dumps(facts)
+
+
 def test_other_commands_read_what_is_written(
     proxy: LiveProxy, store_url: str, run: Run, tmp_path: Path
 ) -> None:

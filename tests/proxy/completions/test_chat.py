@@ -76,13 +76,23 @@ def test_headers_and_member_say_the_same(proxy: LiveProxy) -> None:
         "request_id": headers["x-pinocchio-request-id"],
         "confidence": 0.9124,
         "status": "scored",
+        "basis": ["likeness"],
         "action": "deliver",
         "policy": headers["x-pinocchio-policy"],
         "mode": "shadow",
         "would_action": "deliver",
         "calibrator": "words@1",
-        "choices": [{"index": 0, "confidence": 0.9124, "status": "scored", "action": "deliver"}],
+        "choices": [
+            {
+                "index": 0,
+                "confidence": 0.9124,
+                "status": "scored",
+                "basis": ["likeness"],
+                "action": "deliver",
+            }
+        ],
     }
+    assert headers["x-pinocchio-basis"] == "likeness"
 
 
 def test_what_speaks_against_a_choice_is_told_with_it(proxy: LiveProxy) -> None:
@@ -138,7 +148,9 @@ def test_headers_can_be_left_out(start_proxy: StartProxy) -> None:
 def test_the_scorer_sees_question_answer_and_model(proxy: LiveProxy) -> None:
     """The scorer gets the question, the answer and the name by which the model answered."""
     proxy.ask("Which city? p=0.7", "say Paris")
-    assert seen_by(proxy) == Item("Which city? p=0.7", "Paris", "say Paris-2099")
+    asked = [{"role": "user", "content": "Which city? p=0.7"}]
+    expected = Item("Which city? p=0.7", "Paris", "say Paris-2099", messages=asked)
+    assert seen_by(proxy) == expected
 
 
 def test_the_question_is_read_while_upstream_works(
@@ -184,7 +196,8 @@ def test_exposed_reasoning_is_part_of_the_answer(proxy: LiveProxy, is_stream: bo
 def test_an_empty_reply_is_scored(proxy: LiveProxy, is_stream: bool) -> None:
     """An empty reply is an answer too and gets a number."""
     response = proxy.ask("Say nothing", "empty", stream=is_stream)
-    assert seen_by(proxy) == Item("Say nothing", "", "empty-2099")
+    asked = [{"role": "user", "content": "Say nothing"}]
+    assert seen_by(proxy) == Item("Say nothing", "", "empty-2099", messages=asked)
     member = members_in(response.content)[0] if is_stream else response.json()["pinocchio"]
     assert (member["status"], member["confidence"]) == ("scored", 0.5)
 

@@ -99,7 +99,13 @@ def test_the_member_stands_in_the_finish(proxy: LiveProxy) -> None:
     [finish] = [data for data in told if "pinocchio" in data]
     assert (finish["type"], list(finish)[-1]) == ("message_delta", "pinocchio")
     assert finish["pinocchio"]["choices"] == [
-        {"index": 0, "confidence": 0.7, "status": "scored", "action": "deliver"}
+        {
+            "index": 0,
+            "confidence": 0.7,
+            "status": "scored",
+            "basis": ["likeness"],
+            "action": "deliver",
+        }
     ]
 
 

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibrator import FieldDoubt, Signals
+from calibrator import ACTS, BASES, FieldDoubt, Score, Signals, Unsupported
 from policies import Facts, decide, load_policy, parse_policy
 from policies.deciding.decision import Decision, Shadowed
 from proxy.exchange.exchange import new_request_id
 from proxy.exchange.outcome import Outcome, summarise
 from proxy.formats import Choice
+from proxy.scoring.findings import Findings, findings_of
 from proxy.scoring.scoring import Confidence, Evidence, OtherAnswer, Status
 from proxy.wire.json_splice import dumps
 
@@ -94,12 +95,28 @@ def test_whatever_else_is_told_is_told_alike(change: Callable[[Outcome], None]) 
         {"fields": (FieldDoubt("to", "it stands nowhere", 0, 0.5),)},
         {"evidence": Evidence("embedded+opinion", 0.6, ("agree",), [OtherAnswer({}, "m")])},
         {"signals": Signals(None, "", (-0.1, -0.5))},
+        {"findings": Findings(("context",), 0.31, (Unsupported("It is.", ("is",)),), "answer")},
         {"index": 1},
     ],
     ids=lambda more: next(iter(more)),
 )
 def test_whatever_a_choice_has_is_told_alike(more: dict[str, Any]) -> None:
     outcome = outcome_of(**more)
+    assert outcome.member_json() == dumps(outcome.member())
+
+
+@given(
+    st.none() | st.floats(0, 1),
+    st.lists(st.sampled_from(BASES)),
+    st.sampled_from(ACTS),
+    st.booleans(),
+)
+def test_findings_are_told_alike(
+    support: float | None, basis: list[str], act: str, needs_facts: bool
+) -> None:
+    """Whatever a calibrator found out, but for a text, is written without an object too."""
+    score = Score(0.5, 0.5, support=support, basis=tuple(basis), act=act, needs_facts=needs_facts)
+    outcome = outcome_of(findings=findings_of(score))
     assert outcome.member_json() == dumps(outcome.member())
 
 

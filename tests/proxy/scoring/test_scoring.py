@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from calibrator import Item, NotScorableError, Question, Score, Scorer, UnavailableError
 from proxy.formats import Choice
+from proxy.scoring.findings import findings_of
 from proxy.scoring.scoring import NICENESS, Confidence, Scoring, Status
 from tests.running.live_proxy import FailingScorer, SlowScorer, WordScorer, until
 
@@ -69,7 +70,11 @@ async def test_one_confidence_for_each_choice() -> None:
         found = await scoring.score(asked, choices("p=0.1", "p=0.9 truncated"), "gpt")
         assert scoring.name == "words@1"
         assert await scoring.score(asked, [], "gpt") == []
-    assert found == [Confidence(0.1, Status.SCORED), Confidence(0.9, Status.TRUNCATED)]
+    assert [(each.value, each.status) for each in found] == [
+        (0.1, Status.SCORED),
+        (0.9, Status.TRUNCATED),
+    ]
+    assert {each.findings for each in found} == {findings_of(Score(0.5, 0.5))}
 
 
 async def test_the_scorer_gets_text() -> None:

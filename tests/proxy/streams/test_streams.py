@@ -98,7 +98,13 @@ def test_the_member_stands_on_the_finish_chunk(proxy: LiveProxy) -> None:
     [member] = members_in(proxy.ask("p=0.7", stream=True).content)
     assert (member["confidence"], member["status"]) == (0.7, "scored")
     assert member["choices"] == [
-        {"index": 0, "confidence": 0.7, "status": "scored", "action": "deliver"}
+        {
+            "index": 0,
+            "confidence": 0.7,
+            "status": "scored",
+            "basis": ["likeness"],
+            "action": "deliver",
+        }
     ]
 
 

@@ -108,6 +108,7 @@ def test_the_first_reply_arrives_with_the_number_that_knows_both(
         "opinions": [{"model": f"{other}-2099", "agreement": agreement, **usage}],
     }
     assert member["evidence"] == member["choices"][0]["evidence"] == [evidence]
+    assert member["basis"] == member["choices"][0]["basis"] == ["opinions", "likeness"]
     assert [(each["model"], each.get("purpose")) for each in member["calls"]] == [
         ("ok", None),
         (other, "second_opinion"),

@@ -22,7 +22,9 @@ from calibrator import (
     Item,
     NotScorableError,
     OtherReply,
+    Score,
     ToolUse,
+    Unsupported,
     load_scorer,
     version_of,
 )
@@ -31,6 +33,7 @@ from proxy.desk.console.cards import calibrator_cards
 from proxy.scoring.engines.errors import EngineError
 from proxy.scoring.engines.opening import engine_loader, known_name
 from proxy.scoring.engines.remote import RemoteScorer
+from proxy.scoring.engines.scorer_protocol import read_scores
 from proxy.scoring.scoring import Scoring
 from tests.builders.pictures import data_url, picture
 from tests.conftest import StartProxy
@@ -47,6 +50,10 @@ from tests.servers.raw_server import Peer
 
 FACTS = {"calibrator": "words@1", "reads_images": False}
 GOOD = {"score": 0.25, "confidence": 0.5, "is_truncated": True}
+FOUND = (
+    "p=0.3 support=0.2 basis=context,calls act=data facts=needed task=unfamiliar truncated "
+    "unread=context_not_read missing=noon"
+)
 ITEMS = [Item("why?", "a"), Item("why?", "b")]
 Json = dict[str, Any]
 
@@ -86,12 +93,14 @@ class Told:
         self.hangs = threading.Event()
         self.hangs.set()  # clear: nothing is answered
         self.asked = 0
+        self.items: list[Json] = []  # that were to be scored
 
     def __call__(self, path: str, body: Any) -> bytes | Play:
         self.asked += 1
         self.hangs.wait(10)
         if path.endswith("/scorer"):
             return said(self.facts)
+        self.items += body["items"]
         return said(scores(*[GOOD] * len(body["items"]))) if self.reply is None else self.reply
 
 
@@ -120,12 +129,44 @@ def test_what_the_scorer_sees_is_what_was_asked() -> None:
     items = [
         Item("why?", "p=0.2 truncated, doubted", "gpt", "gpqa", "law"),
         Item("who?", "p=0.9", images=(b"\x89PNG\x00", b"\xff\xd8")),
+        Item("when?", FOUND, messages=[{"role": "system", "content": "We close at noon."}]),
     ]
     with live_scoring_server(scorer) as server, connected(server.url) as remote:
         found = remote.score_batch(items)
         assert (remote.name, remote.reads_images) == ("words@1", True)
     assert found == WordScorer().score_batch(items)
     assert [item for item in scorer.seen if item.answer != "warm-up"] == items
+
+
+def test_an_older_server_is_sent_no_messages() -> None:
+    """A server that does not say that it reads them would refuse them; its scores have no findings
+    and rest on likeness."""
+    told = Told()
+    with SaidServer(told) as server, connected(server.url) as remote:
+        [score] = remote.score_batch([Item("when?", "noon", messages=[{"role": "user"}])])
+    assert score == Score(0.25, 0.5, True)
+    assert [item.keys() for item in told.items] == [{"question", "answer"}] * 2
+
+
+FINDINGS: list[tuple[Json, Json]] = [
+    ({"support": None, "basis": "context", "act": 3, "unread": []}, {}),
+    ({"basis": ["calls", "gossip", 7, "context"]}, {"basis": ("context", "calls")}),
+    ({"unsupported": "x"}, {}),
+    ({"unsupported": [None, {"sentence": 1}]}, {}),
+    (
+        {"unsupported": [{"sentence": "It is.", "words": ["is", 2], "kind": "rumour"}]},
+        {"unsupported": (Unsupported("It is.", ("is",), "missing"),)},
+    ),
+    ({"needs_facts": 1, "is_unfamiliar": "yes"}, {}),
+    ({"needs_facts": True, "is_unfamiliar": True}, {"needs_facts": True, "is_unfamiliar": True}),
+]
+
+
+@pytest.mark.parametrize(("told", "expected"), FINDINGS)
+def test_findings_that_cannot_be_read_are_passed_over(told: Json, expected: Json) -> None:
+    """They cost no number, and what is read of them is bounded and known."""
+    [score] = read_scores({"calibrator": "words@1", "scores": [{**GOOD, **told}]}, "words@1", 1)
+    assert score == Score(0.25, 0.5, True, **expected)
 
 
 FAULTS: list[tuple[bytes, str, str]] = [

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from calibrator import CalibratorError, Item, NotScorableError, Score
+from calibrator import CalibratorError, Item, NotScorableError, Score, ToolUse
 from proxy.errors import ExitStatus, StartupError
 from proxy.scoring.engines.scorer_protocol import items_body, read_items
 from proxy.scoring.server.app import serve_scorer
@@ -69,6 +69,7 @@ def test_one_score_for_each_item(server: ServedApp) -> None:
         "calibrator": "words@1",
         "reads_images": False,
         "reads_tool_use": False,
+        "reads_messages": True,
     }
     found = ask(server, "p=0.1", "p=0.9 truncated").json()
     assert found == {
@@ -243,12 +244,18 @@ def test_there_is_nothing_else(server: ServedApp, method: str, path: str) -> Non
 
 
 def test_items_survive_the_way() -> None:
-    """What one end writes, the other reads: all of an item, and nothing more."""
+    """What one end writes, the other reads: all of an item, and messages only once."""
+    before = [{"role": "user", "content": "said once"}]
     items = [
         Item("q ü \U0001f600", "a\0\n"),
         Item("", "", "gpt", "gpqa", "law", (b"\x00\xff", b"")),
+        Item("q", "a", messages=[{"role": "system", "content": "c"}, {"role": "user"}]),
+        Item("q", "a", tool_use=ToolUse(before, [], {"role": "assistant"}), messages=before),
+        Item("q", "a", tool_use=ToolUse([], [], {"role": "assistant"}), messages=before),
     ]
-    assert read_items(items_body(items)) == items
+    body = items_body(items)
+    assert read_items(body) == items
+    assert body.count(b"said once") == 2
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,138 @@
+"""The conditions on what a calibrator finds out about a reply besides its confidence.
+
+    support: {below: 0.5}            # also at_least, between: how far the context supports it
+    basis: [context, computed]       # the confidence is based on one of them, perhaps among others
+    basis: {only: likeness}          # and on nothing else
+    act: [refusal, clarification]    # what the reply does
+    needs_facts: true                # a short factual question that only outside evidence settles
+    familiar: false                  # a kind of task that the calibrator was not trained on
+
+They need a score, as conditions on the confidence do. Support is known only where there is context:
+without it, no condition on support holds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+from policies.conditions.confidence import Band, read_band
+from policies.conditions.facts import Facts
+from policies.reading.reading import Node, either, shown, suggestion
+
+ON_FINDINGS: Final = ("support", "basis", "act", "needs_facts", "familiar")
+BASES: Final = ("context", "computed", "facts", "opinions", "calls", "likeness")
+"""What a confidence can be based on; `likeness` alone means that nothing was checked."""
+ACTS: Final = (
+    "answer",
+    "refusal",
+    "clarification",
+    "unknown",
+    "small_talk",
+    "apology",
+    "translation",
+    "summary",
+    "code",
+    "data",
+)
+"""What a reply can do; `unknown` says that it does not know."""
+_SUPPORT: Final = ("below", "at_least", "between")
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """The probabilities from `low` up to, but without, `high` that the context supports a reply."""
+
+    low: float = 0.0
+    high: float = math.inf
+
+    def holds(self, facts: Facts) -> bool:
+        """Return whether there is support, and it lies in the band."""
+        return facts.support is not None and self.low <= facts.support < self.high
+
+    def covers(self, other: Support) -> bool:
+        """Return whether this holds wherever the other does."""
+        return self.low <= other.low and other.high <= self.high
+
+    def __str__(self) -> str:
+        return str(Band(self.low, self.high))
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What the confidence is based on: one of `names`, or with `is_only` nothing but these."""
+
+    names: frozenset[str]
+    is_only: bool = False
+
+    def holds(self, facts: Facts) -> bool:
+        """Return whether the basis of the confidence is such a one."""
+        if self.is_only:
+            return bool(facts.basis) and self.names.issuperset(facts.basis)
+        return not self.names.isdisjoint(facts.basis)
+
+    def covers(self, other: Basis) -> bool:
+        """Return whether this holds wherever the other does."""
+        if self.is_only and not other.is_only:
+            return False
+        return other.names <= self.names
+
+    @property
+    def in_words(self) -> str:
+        """`on context or facts`, or `only on likeness`."""
+        words = either([name for name in BASES if name in self.names])
+        return f"only on {words}" if self.is_only else f"on {words}"
+
+
+def read_support(node: Node) -> Support:
+    """Read the mapping under `support`; problems are reported, see `policies.reading.reading`."""
+    node.check_keys(_SUPPORT)
+    if not node.value:
+        node.report(f"{node} needs {either(_SUPPORT)}")
+    if node["between"].is_present and (node["below"].is_present or node["at_least"].is_present):
+        node["between"].report(f"{node['between']} stands alone, without below and at_least")
+        return Support()
+    band = read_band(node)
+    return Support(band.low, band.high)
+
+
+def read_basis(node: Node) -> Basis:
+    """Read a word, a list of words, or a mapping with `only`; problems are reported."""
+    if not isinstance(node.value, dict):
+        return Basis(_words(node, BASES))
+    node.check_keys(("only",), required=("only",))
+    only = node["only"]
+    return Basis(_words(only, BASES) if only.is_present else frozenset(), is_only=True)
+
+
+def read_act(node: Node) -> frozenset[str]:
+    """Read a word or a list of words; problems are reported."""
+    return _words(node, ACTS)
+
+
+def _words(node: Node, valid: tuple[str, ...]) -> frozenset[str]:
+    """One or several of the given words; another is reported with the nearest of them."""
+    words = node.texts()
+    for word in words:
+        if word and word not in valid:
+            hint = suggestion(word, valid)
+            node.report(f"{node} must be {either(valid)}, not {shown(word)}{hint}")
+    return frozenset(words)
+
+
+def finding_reason(name: str, condition: Any, facts: Facts, *, holds: bool) -> str:
+    """Tell in words why a condition on a finding holds or does not, of a reply with a score."""
+    is_not = "is" if holds else "is not"
+    if name == "support" and facts.support is None:
+        return "no context could support it"
+    if name == "support":
+        return f"support {facts.support:.4f} {is_not} {condition}"
+    if name == "basis":
+        based = f"based on {', '.join(facts.basis) or 'nothing'}"
+        return based if holds else f"{based}, not {condition.in_words}"
+    if name == "act":
+        act = facts.act or "none"
+        return f"act is {act}" if holds else f"act {act} is not {either(sorted(condition))}"
+    fact = getattr(facts, name)
+    return f"{name} is {'not known' if fact is None else str(fact).lower()}"

@@ -1,0 +1,96 @@
+"""What the confidence of a stored reply is based on, in words for a reviewer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from calibrator import LIKENESS
+from proxy.holds.kept_scores import kept_score, kept_values
+
+IN_WORDS: Final = {
+    "context": "the text that the model was given",
+    "computed": "what can be computed",
+    "facts": "known facts",
+    "opinions": "the answers of other models",
+    "calls": "its calls and the conversation before them",
+    "likeness": "its likeness to replies that were right or wrong",
+}
+NAMES: Final = (
+    *("status", "reason", "support", "basis", "unsupported"),
+    *("because", "act", "needs_facts", "familiar"),
+)
+UNFAMILIAR: Final = "The calibrator was not trained on tasks of this kind."
+NOT_CHECKED: Final = "Nothing about this reply was checked."
+NOT_KNOWN: Final = "What was checked about this reply is not on record."
+
+
+class Scored(Protocol):
+    """A stored reply, whole or as a line of the queue."""
+
+    @property
+    def confidence(self) -> float | None: ...
+    @property
+    def calibrator(self) -> str | None: ...
+    @property
+    def findings(self) -> str | None: ...
+
+
+def score_facts(held: Scored) -> dict[str, Any]:
+    """Return what is known of a score besides the number, named as in a response; else None."""
+    kept = kept_values(held.findings)
+    return {**{name: kept.get(name) for name in NAMES}, "meaning": meaning(held)}
+
+
+def meaning(held: Scored) -> str | None:
+    """Return what a confidence says, or else what was checked; None without a confidence.
+
+    It promises a share of correct replies only where that was measured: on tasks that the
+    calibrator knows, if something about the reply was checked, or if labels of this deployment
+    taught what the number means.
+    """
+    if held.confidence is None:
+        return None
+    findings = kept_score(held.confidence, held.findings).findings
+    checked = [each for each in findings.basis if each != LIKENESS]
+    is_familiar = findings.is_familiar is not False
+    if is_familiar and (checked or is_learnt_here(held.calibrator)):
+        return f"Of a hundred replies like this, about {round(held.confidence * 100)} are correct."
+    said = NOT_CHECKED if findings.basis else NOT_KNOWN
+    if checked:
+        said = f"Checked against {in_words(checked)}."
+    return said if is_familiar else f"{said} {UNFAMILIAR}"
+
+
+def in_words(basis: Sequence[str]) -> str:
+    """Return what a confidence is based on: `known facts and the answers of other models`."""
+    *others, last = (IN_WORDS.get(each, each) for each in basis)
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def is_learnt_here(calibrator: str | None) -> bool:
+    """Return whether labels of this deployment taught a calibrator what its numbers mean.
+
+    Its name then says so: `embedded@3f2a91c0+platt@9c1d02ab`. A second stage for opinions is no
+    such thing.
+    """
+    _, *parts = (calibrator or "").split("+")
+    return any("@" in part and not part.startswith("opinion@") for part in parts)
+
+
+def marked(sentence: str, words: Sequence[str]) -> list[tuple[str, bool]]:
+    """Split a sentence into pieces, each with whether it is one of the words."""
+    low, places = sentence.lower(), [False] * len(sentence)
+    if len(low) != len(sentence):  # a few letters have two in lower case
+        low = sentence
+    for word in words:
+        found, at = word.lower(), -1
+        while found and (at := low.find(found, at + 1)) >= 0:
+            places[at : at + len(found)] = [True] * len(found)
+    pieces: list[tuple[str, bool]] = []
+    for letter, is_marked in zip(sentence, places, strict=True):
+        if pieces and pieces[-1][1] is is_marked:
+            pieces[-1] = pieces[-1][0] + letter, is_marked
+        else:
+            pieces.append((letter, is_marked))
+    return pieces

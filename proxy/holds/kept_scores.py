@@ -1,0 +1,45 @@
+"""The score of a stored reply: what a client was told of it, and a reviewer has to know.
+
+It quotes the reply, so it is stored where the reply is, and forgotten with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from proxy.exchange.outcome import Outcome
+from proxy.scoring.findings import findings_from, findings_values
+from proxy.scoring.scoring import Confidence, Status
+from proxy.wire.json_splice import dumps, json_object
+
+HELD_BEFORE: Final = "held_before"  # the reason where no number was kept
+
+
+def score_to_keep(outcome: Outcome) -> str | None:
+    """Return the least sure choice's status, reason, doubts and findings, as JSON."""
+    if (least := outcome.least) is None:
+        return None
+    values: dict[str, Any] = {"status": outcome.status.value, **findings_values(least.findings)}
+    if outcome.reason is not None:
+        values["reason"] = outcome.reason
+    if least.because:
+        values["because"] = list(least.because)
+    return dumps(values).decode()
+
+
+def kept_values(kept: str | None) -> dict[str, Any]:
+    """Return what `score_to_keep` gave, as values; nothing of an older version's reply."""
+    return (json_object(kept.encode()) if kept else None) or {}
+
+
+def kept_score(confidence: float | None, kept: str | None) -> Confidence:
+    """Return the score of a stored reply; one of an older version has its number alone."""
+    if confidence is None:
+        return Confidence(None, Status.SKIPPED, HELD_BEFORE)
+    values = kept_values(kept)
+    if not values:
+        return Confidence(confidence, Status.SCORED)
+    found = Confidence(confidence, Status(values["status"]), values.get("reason"))
+    found.because = tuple(values.get("because", ()))
+    found.findings = findings_from(values)
+    return found

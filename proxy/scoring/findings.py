@@ -1,0 +1,136 @@
+"""What a calibrator finds out about a reply besides its confidence.
+
+Findings come from a scorer, perhaps one on another machine, so names that are not known are left
+out, and what quotes the reply is bounded: it goes into responses.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
+
+from calibrator import ACTS, OPINIONS, Score, Unsupported, basis_with
+
+UNFAMILIAR_TASK: Final = "unfamiliar_task"
+"""The reason of a confidence for a kind of task that the calibrator was not trained on."""
+LONG_TEXT: Final = "long_text"
+MOST_SENTENCES: Final = 5  # of a reply, that are told as unsupported
+LONGEST_SENTENCE: Final = 300  # characters
+MOST_WORDS: Final = 10  # of a sentence, that are told as unsupported
+LONGEST_WORD: Final = 60  # characters; several words in a row count as one
+KINDS: Final = ("missing", "contradicted")
+_REASON: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
+_ELLIPSIS: Final = ".."
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What is known of a reply besides its confidence; without a confidence, nothing is.
+
+    `basis` lists what the confidence is based on, of `calibrator.BASES`. `support` is the
+    probability that the context supports the reply, and `unsupported` the sentences that it does
+    not support. `act` is what the reply does. `needs_facts` says whether only outside evidence can
+    settle the question, `is_familiar` whether the calibrator was trained on this kind of task.
+    """
+
+    basis: tuple[str, ...] = ()
+    support: float | None = None
+    unsupported: tuple[Unsupported, ...] = ()
+    act: str | None = None
+    needs_facts: bool | None = None
+    is_familiar: bool | None = None
+
+    def with_opinions(self) -> Findings:
+        """Return the same findings for a confidence that the opinion of others has moved."""
+        if not self.basis or OPINIONS in self.basis:
+            return self
+        return replace(self, basis=basis_with(self.basis, OPINIONS))
+
+
+NOTHING: Final = Findings()
+
+
+def findings_of(score: Score) -> Findings:
+    """Return what a score says besides its confidence, bounded and with known names only."""
+    plain = _plain(score.basis, score.act, score.needs_facts, score.is_unfamiliar)
+    if score.support is None and not score.unsupported:
+        return plain
+    support = score.support
+    if support is not None and not 0 <= support <= 1:  # nor is NaN
+        support = None
+    unsupported = tuple(map(_bounded, score.unsupported[:MOST_SENTENCES]))
+    return replace(plain, support=support, unsupported=unsupported)
+
+
+@lru_cache(maxsize=1_024)
+def _plain(basis: tuple[str, ...], act: str, needs_facts: bool, is_unfamiliar: bool) -> Findings:
+    """Return findings without any text of the reply; few kinds make all traffic."""
+    known = act if act in ACTS else "answer"
+    return Findings(basis_with(basis), None, (), known, needs_facts, not is_unfamiliar)
+
+
+def _bounded(found: Unsupported) -> Unsupported:
+    words = tuple(_cut(word, LONGEST_WORD) for word in found.words[:MOST_WORDS])
+    kind = found.kind if found.kind in KINDS else KINDS[0]
+    return Unsupported(_cut(found.sentence, LONGEST_SENTENCE), words, kind)
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - len(_ELLIPSIS)] + _ELLIPSIS
+
+
+def unread_reason(score: Score) -> str | None:
+    """Return which part was not read, as a machine word; None where the scorer does not say."""
+    return score.unread if _REASON.fullmatch(score.unread) else None
+
+
+def unsupported_values(unsupported: Iterable[Unsupported]) -> list[dict[str, Any]]:
+    """Return unsupported sentences as JSON can hold them."""
+    return [
+        {"sentence": each.sentence, "words": list(each.words), "kind": each.kind}
+        for each in unsupported
+    ]
+
+
+def read_unsupported(values: Any) -> tuple[Unsupported, ...]:
+    """Read what `unsupported_values` gave, perhaps elsewhere; passes over what cannot be read."""
+    if not isinstance(values, list):
+        return ()
+    return tuple(
+        _bounded(Unsupported(each["sentence"], _texts(each.get("words")), str(each.get("kind"))))
+        for each in values[:MOST_SENTENCES]
+        if isinstance(each, Mapping) and isinstance(each.get("sentence"), str)
+    )
+
+
+def _texts(values: Any) -> tuple[str, ...]:
+    listed = values if isinstance(values, list) else ()
+    return tuple(each for each in listed[:MOST_WORDS] if isinstance(each, str))
+
+
+def findings_values(findings: Findings) -> dict[str, Any]:
+    """Return findings as JSON can hold them, without what is not known."""
+    values = {
+        "support": findings.support,
+        "basis": list(findings.basis) or None,
+        "unsupported": unsupported_values(findings.unsupported) or None,
+        "act": findings.act,
+        "needs_facts": findings.needs_facts,
+        "familiar": findings.is_familiar,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def findings_from(values: Mapping[str, Any]) -> Findings:
+    """Read what `findings_values` gave."""
+    return Findings(
+        tuple(values.get("basis", ())),
+        values.get("support"),
+        read_unsupported(values.get("unsupported")),
+        values.get("act"),
+        values.get("needs_facts"),
+        values.get("familiar"),
+    )
