@@ -57,12 +57,13 @@ def states_number(
     known: Iterable[Fraction] = (),
     *,
     is_rough: bool = False,
+    is_rounded: bool = False,
     is_comma_decimal: bool = False,
 ) -> bool | None:
     """Judge whether a reply states this number as its answer; None if that cannot be told.
 
     `known` are the numbers of the question, which a reply may repeat. `is_rough` allows any usual
-    rounding, such as 8 for 8.05.
+    rounding, such as 8 for 8.05; `is_rounded` allows none, as the number is the rounded one.
     """
     text = reply[:MAX_TEXT]
     found = numbers_in(text, is_comma_decimal)
@@ -73,7 +74,10 @@ def states_number(
     if not fresh:
         return False if len(text.strip()) <= SHORT and len(found) == 1 else None
     final = final_number(text, fresh)
-    verdicts = [_judge(number, wanted, text, is_rough) for number in fresh]
+    if is_rounded:
+        verdicts: list[bool | None] = [number.is_close(wanted) for number in fresh]
+    else:
+        verdicts = [_judge(number, wanted, text, is_rough) for number in fresh]
     at_final = verdicts[fresh.index(final)]
     if True not in verdicts:
         if None in verdicts:
@@ -176,6 +180,15 @@ def states_word(reply: str, wanted: Collection[str], others: Iterable[str]) -> b
     return None
 
 
+def _states_first(reply: str, wanted: Collection[str], others: Iterable[str]) -> bool | None:
+    """Judge a comparison such as "9.9 is larger than 9.11", whose subject is the answer."""
+    text = reply[:MAX_TEXT].casefold().replace("*", "")
+    for word, is_right in (*((word, True) for word in wanted), *((word, False) for word in others)):
+        if re.match(rf"^\W*(?:the )?(?:number )?{re.escape(word.casefold())}(?![\w.]*\d) is\b", text):
+            return is_right
+    return None
+
+
 def _last_place(text: str, words: Iterable[str]) -> int:
     place = -1
     for word in words:
@@ -201,6 +214,9 @@ class Answer:
     others: tuple[str, ...] = ()
     series: tuple[Fraction, ...] = ()
     is_rough: bool = False
+    is_rounded: bool = False
+    is_only: bool = False  # a short reply without the word is wrong
+    is_first: bool = False  # of several words the first is the answer: 9.9 is larger than 9.11
 
     def verdict(self, reply: str, is_comma_decimal: bool = False) -> Verdict | None:
         """Compare a reply with the answer; None if it cannot be told what the reply states."""
@@ -212,7 +228,12 @@ class Answer:
             said = says_yes(reply)
             return None if said is None else said == self.is_yes
         if self.words:
-            return states_word(reply, self.words, self.others)
+            said = states_word(reply, self.words, self.others)
+            if said is None and self.is_only and len(reply) <= SHORT:
+                return _last_place(reply.casefold(), self.words) >= 0
+            if said is None and self.is_first:
+                return _states_first(reply, self.words, self.others)
+            return said
         if self.series:
             return states_series(reply, self.series, self.known)
         if self.number is None:
@@ -222,6 +243,7 @@ class Answer:
             self.number,
             self.known,
             is_rough=self.is_rough,
+            is_rounded=self.is_rounded,
             is_comma_decimal=is_comma_decimal,
         )
 

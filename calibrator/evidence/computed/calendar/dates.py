@@ -81,7 +81,7 @@ def _without_today(question: str) -> str:
     text = re.sub(
         r"^(?:if |assum(?:e|ing)(?: that)? |given(?: that)? |suppose |since |wenn |si )?"
         r"(?:today(?:'s date)? is|today:|it is|it's|heute|hoy es|heute ist|aujourd'hui,? (?:nous sommes|c'est))[^.?!,;]*?"
-        r"(?:\b[12]\d{3}\b|day\b|tag\b|woch\b|lunes|martes|jueves|viernes|domingo|di\b)\s*(?:ist)?(?:\s*\([^)]*\))?\s*[.,;!]\s*(?:then |and )?",
+        r"(?:\b[12]\d{3}(?:-\d\d-\d\d)?\b|day\b|tag\b|woch\b|lunes|martes|jueves|viernes|domingo|di\b)\s*(?:ist)?(?:\s*\([^)]*\))?\s*[.,;!]\s*(?:then |and )?",
         "",
         question,
         flags=re.IGNORECASE,
@@ -204,7 +204,7 @@ _AGE: Final = re.compile(
     re.IGNORECASE,
 )
 _ISO: Final = re.compile(
-    r"^(?:write|convert|express|give|format|rewrite|put|what is)\s+(?:the date )?@(?P<d>\d)\s+(?:in|to|as|into)\s+(?:the )?"
+    r"^(?:write|convert|express|give|format|rewrite|put|what is)\s*(?:the date )?@(?P<d>\d)\s+(?:in|to|as|into)\s+(?:the )?"
     r"(?:iso(?: ?8601)?(?: format)?|yyyy-mm-dd(?: format)?|the format yyyy-mm-dd)\s*[?.]*$",
     re.IGNORECASE,
 )
@@ -309,7 +309,10 @@ def judge_count(
     """Judge a count of days; a count in `near`, which depends on the way of counting, is open."""
     text = _without_dates(reply[:MAX_TEXT])
     is_right = states_number(text, Fraction(count), map(Fraction, known - {count}))
-    if is_right is False and any(
+    counts_ends = re.search(
+        r"\b(?:inclu\w+|count\w*|both|exclu\w+|einschließlich|inklusive|incluid\w+|compris\w*)\b", reply, re.IGNORECASE
+    )
+    if is_right is False and counts_ends and any(
         states_number(text, Fraction(other), map(Fraction, known)) for other in near
     ):
         return None

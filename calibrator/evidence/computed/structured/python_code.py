@@ -15,7 +15,7 @@ from typing import Final
 
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 
-_QUICK: Final = re.compile(r"\bpython\b|\bdef \w|\bpytest\b|\bnumpy\b|\bpandas\b", re.IGNORECASE)
+_QUICK: Final = frozenset(("python", "def", "numpy", "pandas"))
 _WANTED: Final = re.compile(
     r"\b(?:write|implement|create|give|complete|define|make|code|provide|need|fix|correct|rewrite|refactor|finish|generate|develop|show|return|schreibe|implementiere|escribe|crea|écris|can you|could you|how (?:do|can|would) i|please)\b",
     re.IGNORECASE,
@@ -41,7 +41,7 @@ _LOCK: Final = threading.Lock()
 
 def verify_python(exchange: Exchange) -> Verdict | None:
     """Judge Python code that was asked for; None where no fault is found."""
-    if not _QUICK.search(exchange.folded[:MAX_TEXT]):
+    if not _QUICK & exchange.vocabulary:
         return None
     asked = exchange.request[:MAX_TEXT]
     is_python = bool(re.search(r"\bpython\b|\bdef \w+\(", f"{exchange.conversation.rules[:MAX_TEXT]}\n{asked}", re.IGNORECASE))
