@@ -70,7 +70,7 @@ def states_number(
     repeated = set(known) - {wanted}
     if not found:
         return None
-    fresh = [number for number in found if not repeated.intersection(number.values)]
+    fresh = [number for number in found if number.value not in repeated]
     if not fresh:
         return False if len(text.strip()) <= SHORT and len(found) == 1 else None
     final = final_number(text, fresh)
@@ -100,7 +100,8 @@ def _judge(number: Number, wanted: Fraction, text: str, is_rough: bool) -> bool 
         return True
     if is_rough and number.is_within(wanted, ROUNDED):
         return True
-    if wanted.denominator != 1 or is_hedged:
+    is_short = not is_hedged and 100 % wanted.denominator == 0  # 12.5 is not written as 12
+    if (wanted.denominator != 1 and not is_short) or is_hedged:
         unit = Fraction(1, 10**number.decimals)
         if any(abs(value - wanted) <= unit for value in number.values):
             return True if is_hedged else None
@@ -262,7 +263,8 @@ def states_series(
         return True
     for at in range(len(found) - len(wanted) + 1):
         if found[at : at + len(wanted)] == wanted:
-            return True if len(fresh) <= 2 * len(wanted) + 2 and at <= 3 else None
+            around = {*found[:at], *found[at + len(wanted) :]}
+            return True if around <= repeated else None if len(fresh) != len(found) else False
     if len(found) < 2 or len(fresh) > 3 * len(wanted) + 5:
         return None
     return False

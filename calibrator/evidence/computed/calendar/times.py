@@ -45,7 +45,7 @@ _BACK: Final = re.compile(
     re.IGNORECASE,
 )
 _FORTH: Final = re.compile(
-    r"\b(?:after|later|from|lasts?|takes?|long|ends?|arrive|finish|over|done|ready|back|runs? for|past|nach|später|dauert|endet|dura|termina|después|dure|finit|se termine|if it|starts?|begins?|leaves?|departs?|in \d)\b",
+    r"\b(?:after|later|from|lasts?|takes?|long|ends?|arrive|finish|over|done|ready|back|runs? for|past|nach|später|braucht|dauert|endet|dura|termina|después|dure|finit|se termine|if it|starts?|begins?|leaves?|departs?|in \d)\b",
     re.IGNORECASE,
 )
 _STRANGE: Final = re.compile(

@@ -27,7 +27,7 @@ _STRICT_MORE: Final = re.compile(r"more than|over|mehr als|más de|plus de", re.
 _SKIP_BEFORE: Final = re.compile(
     r"\b(?:each|every|per|jeder?|jedes|cada|chaque|first|last|second|these|those|about|around|roughly"
     r"|approximately|circa|etwa|ungefähr|aproximadamente|environ|unas|unos|paragraphs? of|sentences? of"
-    r"|lines? of|title|subject|heading|password|haiku|poem|stanzas?|verse|capital(?:ized|ised)?|uppercase"
+    r"|lines? of|title|subject|heading|password|stanzas?|verse|capital(?:ized|ised)?|uppercase"
     r"|all caps|capitals?|bold|italic\w*|highlight\w*|emphasi[sz]e\w*|keyword|start\w*|begins?|letter"
     r"|appear\w*|repeated|times|rhym\w*|vowel\w*|separate\w*)\b",
     re.IGNORECASE,

@@ -42,7 +42,7 @@ _ONLY: Final = re.compile(
     re.IGNORECASE,
 )
 _NOT: Final = re.compile(
-    r"\b(?:several|multiple|more than one|all that apply|each (?:sentence|line|item|of)|every|following (?:sentences|reviews|items|words)|these|list|items|reviews|sentences|json|explain|reason|why|table|code|function|and then|words|score)\b",
+    r"\b(?:several|multiple|more than one|all that apply|each (?:sentence|line|item|of)|every|(?:following|these|the) (?:sentences|reviews|items|words|messages|texts)|list|items|reviews|sentences|json|explain|reason|why|table|code|function|and then|words|score)\b",
     re.IGNORECASE,
 )
 

@@ -122,7 +122,8 @@ def _translation(exchange: Exchange) -> Verdict | None:
     said = exchange.reply.strip()
     if text and _is_copied(said, text) and target not in languages_of(text):
         return Verdict(False, "the text is not translated", "translation")
-    if re.search(r"\b(?:and then|explain|criti|comment|word by word|both|list|table|pronunciation|grammar|notes?)\b", exchange.wishes[:MAX_TEXT], re.IGNORECASE):
+    asked = exchange.wishes[:MAX_TEXT].replace(text, " ") if text else exchange.wishes[:MAX_TEXT]
+    if re.search(r"\b(?:and then|explain|criti\w*|comment|word by word|both|table|pronunciation|grammar|notes?)\b", asked, re.IGNORECASE):
         return None
     verdict = _judge(said, target, "the translation is not in {}", least=3)
     if verdict is None:

@@ -51,6 +51,7 @@ _CONDITIONAL: Final = re.compile(
     re.IGNORECASE,
 )
 _ALLOWED: Final = re.compile(r"\b(?:yes or no|ja oder nein|s[íi] o no|oui ou non|alphabetical\w*)\b", re.IGNORECASE)
+_ASKED: Final = re.compile(r"^(?P<head>[^:\n]{3,120}):\s+[^\n]*\?$")  # Answer briefly: why ..?
 _SPLIT: Final = re.compile(r"(?<=[.!?])[\"”')]*\s+|\n+|(?<=[?!])(?=[A-Z])")
 
 
@@ -95,7 +96,8 @@ def _fault(
 def sentences_of(text: str) -> list[str]:
     """Return the sentences of an instruction that state wishes without a condition."""
     parts = [part.strip() for part in _SPLIT.split(text) if part.strip()]
-    return [part for part in parts[:80] if is_unconditional(part)]
+    heads = [_ASKED.sub(r"\g<head>", part) for part in parts[:80]]
+    return [part for part in heads if is_unconditional(part)]
 
 
 def is_unconditional(sentence: str) -> bool:

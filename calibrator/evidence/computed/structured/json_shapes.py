@@ -219,6 +219,9 @@ def _keys_of(text: str) -> list[tuple[str, str]]:
         if not found or found["k"].casefold() in _STOP:
             break
         rest = found["r"].strip()
+        if rest.startswith(":") and not re.match(rf":\s*(?:an? )?(?:{_TYPE_WORDS}|one of|either|[\"'`\w-]+\s*[|/])", rest, re.IGNORECASE):
+            keys.append((found["k"], ""))
+            break
         if rest and not re.match(r"[(:\[]|as\b|is\b|must\b|should\b|one of\b|either\b|in\b", rest):
             if re.match(r"(?:from|for|of|with|where|so|that|only|using|if|based|to|on|about)\b", rest) or len(rest.split()) > 1:
                 if len(rest.split()) == 1 or re.match(r"(?:from|for|of|where|so|that|only|using|if|based|to|on|about)\b", rest):

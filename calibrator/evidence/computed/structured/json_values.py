@@ -26,7 +26,7 @@ _EXACT: Final = re.compile(
 _DATE_KEY: Final = re.compile(r"date|day|deadline|birth|dob|datum|fecha|due|when|start|end|departure|arrival|check")
 _TIME_KEY: Final = re.compile(r"time|hour|uhrzeit|hora|heure|when|start|end")
 _RELATIVE: Final = re.compile(
-    r"\b(?:today|tomorrow|yesterday|tonight|next|last|this|coming|following|in \w+ (?:days?|weeks?|months?)|ago|monday|tuesday|wednesday|thursday|friday|saturday|sunday|later|weekend|heute|morgen|gestern|nächste\w*|mañana|ayer|hoy|próximo|demain|hier|prochain\w*)\b",
+    r"\b(?:today|tomorrow|yesterday|tonight|(?:next|last|this|coming|following) (?:week|month|year|\w+day)|in \w+ (?:days?|weeks?|months?)|ago|monday|tuesday|wednesday|thursday|friday|saturday|sunday|later|weekend|heute|morgen|gestern|nächste\w*|mañana|ayer|hoy|próximo|demain|hier|prochain\w*)\b",
     re.IGNORECASE,
 )
 _EMAIL: Final = re.compile(r"[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")

@@ -31,7 +31,7 @@ _FORMAT: Final = re.compile(
     re.IGNORECASE,
 )
 _LEAD: Final = re.compile(
-    r"^[¿¡\s]*(?:(?:what(?: (?=\S+ is\b)| is| are|'s|s| does| do| will be| would be)|how much(?: is| are| does| do|'s)?"
+    r"^[¿¡\s]*(?:(?:what(?=\s.{1,80}\sis\s*[?.]*$)|what(?: is| are|'s|s| does| do| will be| would be)|how much(?: is| are| does| do|'s)?"
     r"|how many (?:is|are)|calculate|compute|evaluate|work out|find|solve|simplify|figure out|add up"
     r"|give me|tell me|was (?:ist|sind|ergibt|macht|gibt)|wie ?viel (?:ist|sind|ergibt|macht|gibt)"
     r"|berechne|rechne(?: aus)?|cu[aá]nto (?:es|son|da|vale|suma|suman)|cu[aá]l es|calcula"
@@ -50,7 +50,7 @@ _ROUND: Final = re.compile(
     r"(?: to)?|correct to|to|auf|gerundet auf|redondeado a|arrondi à)\s+(?:the )?"
     r"(?:(?P<places>one|two|three|four|\d)\s+(?:decimal(?: place)?s?|dp\b|nachkommastellen?|decimales?|décimales?)(?: places?)?"
     r"|nearest\s+(?P<unit>whole(?: number)?|integer|ones?|tens?|hundreds?|thousands?|tenth|hundredth"
-    r"|thousandth|cent|dollar|euro|10|100|1000))\)?",
+    r"|thousandth|cent|dollar|euro|10|100|1000)\b)\)?",
     re.IGNORECASE,
 )
 _PLACES: Final = {"one": 1, "two": 2, "three": 3, "four": 4}
@@ -61,13 +61,16 @@ _UNITS: Final = {
     "1000": Fraction(1000), "tenth": Fraction(1, 10), "hundredth": Fraction(1, 100),
     "cent": Fraction(1, 100), "thousandth": Fraction(1, 1000),
 }  # fmt: skip
+_NUMERALS: Final = frozenset(("hexadecimal", "hex", "binary", "roman", "octal"))
 _NUMBERISH: Final = re.compile(r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|third|quarter|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|deux|trois|quatre|cinq|sept|huit|neuf|dix|hundred|dozen|twenty|thirty|forty|fifty)\b", re.IGNORECASE)
 
 
 def verify_arithmetic(exchange: Exchange) -> Verdict | None:
     """Judge a reply to a question that is one sum; None if the question is anything else."""
     question = exchange.question
-    if not question or len(question) > MAX_QUESTION or not _NUMBERISH.search(question):
+    if not question or len(question) > MAX_QUESTION:
+        return None
+    if not _NUMBERISH.search(question) and not _NUMERALS & exchange.vocabulary:
         return None
     is_comma = is_comma_language(question)
     answer = compute(question, is_comma)
@@ -76,7 +79,14 @@ def verify_arithmetic(exchange: Exchange) -> Verdict | None:
 
 def compute(question: str, is_comma_decimal: bool = False) -> Answer | None:
     """Compute the answer to a question on one line, or return None."""
+    rounding = re.match(r"^(?:what is |please )?round (?P<a>-?[\d.,]+)(?= )", question, re.IGNORECASE)
     digits = _ROUND.search(question)
+    if rounding and digits:
+        value = amount(rounding["a"], is_comma_decimal)
+        if value is None:
+            return None
+        known = (value,)
+        return _rounded(Answer(number_text(value, 8), "arithmetic", value, known), digits)
     rounded = _ROUND.sub("", question) if digits else question
     parts = [part for part in _SENTENCE.split(rounded) if part.strip(" .?!")]
     asked = [part for part in parts if not _FORMAT.match(part)] or parts[:1]

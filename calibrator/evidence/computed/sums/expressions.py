@@ -59,6 +59,7 @@ _WORDS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
         (r"\b(?:double|twice|das doppelte von|(?:el )?doble de|(?:le )?double de)\b(?: of)?", "2@"),
         (r"\b(?:triple|thrice|three times|das dreifache von|(?:el )?triple de)\b(?: of)?", "3@"),
         (r"\b(?:quadruple)\b(?: of)?", "4@"),
+        (r"(\d{1,6})\s?/\s?(\d{1,6})\s+(?:of|von|de|du)\b", r"(\1/\2)@"),
         (r"(?<=[%)\d])\s*\b(?:of|von|de|du|des|aus|from)\b", "@"),
         (r"\b(?:a|one) hundred\b", "100"),
         (r"\ba thousand\b", "1000"),
