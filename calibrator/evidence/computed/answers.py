@@ -57,23 +57,27 @@ def states_number(
     known: Iterable[Fraction] = (),
     *,
     is_rough: bool = False,
+    is_rounded: bool = False,
     is_comma_decimal: bool = False,
 ) -> bool | None:
     """Judge whether a reply states this number as its answer; None if that cannot be told.
 
     `known` are the numbers of the question, which a reply may repeat. `is_rough` allows any usual
-    rounding, such as 8 for 8.05.
+    rounding, such as 8 for 8.05; `is_rounded` allows none, as the number is the rounded one.
     """
     text = reply[:MAX_TEXT]
     found = numbers_in(text, is_comma_decimal)
     repeated = set(known) - {wanted}
     if not found:
         return None
-    fresh = [number for number in found if not repeated.intersection(number.values)]
+    fresh = [number for number in found if number.value not in repeated]
     if not fresh:
         return False if len(text.strip()) <= SHORT and len(found) == 1 else None
     final = final_number(text, fresh)
-    verdicts = [_judge(number, wanted, text, is_rough) for number in fresh]
+    if is_rounded:
+        verdicts: list[bool | None] = [number.is_close(wanted) for number in fresh]
+    else:
+        verdicts = [_judge(number, wanted, text, is_rough) for number in fresh]
     at_final = verdicts[fresh.index(final)]
     if True not in verdicts:
         if None in verdicts:
@@ -96,7 +100,8 @@ def _judge(number: Number, wanted: Fraction, text: str, is_rough: bool) -> bool 
         return True
     if is_rough and number.is_within(wanted, ROUNDED):
         return True
-    if wanted.denominator != 1 or is_hedged:
+    is_short = not is_hedged and 100 % wanted.denominator == 0  # 12.5 is not written as 12
+    if (wanted.denominator != 1 and not is_short) or is_hedged:
         unit = Fraction(1, 10**number.decimals)
         if any(abs(value - wanted) <= unit for value in number.values):
             return True if is_hedged else None
@@ -176,6 +181,15 @@ def states_word(reply: str, wanted: Collection[str], others: Iterable[str]) -> b
     return None
 
 
+def _states_first(reply: str, wanted: Collection[str], others: Iterable[str]) -> bool | None:
+    """Judge a comparison such as "9.9 is larger than 9.11", whose subject is the answer."""
+    text = reply[:MAX_TEXT].casefold().replace("*", "")
+    for word, is_right in (*((word, True) for word in wanted), *((word, False) for word in others)):
+        if re.match(rf"^\W*(?:the )?(?:number )?{re.escape(word.casefold())}(?![\w.]*\d) is\b", text):
+            return is_right
+    return None
+
+
 def _last_place(text: str, words: Iterable[str]) -> int:
     place = -1
     for word in words:
@@ -201,6 +215,9 @@ class Answer:
     others: tuple[str, ...] = ()
     series: tuple[Fraction, ...] = ()
     is_rough: bool = False
+    is_rounded: bool = False
+    is_only: bool = False  # a short reply without the word is wrong
+    is_first: bool = False  # of several words the first is the answer: 9.9 is larger than 9.11
 
     def verdict(self, reply: str, is_comma_decimal: bool = False) -> Verdict | None:
         """Compare a reply with the answer; None if it cannot be told what the reply states."""
@@ -212,7 +229,12 @@ class Answer:
             said = says_yes(reply)
             return None if said is None else said == self.is_yes
         if self.words:
-            return states_word(reply, self.words, self.others)
+            said = states_word(reply, self.words, self.others)
+            if said is None and self.is_only and len(reply) <= SHORT:
+                return _last_place(reply.casefold(), self.words) >= 0
+            if said is None and self.is_first:
+                return _states_first(reply, self.words, self.others)
+            return said
         if self.series:
             return states_series(reply, self.series, self.known)
         if self.number is None:
@@ -222,6 +244,7 @@ class Answer:
             self.number,
             self.known,
             is_rough=self.is_rough,
+            is_rounded=self.is_rounded,
             is_comma_decimal=is_comma_decimal,
         )
 
@@ -240,7 +263,8 @@ def states_series(
         return True
     for at in range(len(found) - len(wanted) + 1):
         if found[at : at + len(wanted)] == wanted:
-            return True if len(fresh) <= 2 * len(wanted) + 2 and at <= 3 else None
+            around = {*found[:at], *found[at + len(wanted) :]}
+            return True if around <= repeated else None if len(fresh) != len(found) else False
     if len(found) < 2 or len(fresh) > 3 * len(wanted) + 5:
         return None
     return False

@@ -91,7 +91,7 @@ _ELLIPSIS: Final = re.compile(
 def completed_question(exchange: Exchange) -> str | None:
     """Return an elliptic follow-up as a whole question, built from the question before it.
 
-    "And 20 %?" after "What is 15 % of 240?" is "What is 20 % of 240?".
+    "And 30 %?" after "What is 12 % of 50?" is "What is 30 % of 50?".
     """
     earlier = [turn.text for turn in exchange.conversation.earlier if turn.role == "user"]
     if not earlier:

@@ -78,7 +78,6 @@ def number_words() -> dict[str, int]:
         for one in range(1, 10):
             words[f"{name}-{_ENGLISH[one]}"] = 10 * ten + one
     words.update({word: at for at, word in enumerate(_GERMAN)})
-    words["ein"] = words["eine"] = words["einen"] = 1
     for ten, name in enumerate(_GERMAN_TENS, 2):
         words[name] = words[name.replace("ß", "ss")] = 10 * ten
         for one in range(1, 10):
@@ -201,7 +200,9 @@ def _digit_number(found: re.Match[str], text: str, is_comma_decimal: bool) -> Nu
         sign = 1  # a dash between two numbers, as in 3-5
     values = tuple(sign * (value + added) * factor for value in values)
     if power or found["scale"]:
-        values, decimals = values, max(0, decimals - _tens(factor))
+        decimals = max(0, decimals - _tens(factor))
+    elif found["fraction"]:
+        decimals = 9  # a fraction is exact
     return Number(values, decimals, start, found.end(), bool(found["percent"]))
 
 

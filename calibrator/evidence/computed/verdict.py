@@ -22,6 +22,9 @@ class Verdict:
     task: str
 
 
+_WORD: Final = re.compile(r"[^\W\d_]+")
+
+
 class Exchange:
     """A conversation and its reply, with the views of them that several checks share."""
 
@@ -53,6 +56,11 @@ class Exchange:
     def folded(self) -> str:
         """The rules and the request in lower case, for a quick look at their words."""
         return f"{self.conversation.rules}\n{self.request}".casefold()
+
+    @cached_property
+    def vocabulary(self) -> frozenset[str]:
+        """The words of the rules and the request in lower case, for a quick look."""
+        return frozenset(_WORD.findall(self.folded[: 2 * MAX_TEXT]))
 
     @cached_property
     def source(self) -> str:

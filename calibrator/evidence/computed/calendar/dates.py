@@ -16,6 +16,7 @@ from calibrator.evidence.computed.calendar.reading import (
     FoundDate,
     date_text,
     dates_in,
+    is_no_day,
     months,
     weekdays,
     weekdays_in,
@@ -26,7 +27,7 @@ from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 MAX_QUESTION: Final = 300  # characters
 _QUICK: Final = re.compile(
     r"\b(?:days?|weeks?|months?|years?|date|weekday|monday|tuesday|wednesday|thursday|friday|saturday"
-    r"|sunday|tomorrow|yesterday|old|tage?|wochen?|wochentag|datum|schaltjahr|jahr|día|semanas?|fecha|año"
+    r"|sunday|tomorrow|yesterday|old|tage?|wochen?|wochentag|datum|iso|schaltjahr|jahr|día|semanas?|fecha|año"
     r"|bisiesto|jour|semaines?|année|bissextile|montag|dienstag|mittwoch|donnerstag|freitag|samstag"
     r"|sonntag|lunes|martes|jueves|viernes|domingo|lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche)",
     re.IGNORECASE,
@@ -40,7 +41,7 @@ _FIXED: Final = {
     "silvester": (12, 31), "neujahr": (1, 1), "navidad": (12, 25), "noël": (12, 25),
 }  # fmt: skip
 _FEAST: Final = re.compile(
-    r"\b(" + "|".join(sorted(map(re.escape, _FIXED), key=len, reverse=True)) + r")(?: day)?,?(?: in| of| im jahr| en)?(?:\s+(?P<y>\d{4}))",
+    r"\b(" + "|".join(sorted(map(re.escape, _FIXED), key=len, reverse=True)) + r")(?: day)?,?(?:(?: in| of| im jahr| en)?(?:\s+(?P<y>\d{4})))?(?!\w)",
     re.IGNORECASE,
 )
 _TODAY: Final = re.compile(
@@ -68,7 +69,7 @@ def verify_dates(exchange: Exchange) -> Verdict | None:
     if not question or len(question) > MAX_QUESTION or not _QUICK.search(question):
         return None
     today, weekday = today_of(f"{exchange.conversation.rules}\n{exchange.request}")
-    read = read_question(_named_days(digits_for_words(_without_today(question))), today, weekday)
+    read = read_question(_named_days(digits_for_words(_without_today(question)), today), today, weekday)
     for form in _FORMS if read is not None else ():
         answer = form(read)
         if answer is not None:
@@ -81,7 +82,7 @@ def _without_today(question: str) -> str:
     text = re.sub(
         r"^(?:if |assum(?:e|ing)(?: that)? |given(?: that)? |suppose |since |wenn |si )?"
         r"(?:today(?:'s date)? is|today:|it is|it's|heute|hoy es|heute ist|aujourd'hui,? (?:nous sommes|c'est))[^.?!,;]*?"
-        r"(?:\b[12]\d{3}\b|day\b|tag\b|woch\b|lunes|martes|jueves|viernes|domingo|di\b)\s*(?:ist)?(?:\s*\([^)]*\))?\s*[.,;!]\s*(?:then |and )?",
+        r"(?:\b[12]\d{3}(?:-\d\d-\d\d)?\b|day\b|tag\b|woch\b|lunes|martes|jueves|viernes|domingo|di\b)\s*(?:ist)?(?:\s*\([^)]*\))?\s*[.,;!]\s*(?:then |and )?",
         "",
         question,
         flags=re.IGNORECASE,
@@ -89,11 +90,19 @@ def _without_today(question: str) -> str:
     return text or question
 
 
-def _named_days(question: str) -> str:
-    """Return a question in which feasts with a year are replaced by their dates."""
+def _named_days(question: str, today: date | None) -> str:
+    """Return a question in which feasts are replaced by their dates.
+
+    One without a year is that of this year, or the next one after it.
+    """
 
     def replaced(found: re.Match[str]) -> str:
         month, day = _FIXED[found[1].casefold()]
+        if found["y"] is None:
+            if today is None:
+                return found[0]
+            year = today.year + (date(today.year, month, day) < today)
+            return f"{year}-{month:02d}-{day:02d}"
         return f"{found['y']}-{month:02d}-{day:02d}"
 
     return _FEAST.sub(replaced, question.replace("’", "'"))
@@ -191,7 +200,7 @@ _LEAP: Final = re.compile(
 _LENGTH: Final = re.compile(
     r"^[¿\s]*(?:how many|wie ?viele|cuántos|combien de) (?:days|tage|días|jours) "
     r"(?:(?:are|were|is|does|did|will|do|hat|hatte|tiene|tuvo|hay|a|y a-t-il|there|in|en|gab es|gibt es|der|le mois de) )*"
-    r"(?:the (?:month of |year )?|year |jahr |el año )?(?P<m>[^\W\d]+\.?)?\s*(?:of |in |de |del )?(?P<y>\d{4})?"
+    r"(?:the (?:month of |year )?|year |jahr |el año )?(?P<m>[^\W\d]+\.?)?(?: have)?\s*(?:of |in |de |del )?(?P<y>\d{4})?"
     r"(?: have| has| be)?\s*[?.]*$",
     re.IGNORECASE,
 )
@@ -204,12 +213,12 @@ _AGE: Final = re.compile(
     re.IGNORECASE,
 )
 _ISO: Final = re.compile(
-    r"^(?:write|convert|express|give|format|rewrite|put|what is)\s+(?:the date )?@(?P<d>\d)\s+(?:in|to|as|into)\s+(?:the )?"
+    r"^(?:write|convert|express|give|format|rewrite|put|what is)\s*(?:the date )?@(?P<d>\d)\s+(?:in|to|as|into)\s+(?:the )?"
     r"(?:iso(?: ?8601)?(?: format)?|yyyy-mm-dd(?: format)?|the format yyyy-mm-dd)\s*[?.]*$",
     re.IGNORECASE,
 )
 _RELATIVE: Final = re.compile(
-    r"^(?:what|which|on what)(?:'s)? (?P<what>date|day(?: of the week)?|weekday) (?:(?:is|was|will|would) (?:it |be )*)?(?:it )?(?:be )?(?:in )?"
+    r"^(?:(?:what|which|on what)(?:'s| is| was| will be)?(?: the)?) (?P<what>date|day(?: of the week)?|weekday) (?:(?:is|was|will|would) (?:it |be )*)?(?:it )?(?:be )?(?:in )?"
     r"(?P<rel>tomorrow|yesterday|the day after tomorrow|the day before yesterday"
     r"|(?:in )?(?P<n>\d{1,5}) (?P<u>days?|weeks?|months?|years?)(?: (?P<way>from (?:now|today)|ago|later|after today|before today|before|from tomorrow))?)"
     r"\s*(?:be)?(?:,? (?:if|given that|assuming) today is [^?]*)?\s*[?.]*$",
@@ -309,7 +318,10 @@ def judge_count(
     """Judge a count of days; a count in `near`, which depends on the way of counting, is open."""
     text = _without_dates(reply[:MAX_TEXT])
     is_right = states_number(text, Fraction(count), map(Fraction, known - {count}))
-    if is_right is False and any(
+    counts_ends = re.search(
+        r"\b(?:inclu\w+|count\w*|both|exclu\w+|einschließlich|inklusive|incluid\w+|compris\w*)\b", reply, re.IGNORECASE
+    )
+    if is_right is False and counts_ends and any(
         states_number(text, Fraction(other), map(Fraction, known)) for other in near
     ):
         return None
@@ -349,6 +361,8 @@ def judge_date(reply: str, wanted: date, start: date | None, *, is_day_asked: bo
     if is_day_asked and not dates_in(text):
         return judge_weekday(reply, wanted.weekday(), f"{date_text(wanted)} is a {NAMES[wanted.weekday()]}")
     found = dates_in(text, wanted.year)
+    if not found and is_no_day(text):
+        return Verdict(False, f"{reason}; the date of the reply does not exist", "date")
     fresh = [each for each in found if start is None or start not in each.values or start == wanted]
     if not fresh:
         return None

@@ -96,6 +96,11 @@ def dates_in(text: str, year: int = 2000) -> list[FoundDate]:
     return found
 
 
+def is_no_day(text: str) -> bool:
+    """Return whether a text names a day that does not exist, such as 30 February."""
+    return any(read_date(match) is None for match in _dates().finditer(text))
+
+
 def read_date(match: re.Match[str], year: int = 2000) -> FoundDate | None:
     """Return the date of a match of `date_pattern`, or None if there is no such day."""
     parts = match.groupdict()

@@ -32,12 +32,12 @@ _ASKS_TIME: Final = re.compile(
 _DURATION: Final = re.compile(
     r"(?P<half>\bhalf an hour\b|\ban hour and a half\b|\beine halbe stunde\b|\banderthalb stunden\b|\beineinhalb stunden\b|\bquarter of an hour\b)"
     r"|(?<![\d:.])(?P<h>\d{1,3}(?:[.,]\d+)?)\s?-?(?:hours?|hrs?|h|stunden?|horas?|heures?)\b(?!\s?(?:format|clock|time|notation))"
-    r"(?:\s?(?:,|and|und|y|et)?\s?(?P<m>\d{1,3})\s?-?(?:minutes?|mins?|min|m|minuten?|minutos?)\b)?"
+    r"(?:\s?(?:,|and|und|y|et)?\s?(?P<m>\d{1,3})(?:\s?-?(?:minutes?|mins?|min|m|minuten?|minutos?)\b|(?=\W*$)))?"
     r"|(?<![\d:.])(?P<m2>\d{1,4})\s?-?(?:minutes?|mins?|min|minuten?|minutos?)\b",
     re.IGNORECASE,
 )
 _FORMAT: Final = re.compile(
-    r"^(?:what(?:'s| is)|convert|write|express|how (?:do you|would you) (?:write|say)|change|give|was ist|schreibe)?\s*(?:the time )?(?P<t>[\d:.]+\s?(?:[ap]\.?\s?m\.?|uhr|hours|h|hrs)?|noon|midnight)\s*(?:\(?(?:24|12)[- ]?(?:hour|h)[^)]*\)?\s*)?(?:to|in|into|as|using)?\s*(?:the |a )?(?P<k>24|12|twenty-four|twelve)?[- ]?(?:hour|hr|h|stunden|am/pm|military|am\s?/\s?pm|am or pm)?[- ]?(?:format|time|clock|notation|am/pm|form|system)?(?: (?:format|time|clock|notation))?\s*[?.]*$",
+    r"^(?:what time is|what(?:'s| is)|convert|write|express|how (?:do you|would you) (?:write|say)|change|give|was ist|schreibe)?\s*(?:the time )?(?P<t>[\d:.]+\s?(?:[ap]\.?\s?m\.?|uhr|hours|h|hrs)?|noon|midnight)\s*(?:\(?(?:24|12)[- ]?(?:hour|h)[^)]*\)?\s*)?(?:to|in|into|as|using)?\s*(?:the |a )?(?P<k>24|12|twenty-four|twelve)?[- ]?(?:hour|hr|h|stunden|am/pm|military|am\s?/\s?pm|am or pm)?[- ]?(?:format|time|clock|notation|am/pm|form|system)?(?: (?:format|time|clock|notation))?\s*[?.]*$",
     re.IGNORECASE,
 )
 _BACK: Final = re.compile(
@@ -45,7 +45,7 @@ _BACK: Final = re.compile(
     re.IGNORECASE,
 )
 _FORTH: Final = re.compile(
-    r"\b(?:after|later|from|lasts?|takes?|long|ends?|arrive|finish|over|done|ready|back|runs? for|past|nach|später|dauert|endet|dura|termina|después|dure|finit|se termine|if it|starts?|begins?|leaves?|departs?|in \d)\b",
+    r"\b(?:after|later|from|lasts?|takes?|long|ends?|arrive|finish|over|done|ready|back|runs? for|past|nach|später|braucht|dauert|endet|dura|termina|después|dure|finit|se termine|if it|starts?|begins?|leaves?|departs?|in \d)\b",
     re.IGNORECASE,
 )
 _STRANGE: Final = re.compile(

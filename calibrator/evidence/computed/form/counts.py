@@ -24,8 +24,19 @@ _AT_LEAST: Final = r"no menos de|pas moins de|nicht weniger als|at least|a minim
 _EXACTLY: Final = r"exactly|precisely|genau|exactamente|exactement|précisément"
 _STRICT_LESS: Final = re.compile(r"fewer than|less than|under|below|weniger als|menos de|moins de", re.IGNORECASE)
 _STRICT_MORE: Final = re.compile(r"more than|over|mehr als|más de|plus de", re.IGNORECASE)
-_SKIP: Final = re.compile(
-    r"\b(?:each|every|per|apiece|jeder?|jedes|cada|chaque|following (?:words|sentences|lines)|first|last|second|these|those|about|around|roughly|approximately|circa|etwa|ungefähr|aproximadamente|environ|unas|unos|paragraphs? of|sentences? of|lines? of|between the|of (?:at least|at most|exactly)|title|subject|heading|password|haiku|poem|stanzas?|verse|essay on|capital(?:ized|ised)?|uppercase|all caps|capitals?|bold|italic\w*|highlight\w*|emphasi[sz]e\w*|keyword|starts? with|start\w*|begins?|contain(?:s|ing)|letter|appear\w*|repeated|times|tilde|mayúsculas|majuscules|großbuchstaben|rhym\w*|vowel\w*|consecutive|same|separate\w*|different words?|new words?|unique|syllab\w*)\b",
+_SKIP_BEFORE: Final = re.compile(
+    r"\b(?:each|every|per|jeder?|jedes|cada|chaque|first|last|second|these|those|about|around|roughly"
+    r"|approximately|circa|etwa|ungefähr|aproximadamente|environ|unas|unos|paragraphs? of|sentences? of"
+    r"|lines? of|title|subject|heading|password|stanzas?|verse|capital(?:ized|ised)?|uppercase"
+    r"|all caps|capitals?|bold|italic\w*|highlight\w*|emphasi[sz]e\w*|keyword|start\w*|begins?|letter"
+    r"|appear\w*|repeated|times|rhym\w*|vowel\w*|separate\w*)\b",
+    re.IGNORECASE,
+)
+_SKIP_AFTER: Final = re.compile(
+    r"\b(?:each|every|per|apiece|jeweils|cada|chaque|of (?:at least|at most|exactly)|capital(?:ized|ised)?"
+    r"|uppercase|all caps|capitals?|bold|italic\w*|highlight\w*|starts? with|start\w*|begins?"
+    r"|contain(?:s|ing)|letter|appear\w*|times|tilde|mayúsculas|majuscules|großbuchstaben|rhym\w*"
+    r"|vowel\w*|consecutive|same|separate\w*|unique|syllab\w*|stanzas?)\b",
     re.IGNORECASE,
 )
 
@@ -73,8 +84,11 @@ def count_fault(sentences: list[str], reply: str) -> str | None:
         return None
     for sentence in sentences:
         for found in _wish().finditer(sentence):
-            around = sentence[max(0, found.start() - 40) : found.end() + 30]
-            if _SKIP.search(around) or _is_other(sentence, found):
+            before = sentence[max(0, found.start() - 40) : found.start()]
+            after = sentence[found.end() : found.end() + 30]
+            if _SKIP_BEFORE.search(before) or _SKIP_AFTER.search(after):
+                continue
+            if _is_other(sentence, found):
                 continue
             fault = _fault(found, sentence, text)
             if fault:

@@ -8,13 +8,13 @@ from typing import Final
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 
 MAX_LABELS: Final = 200
-_QUICK: Final = re.compile(
-    r"\b(?:classify|classif|categori[sz]e|label|labels|sentiment|categor|one of|sort|klassifizier|kategorie|clasifica|classe[rz]?|choose|pick|tag)\b|classif",
-    re.IGNORECASE,
+_WORDS: Final = frozenset(
+    "classify classified classification categorize categorise category label labels sentiment sort tag"
+    " klassifiziere klassifizieren clasifica classe classez classer assign spam ham positive negative".split()
 )
 _ITEM: Final = r"[`\"'“”*]?[\w][\w /&-]{0,38}[`\"'“”*]?"
 _AS: Final = re.compile(
-    rf"\b(?:classify|categori[sz]e|label|tag|sort|rate|klassifiziere|clasifica|classe[rz]?|assign|identify|determine|choose|pick|select|answer|reply|respond)\b[^.?!\n:]{{0,160}}?\b(?:as|into|under|with|one of|between|from|als|como|comme|among|either)\s*(?:one of|exactly one of|either|the following|these|only|just|one|(?:the )?(?:labels?|categories|options|classes|words))*\s*:?\s*(?P<l>{_ITEM}(?:\s*(?:,\s*(?:or|and|oder|und|o|y|ou|et)?|/|\||\bor\b|\boder\b|\bou\b|\bo\b|\band\b)\s*{_ITEM}){{1,30}})\s*(?=[.:;?!)\n(]|$)",
+    rf"\b(?:classify|categori[sz]e|label|tag|sort|rate|klassifiziere|clasifica|classe[rz]?|assign|identify|determine)\b[^.?!\n:]{{0,160}}?\b(?:as|into|under|with|one of|between|from|als|como|comme|among|either)\s*(?:one of|exactly one of|either|the following|these|only|just|one|(?:the )?(?:labels?|categories|options|classes|words))*\s*:?\s*(?P<l>{_ITEM}(?:\s*(?:,\s*(?:or|and|oder|und|o|y|ou|et)?|/|\||\bor\b|\boder\b|\bou\b|\bo\b|\band\b)\s*{_ITEM}){{1,30}})\s*(?=[.:;?!)\n(]|$)",
     re.IGNORECASE,
 )
 _LISTED: Final = re.compile(
@@ -29,8 +29,12 @@ _BULLETS: Final = re.compile(
     r"\b(?:labels?|categor(?:y|ies)|classes|options|intents?|topics?)\b[^\n]{0,120}\n(?P<l>(?:[ \t]*[-*•][ \t]*[^\n]{1,60}(?:\n|$)){2,200})",
     re.IGNORECASE,
 )
+_EITHER: Final = re.compile(
+    r"^(?:is|are) (?:this|the|that)(?: following)? (?P<n>review|text|message|e-?mail|comment|tweet|sentence|feedback|statement|post|headline|ticket)s?(?: below)? (?P<l>[a-z]+(?:, [a-z]+)*,? or [a-z]+)\b[?:]",
+    re.IGNORECASE,
+)
 _TASK: Final = re.compile(
-    r"\b(?:classify|classif|categori[sz]e|sort (?:the|this|each|it)|label (?:the|this|each|it)|sentiment|which (?:category|label|class|intent)|what (?:category|label|class|intent)|assign|klassifizier|clasifica|classe[rz]?|tag (?:the|this)|under (?:exactly )?one of|is (?:this|the following) (?:\w+ ){1,3}(?:positive|spam|negative))",
+    r"(?m:^)(?:is|are) (?:this|the|that) (?:\w+ ){1,3}(?:positive|negative|spam|ham|neutral)\b|\b(?:classify|classif|categori[sz]e|sort (?:the|this|each|it)|label (?:the|this|each|it)|sentiment|which (?:category|label|class|intent)|what (?:category|label|class|intent)|assign|klassifizier|clasifica|classe[rz]?|tag (?:the|this)|under (?:exactly )?one of)",
     re.IGNORECASE,
 )
 _ONLY: Final = re.compile(
@@ -38,15 +42,15 @@ _ONLY: Final = re.compile(
     re.IGNORECASE,
 )
 _NOT: Final = re.compile(
-    r"\b(?:several|multiple|more than one|all that apply|each (?:sentence|line|item|of)|every|following (?:sentences|reviews|items|words)|these|list|items|reviews|sentences|json|explain|reason|why|table|code|function|and then|words|score)\b",
+    r"\b(?:several|multiple|more than one|all that apply|each (?:sentence|line|item|of)|every|(?:following|these|the) (?:sentences|reviews|items|words|messages|texts)|list|items|reviews|sentences|json|explain|reason|why|table|code|function|and then|words|score)\b",
     re.IGNORECASE,
 )
 
 
 def verify_labels(exchange: Exchange) -> Verdict | None:
     """Judge whether a reply is one of the labels that were offered; only a no is reported."""
-    wishes = f"{exchange.conversation.rules}\n{exchange.request}"[:MAX_TEXT]
-    if not _QUICK.search(wishes) or not _TASK.search(wishes):
+    wishes = f"{exchange.conversation.rules}\n{exchange.request}"[:MAX_TEXT].strip()
+    if not _WORDS & exchange.vocabulary or not _TASK.search(wishes):
         return None
     labels = labels_of(wishes)
     if len(labels) < 2:
@@ -75,8 +79,9 @@ def labels_of(wishes: str) -> list[str]:
         if none:
             labels.append(none[1])
         return [label.casefold() for label in labels if label]
+    either = _EITHER.match(wishes.strip())
     for pattern in (_LISTED, _PAREN, _AS):
-        found = pattern.search(wishes)
+        found = either or pattern.search(wishes)
         if found:
             parts = re.split(r"\s*(?:,|/|\||;|\bor\b|\band\b|\boder\b|\bund\b|\bou\b|\bet\b)\s*", found["l"])
             labels = [part.strip(" `\"'“”*.").casefold() for part in parts]

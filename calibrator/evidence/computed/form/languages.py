@@ -15,12 +15,12 @@ _SHARE: Final = 0.12  # share of the words that must be function words of the la
 # Frequent words that few other of these languages share.
 _WORDS: Final = {
     "en": "why people who where me suggest explain describe list name create write give make provide some any one two three four five most other time like each such use used using first then so than he she his her had did no only up out the and of to is are was were that this with for not you have has from they which would there their what been will can about should into than your its be by it as at or when how more also these but my we our if do does",
-    "de": "der die das und ist nicht ein eine einen einem einer mit auf für von den dem des sich auch wird sind als wie bei oder nach aus wir ich sie haben hat werden zum zur im durch über nur noch aber dass kann wurde war es du mein ihr ihre diese dieser wenn man um vor unter mehr",
-    "fr": "le la les des est une et dans pour que qui pas vous nous sont avec sur plus par ce cette il elle du au aux mais ou être avoir fait ne se sa son ses leur leurs je tu mon votre notre ont été comme cela très c'est d'un d'une l'on qu'il n'est j'ai où",
-    "es": "el la los las de que y en un una es por con no para su como más pero está son del al lo se este esta muy ser ha han fue hay cuando también sus le ya todo entre sin sobre tiene me mi qué yo usted nuestro desde",
+    "de": "gibt morgen heute keinen keine kein jetzt dann hier ob mich mir uns euch haben ihren seine sehr wurden sollte müssen können bitte danke warum welche welcher der die das und ist nicht ein eine einen einem einer mit auf für von den dem des sich auch wird sind als wie bei oder nach aus wir ich sie haben hat werden zum zur im durch über nur noch aber dass kann wurde war es du mein ihr ihre diese dieser wenn man um vor unter mehr",
+    "fr": "bonjour merci aujourd'hui demain hier quel quelle où comment pourquoi aussi peut peuvent doit cet ces tous toutes après avant nos vos le la les des est une et dans pour que qui pas vous nous sont avec sur plus par ce cette il elle du au aux mais ou être avoir fait ne se sa son ses leur leurs je tu mon votre notre ont été comme cela très c'est d'un d'une l'on qu'il n'est j'ai où",
+    "es": "dónde cómo cuál hoy mañana ayer hola gracias buenos días él ella ellos nos hacer puede pueden debe estos estas eso aquí porque donde hasta el la los las de que y en un una es por con no para su como más pero está son del al lo se este esta muy ser ha han fue hay cuando también sus le ya todo entre sin sobre tiene me mi qué yo usted nuestro desde",
     "pt": "o os as de que e do da em um uma é para com não por mais dos das como mas foi ao ele são na no se também sua seu pelo pela você ou ser quando muito há nos já está eu tem isso meu",
     "it": "il lo gli di che e è un una per con non sono della del dei delle nel nella si come anche più ma questo questa al alla dal ha hanno essere o se ci mi i le da su io sua suo loro molto perché",
-    "nl": "de het een en van is dat niet op te zijn met voor die er aan om ook als bij maar naar dan wordt door uit nog worden deze heeft ik je hij wij we zij was kan meer over of geen mijn",
+    "nl": "de het een en van dat niet op te zijn met voor die er aan om ook als bij maar naar dan wordt door uit nog worden deze heeft ik je hij wij we zij was kan meer over geen mijn",
     "sv": "och det att en är som på för med av inte den till har de ett om var vi jag kan från eller men så när också sig ska du han hon mycket där vara",
     "da": "og det at en er som på for med af ikke den til har de et om var vi jeg kan fra eller men så når også sig skal du han hun meget der være blev efter",
     "no": "og det at en er som på for med av ikke den til har de et om var vi jeg kan fra eller men så når også seg skal du han hun mye der være ble etter",
@@ -145,7 +145,8 @@ def languages_of(text: str, least: int = MIN_WORDS) -> frozenset[str]:
         return frozenset()
     (best, most), *others = scores.most_common(2)
     group = set().union(*(each for each in _ALIKE if best in each), {best})
-    if most < _SHARE * len(words) or len(own[best]) < 2:
+    is_sure = len(own[best]) >= 2 or (own[best] and most >= 2 and len(words) <= 12)
+    if most < _SHARE * len(words) or not is_sure:
         return frozenset()
     found = {best}
     if len(own[best]) < 6:

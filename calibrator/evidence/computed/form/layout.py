@@ -27,7 +27,7 @@ _LETTER: Final = re.compile(
     re.IGNORECASE,
 )
 _BARE: Final = re.compile(
-    rf"\b(?:nothing else|no (?:introduction|preamble|intro|extra text|other text|additional text|commentary|explanations?|comments?)|without (?:any )?(?:introduction|preamble|explanations?|commentary|comments)|(?:output|return|reply|respond|answer|give|write)\b[^.?!\n]{{0,30}}\b{_ONLY}\b)",
+    rf"\b(?:nothing else|no (?:introduction|preamble|intro|extra text|other text|additional text|commentary|explanations?|comments?)|without (?:any )?(?:introduction|preamble|explanations?|commentary|comments)|(?:output|return|reply|respond|answer|give|write)\b[^.?!\n]{{0,30}}\b{_ONLY}\b|^{_ONLY}\s+(?:output|return|reply|respond|answer|give|write|provide)\b)",
     re.IGNORECASE,
 )
 _OPENING: Final = re.compile(
@@ -64,7 +64,7 @@ def kind_fault(sentences: list[str], instruction: str, reply: str) -> str | None
 
 
 _EXACT: Final = re.compile(
-    r"^(?:(?:please )?(?:reply|respond|answer|say|write|print|output|type|return)\s+(?:only |just |back )?(?:with )?(?:exactly |only |just |nothing but )(?:the (?:word|words|text|phrase) |with |this |the following )*:?\s*[\"“'‘`](?P<q>[^\"”\n]{1,200}?)[\"”'’`](?:\s*,?\s*(?:and nothing else|nothing else|only))?|(?:please )?(?:repeat|copy)(?: after me| exactly| back| the following| this| verbatim| word for word)*\s*:\s*[\"“'‘]?(?P<r>[^\n\"”]{2,200}?)[\"”'’]?)[.!]?\s*$",
+    r"^(?:(?:please )?(?:reply|respond|answer|say|write|print|output|type|return)\s+(?:only |just |back )?(?:with )?(?:exactly|only|just|nothing but)\b\s*(?:the (?:word|words|text|phrase) |with |this |the following )*:?\s*(?:[\"“'‘`](?P<q>[^\"”\n]{1,200}?)[\"”'’`]|(?P<b>[A-Z]{2,12}))(?:\s*,?\s*(?:and nothing else|nothing else|only))?|(?:please )?(?:repeat|copy)(?: after me| exactly| back| the following| this| verbatim| word for word)*\s*:\s*[\"“'‘]?(?P<r>[^\n\"”]{2,200}?)[\"”'’]?)[.!]?\s*$",
     re.IGNORECASE,
 )
 
@@ -74,13 +74,32 @@ def exact_verdict(instruction: str, reply: str) -> Verdict | None:
     found = _EXACT.match(" ".join(instruction.split()))
     if not found:
         return None
-    wanted = (found["q"] or found["r"]).strip()
+    wanted = (found["q"] or found["b"] or found["r"]).strip()
     said = reply.strip().strip("\"“”'‘’`*").strip()
     is_same = said.rstrip(".!").casefold() == wanted.rstrip(".!").casefold()
     return Verdict(is_same, f'the reply was to be "{wanted[:60]}"', "form")
 
 
-_TABLE: Final = re.compile(r"\b(?:in|as|into|make|create|draw|give|a|using|build|produce|format|with) (?:me )?(?:an? |the )?(?:short |small |simple |markdown |\w+-column |\d+x\d+ )*table\b(?! of contents|spoon|s\b|t\b| tennis)", re.IGNORECASE)
+_TIMES: Final = re.compile(
+    r"^(?:please )?(?:write|say|repeat|print|type|output) (?:the (?:word|phrase|letter|sentence) )?[\"“'‘`](?P<w>[^\"”\n]{1,60}?)[\"”'’`] (?:exactly )?(?P<n>\d{1,3}|twice|two|three|four|five|six|seven|eight|nine|ten)(?: times)?[.!]?$",
+    re.IGNORECASE,
+)
+_TIMES_WORDS: Final = {"twice": 2, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10}
+
+
+def repeated_verdict(instruction: str, reply: str) -> Verdict | None:
+    """Judge a reply that was to say a word a number of times."""
+    found = _TIMES.match(" ".join(instruction.split()))
+    if not found:
+        return None
+    written = found["n"].casefold()
+    number = int(written) if written.isdigit() else _TIMES_WORDS[written]
+    word = re.escape(found["w"].casefold())
+    count = len(re.findall(rf"(?<!\w){word}(?!\w)", reply.casefold()))
+    return Verdict(count == number, f'"{found["w"]}" occurs {count} times, not {number}' if count != number else f'"{found["w"]}" occurs {count} times', "form")
+
+
+_TABLE: Final = re.compile(r"\b(?:in|as|into|make|create|draw|give|build|produce|format) (?:me |it as |this as |them as )?(?:an? )(?:short |small |simple |markdown |\w+-column |\d+x\d+ )*table\b(?! of contents|spoon|s\b|t\b| tennis)", re.IGNORECASE)
 _NUMBERED: Final = re.compile(r"\b(?:as|in|use|with|using|make|give|into|write) (?:me )?(?:an? )?(?:\w+ )?(?:numbered|ordered|enumerated) list\b|\bnumber (?:them|the items|each)\b|\bnummerierte liste\b|\blista numerada\b|\bliste numérotée\b", re.IGNORECASE)
 _BULLETED: Final = re.compile(r"\b(?:as|in|use|with|using|into) (?:an? )?(?:short |\w+ )?(?:bullet(?:ed)?(?: point)? list|bullet points?|bullets)\b|\bbulleted list\b|\bals (?:stichpunkte|aufzählung)\b|\ben (?:viñetas|puntos)\b|\bsous forme de (?:puces|liste à puces)\b", re.IGNORECASE)
 _COMMA: Final = re.compile(r"\b(?:comma[- ]separated|separated by commas|durch kommas? getrennt|separad[oa]s por comas|séparée?s par des virgules)\b", re.IGNORECASE)
@@ -152,7 +171,7 @@ def order_verdict(instruction: str, reply: str) -> Verdict | None:
     if not found or len(line) > 700 or re.search(r"\b(?:last name|surname|by (?:the )?(?:second|last|author|title)|letters (?:in|of)|function|python|code|sql|explain|what is|why|how)\b", line, re.IGNORECASE):
         return None
     listed = counting.items(re.sub(r"^[^\n:]{0,120}:\s*", "", reply.strip(), count=1)) or counting.items(reply)
-    if listed is None or len(listed) < 3:
+    if listed is None or len(listed) < 2:
         return None
     keys = [_sort_key(item) for item in listed]
     is_reversed = bool(found["rev"])
@@ -162,7 +181,7 @@ def order_verdict(instruction: str, reply: str) -> Verdict | None:
     items = counting.comma_items((given["l"] or given["m"]).strip()) if given else None
     if not is_sorted and not is_loosely:
         return Verdict(False, "the items are not in alphabetical order", "form")
-    if items is None or len(items) < 3:
+    if items is None or len(items) < 3 or (not is_sorted and not is_loosely):
         return None
     wanted = sorted(map(_sort_key, items))
     if sorted(keys) != wanted:

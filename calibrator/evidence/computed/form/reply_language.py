@@ -48,17 +48,21 @@ _OPEN: Final = re.compile(
 
 def verify_language(exchange: Exchange) -> Verdict | None:
     """Judge the language of a reply; only a wrong one is reported."""
-    reply = prose_of(exchange.reply[:MAX_TEXT])
-    if not any(character.isalpha() for character in reply):
+    is_named = bool(_first_names() & exchange.vocabulary)
+    if is_named and _TRANSLATE.search(exchange.folded[:MAX_TEXT]):
+        return _translation(exchange)
+    if is_named:
+        wanted = wanted_language(exchange, exchange.wishes[:MAX_TEXT])
+        if wanted is not None:
+            return _judge(prose_of(exchange.reply[:MAX_TEXT]), wanted, "the reply is not in {}")
         return None
-    wishes = exchange.wishes[:MAX_TEXT]
-    if _TRANSLATE.search(exchange.folded[:MAX_TEXT]):
-        verdict = _translation(exchange, reply)
-        return verdict
-    wanted = wanted_language(exchange, wishes)
-    if wanted is not None:
-        return _judge(reply, wanted, "the reply is not in {}")
-    return _as_user(exchange, reply)
+    return _as_user(exchange)
+
+
+@cache
+def _first_names() -> frozenset[str]:
+    """Return the names of languages that are one word."""
+    return frozenset(language_names())
 
 
 def prose_of(reply: str) -> str:
@@ -106,7 +110,7 @@ def _judge(reply: str, wanted: str, reason: str, least: int = 4) -> Verdict | No
 _NOT_LATIN: Final = frozenset("ru uk bg zh ja ko ar fa he el th hi mr ne bn ta te kn ml gu pa si km ka hy am ur".split())
 
 
-def _translation(exchange: Exchange, reply: str) -> Verdict | None:
+def _translation(exchange: Exchange) -> Verdict | None:
     """Judge whether a translation is in the wanted language, and no copy of the text."""
     place = exchange.instruction if _target().search(exchange.instruction[:MAX_TEXT]) else exchange.conversation.rules
     targets = [each for each in _target().finditer(place[:MAX_TEXT])]
@@ -118,7 +122,8 @@ def _translation(exchange: Exchange, reply: str) -> Verdict | None:
     said = exchange.reply.strip()
     if text and _is_copied(said, text) and target not in languages_of(text):
         return Verdict(False, "the text is not translated", "translation")
-    if re.search(r"\b(?:and then|explain|criti|comment|word by word|both|list|table|pronunciation|grammar|notes?)\b", exchange.wishes[:MAX_TEXT], re.IGNORECASE):
+    asked = exchange.wishes[:MAX_TEXT].replace(text, " ") if text else exchange.wishes[:MAX_TEXT]
+    if re.search(r"\b(?:and then|explain|criti\w*|comment|word by word|both|table|pronunciation|grammar|notes?)\b", asked, re.IGNORECASE):
         return None
     verdict = _judge(said, target, "the translation is not in {}", least=3)
     if verdict is None:
@@ -154,32 +159,26 @@ def text_to_translate(exchange: Exchange) -> str:
     return quoted["t"] if quoted else ""
 
 
-def _as_user(exchange: Exchange, reply: str) -> Verdict | None:
+def _as_user(exchange: Exchange) -> Verdict | None:
     """Judge whether a reply is in the language of the user, where nothing else was asked."""
-    conversation = exchange.conversation
-    said = [turn.text for turn in conversation.earlier if turn.role == "user"]
-    everything = "\n".join((conversation.rules, exchange.request, *said))[:MAX_TEXT]
-    if _OPEN.search(everything) or _any_language().search(everything) or len(exchange.request) > 1500:
+    conversation, request = exchange.conversation, exchange.request
+    if len(request) > 1500 or "\n" in request.strip() or '"' in request or "“" in request:
         return None
-    if "\n" in exchange.request.strip() or '"' in exchange.request or "“" in exchange.request:
-        return None
-    own = languages_of(exchange.request, 5)
+    own = languages_of(request, 5)
     if len(own) != 1:
         return None
     (language,) = own
+    reply = exchange.reply[:1500]
     found = languages_of(reply, 5)
     if not found or language in found or len(found) > 2:
         return None
-    rules = languages_of(conversation.rules, 8)
-    if rules and rules & found:
+    found = languages_of(prose_of(reply), 5)
+    if not found or language in found:
         return None
-    for text in said[-1:]:
-        if languages_of(text) & found:
-            return None
+    said = [turn.text for turn in conversation.earlier if turn.role == "user"]
+    if _OPEN.search("\n".join((conversation.rules, request, *said))[:MAX_TEXT]):
+        return None
+    if any(languages_of(text, 8) & found for text in (conversation.rules, *said[-1:])):
+        return None
     name = NAMES[sorted(found)[0]]
     return Verdict(False, f"the user writes {NAMES[language]}, the reply is in {name}", "language")
-
-
-@cache
-def _any_language() -> re.Pattern[str]:
-    return re.compile(rf"\b{name_pattern()}\b", re.IGNORECASE)

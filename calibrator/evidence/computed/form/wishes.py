@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 
 from calibrator.evidence.computed.form.counts import count_fault, items_fault
@@ -11,6 +12,7 @@ from calibrator.evidence.computed.form.layout import (
     kind_fault,
     layout_fault,
     order_verdict,
+    repeated_verdict,
 )
 from calibrator.evidence.computed.form.wording import (
     case_fault,
@@ -22,9 +24,26 @@ from calibrator.evidence.computed.form.wording import (
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 
 MAX_WISHES: Final = 6000  # characters of rules and instruction in which wishes are looked for
-_QUICK: Final = re.compile(
-    r"\b(?:words?|sentences?|paragraphs?|lines?|bullet|bullets|characters?|upper|lower|uppercase|lowercase|capital|capitals|caps|yes|only|just|start|begin|end|ends|finish|conclude|include|contain|avoid|without|don't|not|commas?|letter|times|table|list|alphabetical\w*|order|exactly|least|most|wrap\w*|quot\w*|repeat|emojis?|markdown|number|separated|name|give|suggest|mention|nothing|one|no"
-    r"|wort|wörter\w*|satz|sätze\w*|absätze\w*|zeilen?|zeichen|groß\w*|klein\w*|ja|nur|ohne|nenne|genau|palabras?|frases?|oraciones|párrafos?|líneas?|mayúsculas?|minúsculas?|solo|sólo|sin|termina|empieza|incluye|mots?|phrases?|paragraphes?|lignes?|majuscules?|minuscules?|oui|uniquement|sans|commence|cite\w*|donne\w*|viñetas|puces|máximo|maximum)\b",
+# Each check with the beginnings of words without which it finds no wish.
+_CHECKS: Final[tuple[tuple[Callable[[list[str], str], str | None], tuple[str, ...]], ...]] = (
+    (count_fault, ("word", "sentence", "paragraph", "line", "bullet", "character", "wört", "wort", "sätz", "satz", "absätz", "zeile", "stichpunkt", "zeichen", "palabra", "oracion", "frase", "párrafo", "línea", "viñeta", "caracter", "mot", "phrase", "paragraphe", "ligne", "puce", "caractère", "point")),
+    (case_fault, ("case", "upper", "lower", "capital", "caps", "block", "großbuch", "kleinbuch", "mayúsc", "minúsc", "majusc", "minusc", "small")),
+    (ends_fault, ("start", "begin", "open", "end", "finish", "conclud", "clos", "beend", "empieza", "comienza", "termin", "finaliza", "acaba", "commenc", "début", "finis", "conclu", "clôtur")),
+    (words_fault, ("word", "keyword", "phrase", "term", "letter", "sentence", "wort", "wört", "buchstab", "palabra", "letra", "frase", "mot", "lettre")),
+    (frequency_fault, ("times", "once", "twice", "veces", "fois")),
+    (marks_fault, ("comma", "komma", "coma", "virgul", "mark", "semicolon", "hyphen", "digit", "numeral", "ziffer", "period", "stop", "quot", "asterisk", "emoji", "emoticon", "parenthes", "bracket", "accent", "acento", "tilde", "akzent", "ausruf", "frage", "signos", "guillemets", "comillas")),
+    (layout_fault, ("table", "list", "number", "bullet", "stichpunkt", "aufzähl", "viñeta", "punto", "puce", "comma", "komma", "coma", "virgul", "line", "zeile", "línea", "ligne", "markdown", "text", "block")),
+)  # fmt: skip
+_KINDS: Final = frozenset(
+    "yes ja sí si oui one single word wort palabra mot number zahl número nombre chiffre digit digits figure"
+    " integer numeral letter only just nothing no without simply solely".split()
+)
+_LISTS: Final = frozenset(
+    "list name give suggest provide tell recommend mention share write show state nenne gib liste enumera"
+    " dime nombra menciona dame cite citez donne donnez énumère what which".split()
+)
+_WISH: Final = re.compile(
+    r"\b(?:answers?|reply|replies|respond|responses?|write|use|keep|always|never|only|must|output|format|return|avoid|end|start|begin|include|antworte|antworten|verwende|responde|respuestas?|réponds|répondez|réponses?|utilise)\b",
     re.IGNORECASE,
 )
 _CONDITIONAL: Final = re.compile(
@@ -32,6 +51,7 @@ _CONDITIONAL: Final = re.compile(
     re.IGNORECASE,
 )
 _ALLOWED: Final = re.compile(r"\b(?:yes or no|ja oder nein|s[íi] o no|oui ou non|alphabetical\w*)\b", re.IGNORECASE)
+_ASKED: Final = re.compile(r"^(?P<head>[^:\n]{3,120}):\s+[^\n]*\?$")  # Answer briefly: why ..?
 _SPLIT: Final = re.compile(r"(?<=[.!?])[\"”')]*\s+|\n+|(?<=[?!])(?=[A-Z])")
 
 
@@ -41,38 +61,56 @@ def verify_form(exchange: Exchange) -> Verdict | None:
     if len(instruction) > MAX_WISHES or len(exchange.reply) > MAX_TEXT:
         return None
     rules = exchange.conversation.rules[:MAX_WISHES]
-    if not _QUICK.search(instruction) and not _QUICK.search(rules):
-        return None
-    own = sentences_of(instruction)
     reply = exchange.reply.strip()
-    verdict = exact_verdict(instruction, reply) or order_verdict(instruction, reply)
+    words = exchange.vocabulary
+    verdict = exact_verdict(instruction, reply) or repeated_verdict(instruction, reply)
+    if verdict is None and any(word.startswith(("alphab", "alfab")) for word in words):
+        verdict = order_verdict(instruction, reply)
     if verdict is not None and not verdict.is_right:
         return verdict
-    sentences = [*rule_sentences(rules), *own]
-    fault = (
-        kind_fault(sentences, instruction, reply)
-        or count_fault(sentences, reply)
-        or items_fault(instruction, reply)
-        or case_fault(sentences, reply)
-        or ends_fault(sentences, reply)
-        or words_fault(sentences, reply)
-        or frequency_fault(sentences, reply)
-        or marks_fault(sentences, reply)
-        or layout_fault(sentences, reply)
-    )
+    sentences = [*rule_sentences(rules), *sentences_of(instruction)]
+    fault = _fault(sentences, instruction, reply, words)
     return Verdict(False, fault, "form") if fault else verdict
+
+
+def _fault(
+    sentences: list[str], instruction: str, reply: str, words: frozenset[str]
+) -> str | None:
+    """Return the first fault that a check finds; a check without its words is passed over."""
+    if _KINDS & words:
+        fault = kind_fault(sentences, instruction, reply)
+        if fault:
+            return fault
+    if _LISTS & words:
+        fault = items_fault(instruction, reply)
+        if fault:
+            return fault
+    for check, beginnings in _CHECKS:
+        if any(word.startswith(beginnings) for word in words):
+            fault = check(sentences, reply)
+            if fault:
+                return fault
+    return None
 
 
 def sentences_of(text: str) -> list[str]:
     """Return the sentences of an instruction that state wishes without a condition."""
     parts = [part.strip() for part in _SPLIT.split(text) if part.strip()]
-    return [part for part in parts[:80] if not _CONDITIONAL.search(part) or _ALLOWED.search(part)]
+    heads = [_ASKED.sub(r"\g<head>", part) for part in parts[:80]]
+    return [part for part in heads if is_unconditional(part)]
+
+
+def is_unconditional(sentence: str) -> bool:
+    """Return whether a sentence states no condition and asks nothing."""
+    return not _CONDITIONAL.search(sentence) or _ALLOWED.search(sentence) is not None
 
 
 def rule_sentences(rules: str) -> list[str]:
     """Return the sentences of the rules that wish for a form of every reply."""
     kept = []
-    for part in sentences_of(rules):
-        if len(part) <= 300 and not re.search(r"\b(?:customers?|orders?|refund|policy|returns?|store|shop|price|days?|business|ticket|account|user(?:'s)? (?:has|is|asks))\b", part, re.IGNORECASE):
+    for part in map(str.strip, _SPLIT.split(rules)):
+        if not 8 <= len(part) <= 300 or not _WISH.search(part) or not is_unconditional(part):
+            continue
+        if not re.search(r"\b(?:customers?|orders?|refund|policy|returns?|store|shop|price|days?|business|ticket|account|user(?:'s)? (?:has|is|asks))\b", part, re.IGNORECASE):
             kept.append(part)
     return kept

@@ -14,7 +14,7 @@ from calibrator.evidence.computed.verdict import MAX_SOURCE, MAX_TEXT, Exchange,
 MAX_DEPTH: Final = 50
 _WISH: Final = re.compile(
     r"\b(?:return|reply|respond|answer|output|extract|give|produce|convert|turn|format|provide|generate|write|create|parse|make|present|put|list|represent|express|wrap|use|send|emit|pull|transform|read|fill|encode|gib|antworte|extrahiere|erzeuge|wandle|devuelve|responde|extrae|convierte|renvoie|réponds|extrais|donne|want|need|must be|should be)\b[^.?!\n]{0,140}?\bjson\b"
-    r"|\b(?:as|in|into|to|als|en|como) (?:an? |valid |a valid |pure |raw |ein |un )*json\b|\bjson (?:only|format|object|array|output|response|reply)\b|^json\b|\bjson\s*:",
+    r"|\b(?:as|in|into|to|als|en|como) (?:an? |valid |a valid |pure |raw |ein |un )*json\b|\bjson (?:only|format|object|array|output|response|reply|schema)\b|^json\b|\bjson\s*:",
     re.IGNORECASE | re.MULTILINE,
 )
 _ABOUT: Final = re.compile(

@@ -19,8 +19,8 @@ _STRICT: Final = re.compile(
     re.IGNORECASE,
 )
 _LISTED: Final = re.compile(
-    r"\b(?:keys?|fields?|propert(?:?:y|ies)|attributes?|schlüsseln?|felder[n]?|claves?|campos?|clés?|champs)\b".replace("(?:?:", "(?:")
-    + r"(?:\s+(?:should be|must be|are|is|named|called|as follows|namely|exactly|following|only|these|below|to extract|to return|required|in this order|\(in this order\)))*\s*:?\s*"
+    r"\b(?:keys?|fields?|propert(?:y|ies)|attributes?|schlüsseln?|felder[n]?|claves?|campos?|clés?|champs)\b"
+    r"(?:\s+(?:should be|must be|are|is|named|called|as follows|namely|exactly|following|only|these|below|to extract|to return|required|in this order|\(in this order\)))*\s*:?\s*"
     r"(?P<k>[`\"'“*]?[A-Za-z_][\w]*(?:[ -][a-z]\w*)?[^.;\n{}?]{0,800})",
     re.IGNORECASE,
 )
@@ -38,7 +38,7 @@ _TYPES: Final = {
 }  # fmt: skip
 _TYPE_WORDS: Final = "|".join(sorted(map(re.escape, _TYPES), key=len, reverse=True))
 _NAMES: Final = {"string": "a string", "number": "a number", "integer": "a whole number", "boolean": "true or false", "array": "a list", "object": "an object"}
-_STOP: Final = frozenset("a an the of and or as in is are be with for to each from following these that which should must json object array keys key fields field values value if not null no only it e.g example".split())
+_STOP: Final = frozenset("every all any other each a an the of and or as in is are be with for to each from following these that which should must json object array keys key fields field values value if not null no only it e.g example".split())
 
 
 def plain_key(key: str) -> str:
@@ -87,7 +87,7 @@ class Shape:
                     return f'the key "{key}" is written "{found[plain]}"'
                 if self.is_literal or not any(plain in other or other in plain for other in found):
                     return f'the key "{key}" is missing'
-        if self.keys and self.is_strict:
+        if len(self.keys) > 1 and self.is_strict and not self.is_optional:
             extra = [key for key in item if plain_key(key) not in self.keys]
             if extra:
                 return f'the key "{extra[0][:40]}" was not asked for'
@@ -219,6 +219,9 @@ def _keys_of(text: str) -> list[tuple[str, str]]:
         if not found or found["k"].casefold() in _STOP:
             break
         rest = found["r"].strip()
+        if rest.startswith(":") and not re.match(rf":\s*(?:an? )?(?:{_TYPE_WORDS}|one of|either|[\"'`\w-]+\s*[|/])", rest, re.IGNORECASE):
+            keys.append((found["k"], ""))
+            break
         if rest and not re.match(r"[(:\[]|as\b|is\b|must\b|should\b|one of\b|either\b|in\b", rest):
             if re.match(r"(?:from|for|of|with|where|so|that|only|using|if|based|to|on|about)\b", rest) or len(rest.split()) > 1:
                 if len(rest.split()) == 1 or re.match(r"(?:from|for|of|where|so|that|only|using|if|based|to|on|about)\b", rest):

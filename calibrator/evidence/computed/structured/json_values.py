@@ -26,7 +26,7 @@ _EXACT: Final = re.compile(
 _DATE_KEY: Final = re.compile(r"date|day|deadline|birth|dob|datum|fecha|due|when|start|end|departure|arrival|check")
 _TIME_KEY: Final = re.compile(r"time|hour|uhrzeit|hora|heure|when|start|end")
 _RELATIVE: Final = re.compile(
-    r"\b(?:today|tomorrow|yesterday|tonight|next|last|this|coming|following|in \w+ (?:days?|weeks?|months?)|ago|monday|tuesday|wednesday|thursday|friday|saturday|sunday|later|weekend|heute|morgen|gestern|nächste\w*|mañana|ayer|hoy|próximo|demain|hier|prochain\w*)\b",
+    r"\b(?:today|tomorrow|yesterday|tonight|(?:next|last|this|coming|following) (?:week|month|year|\w+day)|in \w+ (?:days?|weeks?|months?)|ago|monday|tuesday|wednesday|thursday|friday|saturday|sunday|later|weekend|heute|morgen|gestern|nächste\w*|mañana|ayer|hoy|próximo|demain|hier|prochain\w*)\b",
     re.IGNORECASE,
 )
 _EMAIL: Final = re.compile(r"[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
@@ -126,8 +126,15 @@ def _absence_fault(key: str, plain: str, source: Source) -> str | None:
     return None
 
 
+def _may_be_computed(plain: str, source: Source) -> bool:
+    """Return whether the value of a key may follow from the text without standing in it."""
+    if plain == "age":
+        return bool(re.search(r"\b(?:1[89]|20)\d\d\b|\bborn\b", source.text)) or len(source.numbers) < 1
+    return _COMPUTED.search(plain) is not None
+
+
 def _number_fault(key: str, plain: str, leaf: float, source: Source) -> str | None:
-    if _COMPUTED.search(plain) or _FREE.search(plain) or leaf in (0, 1):
+    if _FREE.search(plain) or leaf in (0, 1):
         return None
     try:
         value = Fraction(repr(leaf)) if isinstance(leaf, float) else Fraction(leaf)
@@ -136,6 +143,8 @@ def _number_fault(key: str, plain: str, leaf: float, source: Source) -> str | No
     if value in source.numbers or abs(value) in source.numbers:
         return None
     if any(value * scale in source.numbers for scale in (100, 1000, Fraction(1, 100), Fraction(1, 1000), 1000000)):
+        return None
+    if _may_be_computed(plain, source):
         return None
     digits = re.sub(r"\D", "", repr(leaf))
     if len(digits) >= 4 and digits in re.sub(r"\D", "", source.text):
@@ -201,7 +210,7 @@ def _words_fault(
     if numbers and re.fullmatch(r"[^\w]*[\d.,\s'%]+[^\w]*|[$€£¥]?\s?[\d.,']+\s?(?:[A-Za-z]{1,8}\.?|[$€£¥])?", leaf.strip()):
         if any(value in source.numbers for number in numbers for value in number.values):
             return None
-        if _COMPUTED.search(plain) and not is_verbatim:
+        if not is_verbatim and _may_be_computed(plain, source):
             return None
         return f'"{key}" is {leaf.strip()[:60]}, which is not in the text'
     digits = re.sub(r"\D", "", leaf)

@@ -15,9 +15,15 @@ from typing import Final
 
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 
-_QUICK: Final = re.compile(r"\bpython\b|\bdef \w|\bpytest\b|\bnumpy\b|\bpandas\b", re.IGNORECASE)
+_QUICK: Final = frozenset(("python", "def", "numpy", "pandas"))
 _WANTED: Final = re.compile(
     r"\b(?:write|implement|create|give|complete|define|make|code|provide|need|fix|correct|rewrite|refactor|finish|generate|develop|show|return|schreibe|implementiere|escribe|crea|écris|can you|could you|how (?:do|can|would) i|please)\b",
+    re.IGNORECASE,
+)
+_PROGRAM: Final = re.compile(
+    r"\b(?:write|implement|create|complete|define|make|code|fix|correct|develop|finish|generate|need|schreibe|implementiere"
+    r"|escribe|crea|écris)\b[^.?!\n]{0,80}\b(?:function|program|script|class|code|method|funktion|programm|función|programa"
+    r"|fonction|programme)\b",
     re.IGNORECASE,
 )
 _NAMED: Final = re.compile(
@@ -41,7 +47,7 @@ _LOCK: Final = threading.Lock()
 
 def verify_python(exchange: Exchange) -> Verdict | None:
     """Judge Python code that was asked for; None where no fault is found."""
-    if not _QUICK.search(exchange.folded[:MAX_TEXT]):
+    if not _QUICK & exchange.vocabulary:
         return None
     asked = exchange.request[:MAX_TEXT]
     is_python = bool(re.search(r"\bpython\b|\bdef \w+\(", f"{exchange.conversation.rules[:MAX_TEXT]}\n{asked}", re.IGNORECASE))
@@ -115,7 +121,7 @@ def fault_of(blocks: list[str], asked: str) -> str | None:
         fault = _parameter_fault(trees, wanted, parameters)
         if fault:
             return fault
-    missing = undefined_names(trees, asked)
+    missing = undefined_names(trees, asked) if _PROGRAM.search(asked) else []
     if missing:
         return f"the name {missing[0]} is not defined"
     return _return_fault(trees, asked, wanted)
@@ -183,8 +189,8 @@ def undefined_names(trees: Iterable[ast.Module], asked: str) -> list[str]:
     missing: list[str] = []
     for tree in trees:
         for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                inner: Iterable[ast.AST] = ast.walk(node)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                inner: Iterable[ast.AST] = [each for part in node.body for each in ast.walk(part)]
             elif isinstance(node, ast.Module):
                 inner = [each for each in ast.walk(node) if isinstance(each, ast.Name) and each.id in _MODULES]
             else:
@@ -194,12 +200,24 @@ def undefined_names(trees: Iterable[ast.Module], asked: str) -> list[str]:
                     name = each.id
                     if name in bound or name in _KNOWN or name in missing:
                         continue
-                    if name not in _MODULES and re.search(rf"\b{re.escape(name)}\b", asked):
+                    if name not in _MODULES and _is_given(name, asked):
                         continue
                     if name in _MODULES and re.search(rf"\bimport\b[^\n]*\b{re.escape(name)}\b", asked):
                         continue
                     missing.append(name)
     return missing
+
+
+def _is_given(name: str, asked: str) -> bool:
+    """Return whether a request speaks of a name as something that exists."""
+    plain = re.escape(name)
+    return bool(
+        re.search(
+            rf"[`'\"]{plain}\b|\b{plain}\s*[(=\[.:]|\b(?:called|named|variable|list|dict|dictionary|dataframe"
+            rf"|class|function|module|object|constant|global)\s+{plain}\b|\b{plain}\s+(?:function|class|module|variable)\b",
+            asked,
+        )
+    )
 
 
 def _bound(node: ast.AST) -> set[str]:

@@ -11,7 +11,7 @@ from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 MAX_TABLES: Final = 100
 MAX_COLUMNS: Final = 300  # of one table
 MAX_QUERY: Final = 10_000  # characters
-_QUICK: Final = re.compile(r"\bsql|\bquer(?:y|ies)\b|\bcreate table\b", re.IGNORECASE)
+_QUICK: Final = frozenset("sql sqlite query queries mysql postgres postgresql abfrage consulta requête".split())
 _WANTED: Final = re.compile(
     r"\b(?:write|give|generate|create|return|provide|produce|need|show|formulate|build|output|answer with|translate|convert|turn|what|which|schreibe|erstelle|escribe|écris|rédige)\b[^.?!\n]{0,80}\b(?:sql|sqlite|postgres(?:ql)?|mysql|query|select statement|abfrage|consulta|requête)\b"
     r"|\b(?:sql|sqlite)(?: query)?\s*(?::|to |for |that |which |-)|\btext[- ]to[- ]sql\b|\bin sql\b|\b(?:reply|respond|answer) (?:only )?with (?:an? |the )?(?:sql|query)",
@@ -51,7 +51,7 @@ _FOREIGN: Final = re.compile(
 
 def verify_sql(exchange: Exchange) -> Verdict | None:
     """Judge whether the SQL of a reply fits the schema that the conversation gives."""
-    if not _QUICK.search(exchange.folded[:MAX_TEXT]):
+    if not _QUICK & exchange.vocabulary:
         return None
     if not _WANTED.search(exchange.wishes[:MAX_TEXT]) and not _WANTED.search(exchange.request[:2000]):
         return None

@@ -21,6 +21,7 @@ from calibrator.evidence.computed.sums.integers import about_integers
 from calibrator.evidence.computed.sums.problems import about_amounts
 from calibrator.evidence.computed.verdict import Exchange, Verdict
 
+Form = Callable[[str, bool], Answer | None]
 MAX_QUESTION: Final = 400  # characters of a question that may be one sum
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-ZÄÖÜÀ-Ý¿¡0-9])|(?<=[?!])\s+|\n+")
 _FORMAT: Final = re.compile(
@@ -30,7 +31,7 @@ _FORMAT: Final = re.compile(
     re.IGNORECASE,
 )
 _LEAD: Final = re.compile(
-    r"^[¿¡\s]*(?:(?:what(?: is| are|'s|s| does| do| will be| would be)|how much(?: is| are| does| do|'s)?"
+    r"^[¿¡\s]*(?:(?:what(?=\s.{1,80}\sis\s*[?.]*$)|what(?: is| are|'s|s| does| do| will be| would be)|how much(?: is| are| does| do|'s)?"
     r"|how many (?:is|are)|calculate|compute|evaluate|work out|find|solve|simplify|figure out|add up"
     r"|give me|tell me|was (?:ist|sind|ergibt|macht|gibt)|wie ?viel (?:ist|sind|ergibt|macht|gibt)"
     r"|berechne|rechne(?: aus)?|cu[aá]nto (?:es|son|da|vale|suma|suman)|cu[aá]l es|calcula"
@@ -40,8 +41,8 @@ _LEAD: Final = re.compile(
     re.IGNORECASE,
 )
 _TAIL: Final = re.compile(
-    r"(?:\s*,?\s*\b(?:equals?|equal to|come to|make|makes|give|in total|altogether|exactly|ergibt"
-    r"|ergeben|as (?:a )?(?:decimal|number|whole number)|in numbers?)\b)?\s*[=?.!:\s]*$",
+    r"(?:\s*,?\s*\b(?:is|equals?|equal to|come to|make|makes|give|in total|altogether|exactly|ergibt"
+    r"|ergeben|as (?:a )?(?:decimal|number|whole number)|in numbers?)\b)?\s*[=?.:\s]*(?:(?<!\d)!)?[=?.:\s]*$",
     re.IGNORECASE,
 )
 _ROUND: Final = re.compile(
@@ -49,7 +50,7 @@ _ROUND: Final = re.compile(
     r"(?: to)?|correct to|to|auf|gerundet auf|redondeado a|arrondi à)\s+(?:the )?"
     r"(?:(?P<places>one|two|three|four|\d)\s+(?:decimal(?: place)?s?|dp\b|nachkommastellen?|decimales?|décimales?)(?: places?)?"
     r"|nearest\s+(?P<unit>whole(?: number)?|integer|ones?|tens?|hundreds?|thousands?|tenth|hundredth"
-    r"|thousandth|cent|dollar|euro|10|100|1000))\)?",
+    r"|thousandth|cent|dollar|euro|10|100|1000)\b)\)?",
     re.IGNORECASE,
 )
 _PLACES: Final = {"one": 1, "two": 2, "three": 3, "four": 4}
@@ -60,13 +61,16 @@ _UNITS: Final = {
     "1000": Fraction(1000), "tenth": Fraction(1, 10), "hundredth": Fraction(1, 100),
     "cent": Fraction(1, 100), "thousandth": Fraction(1, 1000),
 }  # fmt: skip
+_NUMERALS: Final = frozenset(("hexadecimal", "hex", "binary", "roman", "octal"))
 _NUMBERISH: Final = re.compile(r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|third|quarter|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|deux|trois|quatre|cinq|sept|huit|neuf|dix|hundred|dozen|twenty|thirty|forty|fifty)\b", re.IGNORECASE)
 
 
 def verify_arithmetic(exchange: Exchange) -> Verdict | None:
     """Judge a reply to a question that is one sum; None if the question is anything else."""
     question = exchange.question
-    if not question or len(question) > MAX_QUESTION or not _NUMBERISH.search(question):
+    if not question or len(question) > MAX_QUESTION:
+        return None
+    if not _NUMBERISH.search(question) and not _NUMERALS & exchange.vocabulary:
         return None
     is_comma = is_comma_language(question)
     answer = compute(question, is_comma)
@@ -75,12 +79,22 @@ def verify_arithmetic(exchange: Exchange) -> Verdict | None:
 
 def compute(question: str, is_comma_decimal: bool = False) -> Answer | None:
     """Compute the answer to a question on one line, or return None."""
+    rounding = re.match(r"^(?:what is |please )?round (?P<a>-?[\d.,]+)(?= )", question, re.IGNORECASE)
     digits = _ROUND.search(question)
+    if rounding and digits:
+        value = amount(rounding["a"], is_comma_decimal)
+        if value is None:
+            return None
+        known = (value,)
+        return _rounded(Answer(number_text(value, 8), "arithmetic", value, known), digits)
     rounded = _ROUND.sub("", question) if digits else question
     parts = [part for part in _SENTENCE.split(rounded) if part.strip(" .?!")]
     asked = [part for part in parts if not _FORMAT.match(part)] or parts[:1]
     main = " ".join(asked).strip()
-    for form in _FORMS:
+    words = set(re.findall(r"[^\W\d_]+", main.casefold()))
+    for form, needed in _FORMS:
+        if needed and not needed & words:
+            continue
         answer = form(main, is_comma_decimal)
         if answer is not None:
             return _rounded(answer, digits) if digits else answer
@@ -107,7 +121,7 @@ def with_step(answer: Answer, step: Fraction) -> Answer:
     nearest = (below + (1 if whole - below >= Fraction(1, 2) else 0)) * step
     nearest = nearest if number >= 0 else -nearest
     reason = answer.reason if nearest == number else f"{answer.reason}, rounded {number_text(nearest)}"
-    return replace(answer, number=nearest, reason=reason)
+    return replace(answer, number=nearest, reason=reason, is_rounded=True)
 
 
 def _expression(text: str, is_comma: bool) -> Answer | None:
@@ -127,7 +141,7 @@ def _expression(text: str, is_comma: bool) -> Answer | None:
 def _is_sum(text: str, read: Expression) -> bool:
     """Return whether a text without a question word is a sum and not a date or a score."""
     if re.fullmatch(r"[\d\s./:-]+[?.]?", text.strip()):  # 9/11, 24/7, 555-1234, 16:9, 1 - 10
-        return bool(re.fullmatch(r"\d+ [-/] \d+\s*\?", text.strip()))
+        return bool(re.fullmatch(r"\d+ - \d+\s*\?|\d{1,9} [/:] \d{1,9}\s*[?.]?", text.strip()))
     return bool(set(read.signs) & set("+*/^@√∛!~-"))
 
 
@@ -195,9 +209,6 @@ def _items(text: str, is_comma: bool) -> list[Fraction] | None:
             return None
         items.append(Fraction(plain))
     return items
-
-
-_KINDS: Final[dict[str, Callable[[list[Fraction]], Fraction | None]]] = {}
 
 
 def _of_list(what: str, items: list[Fraction]) -> Fraction | None:
@@ -338,11 +349,31 @@ def _powers(text: str, is_comma: bool) -> Answer | None:
     return None
 
 
-_FORMS: Final[tuple[Callable[[str, bool], Answer | None], ...]] = (
-    _expression,
-    _list_form,
-    _percentages,
-    _powers,
-    about_integers,
-    about_amounts,
+_LISTS: Final = frozenset(
+    "average mean median sum total product difference quotient maximum max minimum min largest biggest"
+    " greatest smallest lowest highest range mode gcd hcf lcm least durchschnitt mittelwert summe produkt"
+    " differenz promedio media suma moyenne somme produit différence diferencia producto größte kleinste"
+    " mayor menor".split()
+)
+_INTEGERS: Final = frozenset(
+    "prime primes even odd square squares perfect composite primzahl primzahlen gerade ungerade primo"
+    " primos par impar premier premiers pair impair divisible multiple multiples teilbar fibonacci powers"
+    " factors factorization factorisation divisors teiler next roman römisch römischen römische romanos"
+    " romains binary octal hexadecimal hex decimal base binär binario binaire larger bigger greater more"
+    " smaller less lesser higher lower largest biggest smallest größer kleiner mayor menor plus sort order"
+    " arrange rank sortiere ordne ordena trie triez sequence series pattern".split()
+)
+_AMOUNTS: Final = frozenset(
+    "cost costs costing price priced discount discounted off reduced tip tax gratuity bill meal dinner"
+    " lunch order vat commission deposit charge split divide share divided shared pays pay buys buy change"
+    " car train bus cyclist bike plane runner boat truck hiker walker km mph kph far take takes left remain"
+    " have has now".split()
+)
+_FORMS: Final[tuple[tuple[Form, frozenset[str]], ...]] = (
+    (_expression, frozenset()),
+    (_list_form, _LISTS),
+    (_percentages, frozenset()),
+    (_powers, frozenset(("root",))),
+    (about_integers, _INTEGERS),
+    (about_amounts, _AMOUNTS),
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
-from calibrator.evidence.computed.numbers import VULGAR, readings, word_numbers
+from calibrator.evidence.computed.numbers import VULGAR, number_words, readings, word_numbers
 
 MAX_LENGTH: Final = 300  # characters of an expression
 MAX_BITS: Final = 2000  # size of an intermediate result
@@ -59,6 +59,7 @@ _WORDS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
         (r"\b(?:double|twice|das doppelte von|(?:el )?doble de|(?:le )?double de)\b(?: of)?", "2@"),
         (r"\b(?:triple|thrice|three times|das dreifache von|(?:el )?triple de)\b(?: of)?", "3@"),
         (r"\b(?:quadruple)\b(?: of)?", "4@"),
+        (r"(\d{1,6})\s?/\s?(\d{1,6})\s+(?:of|von|de|du)\b", r"(\1/\2)@"),
         (r"(?<=[%)\d])\s*\b(?:of|von|de|du|des|aus|from)\b", "@"),
         (r"\b(?:a|one) hundred\b", "100"),
         (r"\ba thousand\b", "1000"),
@@ -80,6 +81,21 @@ _MONEY: Final = re.compile(
 )
 
 
+# Words that may be in an expression, beside the words for numbers.
+_ALLOWED: Final = frozenset(
+    "per cent percent prozent por ciento pour pct square root of from sqrt raíz cuadrada de del racine carrée"
+    " quadratwurzel wurzel aus von cube cubique cúbica dritte to the power raised hoch elevado a la à puissance st nd rd th"
+    " squared au carré al cuadrado im quadrat zum cubed cubo factorial multiplied by with multipliziert mit"
+    " multiplicado multiplié par times mal fois divided geteilt dividiert durch divisé divisée dividido entre over"
+    " modulo mod plus added más und and minus less menos moins take away x half one die hälfte mitad moitié third ein"
+    " drittel un tercio tiers quarter fourth viertel cuarto le quart fifth fünftel tenth zehntel thirds quarters"
+    " fourths fifths eighths tenths double twice das doppelte el doble triple thrice dreifache quadruple du des"
+    " hundred thousand million billion trillion dozen number numbers les der pi y et dollars dollar euros euro pounds pound"
+    " eur usd gbp bucks cents cent francs franc franken pesos peso millionen".split()
+)
+_LETTERS: Final = re.compile(r"[^\W\d_]+")
+
+
 class ExpressionError(ValueError):
     """A text is no expression, or its value is undefined or too large."""
 
@@ -96,6 +112,9 @@ class Expression:
 def read_expression(text: str, is_comma_decimal: bool = False) -> Expression | None:
     """Compute a text that is an expression from its first to its last character, or return None."""
     if not text or len(text) > MAX_LENGTH:
+        return None
+    known = number_words()
+    if any(w not in _ALLOWED and w not in known for w in _LETTERS.findall(text.casefold())):
         return None
     tokens = tokenize(text, is_comma_decimal)
     if not tokens:
@@ -123,11 +142,13 @@ def digits_for_words(text: str) -> str:
 
 def tokenize(text: str, is_comma_decimal: bool) -> list[Fraction | str] | None:
     """Return numbers and signs of a text, or None if anything else is in it."""
-    text = digits_for_words(_MONEY.sub(" ", text))
+    text = _MONEY.sub(" ", text)
+    if _LETTERS.search(text):
+        text = digits_for_words(text)
     for pattern, sign in _WORDS:
         text = pattern.sub(sign, text)
     tokens: list[Fraction | str] = []
-    at, text = 0, text.strip().rstrip("=?. ").strip()
+    at, text = 0, text.strip().strip("=?. ").strip()
     while at < len(text):
         found = _TOKEN.match(text, at)
         if found is None or found.end() == at:

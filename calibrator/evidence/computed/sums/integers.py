@@ -109,7 +109,7 @@ def _members(what: str, found: re.Match[str]) -> Callable[[int], bool] | None:
 
 
 def _series(text: str) -> Answer | None:
-    found = _PRIME_LIST.match(text)
+    found = _PRIME_LIST.match(digits_for_words(text))
     if not found:
         return None
     what = found["what"].casefold()
@@ -246,8 +246,7 @@ def _numerals(text: str) -> Answer | None:
         number = _int(found["n"])
         if 0 < number < 4000:
             right = roman(number)
-            near = {roman(other) for other in range(max(1, number - 60), min(3999, number + 60))}
-            return Answer(f"{number} is {right} in Roman numerals", "arithmetic", words=(right,), others=tuple(near - {right}))
+            return Answer(f"{number} is {right} in Roman numerals", "arithmetic", words=(right,), is_only=True)
     if re.search(r"roman|römisch", text, re.IGNORECASE) and len(text) < 90:
         found = _FROM_ROMAN.search(text)
         if found:
@@ -304,7 +303,8 @@ def _compared(text: str) -> Answer | None:
         return Answer(f"{found['a']} is {'' if is_first else 'not '}{found['what']} than {found['b']}", "arithmetic", is_yes=is_first)
     right, wrong = (found["a"], found["b"]) if is_first else (found["b"], found["a"])
     right, wrong = right.rstrip(".,"), wrong.rstrip(".,")
-    return Answer(f"{right} is {'smaller' if is_small else 'larger'} than {wrong}", "arithmetic", words=(f"{right}",), others=(wrong,))
+    reason = f"{right} is {'smaller' if is_small else 'larger'} than {wrong}"
+    return Answer(reason, "arithmetic", words=(right,), others=(wrong,), is_first=True)
 
 
 _SORT: Final = re.compile(

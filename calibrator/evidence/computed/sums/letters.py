@@ -95,5 +95,5 @@ def _spelled(question: str) -> Answer | None:
     found = _BACK.match(question)
     if found and (found["tail"] or re.match(r"^(?:reverse|flip)\b", question, re.IGNORECASE)):
         word = found["w"].casefold()
-        return Answer(f'"{word}" backwards is "{word[::-1]}"', "letters", words=(word[::-1],))
+        return Answer(f'"{word}" backwards is "{word[::-1]}"', "letters", words=(word[::-1],), is_only=True)
     return None

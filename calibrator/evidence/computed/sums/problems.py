@@ -94,7 +94,7 @@ _TIMES: Final = re.compile(
     re.IGNORECASE,
 )
 _LEFT: Final = re.compile(
-    r"^(?:if )?(?P<who>i|[A-Z][a-z]+|she|he|you|there (?:are|were)) (?:have|has|had|are|were)?\s*(?P<a>\d{1,6}) (?P<what>[a-z]{2,20})(?:[.,]| and)\s*(?:and )?(?:i |she |he |you |then )?(?P<verb>give away|gives away|give|gives|gave away|gave|eat|eats|ate|lose|loses|lost|sell|sells|sold|use|used|spend|spends|spent|buy|buys|bought|find|finds|found|get|gets|got|receive|received) (?P<b>\d{1,6})(?: more)?(?: of them| away| \w+)?[,.]?\s*how many (?:\w+ )?(?:do|does|are|did)?\s?.{0,30}?(?:left|have|has|now|remain)\s?.{0,15}\?*$",
+    r"^(?:if )?(?P<who>[Ii]|[A-Z][a-z]+|she|he|you|there (?:are|were)) (?:have|has|had|are|were)?\s*(?P<a>\d{1,6}) (?P<what>[a-z]{2,20})(?:[.,]| and)\s*(?:and )?(?:i |she |he |you |then )?(?P<verb>give away|gives away|give|gives|gave away|gave|eat|eats|ate|lose|loses|lost|sell|sells|sold|use|used|spend|spends|spent|buy|buys|bought|find|finds|found|get|gets|got|receive|received) (?P<b>\d{1,6})(?: more)?(?: of them| away| \w+)?[,.]?\s*[Hh]ow many (?:\w+ )?(?:do|does|are|did)?\s?.{0,30}?(?:left|have|has|now|remain)\s?.{0,15}\?*$",
 )
 
 

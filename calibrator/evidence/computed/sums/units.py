@@ -20,7 +20,7 @@ _QUICK: Final = re.compile(
     r"|combien|express|rechne|umrechnen|konvertiere|convierte|convertis|convertir|was (?:ist|sind)|equals?|=)\b|=",
     re.IGNORECASE,
 )
-SIGNIFICANT: Final = Fraction(1, 100)  # a rough figure may differ by this share
+SIGNIFICANT: Final = Fraction(6, 1000)  # a rough figure may differ by this share
 OFF: Final = Fraction(2, 100)  # and beyond this share it is wrong
 
 
@@ -135,10 +135,9 @@ def judge_conversion(
     for number, unit in quantities:
         if unit is not None and unit.dimension != conversion.target.dimension:
             continue
-        if unit == conversion.unit and conversion.value in number.values:
+        is_repeated = number.value == conversion.value != wanted
+        if is_repeated and unit in (None, conversion.unit):
             continue  # the quantity of the question
-        if unit is None and conversion.value in number.values and conversion.value != wanted:
-            continue
         judged.append(_states(number, unit or conversion.target, conversion))
     if not judged:
         return None
@@ -163,9 +162,9 @@ def _states(number: Number, unit: Unit, conversion: Conversion) -> bool | None:
             return True
         if number.is_within(wanted, SIGNIFICANT):
             return True
+        if is_scale:
+            return None if min(near) <= 1 else False
         if min(near) <= step * Fraction(3, 2) or number.is_within(wanted, OFF):
-            return None
-        if is_scale and min(near) <= 1:
             return None
     return False
 
