@@ -32,6 +32,8 @@ def emptiness(conversation: Conversation, request: Request, act: Act, reply: str
         return Finding(False, -3.0, "is empty")
     if len(reply) > 60 or not _NOTHING.fullmatch(reply):
         return None
+    if reply.strip()[:1] in ("[", "{", "<") and len(reply.strip()) < 12:
+        return None  # an empty list or object may be right
     has_sign = any(sign.isalnum() for sign in reply)
     said = reply.strip(" .!?\n").lower()
     if has_sign and (

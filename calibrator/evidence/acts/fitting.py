@@ -21,6 +21,7 @@ from calibrator.evidence.finding import Finding
 
 _AI_LIMIT: Final = pattern("fitting", "ai_limit")
 _RISKY: Final = pattern("fitting", "risky")
+_ANAPHORA: Final = pattern("fitting", "anaphora")
 _HELPS: Final = pattern("fitting", "helps")
 _WARNS: Final = pattern("fitting", "warns")
 _FINE_REFUSAL: Final = pattern("fitting", "fine_refusal")
@@ -174,17 +175,15 @@ def _last_turn(
         return Finding(
             False, -2.5, "repeats an earlier reply instead of answering the last message"
         )
-    if len(said) < 2 or len(last) < 2 or said & last or len(request.text) < 8:
+    if len(said) < 2 or len(last) < 2 or said & last or _ANAPHORA.search(request.text):
         return None
     turns = conversation.earlier[-12:]
     for at, turn in enumerate(turns):
         if turn.role != "user":
             continue
         words = content_words(turn.text) - last
-        if len(words) >= 2 and len(words & said) >= max(2, (len(words) + 1) // 2):
-            return Finding(False, -2.0, "answers an earlier message and not the last one")
         answer = content_words(turns[at + 1].text) if at + 1 < len(turns) else set()
-        if len((words | answer) & said) >= max(3, 0.6 * len(said)) and words & said:
+        if words & said and len((words | answer) & said) >= max(2, 0.6 * len(said)):
             return Finding(False, -2.0, "answers an earlier message and not the last one")
     return None
 

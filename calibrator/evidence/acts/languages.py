@@ -10,13 +10,13 @@ from typing import Final
 from calibrator.evidence.acts.wording import pattern
 
 LOOK = 600  # characters of a text that are read
-MIN_HITS = 3  # common words of one language that a text must have
+MIN_HITS = 3  # different common words of one language that a text must have
 MARGIN = 1.6  # times as many as of any other language
 
 _COMMON: Final = {
-    "en": "a i the and of to is are was were you your for that with it this have not be can"
-    " will from by on as at or an which they we he she has what how would there their but if"
-    " my me do does",
+    "en": "a i the and of to is are was were you your for that with it this have not be can in"
+    " many them both some more all when who been than into out will from by on as at or an"
+    " which they we he she has what how would there their but if my me do does",
     "es": "el la los las de del que y es en un una por para con no se su al lo como más pero sus le"
     " ya o este sí porque esta son entre está cuando muy sin sobre también me hasta hay qué tu te"
     " usted puede tiene ser eso mi yo",
@@ -53,13 +53,15 @@ _SIGNS: Final = {
     "pt": "ãõ",
     "sv": "åäö",
     "da": "æøå",
-    "fr": "œêèç",
+    "fr": "œûî",
     "pl": "łąęśżź",
     "cs": "ěřůšč",
     "tr": "ğışü",
 }
+# A single letter is as often a variable or an option.
 _SETS: Final[dict[str, frozenset[str]]] = {
-    name: frozenset(words.split()) for name, words in _COMMON.items()
+    name: frozenset(word for word in words.split() if len(word) > 1 or name == "en")
+    for name, words in _COMMON.items()
 }
 _LANGUAGES_OF: Final = {
     word: tuple(name for name, common in _SETS.items() if word in common)
@@ -161,7 +163,7 @@ def _by_common_words(text: str) -> str | None:
     lower = text.lower()
     words = _WORD.findall(lower)
     hits: defaultdict[str, int] = defaultdict(int)
-    for word in words:
+    for word in set(words):
         for name in _LANGUAGES_OF.get(word, ()):
             hits[name] += 1
     if not hits:
@@ -171,7 +173,7 @@ def _by_common_words(text: str) -> str | None:
             hits[name] += 2 * any(sign in lower for sign in signs)
     counts = sorted(hits.items(), key=lambda each: -each[1])
     (name, first), (_, second) = (*counts, ("", 0))[:2]
-    if first < MIN_HITS or first < MARGIN * second or first < 0.15 * len(words):
+    if first < MIN_HITS or first < MARGIN * second or first < 0.1 * len(set(words)):
         return None
     return name
 

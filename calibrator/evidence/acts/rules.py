@@ -24,8 +24,7 @@ MAX_RULES = 12_000  # characters that are read
 MAX_SENTENCES = 120
 
 _SENTENCE: Final = pattern("rules", "sentence")
-_NEVER: Final = pattern("rules", "never")
-_REVEALS: Final = pattern("rules", "reveals")
+_FORBIDS_TELLING: Final = pattern("rules", "forbids_telling")
 _TOKEN: Final = pattern("rules", "token")
 _ONLY: Final = pattern("rules", "only")
 _NOT_ABOUT: Final = pattern("rules", "not_about")
@@ -98,7 +97,7 @@ def read_rules(text: str) -> Rules:
     sentences = tuple(each.strip() for each in found if len(each.strip()) > 5)
     secrets: set[str] = set()
     for at, sentence in enumerate(sentences):
-        if not (_NEVER.search(sentence) and _REVEALS.search(sentence)):
+        if not _FORBIDS_TELLING.search(sentence):
             continue
         tokens = _secrets_in(sentence)
         if not tokens and at and _POINTS_BACK.search(sentence):

@@ -75,7 +75,7 @@ _OTHER: Final = re.compile(
     r"|document|statement|table|sentence)|the following|(?:listed|given|shown|from the) (?:options?"
     r"|choices|above|below)|which one is|sound\?|conclude|possible that|were never|had never"
     r"|without|feasible|warum|wieso|weshalb|pourquoi|por qué|perché|waarom|proč)\b"
-    r"|为什么|怎么|如何|写|翻译|解释|总结|选出|下列|以下",
+    r"|为什么|怎么|如何|(?:帮我|请|来|要)写|写一|翻译|解释|总结|选出|下列|以下",
     re.IGNORECASE,
 )
 _ABOUT_US: Final = re.compile(
@@ -119,9 +119,9 @@ _CHANGE: Final = re.compile(
     re.IGNORECASE,
 )
 _UNITS: Final = re.compile(
-    r"\bhow many [\w ]{2,25} (?:are|is|in|make)(?: there)?(?: in)? (?:\d|an? (?:hour|minute"
-    r"|day|week"
-    r"|kilo\w*|meter|metre|mile|foot|inch|yard|pound|gallon|lit(?:er|re)|dozen|byte))"
+    r"\bhow many [\w ]{2,25} (?:are|is|in|make)(?: there)?(?: in)? (?:\d|two|three|four|five|six"
+    r"|half|an? (?:hour|minute|day|week|kilo\w*|meter|metre|mile|foot|inch|yard|pound|gallon"
+    r"|lit(?:er|re)|dozen|byte))"
     r"|\bhow many (?:days|weeks|months|hours|minutes|seconds) (?:between|until|since|before|after)"
     r"|\bwhat (?:day|date) (?:is|was|will)\b.{0,20}\b(?:today|tomorrow|\d{4}|days?)"
     r"|\bwhat time\b|\bweather\b",

@@ -48,8 +48,8 @@ _NUMBERS: Final = {
     )
 } | {"thirty": 30, "fifty": 50, "sixty": 60, "hundred": 100, "thousand": 1000}
 _PREFIX: Final = re.compile(
-    r"^(?:hi|hello|hey|please|quick question|question|q|so|and|ok|can you tell me|could you tell me"
-    r"|do you know|tell me|i want to know|i wonder)\b[\s,:!.-]*"
+    r"^(?:(?:hi|hello|hey|please|quick question|question|q|so|and|ok|can you tell me"
+    r"|could you tell me|do you know|tell me|i want to know|i wonder)\b[\s,:!.-]*)+"
 )
 _SUFFIX: Final = re.compile(
     r"[\s,]*(?:please|(?:answer|reply) (?:in|with) (?:one|a single) (?:word|sentence)|in one word)$"
