@@ -108,7 +108,7 @@ ROOMS: dict[str, set[str]] = {
     "calibrator.corruptions": {"rows", "text"},
     "calibrator.selecting": {"errors", "rows"},
     "calibrator.grading": {"corruptions"},
-    "calibrator.baselines": {"errors", "extras", "metrics", "rows"},
+    "calibrator.baselines": {"errors", "extras", "metrics", "rows", "scorer", "text"},
     "calibrator.recalibration": {"errors", "metrics", "rows", "scorer"},
     "calibrator.results": {"metrics", "rows"},
     "calibrator.checkpoints": {"errors", "recalibration", "text"},
@@ -159,6 +159,7 @@ ROOMS: dict[str, set[str]] = {
     "calibrator.evaluation": {
         "baselines",
         "errors",
+        "evidence",
         "extras",
         "metrics",
         "recalibration",

@@ -59,6 +59,7 @@ class CheckpointConfig:
     recalibration: Platt | None = None
     source_models: tuple[str, ...] = ()  # `Source model:` is filled for these only (paper B03)
     benchmarks: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()  # sets of traffic that training did not see, to judge by
     training: dict[str, Any] = field(default_factory=dict)
     quality: dict[str, Any] = field(default_factory=dict)
     evidence_sha256: str = ""  # of `evidence.safetensors`; empty where there is none
@@ -143,6 +144,7 @@ def _parse_config(values: dict[str, Any]) -> CheckpointConfig:
         labels=_texts(values, "labels"),
         source_models=_texts(values, "source_models"),
         benchmarks=_texts(values, "benchmarks"),
+        left_out=_texts(values, "left_out") if "left_out" in values else (),
         recalibration=Platt.from_dict(recalibration) if recalibration else None,
         **values,
     )

@@ -10,11 +10,18 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from calibrator.commands.evaluate_tables import print_evaluation
+from calibrator.commands.evaluate_traffic import (
+    TrafficPlaces,
+    TrafficRows,
+    check_has_rows,
+    traffic_files,
+    traffic_of,
+)
 from calibrator.commands.progress import Progress
 from calibrator.commands.terminal import (
+    ROWS_HELP,
     Calibrator,
     Device,
-    Files,
     RecalibrationFile,
     Rescore,
     TrainFiles,
@@ -27,12 +34,11 @@ from calibrator.commands.terminal import (
     training_files,
     writer,
 )
-from calibrator.errors import JudgingError, OutputError
+from calibrator.errors import JudgingError, OutputError, RowError
 from calibrator.installing import install_command
 from calibrator.rows.files import check_readable
 
 if TYPE_CHECKING:
-    from calibrator.errors import RowError
     from calibrator.evaluation.evaluate import Evaluation
     from calibrator.rows.rows import Row, Tags
     from calibrator.rows.scores import Scores
@@ -60,6 +66,21 @@ NoBaselines = Annotated[
     bool,
     typer.Option("--no-baselines", help="Judge the calibrator alone, without training baselines."),
 ]
+TagNames = Annotated[
+    str,
+    typer.Option(
+        help="Names told to the calibrator: the model's as served, the benchmark's too with "
+        "all, or none; served,all,none judges them beside each other."
+    ),
+]
+ScoreFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Judge the scores of this file, [NAME=]FILE, instead of scoring; several may be "
+        "given, the first is compared with the others."
+    ),
+]
+EvaluatedFiles = Annotated[list[Path] | None, typer.Argument(help=ROWS_HELP)]
 MaxPairs = Annotated[
     int,
     typer.Option(
@@ -69,27 +90,17 @@ MaxPairs = Annotated[
 
 
 def evaluate(
-    files: Files,
+    files: EvaluatedFiles = None,
     calibrator: Calibrator = "embedded",
     device: Device = "auto",
-    tags: Annotated[
-        str,
-        typer.Option(
-            help="Names told to the calibrator: the model's as served, the benchmark's too with "
-            "all, or none; served,all,none judges them beside each other."
-        ),
-    ] = "served",
-    scores: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Judge the scores of this file, [NAME=]FILE, instead of scoring; several may be "
-            "given, the first is compared with the others."
-        ),
-    ] = None,
+    tags: TagNames = "served",
+    scores: ScoreFiles = None,
     recalibration: RecalibrationFile = None,
     train: TrainFiles = None,
     is_sensitive: IsSensitive = False,
     max_pairs: MaxPairs = 300,
+    traffic: TrafficPlaces = None,
+    traffic_rows: TrafficRows = 1_000,
     keep: KeepScores = None,
     output: Annotated[
         Path | None, file_option("-o", "--output", help="Write all figures as JSON.")
@@ -104,28 +115,39 @@ def evaluate(
 ) -> None:
     """Judge a calibrator on labelled rows, for each benchmark and pooled, beside baselines.
 
-    Scores are kept as they are made: the same command goes on after an interruption.
+    With --traffic, on replies of real apps as well, or on these alone. Scores are kept as they are
+    made: the same command goes on after an interruption.
     """
+    from calibrator.evaluation.evaluate import unjudged
     from calibrator.studies.studies import read_study
 
+    files = files or []
     with sentences(), resumable():
+        needing = {"--sensitivity": is_sensitive, "--scores": scores, "--train": train}
+        check_has_rows(files, traffic, {**needing, "--keep-scores": keep})
         train_files = [] if no_baselines else training_files(files, train)
-        read = [*files, *train_files, *map(_scores_file, scores or [])]
+        replies = traffic_files(traffic)
+        read = [*files, *train_files, *replies, *map(_scores_file, scores or [])]
         _check_targets(output, report, keep, [*read, *(studies or []), recalibration])
         check_readable([*read, *(studies or [])])
         if no_baselines and train:
             raise JudgingError("--train has the rows of baselines; leave out --no-baselines")
         shown_studies, names = [read_study(path) for path in studies or []], _tags(tags)
         scorer = _scorer(calibrator, device, recalibration, scores, is_sensitive, rescore)
-        rows, bad = _rows(files, scorer)
-        train_rows = _training(train_files, rows, is_wanted=not no_baselines)
-        found = _scores_of(rows, scorer, scores or [], names)
-        evaluation = _judged(rows, found, train_rows, keep)
-        if scorer is not None and is_sensitive:
-            evaluation = replace(evaluation, sensitivity=_sensitivity(scorer, rows, max_pairs))
+        evaluation, bad = unjudged(scorer.name if scorer else calibrator), list[RowError]()
+        if files:
+            rows, bad = _rows(files, scorer)
+            train_rows = _training(train_files, rows, is_wanted=not no_baselines)
+            found = _scores_of(rows, scorer, scores or [], names)
+            evaluation = _judged(rows, found, train_rows, keep)
+            if scorer is not None and is_sensitive:
+                evaluation = replace(evaluation, sensitivity=_sensitivity(scorer, rows, max_pairs))
+        if traffic:
+            on_traffic, worse = traffic_of(scorer, calibrator, replies, traffic_rows)
+            evaluation, bad = replace(evaluation, traffic=on_traffic), [*bad, *worse]
         _write(evaluation, output, report, shown_studies)
         print_evaluation(evaluation, as_json)
-    report_bad(bad, len(rows) + len(bad))
+    report_bad(bad, evaluation.rows + len(bad))
 
 
 def card(

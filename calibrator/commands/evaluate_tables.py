@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from calibrator.commands.evaluate_traffic import print_traffic
 from calibrator.commands.terminal import print_table, say
 from calibrator.metrics.numbers import bounds, chance_text, figure
 from calibrator.rows.files import json_line
@@ -23,9 +24,15 @@ def print_evaluation(evaluation: Evaluation, as_json: bool) -> None:
             typer.echo(json_line(result.as_dict()), nl=False)
         for line in evaluation.sensitivity.lines() if evaluation.sensitivity else ():
             typer.echo(json_line(line), nl=False)
+        for line in evaluation.traffic.lines() if evaluation.traffic else ():
+            typer.echo(json_line(line), nl=False)
         return
+    if evaluation.traffic:
+        print_traffic(evaluation.traffic)
     if evaluation.sensitivity:
         _print_sensitivity(evaluation.sensitivity)
+    if not evaluation.rows:
+        return
     _print_groups(evaluation)
     _print_methods(evaluation)
     _print_within(evaluation)

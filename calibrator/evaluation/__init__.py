@@ -9,4 +9,5 @@ __all__ = [
     "opinion_advice",
     "recalibration_study",
     "survey",
+    "traffic",
 ]

@@ -18,6 +18,7 @@ import numpy as np
 
 from calibrator.errors import JudgingError
 from calibrator.evaluation.comparisons import Comparison, Drawn, compare, draw
+from calibrator.evaluation.traffic import Traffic, read_traffic_figures
 from calibrator.metrics.disagreement import PERMUTATIONS, Disagreement
 from calibrator.metrics.intervals import (
     RESAMPLES,
@@ -76,7 +77,8 @@ class Curves:
 class Evaluation:
     """All figures of one run; `judged` is the first method's name.
 
-    `sensitivity` is of the calibrator that was scored with, where it was asked for.
+    `sensitivity` and `traffic` are of the calibrator that was scored with, where they were asked
+    for. Where only traffic was measured, there are no rows and no results.
     """
 
     judged: str
@@ -90,6 +92,7 @@ class Evaluation:
     within: list[Within] = field(default_factory=list)
     curves: list[Curves] = field(default_factory=list)
     sensitivity: Sensitivity | None = None
+    traffic: Traffic | None = None
 
     def find(self, group: str, method: str | None = None) -> Result | None:
         """The result of a method, of the judged one by default, on a group."""
@@ -168,6 +171,11 @@ def judge(
     )
 
 
+def unjudged(name: str) -> Evaluation:
+    """Return the evaluation of a calibrator that was measured on traffic alone."""
+    return Evaluation(name, 0, 0, math.nan, methods=[], baselines=[], results=[])
+
+
 def question_numbers(rows: Sequence[Row]) -> Ints:
     """The same number for replies to one question, from 0, (n,)."""
     found: dict[str, int] = {}
@@ -238,8 +246,9 @@ def _thinned(x: Floats, y: Floats) -> Points:
 
 def to_json(evaluation: Evaluation) -> str:
     values = {"format": FORMAT, **plain(asdict(evaluation))}
-    if evaluation.sensitivity is None:  # as before there was one, for readers of that time
-        del values["sensitivity"]
+    for name in ("sensitivity", "traffic"):
+        if getattr(evaluation, name) is None:  # as before there was one, for readers of that time
+            del values[name]
     return json.dumps(values, indent=1, allow_nan=False)
 
 
@@ -260,6 +269,8 @@ def read_evaluation(path: Path) -> Evaluation:
         ]
         if "sensitivity" in values:
             values["sensitivity"] = read_sensitivity(values["sensitivity"])
+        if "traffic" in values:
+            values["traffic"] = read_traffic_figures(values["traffic"])
         return Evaluation(**values)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise JudgingError(f"{path} is no evaluation that this version wrote: {error}") from error

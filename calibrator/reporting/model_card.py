@@ -12,6 +12,8 @@ from pathlib import Path
 
 from calibrator.errors import JudgingError
 from calibrator.evaluation.evaluate import Evaluation
+from calibrator.evaluation.traffic import Traffic
+from calibrator.evaluation.traffic import tables as traffic
 from calibrator.metrics.numbers import NO_FIGURE, bounds, figure, p_text
 from calibrator.reporting.report import STUDY_TITLES
 from calibrator.results.groups import POOLED
@@ -55,9 +57,12 @@ def update_card(
 
 def figures_of(evaluation: Evaluation, studies: Sequence[Study] = ()) -> str:
     """The figures as Markdown."""
+    if not evaluation.rows:
+        return f"calibrator `{evaluation.judged}`\n\n{_traffic(evaluation.traffic)}\n"
     parts = [
         f"{evaluation.rows:,} replies to {evaluation.questions:,} questions, "
         f"{figure(evaluation.accuracy)} of them correct; calibrator `{evaluation.judged}`.",
+        _traffic(evaluation.traffic),
         _sensitivity(evaluation.sensitivity),
         _methods(evaluation),
         _benchmarks(evaluation),
@@ -74,6 +79,19 @@ def _row(*cells: str) -> str:
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([_row(*head), f"|{'---|' * len(head)}", *(_row(*row) for row in rows)])
+
+
+def _traffic(found: Traffic | None) -> str:
+    """Kinds of real traffic first, then what edits change, sets, hand-made kinds and bases."""
+    if found is None:
+        return ""
+    parts = [f"**{traffic.TITLE}** {traffic.NOTE}"]
+    for table in traffic.TABLES:
+        head, rows = table(found)
+        is_changes = table is traffic.changes_table
+        parts += [traffic.CHANGES_NOTE] if is_changes and rows else []
+        parts += [_table(head, rows)] if rows else []
+    return "\n\n".join(parts)
 
 
 def _sensitivity(found: Sensitivity | None) -> str:

@@ -13,6 +13,7 @@ from html import escape
 from calibrator.baselines.fitted import NAMES_ONLY
 from calibrator.evaluation.comparisons import Comparison
 from calibrator.evaluation.evaluate import Evaluation
+from calibrator.evaluation.traffic import tables as traffic
 from calibrator.metrics.intervals import Interval
 from calibrator.metrics.numbers import bounds, chance_text, figure, p_text, percent
 from calibrator.reporting.figures import (
@@ -69,6 +70,7 @@ def render(evaluation: Evaluation, studies: Sequence[Study] = (), title: str | N
     parts = [
         _head(evaluation, heading),
         _tiles(evaluation),
+        _traffic(evaluation),
         _sensitivity(evaluation),
         _against_baselines(evaluation),
         _curves(evaluation),
@@ -83,6 +85,8 @@ def render(evaluation: Evaluation, studies: Sequence[Study] = (), title: str | N
 
 
 def _head(evaluation: Evaluation, heading: str) -> str:
+    if not evaluation.rows:
+        return f"<header><h1>{escape(heading)}</h1></header>"
     return (
         f"<header><h1>{escape(heading)}</h1><p>Judged on {evaluation.rows:,} labelled replies to "
         f"{evaluation.questions:,} questions, {percent(evaluation.accuracy)} of them right. "
@@ -121,8 +125,26 @@ def _tiles(evaluation: Evaluation) -> str:
     return f'<section class="tiles">{cells}</section>'
 
 
+def _traffic(evaluation: Evaluation) -> str:
+    """The first table: kinds of real traffic beside baselines, then what edits change."""
+    if (found := evaluation.traffic) is None:
+        return ""
+    body = cells_table(traffic.overview_table(found))
+    if (changes := traffic.changes_table(found))[1]:
+        body += f"<p>{escape(traffic.CHANGES_NOTE)}</p>{cells_table(changes)}"
+    for summary, table in (
+        ("Each set", traffic.sets_table(found)),
+        ("Each kind of hand-made pairs", traffic.hand_made_table(found)),
+        ("What the confidence is based on", traffic.basis_table(found)),
+    ):
+        if table[1]:
+            shown = cells_table(table)
+            body += f"<details><summary>{escape(summary)}</summary>{shown}</details>"
+    return section(traffic.TITLE, body, traffic.NOTE)
+
+
 def _sensitivity(evaluation: Evaluation) -> str:
-    """The first table: how far the confidence falls when the reply is no longer right."""
+    """How far the confidence falls when the reply is no longer right."""
     found = evaluation.sensitivity
     if found is None:
         return ""
@@ -368,7 +390,7 @@ def _methods(evaluation: Evaluation) -> str:
         + _table("method", [(r.method, r) for r in evaluation.results if r.group == group])
         for group in groups
     ]
-    return section("All methods", "".join(tables))
+    return section("All methods", "".join(tables)) if tables else ""
 
 
 def _groups(evaluation: Evaluation, kind: str) -> str:

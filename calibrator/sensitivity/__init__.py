@@ -5,6 +5,7 @@ replies that call tools), and sixty everyday questions have a right and a wrong 
 rooms use the names below; the answer swap (paper L04) is in `studies/`.
 """
 
+from calibrator.sensitivity.app_replies import AppReplies, app_replies
 from calibrator.sensitivity.everyday import EverydayFigures, everyday_questions
 from calibrator.sensitivity.figures import (
     KindFigures,
@@ -17,10 +18,12 @@ from calibrator.sensitivity.measure import items_to_score, measure, sensitivity_
 from calibrator.sensitivity.pairs import Pair, pairs_of
 
 __all__ = [
+    "AppReplies",
     "EverydayFigures",
     "KindFigures",
     "Pair",
     "Sensitivity",
+    "app_replies",
     "everyday_questions",
     "fields",
     "figures_of_kind",

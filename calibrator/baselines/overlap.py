@@ -1,0 +1,80 @@
+"""Baselines that compare a reply with the text before it, and know nothing else.
+
+Where the answer is in the context, a reply of the context's own words is often right. A calibrator
+that does not do better than these does not read the context.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from calibrator.errors import NotScorableError
+from calibrator.metrics.metrics import Floats
+from calibrator.scorer import Item
+from calibrator.text.transcript import content_text
+
+# A word, or one character of a script that is written without spaces.
+_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_\u3040-\u30ff\u3400-\u9fff]+")
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words of a text in lower case; of Chinese and Japanese, the characters."""
+    return _WORD.findall(text.lower())
+
+
+def text_before(item: Item) -> str:
+    """Return all text that precedes a reply: every message, or the question without messages."""
+    said = [_text(message) for message in item.messages]
+    return "\n".join(text for text in said if text) or item.question
+
+
+def _text(message: Any) -> str:
+    try:
+        return content_text(message.get("content"), []) if isinstance(message, Mapping) else ""
+    except (NotScorableError, ValueError):
+        return ""
+
+
+def word_shares(items: Sequence[Item]) -> Floats:
+    """Return the share of each reply's words that occur in the text before it, (n,).
+
+    0 for a reply without words.
+    """
+    found = []
+    for item in items:
+        words, before = words_of(item.answer), {*words_of(text_before(item))}
+        found.append(sum(word in before for word in words) / len(words) if words else 0.0)
+    return np.array(found)
+
+
+def tfidf_cosines(items: Sequence[Item]) -> Floats:
+    """Return the cosine of each reply and the text before it, (n,), 0 to 1.
+
+    Words weigh (1 + ln tf) * (1 + ln((1 + n) / (1 + df))), with document frequencies of these very
+    replies and texts (Manning et al., Introduction to Information Retrieval, 6.4).
+    """
+    texts = [
+        (Counter(words_of(text_before(each))), Counter(words_of(each.answer))) for each in items
+    ]
+    spread = Counter(word for pair in texts for counts in pair for word in counts)
+    total = 1 + 2 * len(texts)
+
+    def weighted(counts: Counter[str]) -> dict[str, float]:
+        return {
+            word: (1 + math.log(count)) * (1 + math.log(total / (1 + spread[word])))
+            for word, count in counts.items()
+        }
+
+    return np.array([_cosine(weighted(before), weighted(reply)) for before, reply in texts])
+
+
+def _cosine(one: Mapping[str, float], other: Mapping[str, float]) -> float:
+    length = math.sqrt(sum(v * v for v in one.values()) * sum(v * v for v in other.values()))
+    shared = sum(weight * one.get(word, 0.0) for word, weight in other.items())
+    return shared / length if length else 0.0

@@ -1,0 +1,25 @@
+"""Measures a calibrator on the traffic of real apps: replies to whole conversations.
+
+files -> sets of rows -> scores -> figures of each kind, beside baselines; changes by edits
+"""
+
+from calibrator.evaluation.traffic.figures import (
+    Traffic,
+    read_traffic_figures,
+)
+from calibrator.evaluation.traffic.measure import measure_traffic, replies_to_score
+from calibrator.evaluation.traffic.probes import Probe, probes_of
+from calibrator.evaluation.traffic.sets import TrafficSet, find_traffic, read_traffic
+
+__all__ = [
+    "Probe",
+    "Traffic",
+    "TrafficSet",
+    "find_traffic",
+    "measure_traffic",
+    "probes_of",
+    "read_traffic",
+    "read_traffic_figures",
+    "replies_to_score",
+    "tables",
+]
