@@ -89,6 +89,11 @@ class Facts:
     share_below: float | None = None
     calibrator: str | None = None
     conversation: str | None = None
+    support: float | None = None
+    basis: tuple[str, ...] = ()
+    act: str | None = None
+    needs_facts: bool | None = None
+    familiar: bool | None = None
     alone: float | None = None
     alone_calibrator: str | None = None
     alone_score: float | None = None
@@ -99,11 +104,6 @@ class Facts:
     unaided: float | None = None
     unaided_calibrator: str | None = None
     unaided_score: float | None = None
-    support: float | None = None
-    basis: tuple[str, ...] = ()
-    act: str | None = None
-    needs_facts: bool | None = None
-    familiar: bool | None = None
 
     def __post_init__(self) -> None:
         if self.confidence is not None and not 0.0 <= self.confidence <= 1.0:

@@ -20,7 +20,6 @@ from proxy.exchange.request import CompletionRequest
 from proxy.formats import MEMBER, Assembler, Choice, Format, Json, NoAnswerError
 from proxy.formats.called import tool_calls
 from proxy.formats.events.readings import AMBIGUOUS, DECISIVE, is_ambiguous
-from proxy.scoring.findings import NOTHING
 from proxy.scoring.scoring import Confidence, Status, least_sure
 from proxy.upstreams.upstream import UpstreamReply, too_large
 from proxy.wire.bounded_cache import LONGEST, remembers
@@ -97,7 +96,7 @@ class Answer:
         found = []
         for choice, confidence in zip(self.choices, self.confidences, strict=True):
             message, text = choice.message, choice.plain_text()
-            stand_in = confidence.stand_in
+            stand_in, findings = confidence.stand_in, confidence.findings
             by = calibrator if stand_in is None else stand_in.calibrator
             facts = Facts(
                 confidence.value,
@@ -115,15 +114,16 @@ class Answer:
                 None,  # the share of recent replies below it is for those who know them
                 by,
                 asked.conversation,
+                findings.support,
+                findings.basis,
+                findings.act,
+                findings.needs_facts,
+                findings.is_familiar,
             )
             if (evidence := confidence.evidence) is not None:
                 facts.alone, facts.alone_score = evidence.before, evidence.score_before
                 facts.opinions = evidence.opinions
                 facts.alone_calibrator, facts.calibrator = by, evidence.calibrator
-            if (findings := confidence.findings) is not NOTHING:
-                facts.support, facts.basis = findings.support, findings.basis
-                facts.act, facts.familiar = findings.act, findings.is_familiar
-                facts.needs_facts = findings.needs_facts
             if confidence.signals is not NO_SIGNALS and confidence.signals.kinds:
                 _note_signals(facts, confidence)
             found.append(facts)

@@ -255,7 +255,9 @@ class Exchange:
         """One value for each column of `exchanges` (`store/record/writer.py`), in its order."""
         request, caller, model = self.request, self.request.caller, cut(self.model)
         outcome: Any = self.outcome or _UNTOLD
-        found: Findings = NOTHING if outcome.least is None else outcome.least.findings
+        found: Findings = outcome.findings or NOTHING
+        # of one reply that was not escalated, the facts have what the columns have
+        others = outcome.facts and (len(outcome.facts) > 1 or outcome.escalated_from is not None)
         would = policy = label = None
         if (decision := outcome.decision) is not None:
             would, policy, label = decision.would_action, decision.label, decision.annotation
@@ -286,18 +288,14 @@ class Exchange:
             caller.team,
             caller.key,
             caller.generation,
-            written(outcome.facts, self.model, outcome.confidence, found)
+            written(outcome.facts, self.model, outcome.confidence, found if others else None)
             if outcome.facts
             else None,
             json.dumps(outcome.shadowed_values()) if outcome.facts and outcome.shadowed else None,
             outcome.score,
             self.conversation,
             outcome.standing_approval,
-            found.support,
-            ",".join(found.basis) if found.basis else None,
-            found.act,
-            None if found.needs_facts is None else int(found.needs_facts),
-            None if found.is_familiar is None else int(found.is_familiar),
+            *found.columns,
         )
 
 

@@ -159,9 +159,16 @@ class Metrics:
             for facts in outcome.facts:
                 if facts.tools:
                     has_calls = True
-            told = outcome.action, outcome.status, outcome.reason, outcome.calibrator
             found = outcome.findings
-            scored, support = (*told, has_calls, found.basis), found.support
+            support = found.support
+            scored = (
+                outcome.action,
+                outcome.status,
+                outcome.reason,
+                outcome.calibrator,
+                has_calls,
+                found.basis,
+            )
             if (decision := outcome.decision) is not None:
                 decided = decision.policy, decision.rule, decision.action.name, decision.mode
             if outcome.evidence is not None or outcome.standing_approval is not None:

@@ -54,11 +54,7 @@ class Outcome:
     score: float | None = None  # what a recalibration made the confidence of
     evidence: Evidence | None = None  # beyond the reply, which moved the confidence
     least: Confidence | None = None  # that of the least sure choice, where any was scored
-
-    @property
-    def findings(self) -> Findings:
-        """What is known of the least sure choice besides its confidence."""
-        return NOTHING if self.least is None else self.least.findings
+    findings: Findings = NOTHING  # of the least sure choice
 
     @property
     def would_action(self) -> str | None:
@@ -179,12 +175,12 @@ class Outcome:
             or decision.additions
             or least.because
             or least.fields
-            or least.findings.unsupported
+            or self.findings.unsupported
             or least.evidence is not None
             or least.signals is not NO_SIGNALS
         ):
             return dumps(self.member())
-        findings = least.findings
+        findings = self.findings
         before, after = _plain_parts(
             self.status,
             self.action,
@@ -380,6 +376,7 @@ def summarise(
     outcome.choices = [*zip(choices, confidences, decisions, strict=True)]
     outcome.shadowed = _together(decisions)
     outcome.score, outcome.evidence, outcome.least = lowest.score, lowest.evidence, lowest
+    outcome.findings = lowest.findings
     if lowest.stand_in is not None:
         outcome.calibrator = lowest.stand_in.calibrator
     if lowest.evidence is not None:

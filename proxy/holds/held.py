@@ -193,7 +193,7 @@ def outcome_from(earlier: Earlier, request_id: str, choices: Sequence[Choice]) -
         held.id,
     )
     outcome.choices = _scored_before(held, choices)
-    outcome.least = score
+    outcome.least, outcome.findings = score, score.findings
     return outcome
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -42,6 +42,16 @@ class Findings:
     act: str | None = None
     needs_facts: bool | None = None
     is_familiar: bool | None = None
+
+    columns: tuple[Any, ...] = field(init=False, compare=False, repr=False)
+    """The findings as the record has them: support, basis, act, needs_facts, is_familiar."""
+
+    def __post_init__(self) -> None:
+        flags = (
+            None if each is None else int(each) for each in (self.needs_facts, self.is_familiar)
+        )
+        columns = (self.support, ",".join(self.basis) or None, self.act, *flags)
+        object.__setattr__(self, "columns", columns)
 
     def with_opinions(self) -> Findings:
         """Return the same findings for a confidence that the opinion of others has moved."""

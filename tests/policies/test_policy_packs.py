@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,8 +23,13 @@ from policies import (
 )
 
 
-def facts(confidence: float | None, *tools: str) -> Facts:
-    return Facts(confidence, "gpt-5.6", tools=tuple(ToolCall(name) for name in tools))
+def facts(confidence: float | None, *tools: str, **found: Any) -> Facts:
+    found = {"basis": ("likeness",), **found} if confidence is not None else found
+    return Facts(confidence, "gpt-5.6", tools=tuple(ToolCall(name) for name in tools), **found)
+
+
+def supported(support: float, confidence: float = 0.5) -> Facts:
+    return facts(confidence, support=support, basis=("context", "likeness"))
 
 
 def test_the_packs_are_found_by_name() -> None:
@@ -36,7 +42,9 @@ def test_the_packs_are_found_by_name() -> None:
         "healthcare",
         "helpdesk",
         "observe",
+        "rag",
         "second-opinion",
+        "second-opinion-facts",
     )
     for name in pack_names():
         assert load_policy(name).name == name
@@ -63,10 +71,15 @@ def test_observe_changes_nothing() -> None:
 @pytest.mark.parametrize(
     ("given_facts", "rule", "name"),
     [
-        (facts(0.5), "default", "deliver"),
-        (facts(0.35), "default", "deliver"),
-        (facts(0.3), "unclear question", "clarify"),
-        (facts(0.19), "very unsure", "hold"),
+        (facts(0.01), "default", "deliver"),
+        (facts(0.01, basis=("calls",)), "default", "deliver"),
+        (supported(0.5), "default", "deliver"),
+        (supported(0.9, confidence=0.01), "default", "deliver"),
+        (supported(0.49), "unclear question", "clarify"),
+        (supported(0.29, confidence=0.99), "unsupported", "hold"),
+        (facts(0.19, basis=("computed", "likeness")), "failed a check", "hold"),
+        (facts(0.19, basis=("opinions",)), "failed a check", "hold"),
+        (facts(0.2, basis=("facts",)), "default", "deliver"),
         (facts(0.94, "send_email"), "irreversible tools", "hold"),
         (facts(0.1, "refund_order"), "irreversible tools", "hold"),
         (facts(0.96, "refund_order"), "default", "deliver"),
@@ -75,7 +88,8 @@ def test_observe_changes_nothing() -> None:
     ],
 )
 def test_helpdesk(given_facts: Facts, rule: str, name: str) -> None:
-    """Sure replies go out, unsure ones are asked about or held, risky tools need to be sure."""
+    """What is not supported or fails a check is held or asked about, risky tools need to be sure;
+    likeness alone holds nothing."""
     decision = decide(load_policy("helpdesk"), given_facts)
     assert (decision.rule, decision.applied.name) == (rule, name)
 
@@ -84,9 +98,52 @@ def test_helpdesk_tells_tools_from_text() -> None:
     """A held tool call is answered with an error, held text with what suits the reply."""
     policy = load_policy("helpdesk")
     assert decide(policy, facts(0.1, "send_email")).action == Hold("oncall", "error", 1800.0)
-    assert decide(policy, facts(0.1)).action == Hold()
-    assert isinstance(decide(policy, facts(0.3)).action, Clarify)
+    assert decide(policy, supported(0.1)).action == Hold()
+    assert isinstance(decide(policy, supported(0.4)).action, Clarify)
     assert stream_mode(policy, model="gpt-5.6").mode == "buffer"
+
+
+@pytest.mark.parametrize(
+    ("given_facts", "rule", "name"),
+    [
+        (supported(0.19, confidence=0.99), "contradicted", "hold"),
+        (facts(0.19, basis=("computed",)), "failed a check", "hold"),
+        (supported(0.49), "not in the documents", "clarify"),
+        (supported(0.79), "supported in part", "annotate"),
+        (supported(0.8, confidence=0.01), "default", "deliver"),
+        (facts(0.01), "not checked", "annotate"),
+        (facts(0.99), "not checked", "annotate"),
+        (facts(None), "on_score_error", "hold"),
+    ],
+)
+def test_rag(given_facts: Facts, rule: str, name: str) -> None:
+    """The documents decide; without any the reply is labelled, never held."""
+    decision = decide(load_policy("rag"), given_facts)
+    assert (decision.rule, decision.applied.name) == (rule, name)
+
+
+def test_second_opinion_facts_asks_about_facts_alone() -> None:
+    """Others are asked where only evidence from outside can tell; what they deny is held."""
+    policy = load_policy("second-opinion-facts")
+    assert policy.second_opinion is not None
+    asked = [facts(0.3, needs_facts=True), facts(0.3, needs_facts=False), facts(None)]
+    assert [policy.second_opinion.is_wanted(each) for each in asked] == [True, False, False]
+    heard = {"needs_facts": True, "basis": ("opinions", "likeness")}
+    found = [decide(policy, facts(c, **heard)).action for c in (0.39, 0.69, 0.7)]
+    assert found == [Hold(), Annotate("unverified"), Deliver()]
+    assert decide(policy, facts(0.01, needs_facts=True)).action == Annotate("unverified")
+    assert decide(policy, facts(0.01, needs_facts=False)).action == Deliver()
+    assert decide(policy, facts(None)).action == Deliver()
+
+
+@pytest.mark.parametrize("name", ["helpdesk", "rag", "second-opinion-facts"])
+def test_likeness_alone_holds_no_text(name: str) -> None:
+    """Where nothing about a reply was checked, its confidence withholds nothing."""
+    policy = load_policy(name)
+    for step in range(101):
+        for found in ({}, {"needs_facts": True}, {"familiar": False}, {"act": "refusal"}):
+            decision = decide(policy, facts(step / 100, **found))
+            assert decision.applied.name in ("deliver", "annotate")
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def found_in(answer: str) -> dict[str, Any]:
     `task=unfamiliar`, `unread=context_not_read`, `missing=noon` and `contradicted=42`; the whole
     answer is the sentence that is not supported.
     """
-    told = dict(re.findall(r"([a-z]+)=([\w.,]+)", answer))
+    told = dict(re.findall(r"\b([a-z]+)=([\w.,]+)", answer))
     kinds = [kind for kind in ("missing", "contradicted") if kind in told]
     found: dict[str, Any] = {
         "unsupported": tuple(

@@ -13,6 +13,7 @@ from calibrator import (
     Row,
     RowError,
     Score,
+    basis_with,
     check_readable,
     keeping,
     load_labelled,
@@ -29,6 +30,8 @@ UNRECORDED = frozenset({"stream", "team", "key", "tags", "n", "finish_reason"})
 
 Calls of tools and a refusal are part of a response: one of plain text has neither.
 """
+FINDINGS = ("support", "basis", "act", "needs_facts", "familiar")
+"""Facts that come with a score made here, or that a row carries beside its confidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +57,10 @@ class ScoredRow:
         """What a replay looks at; a row with `facts` of its own says all of them there."""
         raw = self.row.raw
         at_s = raw.get("at_s") if isinstance(raw.get("at_s"), int | float) else None
+        source, found = f"row {raw.get('id', self.row.question_id)}", self._findings()
         if isinstance(raw.get("facts"), dict):
-            values = {**raw["facts"], "confidence": self.confidence, "calibrator": self.calibrator}
-            source = f"row {raw.get('id', self.row.question_id)}"
+            sure = {"confidence": self.confidence, "calibrator": self.calibrator}
+            values = {**found, **raw["facts"], **sure}
             return Exchange(facts_from_values(values, source), self.is_correct, at_s)
         message = _message(raw["response"])
         facts = Facts(
@@ -68,10 +72,27 @@ class ScoredRow:
             length=len(self.row.answer),
             calibrator=self.calibrator,
         )
+        read = facts_from_values({"model": facts.model or "none", **found}, source)
+        facts.support, facts.basis, facts.act = read.support, read.basis, read.act
+        facts.needs_facts, facts.familiar = read.needs_facts, read.familiar
         if self.score is not None and self.score.alone is not None:
             facts.alone, facts.opinions = self.score.alone, self.score.compared
             facts.alone_calibrator = self.alone_calibrator
-        return Exchange(facts, self.is_correct, at_s, UNRECORDED)
+        lacks = UNRECORDED if facts.basis else UNRECORDED.union(FINDINGS)
+        return Exchange(facts, self.is_correct, at_s, lacks)
+
+    def _findings(self) -> dict[str, Any]:
+        """What is known of the reply besides its confidence, as a record says it."""
+        if (score := self.score) is None:
+            raw = self.row.raw
+            return {name: raw[name] for name in FINDINGS if raw.get(name) is not None}
+        return {
+            "support": score.support,
+            "basis": [*basis_with(score.basis)],
+            "act": score.act,
+            "needs_facts": score.needs_facts,
+            "familiar": not score.is_unfamiliar,
+        }
 
 
 def load_scored(

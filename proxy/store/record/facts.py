@@ -43,17 +43,17 @@ class Found(Protocol):
 
 
 def written(
-    facts: Sequence[Facts], model: str | None, confidence: float | None, found: Found
+    facts: Sequence[Facts], model: str | None, confidence: float | None, found: Found | None = None
 ) -> str | None:
     """The facts but for what stands beside them: the model asked, the one confidence with what was
-    `found` beside it.
+    `found` besides; None where that is the same for all facts.
 
     None for what is too long to be kept, such as thousands of tool calls.
     """
     kept = []
     for each in facts:
         values = _values(each, model, confidence)
-        if (
+        if found is not None and (
             each.basis != found.basis
             or each.support != found.support
             or each.act != found.act

@@ -24,6 +24,7 @@ from tests.running.live_proxy import LiveProxy, error_of, events_in, question, u
 from tests.servers.faulty_upstream import FaultyUpstream
 
 HEADER = "x-pinocchio-policy"
+UNSUPPORTED = "p=0.4 support=0.01 basis=context"  # the pack helpdesk holds it
 DELIVER = "{version: 1, name: house, default: deliver}"
 OBSERVE = "{version: 1, name: watch, mode: shadow, default: {hold: {queue: q}}}"
 STRICT = """
@@ -232,10 +233,10 @@ def test_a_client_can_ask_for_a_stricter_policy(
 ) -> None:
     """The pack decides too, the header says so and goes no further, and others do not notice."""
     client = OpenAI(base_url=lenient.base_url, api_key="sk", default_headers={HEADER: "helpdesk"})
-    held = client.chat.completions.create(**question("p=0.01"))
+    held = client.chat.completions.create(**question(UNSUPPORTED))
     assert held.id.startswith("chatcmpl-held-")
     assert upstream.last.header(HEADER) is None
-    assert policy_of(lenient.ask("p=0.01", headers={HEADER: "helpdesk"})) == "helpdesk"
+    assert policy_of(lenient.ask(UNSUPPORTED, headers={HEADER: "helpdesk"})) == "helpdesk"
     assert policy_of(lenient.ask("p=0.99", headers={HEADER: "helpdesk"})) == "house"
     assert policy_of(lenient.ask("p=0.01")) == "house"
 
@@ -269,7 +270,7 @@ def test_a_stream_waits_for_the_stricter_policy(lenient: LiveProxy) -> None:
     """A stream that would go through live is buffered where the asked policy may hold it."""
     live = lenient.ask("p=0.01", stream=True)
     assert live.headers["x-pinocchio-confidence-status"] == "pending"
-    waited = lenient.ask("p=0.01", headers={HEADER: "helpdesk"}, stream=True)
+    waited = lenient.ask(UNSUPPORTED, headers={HEADER: "helpdesk"}, stream=True)
     assert waited.headers["x-pinocchio-action"] == "hold"
     assert policy_of(waited) == "helpdesk"
 

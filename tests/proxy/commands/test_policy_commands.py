@@ -247,8 +247,8 @@ def test_a_replay_of_no_usable_row_is_refused(tmp_path: Path) -> None:
         (["--max-error", 5], "max_error must be more than 0 and less than 1"),
         (["--max-error", 0.1, "--rule", "x"], "--rule needs --policy"),
         (
-            ["--max-error", 0.1, "--policy", "helpdesk", "--rule", "very unsre"],
-            "policy helpdesk has no rule 'very unsre'; did you mean 'very unsure'?",
+            ["--max-error", 0.1, "--policy", "helpdesk", "--rule", "unsuported"],
+            "policy helpdesk has no rule 'unsuported'; did you mean 'unsupported'?",
         ),
         (["--max-error", 0.1, "--model", "none"], "no labelled row is within model none"),
         (["--max-error", 0.1, "--policy", "helpdsk", "--rule", "x"], "did you mean 'helpdesk'?"),
@@ -303,7 +303,9 @@ def test_bad_rows_are_named_and_left_out(tmp_path: Path) -> None:
 
 def test_fixtures_pass_differ_or_are_unusable(tmp_path: Path) -> None:
     """Exit status 0, 1 and 2; a difference is shown with the rules that led to it."""
-    fixture = "name: unsure\nfacts: {confidence: 0.1, model: m}\nexpect: {action: hold}\n"
+    fixture = (
+        "name: unsure\nfacts: {confidence: 0.9, support: 0.1, model: m}\nexpect: {action: hold}\n"
+    )
     path = tmp_path / "a.yaml"
     path.write_text(fixture)
     done = run("test", "helpdesk", tmp_path)
@@ -312,7 +314,7 @@ def test_fixtures_pass_differ_or_are_unusable(tmp_path: Path) -> None:
     done = run("test", "helpdesk", tmp_path)
     assert done.exit_code == 1
     assert "action    expected deliver, got hold" in done.stdout
-    assert "yes  very unsure: hold" in done.stdout
+    assert "yes  unsupported: hold; support 0.1000 is below 0.3" in done.stdout
     found = json.loads(run("test", "helpdesk", tmp_path, "--json").stdout)
     assert found["differing"] == 1
     for policy, folder in (("helpdsk", tmp_path), ("helpdesk", tmp_path / "none")):
