@@ -16,10 +16,11 @@ from calibrator.evidence.computed import verify
 from calibrator.evidence.context import Cutter, Judgement, Support
 from calibrator.evidence.conversation import Conversation, read_conversation
 from calibrator.evidence.facts import check_facts, needs_facts
-from calibrator.evidence.task import TaskFamiliarity
+from calibrator.evidence.task.familiarity import TaskFamiliarity
 from calibrator.features.weights import Array
 from calibrator.recalibration.curves import log_odds, probability
 from calibrator.scorer import COMPUTED, CONTEXT, FACTS, LIKENESS, Item, Score, Unsupported
+from calibrator.text.restated_question import without_question
 
 MIX: Final = "evidence.mix"
 GROUNDED_ACTS: Final = frozenset(
@@ -105,9 +106,12 @@ class Evidence:
     def _weighed(self, reply: ReadReply, judgement: Judgement | None, score: Score) -> Score:
         """Return one score, changed by the strongest evidence that there is."""
         item, conversation, act = reply.item, reply.conversation, reply.act
+        claim = without_question(conversation.request, act.body)
         verdict = verify(conversation, item.answer)
+        if verdict is None and claim != item.answer:
+            verdict = verify(conversation, claim)
         finding = fit(conversation, act, item.answer)
-        fact = None if judgement is not None else check_facts(conversation, item.answer)
+        fact = None if judgement is not None else check_facts(conversation, claim)
         likeness = log_odds(score.confidence)
         is_unfamiliar = self._task is not None and self._task.is_unfamiliar(
             conversation, has_tools=item.tool_use is not None
@@ -131,7 +135,7 @@ class Evidence:
             odds = likeness * (mix.unfamiliar if is_unfamiliar else 1.0)
         if finding is not None and verdict is None:
             odds += finding.shift
-            if finding.is_right is not None:
+            if finding.is_right is not None and conversation.rules:
                 basis = [CONTEXT, *(each for each in basis if each not in (CONTEXT, LIKENESS))]
             if finding.shift < 0:
                 reasons = [finding.reason, *reasons]

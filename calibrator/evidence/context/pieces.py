@@ -12,6 +12,7 @@ from calibrator.evidence.conversation import Conversation, split_request
 
 PIECE_WORDS: Final = 44  # of a reply that are read together
 MIN_FACT_WORDS: Final = 6  # a context with fewer has nothing that a reply could rely on
+SEARCHED: Final = 4_000  # characters in which marks of a kind are looked for
 _SENTENCE: Final = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+")
 _INSTRUCTS: Final = re.compile(
     r"^\W*(?:you are|you're|you will|you must|you should|you can|you have|your (?:task|job|role"
@@ -24,11 +25,37 @@ _INSTRUCTS: Final = re.compile(
 )
 
 
+# earlier turns of the user count from so many words on, together: fewer are talk, no context
+MIN_SAID_WORDS: Final = 30
+
+
 def facts_of(rules: str) -> str:
     """Return a system message without the sentences that instruct the assistant."""
     parts = [part for part in _SENTENCE.split(rules) if part.strip()]
     kept = [part for part in parts if not (len(part) < 240 and _INSTRUCTS.match(part.strip()))]
     return "\n".join(kept)
+
+
+MIN_DOCUMENT_WORDS: Final = 20  # a shorter text beside a question belongs to the question
+_NO_DOCUMENT: Final = re.compile(
+    r"^\W{0,3}[A-E][.):]\W?\s|^\W{0,3}\(?1[.)]\s.*\n\W{0,3}\(?2[.)]\s"  # options, numbered choices
+    r"|```|\$[^$\n]+\$|\\\\|\\frac|^\s*(?:def|class|import|#include|public|function)\b"
+    r"|^\W*(?:sample )?(?:inputs?|outputs?|constraints|examples?)\b[ \d]*:?\s*$"
+    r"|\bCREATE TABLE\b|\"(?:parameters|properties)\"\s*:",
+    re.MULTILINE | re.IGNORECASE,
+)
+
+
+def own_document(request: str) -> str:
+    """Return the document that a request contains beside what it asks; empty if there is none.
+
+    A document is separated by an empty line and has some length. Options, formulas, code and
+    descriptions of tools are part of the question.
+    """
+    if "\n\n" not in request or _NO_DOCUMENT.search(request[:SEARCHED]):
+        return ""
+    document = split_request(request)[1]
+    return document if len(words_of(document[:SEARCHED])) >= MIN_DOCUMENT_WORDS else ""
 
 
 def documents_of(conversation: Conversation, more: Iterable[str] = ()) -> list[str]:
@@ -38,10 +65,12 @@ def documents_of(conversation: Conversation, more: Iterable[str] = ()) -> list[s
     of the request the document that it contains. `more` are texts that always apply.
     """
     said = [turn.text for turn in conversation.earlier if turn.role == "user"]
-    own = split_request(conversation.request)[1]
+    if sum(len(words_of(text[:SEARCHED])) for text in said) < MIN_SAID_WORDS:
+        said = []
+    own = own_document(conversation.request)
     found = [facts_of(conversation.rules), *said, *conversation.results, own, *more]
     found = [text for text in found if text.strip()]
-    facts = {word for text in found for word in words_of(text[:4000]) if word not in FREQUENT}
+    facts = {word for text in found for word in words_of(text[:SEARCHED]) if word not in FREQUENT}
     return found if len(facts) >= MIN_FACT_WORDS else []
 
 
