@@ -29,6 +29,7 @@ _MISSING: Final = pattern("requests", "missing")
 
 
 _WANTS_REASONS: Final = pattern("requests", "wants_reasons")
+_EITHER_OR: Final = pattern("requests", "either_or")
 _BETWEEN_LABELS: Final = pattern("requests", "between_labels")
 _SENTENCE_BREAK: Final = pattern("requests", "sentence_break")
 
@@ -81,7 +82,7 @@ def read_request(instruction: str) -> Request:
 
 def _labels(text: str) -> tuple[str, ...]:
     """Return the labels among which a request lets the reply choose, in lower case."""
-    match = _LABELS.search(text)
+    match = _EITHER_OR.match(text) or _LABELS.search(text)
     if match is None or _WANTS_REASONS.search(text):
         return ()
     parts = _BETWEEN_LABELS.split(match.group(1))

@@ -22,6 +22,7 @@ from calibrator.evidence.finding import Finding
 
 MAX_RULES = 12_000  # characters that are read
 MAX_SENTENCES = 120
+MAX_CHINESE = 25  # characters of a Chinese rule on the language of replies
 
 _SENTENCE: Final = pattern("rules", "sentence")
 _FORBIDS_TELLING: Final = pattern("rules", "forbids_telling")
@@ -37,6 +38,8 @@ _NAMED: Final = pattern("rules", "named")
 _ASKS_NAME: Final = pattern("rules", "asks_name")
 _OTHER_NAME: Final = pattern("rules", "other_name")
 _IN_LANGUAGE: Final = pattern("rules", "in_language")
+_IN_ANY_CASE: Final = pattern("rules", "in_any_case")
+_CHINESE: Final = re.compile(r"[\u4e00-\u9fff]")
 _SAME_LANGUAGE: Final = pattern("rules", "same_language")
 
 
@@ -290,11 +293,11 @@ def _demanded(sentence: str, request: str, act: Act, reply: str) -> Finding | No
 
 def _language(sentence: str, act: Act, reply: str) -> Finding | None:
     """A rule that names the language of all replies."""
+    if len(sentence) > MAX_CHINESE and _CHINESE.search(sentence):
+        return None  # such a rule names a language for a part of the reply more often than for all
     for match in _IN_LANGUAGE.finditer(sentence):
         wanted = language_named(match.group())
-        if wanted is None or _SAME_LANGUAGE.search(
-            sentence.replace("even if", "").replace("even when", "")
-        ):
+        if wanted is None or _SAME_LANGUAGE.search(_IN_ANY_CASE.sub("", sentence)):
             continue
         if _DENIES.search(sentence[: match.start() + 20]) or act.kind in ("code", "data"):
             continue
