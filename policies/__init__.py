@@ -67,12 +67,12 @@ if TYPE_CHECKING:
         GRID,
         Certification,
         Labelled,
-        Needed,
         certify,
         one_per_question,
     )
     from policies.certifying.certification_study import Study, study
     from policies.certifying.histograms import Distance, distance
+    from policies.certifying.missing_labels import Needed
     from policies.trying.explanation import Explanation, explain
     from policies.trying.fixtures import (
         Checked,
@@ -101,7 +101,7 @@ _LAZY = {
     "Fixture": "policies.trying.fixtures",
     "GRID": "policies.certifying.certification",
     "Labelled": "policies.certifying.certification",
-    "Needed": "policies.certifying.certification",
+    "Needed": "policies.certifying.missing_labels",
     "Replay": "policies.trying.replays",
     "shown_decisions": "policies.trying.replays",
     "telling_days": "policies.trying.replays",

@@ -7,4 +7,5 @@ __all__ = [
     "drift",
     "histograms",
     "independence",
+    "missing_labels",
 ]

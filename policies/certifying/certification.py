@@ -1,22 +1,31 @@
-"""Certified thresholds: which confidence to ask for so that at most a stated share is wrong.
+"""Certified thresholds: the lowest confidence above which at most a stated share is wrong.
 
     result = certify(rows, max_error=0.05, confidence=0.95)
     result.threshold                      # 0.83, or None where the labels prove nothing
-    result.needed                         # then: how many labels more
+    result.needed                         # then: what would help
 
-The method is Learn then Test with an exact binomial tail and a fixed sequence (arXiv 2110.01052):
-thresholds of a grid fixed beforehand are tested downwards, from the first that accepts enough of
-the labelled replies to pass at all, until one fails; the last that passed is certified. A
-threshold t passes where, were its error rate above `max_error`, so few errors among the accepted
-would have had a probability of at most delta = 1 - confidence. As each test is made only after all
-before it passed, none of them costs any of delta. The first one tested is chosen by how many
-replies are accepted, never by their labels.
+The method is Learn then Test (Angelopoulos et al., arXiv 2110.01052) with an exact binomial tail
+and several starting points. Every threshold t of a fixed grid has the hypothesis "more than
+`max_error` of the replies at or above t are wrong". Its p-value is the probability of as few errors
+among the accepted labels if exactly `max_error` of the replies were wrong.
 
-What is stated holds for replies drawn as the labelled ones were, one of each question: several
-replies to a question are no independent evidence, so a hash chooses one. It is exact where the
-error rate does not fall as confidence falls; elsewhere the choice of the first threshold can cost
-a little, too little for the simulations in tests/policies/certifying/test_policy_certification.py
-to see.
+delta = 1 - `confidence` is divided among the thresholds beforehand, by `starting_shares`: most of
+it belongs to two starting points near 1 - `max_error`, where the confidences of a calibrated
+scorer begin to keep the error rate, some of it to 0, where all replies are accepted, and the rest
+to thirteen that cover other scales. The grid is tested from the top. A threshold passes where its
+p-value is at most its own share plus what the threshold above it passed on; one that passes hands
+everything on to the next, and one that fails hands on nothing. This is the fallback procedure
+(Wiens 2003; Wiens and Dmitrienko, Journal of Biopharmaceutical Statistics 15, 2005). The lowest
+threshold that passed is certified.
+
+Why at most delta of all certificates are wrong, for any relation of confidence and errors: take
+the thresholds whose hypothesis is true, from the top. As long as none of them has passed, what
+such a threshold may use is at most the shares between the one before it and itself. The
+probability that it passes is at most that much, because given the number of accepted labels their
+errors are binomial. These parts do not overlap, so their sum is at most delta.
+
+The statement is about replies drawn as the labelled ones were, one of each question: several
+replies to a question are not independent evidence, so a hash chooses one.
 """
 
 from __future__ import annotations
@@ -24,21 +33,27 @@ from __future__ import annotations
 import hashlib
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from statistics import NormalDist
 from typing import Final
 
 from policies.binomial import lower_tail
+from policies.certifying.missing_labels import Needed, needed_labels
 from policies.conditions.certificate import BINS, Grant, Scope
 from policies.conditions.ranking import bin_of
 
 GRID: Final = (0.999, 0.998, 0.995, *(percent / 100 for percent in range(99, -1, -1)))
 """The thresholds that can be certified, highest first; fixed, whatever the labels are."""
 
-_MOST_LABELS: Final = 1_000_000
-"""Where more would be needed, no number is a help."""
+_SPREAD: Final = (0.999, 0.99, 0.98, 0.95, *(percent / 100 for percent in range(90, 0, -10)))
+"""Starting points that every search has, for confidences on any scale; each has one share."""
+
+_ALL_SHARES: Final = 5
+"""The shares of the starting point 0, which needs no ranking at all."""
+
+_MAIN_SHARES: Final = 10
+"""The shares of each of the two starting points that depend on the error rate asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +69,6 @@ class Labelled:
     is_correct: bool
     id: str = ""
     is_first: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Needed:
-    """How many labels, of questions of the same kind, are missing.
-
-    `at_least` are enough if none of them is wrong, those seen so far counted. `expected` is an
-    estimate from the errors seen so far, None where no threshold has come near the error rate asked
-    for: then either `is_hopeless`, as the errors seen exclude that rate at every threshold that the
-    search can come to, or there are too few labels to tell. `surest` and `wrong` tell where the
-    search ended: at the first threshold, of so many replies.
-    """
-
-    at_least: int
-    expected: int | None
-    surest: int = 0
-    wrong: int = 0
-    is_hopeless: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,35 +109,71 @@ def certify(rows: Iterable[Labelled], max_error: float, confidence: float = 0.95
         if not 0 < value < 1:
             raise ValueError(f"{name} must be more than 0 and less than 1, not {value}")
     counts = _Counts(one_per_question(rows))
-    delta = 1.0 - confidence
-    passed: float | None = None
-    fewest = least_labels(max_error, confidence)
-    for threshold in GRID:
-        accepted, wrong = counts.at_or_above(threshold)
-        if passed is None and accepted < fewest:
-            continue
-        if lower_tail(wrong, accepted, max_error) > delta:
-            break
-        passed = threshold
-    if passed is None:
-        tried = (counts.at_or_above(threshold) for threshold in GRID)
-        surest, wrong = next((each for each in tried if each[0] >= fewest), (0, 0))
-        needed = replace(_needed(counts, max_error, confidence), surest=surest, wrong=wrong)
+    threshold = _lowest_proved(counts, max_error, confidence)
+    if threshold is None:
+        needed = needed_labels(counts, starting_shares(max_error), max_error, confidence)
+        proved = _least_provable(counts, max_error, confidence)
+        if proved is not None:
+            rate, lowest = proved
+            coverage = counts.at_or_above(lowest)[0] / counts.labels
+            needed = replace(needed, provable_error=rate, provable_coverage=coverage)
         return Certification(max_error, confidence, counts.labels, needed=needed)
-    accepted, wrong = counts.at_or_above(passed)
+    accepted, wrong = counts.at_or_above(threshold)
+    scores = counts.histogram()
     return Certification(
-        max_error, confidence, counts.labels, passed, accepted, wrong, scores=counts.histogram()
+        max_error, confidence, counts.labels, threshold, accepted, wrong, scores=scores
     )
 
 
-def least_labels(max_error: float, confidence: float) -> int:
-    """Return how many faultless replies certify an error rate: 59 for 5 % with 95 % confidence.
+def starting_shares(max_error: float) -> Mapping[float, float]:
+    """Return the part of delta that each starting point of the search has, adding up to 1.
 
-    The least n with (1 - max_error)^n <= 1 - confidence.
+    They depend on the error rate asked for alone, never on the labelled rows: ten shares each for
+    the grid's thresholds just below 1 - `max_error` / 2 and 1 - `max_error`, five for 0, and one
+    for each of thirteen between 0.999 and 0.1.
     """
-    n = math.ceil(math.log1p(-confidence) / math.log1p(-max_error))
-    # the two logarithms may miss by one where n comes out whole
-    return next(each for each in (n - 1, n, n + 1) if (1 - max_error) ** each <= 1 - confidence)
+    shares = {**dict.fromkeys(_SPREAD, 1), 0.0: _ALL_SHARES}
+    for wanted in (1 - max_error / 2, 1 - max_error):
+        start = next(each for each in GRID if each <= wanted + 1e-9)
+        shares[start] = shares.get(start, 0) + _MAIN_SHARES
+    total = sum(shares.values())
+    return {start: share / total for start, share in shares.items()}
+
+
+def _lowest_proved(counts: _Counts, max_error: float, confidence: float) -> float | None:
+    """Return the lowest threshold that passes the fallback procedure, None where none does."""
+    shares, delta = starting_shares(max_error), 1.0 - confidence
+    lowest: float | None = None
+    usable = 0.0
+    for threshold in GRID:
+        usable = min(usable + delta * shares.get(threshold, 0.0), delta)
+        accepted, wrong = counts.at_or_above(threshold)
+        if accepted and lower_tail(wrong, accepted, max_error) <= usable:
+            lowest = threshold
+        else:
+            usable = 0.0
+    return lowest
+
+
+def _least_provable(
+    counts: _Counts, max_error: float, confidence: float
+) -> tuple[float, float] | None:
+    """Return an error rate, in hundredths, that these labels prove, and its threshold.
+
+    By bisection: nearly always the least such rate, as a higher one is easier to prove.
+    """
+    low, high = math.floor(max_error * 100), 99
+    proved = _lowest_proved(counts, high / 100, confidence)
+    if proved is None or low >= high:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        threshold = _lowest_proved(counts, middle / 100, confidence) if middle else None
+        if threshold is None:
+            low = middle
+        else:
+            high, proved = middle, threshold
+    return high / 100, proved
 
 
 def one_per_question(rows: Iterable[Labelled]) -> list[Labelled]:
@@ -181,72 +214,3 @@ class _Counts:
         for confidence in self._first:
             counts[bin_of(confidence, BINS)] += 1
         return tuple(counts)
-
-
-def _needed(counts: _Counts, max_error: float, confidence: float) -> Needed:
-    """What is missing at the threshold that needs the fewest labels, going by its errors so far."""
-    at_least = max(least_labels(max_error, confidence) - counts.labels, 1)
-    z = NormalDist().inv_cdf(confidence)
-    fewest, best = float(_MOST_LABELS), (0, 0.0)
-    for threshold in GRID:
-        accepted, wrong = counts.at_or_above(threshold)
-        # half an error more than was seen: few among few are no promise of few among many
-        rate = (wrong + 0.5) / accepted if wrong else 0.0
-        if accepted and rate < max_error:
-            about = z * z * max_error * (1 - max_error) / (max_error - rate) ** 2
-            labels = about / accepted * counts.labels
-            if labels < fewest:
-                fewest, best = labels, (accepted, rate)
-    accepted, rate = best
-    fewest_more = _fewest_more(counts, max_error, confidence)
-    if not accepted or fewest_more is None:
-        return Needed(fewest_more or at_least, None, is_hopeless=fewest_more is None)
-    labels = -(-_enough(rate, max_error, 1.0 - confidence) * counts.labels // accepted)
-    return Needed(fewest_more, max(labels - counts.labels, fewest_more))
-
-
-def _fewest_more(counts: _Counts, max_error: float, confidence: float) -> int | None:
-    """The labels that are enough if none of them is wrong; None where no number is a help.
-
-    Looked at are the thresholds whose errors so far do not exclude the rate asked for, which is
-    then within their Clopper-Pearson interval. Of the labels to come, the same share will be
-    accepted there; and a threshold has to pass before a higher one has labels enough to be the
-    first that is tested.
-    """
-    fewest_accepted = least_labels(max_error, confidence)
-    if not counts.labels:
-        return fewest_accepted
-    delta, fewest, before_higher = 1.0 - confidence, None, math.inf
-    for threshold in GRID:
-        accepted, wrong = counts.at_or_above(threshold)
-        if not accepted:
-            continue
-        # at the rate asked for, so many errors or more would have had this probability
-        if lower_tail(accepted - wrong, accepted, 1.0 - max_error) >= delta / 2:
-            passing = _enough(0.0, max_error, delta, wrong)
-            more = max(_more(passing, accepted, counts.labels), 1)
-            if more < min(before_higher, _MOST_LABELS):
-                fewest = more if fewest is None else min(fewest, more)
-        before_higher = min(before_higher, _more(fewest_accepted, accepted, counts.labels))
-    return fewest
-
-
-def _more(wanted: int, accepted: int, labels: int) -> int:
-    """How many more labels bring those accepted to a number."""
-    return -(-(wanted - accepted) * labels // accepted)
-
-
-def _enough(rate: float, max_error: float, delta: float, wrong: int = 0) -> int:
-    """The least number of accepted replies that passes, of which a share `rate` is wrong, and
-    `wrong` besides."""
-
-    def is_enough(n: int) -> bool:
-        return lower_tail(wrong + math.ceil(rate * n), n, max_error) <= delta
-
-    low, high = 0, 1
-    while not is_enough(high):
-        low, high = high, high * 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return high

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -246,36 +246,38 @@ def _print_certification(
         )
         return
     assert found.needed is not None
-    needed = _needed(found.needed)
     typer.echo(
         f"No threshold found for {scope}: "
         f"{counted(found.labels, 'labelled question does', 'labelled questions do')} not prove "
         f"that at most {found.max_error:.3g} are wrong ({found.confidence:.3g} confidence).\n"
-        f"{needed}"
+        + "\n".join(_needed(found.needed))
     )
 
 
-def _needed(needed: Needed) -> str:
-    """What would prove a threshold, or why nothing will."""
-    which = "too many of the surest replies are wrong"
-    if needed.wrong:
+def _needed(needed: Needed) -> Iterator[str]:
+    """Yield the sentences that say how near the labels are and what would help."""
+    if needed.accepted:
         are = "is" if needed.wrong == 1 else "are"
-        which = f"{needed.wrong:,} of the {needed.surest:,} surest replies {are} wrong"
-    least = f"at least {needed.at_least:,}, if none of them is wrong"
-    if needed.expected is not None:
-        more = counted(needed.expected, "more label is", "more labels are")
-        text = f"About {more} needed, going by the errors so far; {least}."
-        if needed.expected == needed.at_least:  # the errors so far ask for no more than none at all
-            text = f"At least {more} needed; they are enough if none of them is wrong."
-        if not needed.wrong:
-            return text
-        return f"{text} The search ends at the first threshold that fails, and {which}."
-    if needed.is_hopeless:
-        return (
-            f"More labels will hardly help: {which}. Look at those replies, recalibrate, or allow "
-            "a higher --max-error."
+        yield (
+            f"Nearest: {needed.wrong:,} of the {counted(needed.accepted, 'reply', 'replies')} at "
+            f"or above {needed.start:g} {are} wrong."
         )
-    return f"They are too few: with {least}, it could be proved."
+    least = counted(needed.at_least, "more label", "more labels")
+    if needed.is_hopeless:
+        yield "More labels will hardly help: look at those replies, or allow a higher --max-error."
+    elif needed.expected is None or needed.expected == needed.at_least:
+        yield f"In the best case (no further errors) {least} would do."
+    else:
+        yield (
+            f"About {needed.expected:,} more labels would do if errors go on as so far; "
+            f"in the best case (no further errors) {needed.at_least:,}."
+        )
+    if needed.provable_error is not None:
+        yield (
+            f"These labels would have proved --max-error {needed.provable_error:g}, for "
+            f"{needed.provable_coverage:.1%} of the replies. A rate that is picked after looking "
+            "at the labels is not guaranteed by them: to use it, certify it on new labels."
+        )
 
 
 def _print_study(

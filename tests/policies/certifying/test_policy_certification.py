@@ -16,7 +16,8 @@ from scipy.stats import binom, binomtest
 
 from policies import GRID, Labelled, certify, one_per_question, study
 from policies.binomial import interval, lower_tail, upper_bound
-from policies.certifying.certification import least_labels
+from policies.certifying.certification import starting_shares
+from policies.certifying.missing_labels import least_labels
 
 Floats = NDArray[np.float64]
 
@@ -79,20 +80,35 @@ def rows(*groups: tuple[float, int, int]) -> list[Labelled]:
 
 
 @pytest.mark.parametrize(
-    ("max_error", "confidence", "least"),
-    [(0.05, 0.95, 59), (0.1, 0.95, 29), (0.1, 0.9, 22), (0.01, 0.95, 299), (0.5, 0.5, 1)],
+    ("max_error", "delta", "least"),
+    [(0.05, 0.05, 59), (0.1, 0.05, 29), (0.1, 0.1, 22), (0.01, 0.05, 299), (0.5, 0.5, 1)],
 )
-def test_the_least_number_of_faultless_labels(
-    max_error: float, confidence: float, least: int
-) -> None:
-    """That many prove an error rate, one fewer does not."""
-    assert least_labels(max_error, confidence) == least
-    assert certify(rows((0.9, least, 0)), max_error, confidence).threshold == 0.0
-    refused = certify(rows((0.9, least - 1, 0)), max_error, confidence)
+def test_the_least_number_of_faultless_labels(max_error: float, delta: float, least: int) -> None:
+    """So many faultless labels are the first whose probability is at most delta."""
+    assert least_labels(max_error, delta) == least
+    assert (1 - max_error) ** least <= delta < (1 - max_error) ** (least - 1)
+
+
+@pytest.mark.parametrize(
+    ("confidence", "least"), [(0.96, 83), (0.995, 83), (0.9, 98), (0.55, 98), (0.02, 98)]
+)
+def test_faultless_labels_prove_five_percent_at_any_scale(confidence: float, least: int) -> None:
+    """83 at or above the main starting points and 98 below: exactly so many, and with one fewer
+    the answer is that one is missing."""
+    assert certify(rows((confidence, least, 0)), 0.05).threshold == 0.0
+    refused = certify(rows((confidence, least - 1, 0)), 0.05)
     assert refused.threshold is None
-    if least > 1:
-        assert refused.needed is not None
-        assert (refused.needed.at_least, refused.needed.expected) == (1, 1)
+    assert refused.needed is not None
+    assert (refused.needed.at_least, refused.needed.expected) == (1, 1)
+
+
+@given(st.floats(1e-9, 1 - 1e-9))
+def test_starting_points_share_delta(max_error: float) -> None:
+    """Their parts are positive, add up to all of it, and belong to thresholds of the grid."""
+    shares = starting_shares(max_error)
+    assert set(shares) <= set(GRID)
+    assert min(shares.values()) > 0
+    assert math.fsum(shares.values()) == pytest.approx(1.0, abs=1e-12)
 
 
 def test_the_lowest_threshold_that_passes_is_certified() -> None:
@@ -105,16 +121,20 @@ def test_the_lowest_threshold_that_passes_is_certified() -> None:
     assert (found.scores[95], found.scores[50]) == (200, 100)
 
 
-def test_the_sequence_ends_at_the_first_failure() -> None:
-    """What lies below a failed threshold is not looked at, however good it may look."""
-    labelled = rows((0.95, 600, 0), (0.7, 0, 60), (0.3, 5_000, 0))
-    assert certify(labelled, 0.05).threshold == 0.71
+def test_an_error_among_the_surest_does_not_end_the_search() -> None:
+    """Wrong replies at the top cost the thresholds there; the search begins again below them."""
+    surest_wrong = rows((0.9995, 0, 3), (0.97, 20, 10), (0.9, 3_000, 20), (0.4, 0, 500))
+    found = certify(surest_wrong, 0.05)
+    assert found.threshold == 0.41
+    assert (found.accepted, found.wrong) == (3_053, 33)
 
 
-def test_the_sequence_begins_where_a_threshold_can_pass_at_all() -> None:
-    """Fewer surest replies than could prove anything are passed over, whatever their labels."""
-    assert certify(rows((0.95, 0, 58), (0.3, 5_000, 0)), 0.05).threshold == 0.0
-    assert certify(rows((0.95, 58, 1), (0.3, 5_000, 0)), 0.05).threshold is None
+def test_thresholds_between_starting_points_need_those_above_them() -> None:
+    """Below a threshold that fails, the next one that can pass is a starting point."""
+    labelled = rows((0.95, 600, 0), (0.75, 0, 60), (0.65, 5_000, 0))
+    assert certify(labelled, 0.05).threshold == 0.0  # by the starting points from 0.6 down
+    between = rows((0.95, 600, 0), (0.75, 0, 60), (0.65, 5_000, 0), (0.605, 0, 5_000))
+    assert certify(between, 0.05).threshold == 0.76
 
 
 def test_wrong_labels_are_refused_with_the_number_that_is_missing() -> None:
@@ -150,7 +170,7 @@ def test_no_labels_prove_nothing() -> None:
     found = certify([], 0.05)
     assert found.threshold is None
     assert found.needed is not None
-    assert (found.needed.at_least, found.needed.expected) == (59, None)
+    assert (found.needed.at_least, found.needed.expected) == (83, None)
     assert found.coverage == 0.0
 
 
@@ -237,17 +257,19 @@ POPULATIONS = {
     "never good enough": Population(CALIBRATED.draw, lambda c: np.full_like(c, MAX_ERROR + 1e-6)),
     # the surest replies are the worst, so that confidence misleads
     "misleading": Population(CALIBRATED.draw, lambda c: np.where(c > 0.95, 0.3, 0.1)),
+    # errors come and go as confidence falls: many thresholds are just good enough or just not
+    "waves": Population(CALIBRATED.draw, lambda c: np.where(np.floor(c * 20) % 2, 0.03, 0.19)),
 }
 
 
 @pytest.mark.parametrize("name", POPULATIONS)
 @pytest.mark.parametrize("draws", DRAWS)
 def test_certificates_are_wrong_no_more_often_than_stated(draws: int, name: str) -> None:
-    """Over many draws of 150 labels, at most 10 % of the certificates promise too much."""
+    """Over many draws of 400 labels, at most 10 % of the certificates promise too much."""
     population = POPULATIONS[name]
     risks, rng = population.risks(), np.random.default_rng(1)
     thresholds = [
-        certify(population.labelled(rng, 150), MAX_ERROR, CONFIDENCE).threshold
+        certify(population.labelled(rng, 400), MAX_ERROR, CONFIDENCE).threshold
         for _ in range(draws)
     ]
     wrong = sum(each is not None and risks[each][1] > MAX_ERROR for each in thresholds)
@@ -294,6 +316,34 @@ def test_certificates_accept_nearly_what_could_be_accepted() -> None:
     ]
     coverages = [0.0 if each is None else risks[each][0] for each in thresholds]
     assert np.mean(coverages) >= 0.8 * best
+
+
+@pytest.mark.parametrize(("max_error", "labels"), [(0.3, 500), (0.2, 1_000)])
+def test_thresholds_that_exist_are_found(max_error: float, labels: int) -> None:
+    """Where 88 % and 54 % of weakly ranked replies could be accepted, at least 29 of 30 draws
+    prove a threshold, and half of them accept two thirds of what is possible."""
+    weak = Population(lambda rng, n: rng.beta(3.0, 1.6, n), lambda c: 1 - c)  # AUROC 0.73
+    risks, rng = weak.risks(), np.random.default_rng(5)
+    best = max(coverage for coverage, error in risks.values() if error <= max_error)
+    found = [certify(weak.labelled(rng, labels), max_error).threshold for _ in range(30)]
+    coverages = [0.0 if each is None else risks[each][0] for each in found]
+    assert sum(each is not None for each in found) >= 29
+    assert np.median(coverages) > 2 / 3 * best
+
+
+def test_a_refusal_says_what_these_labels_would_have_proved() -> None:
+    """That rate is certified when it is asked for, and about the least that is."""
+    labelled = CALIBRATED.labelled(np.random.default_rng(6), 300)
+    needed = certify(labelled, 0.02).needed
+    assert needed is not None
+    assert needed.provable_error is not None
+    proved = certify(labelled, needed.provable_error)
+    assert proved.threshold is not None
+    assert proved.coverage == pytest.approx(needed.provable_coverage)
+    assert certify(labelled, needed.provable_error - 0.01).threshold is None
+    nothing = certify(rows((0.9, 0, 50)), 0.05).needed
+    assert nothing is not None
+    assert nothing.provable_error is None
 
 
 def test_a_study_certifies_on_half_and_looks_at_the_other_half() -> None:

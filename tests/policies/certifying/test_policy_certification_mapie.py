@@ -1,7 +1,8 @@
 """Certificates agree with MAPIE's, an independent implementation of Learn then Test.
 
 MAPIE takes the same exact tail, but rounds the number of errors up from a share: where a share is
-not exact it counts one error more. Its certificates are then a little stricter, never laxer.
+not exact it counts one error more. Its certificates are then a little stricter, never laxer. It
+has one starting point, so it gets the part of delta that this one has in the whole search.
 """
 
 from __future__ import annotations
@@ -12,27 +13,29 @@ from mapie.risk_control import BinaryClassificationController
 
 from policies import GRID, Labelled, certify
 from policies.binomial import lower_tail
-from policies.certifying.certification import least_labels
+from policies.certifying.certification import starting_shares
 
 MAX_ERROR, CONFIDENCE, LABELS = 0.1, 0.9, 800
 
 
 @pytest.mark.filterwarnings("ignore")  # MAPIE's, about risks that are not monotone
 def test_thresholds_and_p_values_are_mapies() -> None:
-    """On 30 sets of labels: the same tails, and the same thresholds but for MAPIE's rounding."""
+    """On 30 sets of labels: the same tails; what MAPIE certifies from our main starting point is
+    certified, with a threshold that is a little lower at most, as others hand on their parts."""
+    start = 1 - MAX_ERROR
+    share = starting_shares(MAX_ERROR)[start]
     rng = np.random.default_rng(0)
-    same_tails, same_thresholds, pairs = [], 0, 0
+    same_tails, lower = [], []
     for _ in range(30):
         confidences = rng.beta(0.7, 0.6, LABELS)
         right = (rng.random(LABELS) < confidences).astype(int)
         accepted = {t: int((confidences >= t).sum()) for t in GRID}
-        start = max(t for t in GRID if accepted[t] >= least_labels(MAX_ERROR, CONFIDENCE))
         grid = [t for t in GRID if t <= start]
         mapie = BinaryClassificationController(
             lambda p: np.c_[1 - p, p],
             "precision",
             target_level=1 - MAX_ERROR,
-            confidence_level=CONFIDENCE,
+            confidence_level=1 - share * (1 - CONFIDENCE),
             list_predict_params=np.array(grid),
             fwer_method="fixed_sequence",
         ).calibrate(confidences, right)
@@ -56,8 +59,8 @@ def test_thresholds_and_p_values_are_mapies() -> None:
         if len(valid):
             assert found.threshold is not None
             assert found.threshold <= valid.min()
-            pairs += 1
-            same_thresholds += found.threshold == valid.min()
+            lower.append(valid.min() - found.threshold)
     assert np.concatenate(same_tails).mean() > 0.3
-    assert pairs >= 20
-    assert same_thresholds / pairs > 0.5
+    assert len(lower) >= 20
+    assert max(lower) <= 0.15
+    assert np.mean(lower) <= 0.05

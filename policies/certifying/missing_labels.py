@@ -1,0 +1,154 @@
+"""What would help where the labels prove no threshold: more of them, or another error rate.
+
+The search of `policies.certifying.certification` can only begin at its starting points, each with
+its own part of delta. So what is missing is what the nearest of them lacks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Final, Protocol
+
+from policies.binomial import lower_tail
+
+_MOST_LABELS: Final = 1_000_000
+"""Numbers of missing labels beyond this help nobody."""
+
+
+class LabelCounts(Protocol):
+    """Labelled replies that can be counted above a threshold."""
+
+    @property
+    def labels(self) -> int:
+        """The number of all labelled replies."""
+
+    def at_or_above(self, threshold: float) -> tuple[int, int]:
+        """Return how many replies are accepted, and how many of them are wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """How many labels, of questions of the same kind, are missing.
+
+    `at_least` are enough if none of them is wrong, those seen so far counted. `expected` is an
+    estimate from the errors seen so far, None where no starting point is near the error rate asked
+    for: then either `is_hopeless`, as the errors seen exclude that rate at every starting point, or
+    there are too few labels to tell. `start` is the nearest starting point, where `wrong` of
+    `accepted` labels are errors, None without a label. `provable_error` is about the least error
+    rate, in hundredths, that the same labels would have proved, for a `provable_coverage` of
+    them.
+    """
+
+    at_least: int
+    expected: int | None
+    start: float | None = None
+    accepted: int = 0
+    wrong: int = 0
+    is_hopeless: bool = False
+    provable_error: float | None = None
+    provable_coverage: float = 0.0
+
+
+def least_labels(max_error: float, delta: float) -> int:
+    """Return how many faultless replies prove an error rate: 59 for 5 % and a delta of 0.05.
+
+    The least n with (1 - max_error)^n <= delta.
+    """
+    n = math.ceil(math.log(delta) / math.log1p(-max_error))
+    # the two logarithms may miss by one where n comes out whole
+    return next(each for each in (n - 1, n, n + 1) if (1 - max_error) ** each <= delta)
+
+
+def needed_labels(
+    counts: LabelCounts, shares: Mapping[float, float], max_error: float, confidence: float
+) -> Needed:
+    """Return what is missing at the starting point that needs the fewest labels.
+
+    `shares` has the part of delta of each starting point. Of the labels to come, the same share as
+    so far is supposed to be accepted.
+    """
+    delta = 1.0 - confidence
+    if not counts.labels:
+        return Needed(least_labels(max_error, delta * max(shares.values())), None)
+    open_starts = _fewest_more(counts, shares, max_error, delta)
+    if not open_starts:
+        start = _most_accepted(counts, shares, max_error, delta)
+        least = max(least_labels(max_error, delta * max(shares.values())) - counts.labels, 1)
+        return Needed(least, None, start, *counts.at_or_above(start), is_hopeless=True)
+    at_least, start = min(open_starts)
+    expected = _expected(counts, shares, max_error, confidence)
+    if expected is not None:
+        more, start = max(expected[0] - counts.labels, at_least), expected[1]
+        return Needed(at_least, more, start, *counts.at_or_above(start))
+    return Needed(at_least, None, start, *counts.at_or_above(start))
+
+
+def _fewest_more(
+    counts: LabelCounts, shares: Mapping[float, float], max_error: float, delta: float
+) -> list[tuple[int, float]]:
+    """Return the labels that are enough if none is wrong, for each starting point in reach.
+
+    Out of reach are starting points whose errors so far exclude the rate asked for (it is below
+    their Clopper-Pearson interval), that accept nothing, or that need more than `_MOST_LABELS`.
+    """
+    found = []
+    for start, share in shares.items():
+        accepted, wrong = counts.at_or_above(start)
+        # at the rate asked for, so many errors or more would have had this probability
+        if not accepted or lower_tail(accepted - wrong, accepted, 1.0 - max_error) < delta / 2:
+            continue
+        passing = _enough(0.0, max_error, delta * share, wrong)
+        more = max(-(-(passing - accepted) * counts.labels // accepted), 1)
+        if more < _MOST_LABELS:
+            found.append((more, start))
+    return found
+
+
+def _expected(
+    counts: LabelCounts, shares: Mapping[float, float], max_error: float, confidence: float
+) -> tuple[int, float] | None:
+    """Return how many labels prove the rate if errors go on as so far, and from which start."""
+    fewest, best = float(_MOST_LABELS), None
+    for start, share in shares.items():
+        accepted, wrong = counts.at_or_above(start)
+        # half an error more than was seen: few among few are no promise of few among many
+        rate = (wrong + 0.5) / accepted if wrong else 0.0
+        if accepted and rate < max_error:
+            z = NormalDist().inv_cdf(1.0 - (1.0 - confidence) * share)
+            about = z * z * max_error * (1 - max_error) / (max_error - rate) ** 2
+            labels = about / accepted * counts.labels
+            if labels < fewest:
+                fewest, best = labels, (start, accepted, rate, share)
+    if best is None:
+        return None
+    start, accepted, rate, share = best
+    enough = _enough(rate, max_error, (1.0 - confidence) * share)
+    return -(-enough * counts.labels // accepted), start
+
+
+def _most_accepted(
+    counts: LabelCounts, shares: Mapping[float, float], max_error: float, delta: float
+) -> float:
+    """Return the highest starting point with enough labels to pass, else the one with the most."""
+    for start in sorted(shares, reverse=True):
+        if counts.at_or_above(start)[0] >= least_labels(max_error, delta * shares[start]):
+            return start
+    return min(shares)
+
+
+def _enough(rate: float, max_error: float, delta: float, wrong: int = 0) -> int:
+    """Return the least number of accepted replies that passes, a share `rate` and `wrong` wrong."""
+
+    def is_enough(n: int) -> bool:
+        return lower_tail(wrong + math.ceil(rate * n), n, max_error) <= delta
+
+    low, high = 0, 1
+    while not is_enough(high):
+        low, high = high, high * 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
