@@ -45,7 +45,9 @@ class TaskFamiliarity:
         `has_tools`: whether tools were offered with the request.
         """
         request = read_request(conversation, has_tools=has_tools)
-        row = np.array([[*form.form_of(request), *self.wording.of(wording.places_of(request))]], np.float32)
+        row = np.array(
+            [[*form.form_of(request), *self.wording.of(wording.places_of(request))]], np.float32
+        )
         return float(self.of_rows(row)[0])
 
     def of_rows(self, rows: Floats) -> NDArray[np.float64]:

@@ -20,13 +20,13 @@ _SCRIPTS: Final = {  # first bytes of characters in UTF-8
     "hangul": bytes(range(0xEA, 0xEE)),
     "emoji": b"\xf0",
 }
-_MARKS: Final = "?$\\|{}[]\":;`=(<,#*_^/"
+_MARKS: Final = '?$\\|{}[]":;`=(<,#*_^/'
 _OPTION: Final = re.compile(r"^[ \t]*\(?[A-Ja-j][.):][ \t]*\S", re.MULTILINE)
 _INLINE_OPTION: Final = re.compile(r"\(?\b[A-Ea-e]\)[ \t]*\w")
 _BULLET: Final = re.compile(r"^[ \t]*(?:[-*•+]|\d{1,2}[.)])[ \t]", re.MULTILINE)
 _FIELD: Final = re.compile(r"^[^\W\d][\w \t/-]{0,24}:", re.MULTILINE)
 _CODE: Final = re.compile(
-    r"\b(?:def|class|return|import|function|const|var|void|int|SELECT|FROM|for|if)\b[^.?!\n]*[({;:=]"
+    r"\b(?:def|class|return|import|function|const|var|void|int|SELECT|FROM|for|if)\b[^.?!\n]{0,60}[({;:=]"
 )
 _SENTENCE_END: Final = re.compile(r"[.?!](?=\s|$)")
 
@@ -36,8 +36,8 @@ _WORD_SETS: Final = {
     "second_person": "you your yours",
     "polite": "please hello hi hey thanks thank sorry hallo bye",
     "english": "the of a an to in is are and that it for on was with at by from as be has",
-    "czech": "je v se na kdo jak byl bylo byla ve roce který která které jaký jaké kolik z do o kdy",
-    "computes": "many much calculate find compute total value sum number percent probability solve if",
+    "czech": "je v se na kdo jak byl bylo byla ve roce který která jaký jaké kolik z do o kdy",
+    "computes": "many much calculate find compute total value sum number percent solve if",
     "writes": "write create give make tell list describe explain draft suggest help show name",
     "works_on_text": "summarize summarise translate rewrite extract classify correct paraphrase"
     " convert text sentence following article passage document paragraph message context below",
@@ -57,7 +57,10 @@ WIDTH: Final = len(NAMES)
 
 
 def form_of(request: Request) -> list[float]:
-    """Return the numbers of a request in the order of `NAMES`; shares are of characters or words."""
+    """Return the numbers of a request in the order of `NAMES`.
+
+    Sizes are logarithms, shares are of bytes or words.
+    """
     text = request.text
     raw = text.encode("utf-8", "replace")
     size = len(raw) or 1

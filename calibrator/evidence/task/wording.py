@@ -27,7 +27,7 @@ WIDTH: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the words of a request are looked up: buckets of n-grams, bits of words at both ends."""
+    """Where a request is looked up: buckets of its n-grams, bits of the words at both ends."""
 
     ngrams: list[int]
     head: list[int]

@@ -1,0 +1,147 @@
+"""Measures `TaskFamiliarity` on kinds of tasks that were left out of its fitting.
+
+    python -m calibrator.evidence.task.leaving_out $DATA
+
+Each kind of `examples.KINDS` is left out in turn, in data sets and own requests alike. The known
+questions are those of the test split, as benchmarks ask them and in a user's words. Own known
+requests are left out by fifths.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from calibrator.evidence.task.examples import (
+    KINDS,
+    Example,
+    known_examples,
+    own_examples,
+    unfamiliar_examples,
+)
+from calibrator.evidence.task.familiarity import PREFIX
+from calibrator.evidence.task.fitting import (
+    Read,
+    TaskConfig,
+    fit_familiarity,
+    read,
+    strangeness,
+    teaching_examples,
+)
+from calibrator.evidence.task.variants import varied
+
+Array = NDArray[np.generic]
+
+PARTS: Final = 5
+TEST_ROWS, KNOWN_TEST_ROWS = 40, 400  # of a file
+OWN, USER, GIVEN = "own requests", "all in the request", "rules, turns or tools"
+
+
+class Judged(NamedTuple):
+    """Where an example belongs in a table, and whether it was flagged."""
+
+    group: str
+    kind: str
+    source: str
+    is_flagged: bool
+
+
+def judged(data: Path, config: TaskConfig) -> Iterator[Judged]:
+    """Yield what a model says of every example of a kind that was left out of its fitting."""
+    teaching = read(teaching_examples(data))
+    kinds = np.array([example.kind for example in teaching.examples])
+    parts = np.array([_part(example) for example in teaching.examples])
+    others = read(list(_unfamiliar(data)))
+    other_kinds = np.array([example.kind for example in others.examples])
+    for at, kind in enumerate(KINDS):
+        part = at % PARTS
+        is_used = (kinds != kind) & (parts != part)
+        state = _fit(teaching.at(np.flatnonzero(is_used)), config)
+        yield from _judge(state, others.at(np.flatnonzero(other_kinds == kind)))
+        if at < PARTS:
+            yield from _judge(state, read([e for e in own_examples() if _part(e) == part]))
+    state = _fit(teaching, config)
+    known = list(known_examples(data / "test", KNOWN_TEST_ROWS, 0))
+    yield from _judge(state, read(known), "test questions")
+    yield from _judge(state, read(list(varied(known, 1))), "in a user's words")
+
+
+def _fit(teaching: Read, config: TaskConfig) -> dict[str, Array]:
+    state = fit_familiarity(teaching, config)
+    return {name.removeprefix(PREFIX): array for name, array in state.items()}
+
+
+def _judge(state: Mapping[str, Array], examples: Read, group: str = "") -> Iterator[Judged]:
+    found = strangeness(state, examples) > 0
+    for example, is_flagged in zip(examples.examples, found, strict=True):
+        yield Judged(group or _group(example), example.kind, example.source, bool(is_flagged))
+
+
+def _group(example: Example) -> str:
+    if example.is_own:
+        return OWN
+    conversation = example.conversation
+    is_given = conversation.rules or conversation.earlier or example.has_tools
+    return GIVEN if is_given else USER
+
+
+def _part(example: Example) -> int:
+    """Return the fifth of the own known requests that an example is in; -1 for other examples."""
+    if not (example.is_own and example.is_known):
+        return -1
+    return zlib.crc32(example.group.encode()) % PARTS
+
+
+def _unfamiliar(data: Path) -> Iterator[Example]:
+    """Yield tasks that judge: the test split, files that may not be learned from, own requests."""
+    found = list(unfamiliar_examples(data / "grounding" / "test", TEST_ROWS, 0))
+    found += [
+        example
+        for example in unfamiliar_examples(data / "grounding" / "train", TEST_ROWS, 0)
+        if not example.may_teach
+    ]
+    yield from found
+    for example in varied(found, 1):
+        yield replace(example, source=f"{example.source}, moved")
+    yield from own_examples()
+
+
+def main(data: Path) -> None:
+    """Print the share that is flagged of each kind when it is left out, and of known questions."""
+    rows = list(judged(data, TaskConfig()))
+    for group in (USER, GIVEN, OWN):
+        chosen = [row for row in rows if row.group == group and row.kind in KINDS]
+        _print(f"unfamiliar, {group}", [(row.kind, row.is_flagged) for row in chosen])
+    known = [row for row in rows if row.group == OWN and row.kind not in KINDS]
+    _print("known, own requests", [(row.source, row.is_flagged) for row in known])
+    for group in ("test questions", "in a user's words"):
+        chosen = [row for row in rows if row.group == group]
+        _print(f"known, {group}", [(row.source, row.is_flagged) for row in chosen])
+    unfamiliar = [row for row in rows if row.kind in KINDS]
+    _print("unfamiliar, by source", [(row.source, row.is_flagged) for row in unfamiliar])
+
+
+def _print(title: str, flags: list[tuple[str, bool]]) -> None:
+    found = defaultdict(list)
+    for name, is_flagged in flags:
+        found[name].append(is_flagged)
+    share = float(np.mean([is_flagged for _, is_flagged in flags]))
+    typer.echo(f"\n{title}: {share:.3f} of {len(flags)}, mean {_mean(found):.3f}")
+    for name, each in sorted(found.items(), key=lambda item: -float(np.mean(item[1]))):
+        typer.echo(f"  {name:24} {float(np.mean(each)):.2f} of {len(each)}")
+
+
+def _mean(found: Mapping[str, list[bool]]) -> float:
+    return float(np.mean([np.mean(each) for each in found.values()]))
+
+
+if __name__ == "__main__":
+    typer.run(main)
