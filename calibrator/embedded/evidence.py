@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from calibrator.evidence.acts import Act, fit, recognise
-from calibrator.evidence.computed import verify
+from calibrator.evidence.computed import Verdict, verify
 from calibrator.evidence.context import Cutter, Judgement, Support
 from calibrator.evidence.conversation import Conversation, read_conversation
 from calibrator.evidence.facts import check_facts, needs_facts
+from calibrator.evidence.finding import Finding
 from calibrator.evidence.task.familiarity import TaskFamiliarity
 from calibrator.features.weights import Array
 from calibrator.recalibration.curves import log_odds, probability
@@ -28,6 +29,8 @@ GROUNDED_ACTS: Final = frozenset(
 )
 FACT_RIGHT: Final = 0.95  # P(correct) where a table of facts agrees with the reply
 CHECKED_BELOW: Final = 0.5  # confidence below which a check says why
+OF_FORM: Final = frozenset({"form"})  # wishes that a reply may miss and still be right
+FORM_SHIFT: Final = -1.2  # log-odds, for a wish of form that was not kept
 NOT_READ: Final = "context_not_read"
 
 
@@ -95,65 +98,112 @@ class Evidence:
 
     def weigh(self, replies: Sequence[ReadReply], scores: Sequence[Score]) -> list[Score]:
         """Return the scores of replies, changed by what was found out about each."""
-        chosen = [at for at, each in enumerate(replies) if each.act.kind in GROUNDED_ACTS]
+        strange = [self._is_unfamiliar(each) for each in replies]
         judged: list[Judgement | None] = [None] * len(replies)
         if self._support is not None:
+            chosen = [at for at, each in enumerate(replies) if _is_grounded(each, strange[at])]
             asked = [(replies[at].conversation, replies[at].act.body) for at in chosen]
             for at, judgement in zip(chosen, self._support.judge(asked), strict=True):
                 judged[at] = judgement
-        return [self._weighed(*each) for each in zip(replies, judged, scores, strict=True)]
+        several = zip(replies, judged, strange, scores, strict=True)
+        return [self._weighed(*each) for each in several]
 
-    def _weighed(self, reply: ReadReply, judgement: Judgement | None, score: Score) -> Score:
+    def _is_unfamiliar(self, reply: ReadReply) -> bool:
+        """Return whether the calibrator was not trained on tasks of this kind."""
+        has_tools = reply.item.tool_use is not None
+        task = self._task
+        return task is not None and task.is_unfamiliar(reply.conversation, has_tools=has_tools)
+
+    def _weighed(
+        self, reply: ReadReply, judgement: Judgement | None, is_unfamiliar: bool, score: Score
+    ) -> Score:
         """Return one score, changed by the strongest evidence that there is."""
-        item, conversation, act = reply.item, reply.conversation, reply.act
-        claim = without_question(conversation.request, act.body)
-        verdict = verify(conversation, item.answer)
-        if verdict is None and claim != item.answer:
-            verdict = verify(conversation, claim)
-        finding = fit(conversation, act, item.answer)
-        fact = None if judgement is not None else check_facts(conversation, claim)
         likeness = log_odds(score.confidence)
-        is_unfamiliar = self._task is not None and self._task.is_unfamiliar(
-            conversation, has_tools=item.tool_use is not None
-        )
-        mix, basis, reasons = self._mix, [], list(score.because)
-        if verdict is not None:
-            basis.append(COMPUTED)
-            odds = log_odds(mix.computed_right if verdict.is_right else mix.computed_wrong)
-            odds += mix.computed_likeness * likeness
-            reasons = [] if verdict.is_right else [verdict.reason]
-        elif judgement is not None:
-            basis.append(CONTEXT)
-            odds = mix.support * log_odds(judgement.support) + mix.likeness * likeness + mix.base
-            reasons = [_reason(each) for each in judgement.unsupported]
-        elif fact is not None:
-            basis.append(FACTS)
-            odds = log_odds(FACT_RIGHT) if fact.is_right else -log_odds(FACT_RIGHT)
-            reasons = [] if fact.is_right else [fact.reason]
-        else:
-            basis.append(LIKENESS)
-            odds = likeness * (mix.unfamiliar if is_unfamiliar else 1.0)
-        if finding is not None and verdict is None:
-            odds += finding.shift
-            if finding.is_right is not None and conversation.rules:
-                basis = [CONTEXT, *(each for each in basis if each not in (CONTEXT, LIKENESS))]
+        found = self._strongest(reply, judgement, likeness, is_unfamiliar)
+        if found.basis == LIKENESS and not found.reasons:
+            found.reasons = [*score.because]
+        finding = fit(reply.conversation, reply.act, reply.item.answer)
+        basis = found.basis
+        if finding is not None and basis != COMPUTED and _counts(finding):
+            found.odds += finding.shift
+            if reply.conversation.rules and finding.is_right is not None and basis == LIKENESS:
+                basis = CONTEXT  # a rule of the system message was kept or broken
             if finding.shift < 0:
-                reasons = [finding.reason, *reasons]
-        confidence = probability(odds)
+                found.reasons.insert(0, finding.reason)
+        confidence = probability(found.odds)
         is_complete = judgement is None or judgement.is_complete
+        is_alone = basis == LIKENESS
         return replace(
             score,
             confidence=confidence,
-            because=tuple(dict.fromkeys(reasons)) if confidence < CHECKED_BELOW else (),
+            because=tuple(dict.fromkeys(found.reasons)) if confidence < CHECKED_BELOW else (),
             is_truncated=score.is_truncated if judgement is None else not is_complete,
-            unread=NOT_READ if not is_complete else "",
+            unread="" if is_complete else NOT_READ,
             support=None if judgement is None else judgement.support,
             unsupported=() if judgement is None else judgement.unsupported,
-            basis=tuple(basis),
-            act=act.kind,
-            needs_facts=basis == [LIKENESS] and needs_facts(conversation),
-            is_unfamiliar=is_unfamiliar and basis == [LIKENESS],
+            basis=(basis,),
+            act=reply.act.kind,
+            needs_facts=is_alone and needs_facts(reply.conversation),
+            is_unfamiliar=is_alone and is_unfamiliar,
         )
+
+    def _strongest(
+        self, reply: ReadReply, judgement: Judgement | None, likeness: float, is_unfamiliar: bool
+    ) -> _Found:
+        """Return what decides: a computation, the context, a known fact, or likeness alone."""
+        mix = self._mix
+        claim = without_question(reply.conversation.request, reply.act.body)
+        verdict = _verdict(reply, claim)
+        reasons = [] if verdict is None or verdict.is_right else [verdict.reason]
+        if verdict is not None and verdict.task not in OF_FORM:
+            share = mix.computed_right if verdict.is_right else mix.computed_wrong
+            return _Found(COMPUTED, log_odds(share) + mix.computed_likeness * likeness, reasons)
+        against = FORM_SHIFT if reasons else 0.0
+        if judgement is not None:
+            odds = mix.support * log_odds(judgement.support) + mix.likeness * likeness + mix.base
+            reasons += [_reason(each) for each in judgement.unsupported]
+            return _Found(CONTEXT, odds + against, reasons)
+        if (
+            fact := check_facts(reply.conversation, claim)
+        ) is not None and fact.is_right is not None:
+            odds = log_odds(FACT_RIGHT) * (1 if fact.is_right else -1)
+            return _Found(FACTS, odds, [] if fact.is_right else [fact.reason])
+        share = mix.unfamiliar if is_unfamiliar else 1.0
+        basis = COMPUTED if reasons else LIKENESS
+        return _Found(basis, likeness * share + against, reasons)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What decided on a reply: the basis, the log-odds of right, and what speaks against it."""
+
+    basis: str
+    odds: float
+    reasons: list[str]
+
+
+def _verdict(reply: ReadReply, claim: str) -> Verdict | None:
+    """Compute what can be computed about a reply, or about what it claims without its frame."""
+    found = verify(reply.conversation, reply.item.answer)
+    if found is None and claim != reply.item.answer:
+        found = verify(reply.conversation, claim)
+    return found
+
+
+def _is_grounded(reply: ReadReply, is_unfamiliar: bool) -> bool:
+    """Return whether a reply has to rely on its context.
+
+    A document in a question of a known kind, such as a problem in prose, is no context: likeness
+    knows such questions better.
+    """
+    conversation = reply.conversation
+    has_context = bool(conversation.rules or conversation.results or conversation.earlier)
+    return reply.act.kind in GROUNDED_ACTS and (has_context or is_unfamiliar)
+
+
+def _counts(finding: Finding) -> bool:
+    """Return whether a finding moves a confidence: that an act is plausible does not raise it."""
+    return finding.is_right is not None or finding.shift < 0
 
 
 def _reason(unsupported: Unsupported) -> str:
