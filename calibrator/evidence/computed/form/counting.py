@@ -46,7 +46,7 @@ def sentence_counts(text: str) -> tuple[int, int]:
                 continue
             sure += 1
         rest = block[ends[-1].end() :].strip() if ends else block
-        least += sure if sure else (1 if len(words(block)) > 3 else 0)
+        least += sure
         most += len(ends) + (1 if len(words(rest)) >= 1 else 0)
     return max(least, 1 if words(text) else 0), max(most, 1)
 

@@ -155,15 +155,20 @@ def _bounds(
     if found["least"]:
         return (number + 1 if _STRICT_MORE.fullmatch(found["least"]) else number), None
     if found["range"]:
-        return value_of(found["low"] or found["low2"]), number
+        low = value_of(found["low"] or found["low2"])
+        return (low * 9 // 10, number * 11 // 10) if kind == "word" else (None, None)
     if found["after"]:
         return (number, None) if found["more"] else (None, number)
     before = sentence[: found.start()]
-    is_in = bool(re.search(r"\b(?:in|with|using|as|to|into|use|mit|en|con|avec|give me|write|answer|reply|responses?|contain|containing|include|exactly|a|an|of|have|be)\s+(?:just |only |no more than )?$", before + " ", re.IGNORECASE)) or found.start() == 0
     if found["exact"]:
         return number, number
-    if not is_in:
-        return None, None
+    is_in = re.search(
+        r"\b(?:in|using|as|to|into|use|mit|en|con|avec|give me|write|answer|reply)\s+(?:just |only |no more than )?$",
+        f"{before} ",
+        re.IGNORECASE,
+    )
+    if not is_in or re.match(r"\s*(?:long|\w+ (?:story|poem|text|essay))\b", sentence[found.end() :]):
+        return None, None  # a rough size, such as a two-line poem
     if kind in ("word", "character") and number > 5:
         return int(number * 0.5), int(number * 1.5)
     return number, number

@@ -27,7 +27,7 @@ _LETTER: Final = re.compile(
     re.IGNORECASE,
 )
 _BARE: Final = re.compile(
-    rf"\b(?:nothing else|no (?:introduction|preamble|intro|extra text|other text|additional text|commentary|explanations?|comments?)|without (?:any )?(?:introduction|preamble|explanations?|commentary|comments)|(?:output|return|reply|respond|answer|give|write)\b[^.?!\n]{{0,30}}\b{_ONLY}\b|^{_ONLY}\s+(?:output|return|reply|respond|answer|give|write|provide)\b)",
+    rf"\b(?:nothing else|no (?:introduction|preamble|intro|extra text|other text|additional text|commentary|explanations?|comments?)|without (?:any )?(?:introduction|preamble|explanations?|commentary|comments)|(?:output|return|reply|respond|answer|give|write)\b[^.?!\n]{{0,30}}\b(?:only|just|solely|nothing but)\b|^(?:only|just)\s+(?:output|return|reply|respond|answer|give|write|provide)\b)",
     re.IGNORECASE,
 )
 _OPENING: Final = re.compile(

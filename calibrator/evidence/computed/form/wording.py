@@ -40,7 +40,7 @@ def case_fault(sentences: list[str], reply: str) -> str | None:
             is_none = found[0].casefold().startswith(("no", "with", "avoid", "capitali"))
             if _PARTIAL.search(around) and not (is_none or re.search(r"\b(?:entire|whole|all letters|all of your|everything)\b", sentence, re.IGNORECASE)):
                 continue
-            if re.search(r"\b(?:not|don't|avoid|never|without|nicht|no|sin|sans|pas)\b[^.]{0,25}$", sentence[: found.start()], re.IGNORECASE):
+            if re.search(r"\b(?:not|don't|avoid|never|without|nicht|no|sin|sans|pas)\b[^.]{0,70}$", sentence[: found.start()], re.IGNORECASE):
                 continue
             letters = [character for character in text if character.isalpha() and character.upper() != character.lower()]
             wrong = sum(character.islower() if name == "upper" else character.isupper() for character in letters)

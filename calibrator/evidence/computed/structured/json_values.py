@@ -169,7 +169,7 @@ def _string_fault(key: str, plain: str, leaf: str, source: Source, *, is_verbati
         return None
     if leaf.strip().casefold() in ("null", "none", "n/a", "unknown", "not specified", "not stated", "dontcare", "not provided", "not mentioned", "na", "unspecified", "true", "false", "yes", "no"):
         return None
-    if not is_verbatim and _FREE.search(plain):
+    if _FREE.search(plain) and (not is_verbatim or plain.endswith(("type", "category", "status"))):
         return None
     dated = _dated(leaf, plain, source)
     if dated is not None:
@@ -207,7 +207,7 @@ def _words_fault(
 ) -> str | None:
     parts = words.split()
     numbers = numbers_in(leaf)
-    if numbers and re.fullmatch(r"[^\w]*[\d.,\s'%]+[^\w]*|[$€£¥]?\s?[\d.,']+\s?(?:[A-Za-z]{1,8}\.?|[$€£¥])?", leaf.strip()):
+    if len(numbers) == 1 and re.fullmatch(r"[^\w]*[\d.,\s'%]+[^\w]*|[$€£¥]?\s?[\d.,']+\s?(?:[A-Za-z]{1,8}\.?|[$€£¥])?", leaf.strip()):
         if any(value in source.numbers for number in numbers for value in number.values):
             return None
         if not is_verbatim and _may_be_computed(plain, source):
