@@ -28,6 +28,7 @@ from calibrator.scorer import Item, Score, Scorer
 EVERY_SET = "mean of all sets"
 UNSEEN_SETS = "mean of sets that training did not see"
 OTHER_SETS = "mean of the others"
+MIN_ROWS = 10  # of a set that counts in a mean
 
 
 def replies_to_score(sets: Sequence[TrafficSet], probes: Sequence[Probe]) -> int:
@@ -97,8 +98,11 @@ def _figures(
 
 
 def _means(figures: Sequence[TrafficFigures]) -> list[TrafficFigures]:
-    """Return the means over sets: all, those that training did not see, and the others."""
-    sets = [one for one in figures if one.group == SETS]
+    """Return the means over sets: all, those that training did not see, and the others.
+
+    Sets with fewer than `MIN_ROWS` rows are left out.
+    """
+    sets = [one for one in figures if one.group == SETS and one.rows >= MIN_ROWS]
     parts = {
         EVERY_SET: sets,
         UNSEEN_SETS: [one for one in sets if one.is_unseen],
