@@ -28,6 +28,8 @@ _HEADERS: Final = {
     "confidence": "x-pinocchio-confidence",
     "status": "x-pinocchio-confidence-status",
     "reason": "x-pinocchio-confidence-reason",
+    "support": "x-pinocchio-support",
+    "basis": "x-pinocchio-basis",
     "action": "x-pinocchio-action",
     "policy": "x-pinocchio-policy",
     "calibrator": "x-pinocchio-calibrator",
@@ -162,10 +164,13 @@ def _put_on(chunk: Any, facts: dict[str, Any]) -> None:
 
 def _headers(facts: dict[str, Any]) -> dict[str, str]:
     told = {_HEADERS[name]: facts[name] for name in _HEADERS if facts.get(name) is not None}
-    return {
-        name: f"{value:.4f}" if isinstance(value, float) else str(value)
-        for name, value in told.items()
-    }
+    return {name: _in_header(value) for name, value in told.items()}
+
+
+def _in_header(value: Any) -> str:
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def _withheld(facts: dict[str, Any]) -> Exception:

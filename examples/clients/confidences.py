@@ -42,7 +42,7 @@ class Confidences:
     @property
     def last(self) -> dict[str, Any]:
         """What is known of the last reply: `confidence` (None without one), `confidence-status`,
-        `action`, `request-id` and the like; empty before the first reply."""
+        `support`, `basis`, `action`, `request-id` and the like; empty before the first reply."""
         return self._told(*self._replies[-1]) if self._replies else {}
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -77,7 +77,9 @@ class Confidences:
             except urllib.error.HTTPError:  # the stream has not ended
                 return facts
             facts |= {"confidence": found.get("confidence"), "confidence-status": found["status"]}
-            facts |= {name: found[name] for name in ("action", "policy", "mode") if name in found}
+            names = ("action", "policy", "mode", "support")
+            facts |= {name: found[name] for name in names if name in found}
+            facts |= {"basis": ",".join(found["basis"])} if "basis" in found else {}
             facts.pop("confidence-reason", None)  # it was `stream`
             if "reason" in found:
                 facts["confidence-reason"] = found["reason"]

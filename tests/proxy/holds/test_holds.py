@@ -407,7 +407,9 @@ def test_on_expiry_deliver(start_proxy: StartProxy, is_marked: bool) -> None:
     released = proxy.openai.chat.completions.retrieve(id)
     assert released.choices[0].message.content == "expired p=0.1"
     told = (released.model_extra or {})["pinocchio"]
-    assert told["choices"] == [{"index": 0, "confidence": 0.1, "status": "scored"}]
+    assert told["choices"] == [
+        {"index": 0, "confidence": 0.1, "status": "scored", "basis": ["likeness"]}
+    ]
 
 
 @pytest.mark.parametrize("is_marked", [False, True])

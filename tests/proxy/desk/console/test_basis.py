@@ -1,0 +1,110 @@
+"""What the desk says of a confidence: how many of a hundred are right, or what was checked."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.desk.basis import in_words, is_learnt_here, marked, meaning
+
+HUNDRED = "Of a hundred replies like this, about 41 are correct."
+NOT_TRAINED = "The calibrator was not trained on tasks of this kind."
+
+
+@dataclass
+class Kept:
+    """A stored reply, as far as its score goes."""
+
+    confidence: float | None = 0.41
+    calibrator: str | None = "embedded@0b0fe558"
+    findings: str | None = None
+
+
+def kept(*basis: str, is_familiar: bool = True, calibrator: str = "embedded@0b0fe558") -> Kept:
+    values = {"status": "scored", "basis": basis, "familiar": is_familiar}
+    return Kept(calibrator=calibrator, findings=json.dumps(values))
+
+
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        (kept("context", "likeness"), HUNDRED),
+        (kept("computed"), HUNDRED),
+        (kept("likeness"), "Nothing about this reply was checked."),
+        (kept("likeness", calibrator="embedded@0b0fe558+platt@9c1d02ab"), HUNDRED),
+        (
+            kept("likeness", calibrator="embedded@0b0fe558+opinion@9c1d02ab"),
+            "Nothing about this reply was checked.",
+        ),
+        (
+            kept("likeness", is_familiar=False),
+            f"Nothing about this reply was checked. {NOT_TRAINED}",
+        ),
+        (
+            kept("likeness", is_familiar=False, calibrator="embedded@1+platt@2"),
+            f"Nothing about this reply was checked. {NOT_TRAINED}",
+        ),
+        (
+            kept("context", "facts", "likeness", is_familiar=False),
+            "Checked against the text that the model was given and known facts. " + NOT_TRAINED,
+        ),
+        (Kept(), "What was checked about this reply is not on record."),
+        (Kept(calibrator="embedded@1+isotonic@2"), HUNDRED),
+        (Kept(confidence=None), None),
+    ],
+)
+def test_a_share_is_promised_only_where_it_was_measured(held: Kept, said: str | None) -> None:
+    """By labels of this deployment, or on a familiar task about which something was checked."""
+    assert meaning(held) == said
+
+
+@pytest.mark.parametrize(
+    ("calibrator", "is_learnt"),
+    [
+        (None, False),
+        ("embedded@1", False),
+        ("embedded@1+platt@2", True),
+        ("embedded@1+opinion@2", False),
+        ("embedded@1+opinion@2+platt@3", True),
+        ("embedded@1+judge@2", True),
+        ("words+more", False),
+    ],
+)
+def test_the_name_tells_whose_labels_it_learnt_from(
+    calibrator: str | None, is_learnt: bool
+) -> None:
+    """A recalibration or weights of signals stand behind a plus, with their hash."""
+    assert is_learnt_here(calibrator) is is_learnt
+
+
+def test_the_basis_is_told_in_words() -> None:
+    """Each name has words, and the last one an `and`."""
+    assert in_words(["likeness"]) == "its likeness to replies that were right or wrong"
+    assert in_words(["computed", "facts", "opinions"]) == (
+        "what can be computed, known facts and the answers of other models"
+    )
+
+
+def test_words_are_marked_wherever_they_stand() -> None:
+    """In any case, also side by side and where two of them overlap."""
+    pieces = marked("Noon or noon-time, 6 pm.", ["noon", "6 pm", "n or"])
+    assert pieces == [
+        ("Noon or", True),
+        (" ", False),
+        ("noon", True),
+        ("-time, ", False),
+        ("6 pm", True),
+        (".", False),
+    ]
+    assert marked("nothing", ["", "else"]) == [("nothing", False)]
+    assert marked("", ["x"]) == []
+
+
+@given(st.text(max_size=50), st.lists(st.text(max_size=5), max_size=5))
+def test_no_letter_is_lost(sentence: str, words: list[str]) -> None:
+    """Whatever is marked, the pieces together are the sentence."""
+    assert "".join(text for text, _ in marked(sentence, words)) == sentence
