@@ -316,6 +316,13 @@ def test_a_policy_is_proved_on_labelled_replies() -> None:
     assert not list((EXAMPLES / "policy").glob("*.json*")), "nothing is kept"
 
 
+def test_the_policy_on_what_was_checked_decides_as_its_fixtures_say() -> None:
+    folder = EXAMPLES / "grounded"
+    done = run_cli("test", str(folder / "policy.yaml"), str(folder / "fixtures.yaml"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("fixtures that differ: 0 of 8\n")
+
+
 def test_the_record_explains_a_decision_and_replays_another_policy(
     tmp_path: Path,
 ) -> None:

@@ -106,7 +106,7 @@ def test_an_app_sees_confidences_and_gets_what_a_reviewer_released(tmp_path: Pat
     assert "x-pinocchio-action: deliver" in reader.said("curl -si")[0]
     assert "x-pinocchio-basis: likeness" in reader.said("curl -si")[0]
     assert reader.said("python ask.py") == ["reply: 0.4 based on likeness\nstream: 0.4\n"]
-    assert "1 labelled row is too few" in reader.said("pinocchio advise")[0]
+    assert "about 50 more labels are needed" in reader.said("pinocchio advise")[0]
     assert "policy careful@" in reader.said("pinocchio check")[0]
     delivered, held = reader.said("curl -s ")
     assert ("content_filter" in delivered, "content_filter" in held) == (False, True)

@@ -77,12 +77,13 @@ Run = Callable[..., Result]
 
 def test_a_decision_is_explained_rule_by_rule(ask: Ask, run: Run) -> None:
     """What was decided then, what each rule says today, and whether that is the same."""
-    id = ask("p=0.2")
+    id = ask("p=0.2 support=0.4 basis=context act=data task=unfamiliar")
     done = run("explain", id)
     assert done.exit_code == 0, done.output
-    first, sure, then, shadow, now, *rules, last = done.stdout.splitlines()
+    first, sure, based, then, shadow, now, *rules, last = done.stdout.splitlines()
     assert re.fullmatch(f"{id} at [-0-9]+ [:0-9]+ UTC: model ok, status 200", first)
-    assert sure == "confidence 0.2000 (scored) by words@1"
+    assert sure == "confidence 0.2000 (unfamiliar) by words@1"
+    assert based == "based on context; support 0.4000; act data; an unfamiliar task"
     assert re.fullmatch(r"then  desk/unsure@\w+: clarify", then)
     assert shadow == "      rule strict in shadow would block"
     assert re.fullmatch(r"now  desk/unsure@\w+: clarify", now)

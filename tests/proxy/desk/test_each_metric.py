@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
 from policies import Certificate, Labelled, Scope, certify
 from proxy.store.verdicts.drift import Monitor, MonitorKey, Position, write_monitors
@@ -97,6 +98,20 @@ def test_confidences_are_told_apart_by_calibrator_and_kind(start_proxy: StartPro
         assert value(found, "pinocchio_confidence_sum", **labels) == confidence
     build = {"calibrator": "words@1", "engine": "in_process"}
     assert value(found, "pinocchio_build_info", **build) == 1
+
+
+def test_scores_are_counted_by_what_they_are_based_on(start_proxy: StartProxy) -> None:
+    """Each combination is counted; support has a histogram of the replies that have any."""
+    proxy = start_proxy(**watching("bases"))
+    for answer in ("p=0.9", "p=0.9 support=0.2 basis=context,computed", "p=0.9 support=0.7"):
+        proxy.ask(answer)
+    until(lambda: now(proxy, "pinocchio_confidence_count") == 3)
+    found = scraped(proxy.desk)
+    assert value(found, "pinocchio_score_bases_total", basis="likeness") == 2
+    assert value(found, "pinocchio_score_bases_total", basis="context,computed") == 1
+    assert value(found, "pinocchio_support_count") == 2
+    assert value(found, "pinocchio_support_sum") == pytest.approx(0.9)
+    assert value(found, "pinocchio_support_bucket", le="0.25") == 1
 
 
 def test_streams_are_counted_by_what_waits(start_proxy: StartProxy) -> None:

@@ -99,6 +99,42 @@ def test_a_held_reply_is_edited_and_the_client_gets_it(proxy: LiveProxy, visit: 
     assert [label["correct"] for label in facts["labels"]] == [False]
 
 
+def test_what_is_not_supported_is_shown(proxy: LiveProxy, visit: Visit) -> None:
+    """The page and its line in the queue tell support, the sentence with its words, and what the
+    number is based on; the API and `reviews show` tell the same."""
+    clean_up(proxy)
+    answer = "We close at noon. p=0.4 support=0.12 basis=context contradicted=noon"
+    id = held_id(proxy, answer)
+    page = visit.page
+    page.goto("/console/reviews")
+    line = page.locator("li", has_text="We close at")
+    expect(line).to_contain_text("support 0.12")
+    expect(line.locator("mark")).to_have_text("noon")
+    open_review(page, id)
+    expect(page.locator(".support")).to_contain_text("Support 0.12")
+    sentence = page.locator(".unsupported li")
+    expect(sentence).to_contain_text("contradicted")
+    expect(sentence.locator("q")).to_have_text(answer)
+    expect(sentence.locator("mark").first).to_have_text("noon")
+    score = page.locator(".score")
+    expect(score).to_contain_text("Of a hundred replies like this, about 40 are correct.")
+    expect(score).to_contain_text("Based on: the text that the model was given.")
+    told = review(proxy, id)["score"]
+    assert (told["support"], told["basis"], told["status"]) == (0.12, ["context"], "scored")
+    assert told["unsupported"][0]["words"] == ["noon"]
+
+
+def test_what_was_not_checked_is_said(proxy: LiveProxy, visit: Visit) -> None:
+    """Likeness alone promises nothing, and an unfamiliar task even less."""
+    page = visit.page
+    open_review(page, held_id(proxy, "p=0.4 task=unfamiliar facts=needed"))
+    score = page.locator(".score")
+    expect(score).to_contain_text("Nothing about this reply was checked.")
+    expect(score).to_contain_text("not trained on tasks of this kind")
+    expect(score).to_contain_text("only evidence from outside can settle")
+    expect(score).not_to_contain_text("Of a hundred")
+
+
 def test_tool_calls_are_edited_field_by_field(proxy: LiveProxy, visit: Visit) -> None:
     """Arguments are fields; what does not fit the tool's schema is refused, with the reason; what
     was not touched stays as it was."""
