@@ -23,6 +23,13 @@ _SHORTER: Final = re.compile(
 _LONGER: Final = re.compile(
     r"\b(?:longer|more detail(?:s|ed)?|elaborate|expand|lengthen|länger|ausführlicher|más larg[oa]|más detalles|plus long|plus de détails)\b", re.IGNORECASE
 )
+_ASKS: Final = re.compile(
+    r"^\W*(?:(?:ok(?:ay)?|now|please|and|can|could|you|make|write|give|say|rewrite|keep|try|but|a|bit|little|much|even"
+    r"|something|i|want|need|it|that|this|me|the|text|answer|reply|one|with|in|be|in|too|bitte|mach|kannst|du|das|es|etwas"
+    r"|hazlo|más|un|poco|fais|plus|le|version)\b[\s,]*)*(?:short\w*|concise\w*|brief\w*|condense|trim|cut|long\w*|more"
+    r"|detail\w*|elaborate|expand|lengthen|kürzer|länger|ausführlicher|corto|corta|largo|larga|detalles|court|détails)\b",
+    re.IGNORECASE,
+)
 _NOT: Final = re.compile(r"\b(?:not|don't|no|than|how|why|isn't|too)\b", re.IGNORECASE)
 
 
@@ -59,6 +66,8 @@ def _plain(text: str) -> str:
 def _length(request: str, last: str, reply: str) -> Verdict | None:
     before, now = len(words(last[:MAX_TEXT])), len(words(reply[:MAX_TEXT]))
     if before < 8 or _NOT.search(request):
+        return None
+    if not _ASKS.match(request):
         return None
     if _SHORTER.search(request) and now >= before:
         return Verdict(False, f"the reply has {now} words, the one to shorten {before}", "turn")

@@ -22,6 +22,12 @@ class Verdict:
     task: str
 
 
+_COMMAND: Final = re.compile(
+    r"^\W*(?:please )?(?:label|sort|put|order|arrange|rank|tag|assign|identify|pull|read|fill|turn|make|rate|analy[sz]e"
+    r"|correct|improve|shorten|expand|use|reply|respond|create|generate|name|suggest|classif\w*|clasifica|übersetze|traduce"
+    r"|traduis|extrahiere|extrae|extrais|sortiere|ordne|ordena|nenne|gib|using|based on)\b",
+    re.IGNORECASE,
+)
 _WORD: Final = re.compile(r"[^\W\d_]+")
 
 
@@ -40,7 +46,11 @@ class Exchange:
     @cached_property
     def instruction(self) -> str:
         """The request without a document that it contains."""
-        return self.conversation.instruction
+        own = self.conversation.instruction
+        first = self.request.strip().split("\n\n", 1)[0]
+        if len(first) <= 500 and first not in own and _COMMAND.match(first):
+            return f"{first}\n{own}"
+        return own
 
     @cached_property
     def wishes(self) -> str:

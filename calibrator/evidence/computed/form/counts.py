@@ -64,7 +64,7 @@ def _kind_pattern() -> str:
 def _wish() -> re.Pattern[str]:
     number = _number()
     return re.compile(
-        rf"\b(?:(?P<most>{_AT_MOST})\s+|(?P<least>{_AT_LEAST})\s+|(?P<exact>{_EXACTLY})\s+|(?P<range>(?:between|zwischen|entre)\s+(?P<low>{number})\s+(?:and|und|y|et)\s+|(?P<low2>\d{{1,5}})\s*(?:to|-|–|bis|a|à)\s*))?"
+        rf"\b(?:(?P<most>{_AT_MOST})\s+|(?P<least>{_AT_LEAST})\s+|(?P<exact>{_EXACTLY})\s+|(?P<range>(?:between|zwischen|entre)\s+(?P<low>{number})\s+(?:and|und|y|et)\s+|(?P<low2>{number})\s*(?:to|-|–|or|bis|oder|a|o|à|ou)\s*))?"
         rf"(?:(?:only|just|nur|solo|seulement)\s+)?(?P<n>{number})[- ]+(?:(?:short|long|concise|simple|brief|complete|full|markdown|kurzen?|cort[ao]s|different)\s+)?(?:{_kind_pattern()})\b"
         rf"(?P<after>\s*(?:\(?(?:or|oder|o|ou) (?:less|fewer|weniger|menos|moins)|\(?max(?:imum|\.)?|at most|tops|or under|como máximo|höchstens|(?P<more>or more|or longer|oder mehr|o más|ou plus|minimum|at least)))?",
         re.IGNORECASE,
@@ -156,7 +156,9 @@ def _bounds(
         return (number + 1 if _STRICT_MORE.fullmatch(found["least"]) else number), None
     if found["range"]:
         low = value_of(found["low"] or found["low2"])
-        return (low * 9 // 10, number * 11 // 10) if kind == "word" else (None, None)
+        if kind == "word":
+            return low * 9 // 10, number * 11 // 10
+        return (low, number) if kind in ("sentence", "bullet") else (None, None)
     if found["after"]:
         return (number, None) if found["more"] else (None, number)
     before = sentence[: found.start()]

@@ -34,7 +34,11 @@ _EITHER: Final = re.compile(
     re.IGNORECASE,
 )
 _TASK: Final = re.compile(
-    r"(?m:^)(?:is|are) (?:this|the|that) (?:\w+ ){1,3}(?:positive|negative|spam|ham|neutral)\b|\b(?:classify|classif|categori[sz]e|sort (?:the|this|each|it)|label (?:the|this|each|it)|sentiment|which (?:category|label|class|intent)|what (?:category|label|class|intent)|assign|klassifizier|clasifica|classe[rz]?|tag (?:the|this)|under (?:exactly )?one of)",
+    r"(?m:^)(?:is|are) (?:this|the|that) (?:\w+ ){1,3}(?:positive|negative|spam|ham|neutral)\b"
+    r"|(?:^|[.!?:,]\s+|\n\s*|\bplease\s+|\byou (?:must |will |should )?|\btask is to |\band )"
+    r"(?:classify|categori[sz]e|sort (?:the|this|each|it)|label (?:the|this|each|it)|assign|tag (?:the|this)"
+    r"|klassifizier\w*|clasifica|classe[rz]?)\b"
+    r"|\b(?:what|which) (?:is the )?(?:category|label|class|intent|sentiment)\b",
     re.IGNORECASE,
 )
 _ONLY: Final = re.compile(
@@ -49,8 +53,10 @@ _NOT: Final = re.compile(
 
 def verify_labels(exchange: Exchange) -> Verdict | None:
     """Judge whether a reply is one of the labels that were offered; only a no is reported."""
-    wishes = f"{exchange.conversation.rules}\n{exchange.request}"[:MAX_TEXT].strip()
-    if not _WORDS & exchange.vocabulary or not _TASK.search(wishes):
+    if not _WORDS & exchange.vocabulary:
+        return None
+    wishes = _with_bullets(exchange)
+    if not _TASK.search(wishes):
         return None
     labels = labels_of(wishes)
     if len(labels) < 2:
@@ -61,6 +67,13 @@ def verify_labels(exchange: Exchange) -> Verdict | None:
     if _NOT.search(_without(around, labels)):
         return None
     return judge_label(exchange.reply, labels, is_only=bool(_ONLY.search(around)))
+
+
+def _with_bullets(exchange: Exchange) -> str:
+    """Return the rules and the instruction, with a list of labels that belongs to the latter."""
+    request = exchange.request[:MAX_TEXT]
+    own = request if _BULLETS.search(request) else exchange.instruction
+    return f"{exchange.conversation.rules}\n{own}"[:MAX_TEXT].strip()
 
 
 def _without(text: str, labels: list[str]) -> str:

@@ -91,7 +91,7 @@ _WORD: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 def _languages_by_word() -> dict[str, tuple[str, ...]]:
     table: dict[str, list[str]] = {}
     for language, words in _WORDS.items():
-        for word in set(words.split()):
+        for word in {word for word in words.split() if len(word) > 1}:
             table.setdefault(word, []).append(language)
     return {word: tuple(languages) for word, languages in table.items()}
 
@@ -137,7 +137,7 @@ def languages_of(text: str, least: int = MIN_WORDS) -> frozenset[str]:
         return frozenset(_SCRIPTS[script])
     if script != "LATIN":
         return frozenset()
-    words = _WORD.findall(text.replace("’", "'").casefold())
+    words = _WORD.findall(text.replace("’", "'"))
     if len(words) < least:
         return frozenset()
     scores, own = _scores(words)
@@ -161,10 +161,12 @@ def _scores(words: list[str]) -> tuple[Counter[str], dict[str, set[str]]]:
     by_word, marks = _languages_by_word(), _MARKS
     scores: Counter[str] = Counter()
     own: dict[str, set[str]] = {}
-    for word in words:
+    for written in words:
+        word = written.casefold()
         languages = by_word.get(word)
         if languages is None:
-            languages = next((marks[letter] for letter in word if letter in marks), ())
+            is_name = written[:1].isupper()
+            languages = () if is_name else next((marks[letter] for letter in word if letter in marks), ())
         for language in languages:
             scores[language] += 1 / len(languages)  # type: ignore[assignment]
             if len(languages) == 1 or any(each.issuperset(languages) for each in _ALIKE):

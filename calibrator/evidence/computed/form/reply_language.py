@@ -13,6 +13,7 @@ from calibrator.evidence.computed.form.languages import (
     name_pattern,
     script_of,
 )
+from calibrator.evidence.computed.form.wishes import COMMAND
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 
 _TRANSLATE: Final = re.compile(
@@ -80,6 +81,8 @@ def wanted_language(exchange: Exchange, wishes: str) -> str | None:
         rules = exchange.conversation.rules[:MAX_TEXT]
         for each in _wish().finditer(rules):
             before = re.split(r"[.\n]", rules[: each.start()])[-1]
+            if not COMMAND.match((before + each[0]).strip()):
+                continue
             after = re.split(r"[.\n]", rules[each.end() :])[0]
             if not re.search(r"\b(?:if|when|unless|user)\b", before + after, re.IGNORECASE):
                 found = each
@@ -180,5 +183,5 @@ def _as_user(exchange: Exchange) -> Verdict | None:
         return None
     if any(languages_of(text, 8) & found for text in (conversation.rules, *said[-1:])):
         return None
-    name = NAMES[sorted(found)[0]]
+    name = NAMES["zh" if "zh" in found else min(found)]
     return Verdict(False, f"the user writes {NAMES[language]}, the reply is in {name}", "language")

@@ -42,15 +42,36 @@ _LISTS: Final = frozenset(
     "list name give suggest provide tell recommend mention share write show state nenne gib liste enumera"
     " dime nombra menciona dame cite citez donne donnez énumère what which".split()
 )
-_WISH: Final = re.compile(
-    r"\b(?:answers?|reply|replies|respond|responses?|write|use|keep|always|never|only|must|output|format|return|avoid|end|start|begin|include|antworte|antworten|verwende|responde|respuestas?|réponds|répondez|réponses?|utilise)\b",
+_IF: Final = re.compile(
+    r"\b(?:if|when|whenever|unless|for example|e\.g\.|in case|wenn|falls|si|cuando|quand|lorsque|example|otherwise)\b",
     re.IGNORECASE,
 )
-_CONDITIONAL: Final = re.compile(
-    r"\b(?:if|when|whenever|unless|for example|e\.g\.|in case|wenn|falls|si|cuando|quand|lorsque|where|would you|should you|example|otherwise|how (?:to|do|can|many|would|should)|what (?:does|is|are|happens|would|if)|why|difference|meaning|mean|function|python|code|script|program|regex|sql|excel|html)\b",
+_ABOUT: Final = re.compile(
+    r"\b(?:where|how (?:to|do|can|many|would|should)|what (?:does|is|are|happens|would)|why|difference|meaning|mean"
+    r"|function|python|code|script|program|regex|sql|excel|html)\b",
     re.IGNORECASE,
 )
-_ALLOWED: Final = re.compile(r"\b(?:yes or no|ja oder nein|s[íi] o no|oui ou non|alphabetical\w*)\b", re.IGNORECASE)
+_ASKS_YOU: Final = re.compile(r"^\W*(?:please|can|could|will|would) (?:you|i)\b", re.IGNORECASE)
+_ALLOWED: Final = re.compile(
+    r"\b(?:yes or no|ja oder nein|s[íi] o no|oui ou non|alphabetical\w*)\b", re.IGNORECASE
+)
+# How a sentence of the rules begins that commands a form of the replies.
+_BUSINESS: Final = re.compile(
+    r"\b(?:customers?|orders?|refund|policy|returns|store|shop|price|days?|business|ticket|account|user(?:'s)? (?:has|is|asks))\b",
+    re.IGNORECASE,
+)
+COMMAND: Final = re.compile(
+    r"^[\W\d]*(?:please|always|never|do not|don't|only|just|you (?:must|should|will|are to|always|only|answer|reply|respond)"
+    r"|(?:your|all|every|the|each) (?:answers?|repl(?:y|ies)|responses?|output)\b|answer|reply|respond|write|use|keep|output"
+    r"|format|return|avoid|end|start|begin|include|limit|give|speak|be|summari[sz]e|translate|classify|sort|no\b|in (?:one|at most|\d)"
+    r"|antworte|antworten|schreibe?|verwende|benutze|immer|responde|contesta|escribe|usa|siempre|réponds|répondez|écris|utilise"
+    r"|toujours)\b",
+    re.IGNORECASE,
+)
+# A problem of mathematics or programming speaks of the forms of other things.
+_PROBLEM: Final = re.compile(
+    r"\$[^$\n]{1,200}\$|\\(?:boxed|frac|sqrt|\[|\()|^\s*(?:example \d|input|constraints)\s*:", re.IGNORECASE | re.MULTILINE
+)
 _ASKED: Final = re.compile(r"^(?P<head>[^:\n]{3,120}):\s+[^\n]*\?$")  # Answer briefly: why ..?
 _SPLIT: Final = re.compile(r"(?<=[.!?])[\"”')]*\s+|\n+|(?<=[?!])(?=[A-Z])")
 
@@ -59,6 +80,8 @@ def verify_form(exchange: Exchange) -> Verdict | None:
     """Judge the form of a reply; a right form is reported only where nothing else was asked."""
     instruction = exchange.instruction
     if len(instruction) > MAX_WISHES or len(exchange.reply) > MAX_TEXT:
+        return None
+    if _PROBLEM.search(instruction):
         return None
     rules = exchange.conversation.rules[:MAX_WISHES]
     reply = exchange.reply.strip()
@@ -101,16 +124,21 @@ def sentences_of(text: str) -> list[str]:
 
 
 def is_unconditional(sentence: str) -> bool:
-    """Return whether a sentence states no condition and asks nothing."""
-    return not _CONDITIONAL.search(sentence) or _ALLOWED.search(sentence) is not None
+    """Return whether a sentence states no condition and asks no question."""
+    if _IF.search(sentence):
+        return False
+    if _ALLOWED.search(sentence):
+        return True
+    if _ABOUT.search(sentence):
+        return False
+    return not sentence.endswith("?") or _ASKS_YOU.match(sentence) is not None
 
 
 def rule_sentences(rules: str) -> list[str]:
-    """Return the sentences of the rules that wish for a form of every reply."""
-    kept = []
-    for part in map(str.strip, _SPLIT.split(rules)):
-        if not 8 <= len(part) <= 300 or not _WISH.search(part) or not is_unconditional(part):
-            continue
-        if not re.search(r"\b(?:customers?|orders?|refund|policy|returns?|store|shop|price|days?|business|ticket|account|user(?:'s)? (?:has|is|asks))\b", part, re.IGNORECASE):
-            kept.append(part)
-    return kept
+    """Return the sentences of the rules that command a form of every reply."""
+    parts = map(str.strip, _SPLIT.split(rules))
+    return [
+        part
+        for part in parts
+        if 8 <= len(part) <= 300 and COMMAND.match(part) and is_unconditional(part) and not _BUSINESS.search(part)
+    ]

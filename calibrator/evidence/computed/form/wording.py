@@ -19,7 +19,7 @@ _LOWER: Final = re.compile(
     re.IGNORECASE,
 )
 _PARTIAL: Final = re.compile(
-    r"\b(?:first|title|heading|headings|names?|keys?|words? (?:in|with|that)|words? written|at least|at most|more than|less than|fewer than|exactly|\d+|one|two|three|times|each word|every word|sentence|beginning|start|start of|initial|some|certain|both|and lower|and upper|upper- and|mix\w*|labels?|sql|keywords|variable|constant|function|convert|converts|email|code|password|column|key points|letters? \w\b|para|mencion\w*|palabras (?:que|completas|escritas)|mots (?:en|écrits)|how|what|why|difference|number of|highlight|emphasi[sz]e|important|only (?:the|for))\b",
+    r"\b(?:consist\w*|strings?|input|first|title|heading|headings|names?|keys?|words? (?:in|with|that)|words? written|at least|at most|more than|less than|fewer than|exactly|\d+|one|two|three|times|each word|every word|sentence|beginning|start|start of|initial|some|certain|both|and lower|and upper|upper- and|mix\w*|labels?|sql|keywords|variable|constant|function|convert|converts|email|code|password|column|key points|letters? \w\b|para|mencion\w*|palabras (?:que|completas|escritas)|mots (?:en|écrits)|how|what|why|difference|number of|highlight|emphasi[sz]e|important|only (?:the|for))\b",
     re.IGNORECASE,
 )
 _WHOLE: Final = re.compile(

@@ -26,10 +26,6 @@ _PROGRAM: Final = re.compile(
     r"|fonction|programme)\b",
     re.IGNORECASE,
 )
-_NAMED: Final = re.compile(
-    r"\b(?:function|method|class|funktion|función|fonction|def)\s*,?\s*(?:called|named|with the name|namens|llamad[ao]|nommée|appelée|with name)?\s*:?\s*[`\"']?(?P<n>[A-Za-z_]\w*)\s*(?P<args>\([^()\n]{0,200}\))?[`\"']?",
-    re.IGNORECASE,
-)
 _FENCE: Final = re.compile(r"^[ \t]*(?P<f>```+|~~~+)[ \t]*(?P<lang>[\w+#.-]*)[^\n]*$", re.MULTILINE)
 _CODE: Final = re.compile(
     r"^(?:def |class |import |from \w+ import |async def |@\w|for .+:$|while .+:$|if .+:$|print\(|return |lambda )",
@@ -145,7 +141,7 @@ def wanted_name(asked: str) -> tuple[str | None, int | None]:
         r"\b(?:function|class|funktion|función|fonction|method)\s*,?\s*(?:called|named|with the name|namens|llamad[ao]|nommée|appelée)\s*:?\s*[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))?",
         asked,
         re.IGNORECASE,
-    ) or re.search(r"\b(?:function|funktion|función|fonction)\s+[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))", asked, re.IGNORECASE) or re.search(r"\b(?:function|funktion|función|fonction)\s+[`](?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))?`", asked, re.IGNORECASE)
+    ) or re.search(r"\b(?:write|implement|create|define|make|complete|schreibe|implementiere|escribe|crea|écris)\b[^.\n]{0,60}\b(?:function|funktion|función|fonction)\s+[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))", asked, re.IGNORECASE) or re.search(r"\b(?:write|implement|create|define|make|complete|schreibe|implementiere|escribe|crea|écris)\b[^.\n]{0,60}\b(?:function|funktion|función|fonction)\s+[`](?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))?`", asked, re.IGNORECASE)
     if not found:
         return None, None
     others = re.findall(r"\b(?:functions|methods|classes)\b", asked)
