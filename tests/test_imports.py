@@ -31,6 +31,7 @@ MAY_IMPORT = {
 MODEL_AND_TRAINING = [
     "calibrator.checkpoints.devices",
     "calibrator.embedded.torch_encoder",
+    "calibrator.evidence.training.*",
     "calibrator.llm.*",
     "calibrator.studies.elicitations",
     "calibrator.studies.mc_dropout",
@@ -103,7 +104,6 @@ ROOMS: dict[str, set[str]] = {
     "calibrator.batching": {"errors", "scorer"},
     "calibrator.extras": {"errors"},
     "calibrator.text": {"errors", "kernel", "scorer"},
-    "calibrator.evidence": {"errors", "text"},
     "calibrator.rows": {"errors", "metrics", "scorer", "text"},
     "calibrator.corruptions": {"rows", "text"},
     "calibrator.selecting": {"errors", "rows"},
@@ -113,6 +113,7 @@ ROOMS: dict[str, set[str]] = {
     "calibrator.results": {"metrics", "rows"},
     "calibrator.checkpoints": {"errors", "recalibration", "text"},
     "calibrator.features": {"checkpoints", "errors", "extras", "kernel", "recalibration", "text"},
+    "calibrator.evidence": {"checkpoints", "errors", "features", "scorer", "text"},
     "calibrator.llm": {
         "checkpoints",
         "errors",
@@ -132,7 +133,7 @@ ROOMS: dict[str, set[str]] = {
         "rows",
         "text",
     },
-    "calibrator.knowledge": {"features", "kernel", "recalibration", "rows", "text"},
+    "calibrator.knowledge": {"features", "recalibration", "rows", "text"},
     "calibrator.opinion": {
         "corruptions",
         "errors",
@@ -146,6 +147,7 @@ ROOMS: dict[str, set[str]] = {
         "calls",
         "checkpoints",
         "errors",
+        "evidence",
         "features",
         "inspection",
         "kernel",

@@ -33,6 +33,9 @@ MOST_TOLD: Final = 5  # sentences that are reported
 MOST_WORDS: Final = 8  # of one sentence that are reported
 DOUBTED: Final = 0.5  # support below which sentences are reported
 CONTRADICTED: Final = 0.5  # P(contradict) of a piece from which it counts as contradicted
+MOST_WITH_QUESTION: Final = 15  # words of a piece that is read together with the question
+MOST_REQUEST: Final = 2_000  # characters of a request in which its question is looked for
+_QUESTION: Final = re.compile(r"[^.!?\n]*\?")
 _SPACE: Final = re.compile(r"\s+")
 
 
@@ -108,9 +111,21 @@ def reading_of(conversation: Conversation, reply: str, more: Sequence[str] = ())
     for at in chosen:
         queries = [(pieces[at], 1.0), (request, REQUEST_WEIGHT)]
         context = "\n".join(passages.closest(queries, CONTEXT_WORDS))
-        asked.append(Passage(context, request, pieces[at]))
+        asked.append(Passage(context, question_beside(request, pieces[at]), pieces[at]))
     is_complete = comparison.is_complete and passages.is_complete and conversation.is_complete
     return Reading(comparison, pieces, chosen, asked, is_complete)
+
+
+def question_beside(request: str, piece: str) -> str:
+    """Return the question that a piece of a reply is read with; empty for a whole statement.
+
+    A short reply ("Yes", "In 1998") says something only together with its question. Instructions
+    ("Summarize this") are no part of a claim: with them the reader takes all for unmentioned.
+    """
+    if len(words_of(piece)) > MOST_WITH_QUESTION:
+        return ""
+    found = _QUESTION.findall(request[-MOST_REQUEST:])
+    return found[-1].strip() if found else ""
 
 
 def row_of(reading: Reading) -> list[float]:

@@ -3,7 +3,6 @@
 #include "vectors.h"
 #include "arithmetic_body.h"
 #include "layers_body.h"
-#include "quantized_body.h"
 #include "relevance_body.h"
 
 const Arithmetic narrow_arithmetic = {bags, topics, difficulty, tower, distances, trees, gelu, packed_linear, quantized_linear,

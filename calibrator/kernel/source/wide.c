@@ -15,7 +15,6 @@
 #include "vectors.h"
 #include "arithmetic_body.h"
 #include "layers_body.h"
-#include "quantized_body.h"
 #include "relevance_body.h"
 static const Arithmetic wide_arithmetic = {bags, topics, difficulty, tower, distances, trees, gelu, packed_linear, quantized_linear,
                                            relevance, rarest_pieces, compared};
