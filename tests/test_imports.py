@@ -103,7 +103,6 @@ ROOMS: dict[str, set[str]] = {
     "calibrator.batching": {"errors", "scorer"},
     "calibrator.extras": {"errors"},
     "calibrator.text": {"errors", "kernel", "scorer"},
-    "calibrator.evidence": {"errors", "text"},
     "calibrator.rows": {"errors", "metrics", "scorer", "text"},
     "calibrator.corruptions": {"rows", "text"},
     "calibrator.selecting": {"errors", "rows"},
@@ -113,6 +112,7 @@ ROOMS: dict[str, set[str]] = {
     "calibrator.results": {"metrics", "rows"},
     "calibrator.checkpoints": {"errors", "recalibration", "text"},
     "calibrator.features": {"checkpoints", "errors", "extras", "kernel", "recalibration", "text"},
+    "calibrator.evidence": {"checkpoints", "errors", "features", "scorer", "text"},
     "calibrator.llm": {
         "checkpoints",
         "errors",
