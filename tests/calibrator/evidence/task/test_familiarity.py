@@ -69,7 +69,7 @@ def test_a_policy_makes_a_task_less_familiar(model: TaskFamiliarity) -> None:
     """The same question is another task where a system message has rules for it."""
     for question in KNOWN:
         plain = model.strangeness(Conversation(question))
-        assert model.strangeness(Conversation(question, POLICY)) > plain + 1
+        assert model.strangeness(Conversation(question, POLICY)) > plain
 
 
 def test_a_generic_system_message_changes_nothing(model: TaskFamiliarity) -> None:
