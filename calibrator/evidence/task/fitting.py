@@ -18,6 +18,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from calibrator.errors import TrainingError
 from calibrator.evidence.task import form, wording
 from calibrator.evidence.task.examples import (
     Example,
@@ -67,7 +68,7 @@ class Read:
     @property
     def is_unfamiliar(self) -> Flags:
         """Which of them are unfamiliar, (N,)."""
-        return np.array([not example.is_known for example in self.examples])
+        return np.array([not example.is_known for example in self.examples], np.bool_)
 
     def at(self, places: Array) -> Read:
         """Return the examples at these places."""
@@ -106,20 +107,22 @@ def fit_familiarity(
     """Return the arrays of `TaskFamiliarity`, under its prefix; the same examples, the same arrays.
 
     The threshold is where `FLAGGED` of the known examples would be flagged by a model that was not
-    fitted on them. Raises MissingExtraError without scikit-learn.
+    fitted on them; own requests count only where there are no others. Raises TrainingError without
+    known and unfamiliar examples, and MissingExtraError without scikit-learn.
     """
-    in_fold = _folds(teaching.examples) == 0
-    is_known = ~teaching.is_unfamiliar
-    judged = teaching.at(np.flatnonzero(in_fold & is_known & ~_is_own(teaching)))
-    state = _fit(teaching.at(np.flatnonzero(~(in_fold & is_known))), config, seed)
+    is_held_out = (_folds(teaching.examples) == 0) & ~teaching.is_unfamiliar
+    is_own = np.array([example.is_own for example in teaching.examples], np.bool_)
+    is_judged = is_held_out & ~is_own
+    if not is_judged.any():
+        is_judged = is_held_out
+    if not (is_judged.any() and teaching.is_unfamiliar.any()):
+        raise TrainingError("task familiarity needs known and unfamiliar requests")
+    judged = teaching.at(np.flatnonzero(is_judged))
+    state = _fit(teaching.at(np.flatnonzero(~is_held_out)), config, seed)
     threshold = np.quantile(strangeness(state, judged), 1 - FLAGGED)
     state = _fit(teaching, config, seed)
     state["threshold"] = np.array([threshold], np.float32)
     return {PREFIX + name: array for name, array in state.items()}
-
-
-def _is_own(examples: Read) -> Flags:
-    return np.array([example.is_own for example in examples.examples])
 
 
 def strangeness(state: Mapping[str, Array], read_examples: Read) -> NDArray[np.float64]:

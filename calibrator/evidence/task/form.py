@@ -22,11 +22,13 @@ _SCRIPTS: Final = {  # first bytes of characters in UTF-8
 }
 _MARKS: Final = '?$\\|{}[]":;`=(<,#*_^/'
 _OPTION: Final = re.compile(r"^[ \t]*\(?[A-Ja-j][.):][ \t]*\S", re.MULTILINE)
-_INLINE_OPTION: Final = re.compile(r"\(?\b[A-Ea-e]\)[ \t]*\w")
+_INLINE_OPTION: Final = re.compile(r"[(\s][A-Ea-e]\)[ \t]*\w")
 _BULLET: Final = re.compile(r"^[ \t]*(?:[-*•+]|\d{1,2}[.)])[ \t]", re.MULTILINE)
 _FIELD: Final = re.compile(r"^[^\W\d][\w \t/-]{0,24}:", re.MULTILINE)
 _CODE: Final = re.compile(
-    r"\b(?:def|class|return|import|function|const|var|void|int|SELECT|FROM|for|if)\b[^.?!\n]{0,60}[({;:=]"
+    r"^[ \t]*(?:def|class|return|import|function|const|var|void|int|SELECT|for|if)\b"
+    r"[^\n]{0,60}[({;:=]",
+    re.MULTILINE,
 )
 _SENTENCE_END: Final = re.compile(r"[.?!](?=\s|$)")
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from calibrator.evidence.conversation import Conversation
 
-HEAD, TAIL = 1_200, 400  # characters of a request
+HEAD, TAIL = 900, 300  # characters of a request
 COUNTED = 20_000  # characters in which lines are counted
 HEAD_WORDS, TAIL_WORDS = 48, 24
 SHORT_RULES = 400  # characters; longer rules always say something of their own

@@ -73,7 +73,7 @@ def _known_variant(example: Example, chance: random.Random) -> Conversation:
     """Return a question in the words of a user, who leaves out a benchmark's fixed wording."""
     request = bare(example.conversation.request)
     if chance.random() < 0.6:
-        changes = (_relabelled, _program, _asked_otherwise)
+        changes = (relabelled, _program, _asked_otherwise)
         request = next((new for change in changes if (new := change(request, chance))), request)
     if chance.random() < 0.35:
         request = chance.choice(_BEFORE_QUESTION) + request
@@ -86,7 +86,7 @@ def _known_variant(example: Example, chance: random.Random) -> Conversation:
     return Conversation(request, rules, earlier)
 
 
-def _relabelled(question: str, chance: random.Random) -> str:
+def relabelled(question: str, chance: random.Random) -> str:
     """Return a question whose options have other labels; nothing for one without options."""
     if len(_OPTIONS.findall(question)) < 3:
         return ""
