@@ -152,6 +152,8 @@ def _evidence(value: float) -> str:
 
 
 def _lines(advice: Advice, name: str, command: str | None) -> Iterator[str]:
+    from calibrator.recalibration.trial import ENOUGH
+
     if advice.is_chance:
         yield f"{name}: do not let a threshold on it decide; {SAID[advice.action]}"
     else:
@@ -166,16 +168,24 @@ def _lines(advice: Advice, name: str, command: str | None) -> Iterator[str]:
             "  fine-tune it on labels of your own, or take a calibrator that is a language model, "
             "and run this again"
         )
-    own = f" (its own card: {advice.own_auroc:.3f})" if math.isfinite(advice.own_auroc) else ""
+    own = ""
+    if math.isfinite(advice.own_auroc):
+        own = f" (on its own card, for another mix of replies: {advice.own_auroc:.3f})"
     yield f"  {advice.rows:,} rows of {advice.questions:,} questions, {advice.right:.1%} correct"
     if math.isfinite(advice.ece):
         yield (
             f"  AUROC {advice.auroc.value:.3f}{own}, ECE {advice.ece:.3f}, Brier {advice.brier:.3f}"
         )
+    if advice.is_delivered_only:
+        yield (
+            "  all of these were delivered: held replies, whose confidences a policy sorted out, "
+            "are missing, so AUROC is lower than that of all replies"
+        )
     for kind, tried in advice.trials.items():
+        strength = "" if tried.evidence >= ENOUGH else ", too weak to act on"
         yield (
             f"  {kind}: ECE {tried.after.ece:.3f} on rows that were not fitted on, evidence "
-            f"{_evidence(tried.evidence)} (20 is enough)"
+            f"{_evidence(tried.evidence)} (from {ENOUGH:g} on it counts{strength})"
         )
     for each in advice.expected:
         yield (

@@ -2,18 +2,23 @@
 
 Intervals decide, never a figure alone:
 
-    ranking      AUROC, its interval over questions [low, high]. Where it holds 0.5, the calibrator
-                 cannot rank: nothing may be gated on it, and no recalibration helps. `high` below
-                 the AUROC that the checkpoint's own card states, or below `NEAR_CHANCE`: it has
-                 degraded, fine-tune. `low` at least `NEAR_CHANCE`: it ranks. Neither: nobody can
-                 tell yet.
-    calibration  a recalibration, cross-fitted over questions, must beat what is told now by the
-                 rule that promotes one (`recalibration_trial`). Where it does not, and the log loss
-                 that it might still gain is at most `HARMLESS`, there is nothing to mend; where it
-                 might be more, nobody can tell yet.
+    ranking      AUROC depends on which replies were labelled: it is lower where their confidences
+                 lie close together, as those of delivered replies do, and where the questions are
+                 of another mix than the checkpoint's own. So it is compared with the AUROC that
+                 these very confidences would have if they were the true probabilities
+                 (`expected_auroc`). Where the whole interval over questions is more than
+                 `MATERIAL` below that, and below the AUROC on the checkpoint's own card (without a
+                 card: below `NEAR_CHANCE`), these replies are ranked worse than they should be:
+                 fine-tune.
+                 Where its low end does not exclude that, nobody can tell yet: collect labels.
+    calibration  a recalibration, cross-fitted over questions, must beat the present confidences by
+                 the rule that promotes one (`recalibration_trial`). Where it does not, and the log
+                 loss that it might still gain is at most `HARMLESS`, there is nothing to mend;
+                 where it might be more, nobody can tell yet.
 
-A recalibration keeps the ranking, so a degraded ranking comes first, and with too few labels to
-fine-tune on a recalibration is what they are good for meanwhile.
+A recalibration keeps the ranking, so a bad ranking comes first, and with too few labels to
+fine-tune on a recalibration is what they are good for meanwhile. Where confidences are too close
+together to rank anything (`expected_auroc` below `NEAR_CHANCE`), calibration alone is judged.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ import numpy as np
 from calibrator.evaluation.evaluate import question_numbers
 from calibrator.evaluation.recalibration_study import mend
 from calibrator.metrics.intervals import Interval, auroc_interval, holds_chance
-from calibrator.metrics.metrics import Floats, brier, ece
+from calibrator.metrics.metrics import Floats, brier, ece, expected_auroc
 from calibrator.recalibration.curves import Kind
 from calibrator.recalibration.fit import observed_rows
 from calibrator.recalibration.trial import Trial, trial
@@ -37,6 +42,9 @@ from calibrator.rows.rows import Row, labels_of
 Action = Literal["leave", "recalibrate", "fine_tune", "collect"]
 
 NEAR_CHANCE: Final = 0.6
+MATERIAL: Final = 0.1
+"""AUROC that has to be missing before fine-tuning is advised; on kinds of questions that the
+shipped calibrator was tested on, up to 0.09 are missing."""
 HARMLESS: Final = 0.02
 """Log loss a reply: about what an ECE of 0.1 costs in the middle."""
 LEAST_LABELS: Final = 50
@@ -58,8 +66,10 @@ class Expected:
 class Advice:
     """What to do, why, and the figures behind it.
 
-    `own_auroc` is what the checkpoint's card states, nan where it states none. `more_labels` are
-    how many are missing, 0 where none are.
+    `own_auroc` is what the checkpoint's card states, nan where it states none; `expected_auroc` is
+    what the confidences of these rows would have if they were right. `more_labels` are how many are
+    missing, 0 where none are. `is_delivered_only`: the rows say why they were labelled, and none of
+    them was held.
     """
 
     action: Action
@@ -69,6 +79,8 @@ class Advice:
     right: float = math.nan
     auroc: Interval = field(default_factory=lambda: Interval(math.nan, math.nan, math.nan))
     own_auroc: float = math.nan
+    expected_auroc: float = math.nan
+    is_delivered_only: bool = False
     ece: float = math.nan
     brier: float = math.nan
     trials: Mapping[Kind, Trial] = field(default_factory=dict)
@@ -118,7 +130,8 @@ def advise(rows: Sequence[Row], confidence: Floats, own_auroc: float = math.nan)
     found = observed_rows(rows, confidence)
     trials = {kind: trial(found, confidence, kind=kind) for kind in KINDS}
     interval = auroc_interval(y, confidence, questions)
-    action, why, missing = _decided(count, interval, own_auroc, trials)
+    expected = expected_auroc(confidence)
+    action, why, missing = _decided(count, Ranking(interval, expected, own_auroc), trials)
     return Advice(
         action,
         why,
@@ -127,6 +140,8 @@ def advise(rows: Sequence[Row], confidence: Floats, own_auroc: float = math.nan)
         float(y.mean()),
         interval,
         own_auroc,
+        expected,
+        is_delivered_only(rows),
         ece(y, confidence),
         brier(y, confidence),
         trials,
@@ -135,33 +150,88 @@ def advise(rows: Sequence[Row], confidence: Floats, own_auroc: float = math.nan)
     )
 
 
-def _decided(
-    count: int, auroc: Interval, own: float, trials: Mapping[Kind, Trial]
-) -> tuple[Action, str, int]:
-    """The action, the reason, and how many more labels it takes."""
-    told = f"AUROC {auroc.value:.3f}, 95 % within {auroc.low:.3f} and {auroc.high:.3f}"
-    if holds_chance(auroc):
-        why = f"it cannot rank these replies, as far as {count:,} labels show: {told}"
+def is_delivered_only(rows: Sequence[Row]) -> bool:
+    """Return whether the rows come from a record (`pinocchio export`) and none was held.
+
+    Their confidences are then those that a policy let through, not those of all replies.
+    """
+    kinds = [row.raw["kind"] for row in rows if isinstance(row.raw.get("kind"), str)]
+    return bool(kinds) and "hold" not in kinds
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """How well labelled replies are ranked, what their confidences promise, and the card's AUROC.
+
+    `own` is nan where the checkpoint has no card.
+    """
+
+    auroc: Interval
+    expected: float
+    own: float
+
+    @property
+    def bar(self) -> float:
+        """The AUROC below which these replies are ranked materially worse than promised."""
+        return self.expected - MATERIAL
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether the confidences are so close together that they rank next to nothing."""
+        return self.expected < NEAR_CHANCE
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether the whole interval is below the bar, and below the card's AUROC."""
+        own = self.own if math.isfinite(self.own) else NEAR_CHANCE
+        return self.auroc.high < min(self.bar, own)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the labels leave it open that the ranking is that bad."""
+        return not self.is_narrow and self.auroc.low < min(self.bar, NEAR_CHANCE)
+
+    def __str__(self) -> str:
+        return (
+            f"AUROC {self.auroc.value:.3f}, 95 % between {self.auroc.low:.3f} and "
+            f"{self.auroc.high:.3f}"
+        )
+
+
+def _decided(count: int, ranking: Ranking, trials: Mapping[Kind, Trial]) -> tuple[Action, str, int]:
+    """Return the action, the reason, and how many more labels it takes."""
+    is_chance = holds_chance(ranking.auroc)
+    mending = max(trials.values(), key=lambda each: (each.is_better, each.gain.value))
+    claim = f"these confidences promise {ranking.expected:.3f}"
+    if ranking.is_degraded:
+        why = f"it ranks these replies worse than it should: {ranking}; {claim}"
+        if is_chance:
+            why = f"it cannot rank these replies, as far as {count:,} labels show: {ranking}"
         if count >= TO_TUNE:
             return "fine_tune", why, 0
-        return "collect", why, TO_TUNE - count
-    mending = max(trials.values(), key=lambda each: (each.is_better, each.gain.value))
-    if not auroc.high >= max(NEAR_CHANCE, own if math.isfinite(own) else 0.0):
-        bar = "near chance" if auroc.high < NEAR_CHANCE else f"surely below its own {own:.3f}"
-        if count >= TO_TUNE:
-            return "fine_tune", f"ranking has degraded: {told}, {bar}", 0
-        return _meanwhile(mending, f"ranking has degraded ({told}, {bar})", TO_TUNE - count)
-    if auroc.low < NEAR_CHANCE:
-        missing = _more(count, auroc, auroc.value - NEAR_CHANCE)
-        return _meanwhile(mending, f"whether it ranks nobody can tell yet ({told})", missing)
+        if is_chance:
+            return "collect", why, TO_TUNE - count
+        return _meanwhile(mending, why, TO_TUNE - count)
+    if ranking.is_open:
+        reach = ranking.auroc.value - min(ranking.bar, NEAR_CHANCE)
+        missing = max(_more(count, ranking.auroc, reach), TO_TUNE - count)
+        if is_chance:
+            shown = f"it cannot rank these replies, as far as {count:,} labels show: {ranking}"
+            return "collect", shown, missing
+        return _meanwhile(mending, f"whether it ranks nobody can tell yet ({ranking})", missing)
+    ranks = f"it ranks ({ranking}; {claim})"
+    if ranking.is_narrow:
+        ranks = (
+            f"the confidences of these replies are too close together to rank them ({ranking}; "
+            f"{claim}, so nothing is wrong with that)"
+        )
     if mending.is_better:
-        gain = mending.gain
-        return "recalibrate", f"it ranks ({told}), and a recalibration gains {_shown(gain)}", 0
+        return "recalibrate", f"{ranks}, and a recalibration gains {_shown(mending.gain)}", 0
     if mending.gain.high > HARMLESS:
         missing = _more(count, mending.gain, HARMLESS)
-        why = f"it ranks ({told}); a recalibration might gain {_shown(mending.gain)} or nothing"
+        why = f"{ranks}; a recalibration might gain {_shown(mending.gain)} or nothing"
         return "collect", why, missing
-    return "leave", f"it ranks ({told}), and no recalibration is better beyond noise", 0
+    return "leave", f"{ranks}, and no recalibration is better beyond noise", 0
 
 
 def _meanwhile(mending: Trial, why: str, missing: int) -> tuple[Action, str, int]:
@@ -176,7 +246,7 @@ def _meanwhile(mending: Trial, why: str, missing: int) -> tuple[Action, str, int
 
 
 def _shown(gain: Interval) -> str:
-    return f"{gain.value:.3f} of log loss, 95 % within {gain.low:+.3f} and {gain.high:+.3f}"
+    return f"{gain.value:.3f} of log loss, 95 % between {gain.low:+.3f} and {gain.high:+.3f}"
 
 
 def _more(count: int, interval: Interval, reach: float) -> int:

@@ -7,6 +7,7 @@ Where a figure is about finding wrong replies (AUPRC, F1), wrong is the positive
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -131,6 +132,26 @@ def cohens_d(correct: ArrayLike, confidence: ArrayLike) -> float:
     if deviation < 1e-12:  # what rounding leaves of equal numbers
         return float("nan")
     return float(right.mean() - wrong.mean()) / deviation
+
+
+def expected_auroc(confidence: ArrayLike) -> float:
+    """Return the AUROC that confidences (n,) have on average if they are the true probabilities.
+
+    The model-based concordance of van Klaveren, Goenen, Steyerberg and Vergouwe (Statistics in
+    Medicine 35, 2016): of a right and a wrong reply drawn with these probabilities, how often the
+    right one is higher, ties counted half. It changes with the mix of replies as AUROC does, so a
+    difference between the two is not due to the mix. nan where all are 0, all are 1, or n < 2.
+    """
+    p = np.sort(np.asarray(confidence, dtype=np.float64))
+    starts = np.flatnonzero(np.diff(p, prepend=-np.inf))
+    if not len(starts):
+        return math.nan
+    right, wrong = np.add.reduceat(p, starts), np.add.reduceat(1 - p, starts)
+    with_itself = float(np.sum(p * (1 - p)))
+    pairs = float(right.sum() * wrong.sum()) - with_itself
+    ties = float(np.sum(right * wrong)) - with_itself
+    wins = float(np.sum(right * (np.cumsum(wrong) - wrong)))
+    return (wins + ties / 2) / pairs if pairs > 0 else math.nan
 
 
 def _cuts(keys: Floats, hits: Ints) -> tuple[Ints, Ints]:

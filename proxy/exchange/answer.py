@@ -20,6 +20,7 @@ from proxy.exchange.request import CompletionRequest
 from proxy.formats import MEMBER, Assembler, Choice, Format, Json, NoAnswerError
 from proxy.formats.called import tool_calls
 from proxy.formats.events.readings import AMBIGUOUS, DECISIVE, is_ambiguous
+from proxy.formats.openai import error_alone
 from proxy.scoring.scoring import Confidence, Status, least_sure
 from proxy.upstreams.upstream import UpstreamReply, too_large
 from proxy.wire.bounded_cache import LONGEST, remembers
@@ -252,13 +253,22 @@ async def read_answer(
         bare = _without_part(body, completion or {}, error.part) if error.part else None
         return Unread(raw, error.reason, completion, bare)
     if completion is None or not choices:
-        return Unread(raw, "not_a_completion")
+        return _without_answer(raw, completion or {})
     if is_decided_on and (is_repeated or is_ambiguous(completion)):
         return Unread(raw, AMBIGUOUS)
     headers = reply.crossing  # known where upstream says the same each time
     if headers is None:
         headers = to_client(reply.headers)
     return Answer(reply.status, headers, completion, choices, body, raw)
+
+
+def _without_answer(raw: bytes, completion: Json) -> Unread:
+    """Return what is no completion: upstream's error, which some servers send with status 200, or
+    an object that nobody knows."""
+    if not completion.get("error"):
+        return Unread(raw, "not_a_completion")
+    alone = error_alone(completion)
+    return Unread(raw, "upstream_error", bare=None if alone == completion else dumps(alone))
 
 
 def _without_part(body: bytes, completion: Json, part: str) -> bytes:

@@ -48,6 +48,7 @@ __all__ = [
     "logprobs",
     "messages",
     "messages_stream",
+    "openai",
     "responses",
     "responses_items",
 ]

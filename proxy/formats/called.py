@@ -19,6 +19,10 @@ _DESCRIBED = frozenset({"tools", "tool_choice", "logprobs", "annotations", "usag
 _ARGUMENTS = ("arguments", "input")
 _GIVEN = ("arguments", "input", "parameters")  # beside a name they make a call of any object
 _PLACES = ("item", "response", "content_block", "content", "message", "output", "choices")
+_PIECES = (  # members of events in which a text or a call grows
+    *("delta", "text", "refusal", "part", "name", "function", "tool"),
+    *("arguments", "input", "partial_json", "parameters"),
+)
 _LABELS = {"id", "index", "type"}  # of a call of which nothing else is told
 _BEYOND_TEXT = {"audio": "audio", "images": "image", "video": "video"}  # members of a message
 
@@ -172,6 +176,17 @@ def is_stray(event: Mapping[str, Any], *expected: str) -> bool:
     return any(event.get(place) for place in _PLACES if place not in expected) or seems_call(
         {key: each for key, each in event.items() if key not in expected and key != "type"}
     )
+
+
+def may_hold_part(kind: str, event: Mapping[str, Any]) -> bool:
+    """Return whether an event of an unknown type could hold a part of an answer.
+
+    Clients pass over types that they do not know, and gateways send such events on every turn
+    (`vertex_event`, `codex.rate_limits`). Only what is named or built like a call, or has a member
+    in which an answer or a piece of one could be, is more than that.
+    """
+    has_part = any(event.get(name) for name in _PIECES)
+    return has_part or is_call_type(kind) or is_stray(event)
 
 
 def is_call_type(kind: str) -> bool:

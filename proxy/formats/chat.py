@@ -302,6 +302,8 @@ class ChatAssembler(ChunkAssembler):
         if isinstance(logprobs, dict):
             choice.logprobs = choice.logprobs or {}
             merge(choice.logprobs, logprobs)
+        if not delta:
+            delta = _beside_delta(part, choice)
         if not isinstance(delta, dict):
             return True
         is_clear = True
@@ -371,6 +373,22 @@ def _names_given(calls: list[Any]) -> Mapping[str, tuple[str, ...]]:
         name, *others = found.readings()
         names[name] = tuple(dict.fromkeys((*names.get(name, ()), *others)))
     return names
+
+
+def _beside_delta(part: Mapping[str, Any], choice: Choice) -> Any:
+    """Return what a part without a delta adds: some servers send `message`, `text` or `content`.
+
+    A text that begins with all that came before it repeats that, so only the rest is new.
+    """
+    told: Any = part.get("message") or part.get("text") or part.get("content")
+    if isinstance(told, str):
+        told = {"content": told}
+    if not isinstance(told, dict) or not isinstance(told.get("content"), str):
+        return told
+    before = joined(choice.message).get("content") or ""
+    if isinstance(before, str) and told["content"].startswith(before):
+        return {**told, "content": told["content"][len(before) :]}
+    return told
 
 
 def _calls_tool(part: Any) -> bool:

@@ -12,13 +12,13 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from calibrator import blocks_message, is_tool_use
-from proxy.formats.called import beyond_text, is_stray, unknown_call
+from proxy.formats.called import beyond_text, is_stray, may_hold_part, unknown_call
 from proxy.formats.events.merging import Pieces, index_of, joined, merge
 from proxy.formats.events.readings import StreamReading
 from proxy.formats.format import MEMBER, NOTHING, UNREAD, Assembler, Choice, Json, Sight
 from proxy.formats.openai import error_sight, kind_of, unreadable
 from proxy.wire.json_splice import dumps, json_object
-from proxy.wire.sse import Event, event_bytes
+from proxy.wire.sse import Event, event_bytes, is_done
 
 REFUSAL = "refusal"
 _KNOWN = frozenset(
@@ -95,7 +95,8 @@ class MessagesAssembler(Assembler):
         self._unknown: list[Json] = []  # events of types that nobody knows
 
     def add(self, event: Event) -> Sight:
-        if not event.data:
+        # Anthropic's clients read on behind the end sign of OpenAI's streams, so it ends nothing.
+        if not event.data or is_done(event.data):
             return NOTHING
         data = self.reading.object_in(event)
         if data is None:
@@ -128,7 +129,7 @@ class MessagesAssembler(Assembler):
                 return error_sight(data, "error")
             case "ping":
                 pass
-            case _:
+            case _ if may_hold_part(kind, data):
                 self._unknown.append(data)
                 return self._calls()
         return NOTHING

@@ -13,7 +13,7 @@ from proxy.formats.events.merging import index_of
 from proxy.formats.events.readings import StreamReading
 from proxy.formats.format import MEMBER, NOTHING, UNREAD, Assembler, Choice, Json, Sight
 from proxy.wire.json_splice import dumps, json_object, may_be_object, member_bytes
-from proxy.wire.sse import DONE, Event, event_bytes, is_one_line, name_of
+from proxy.wire.sse import Event, event_bytes, is_done, is_one_line, name_of
 
 _BOM = b"\xef\xbb\xbf"
 _NESTED = ("error", "detail")
@@ -98,10 +98,10 @@ class ChunkAssembler(Assembler, ABC):
         self._usage: Json | None = None
 
     def add(self, event: Event) -> Sight:
-        if event.data == DONE:
-            return Sight(is_end=True)
         if not event.data:
             return NOTHING
+        if is_done(event.data):
+            return Sight(is_end=True)
         chunk = self.reading.object_in(event)
         if chunk is None:
             return unreadable(event.data)
@@ -131,7 +131,7 @@ class ChunkAssembler(Assembler, ABC):
 
 def _of_error(told: Any) -> Any:
     """What an error tells; of what may be a part of an answer only the words."""
-    if isinstance(told, str | int | float):
+    if told is None or isinstance(told, str | int | float):
         return told
     words = told if isinstance(told, dict) else {}
     unknown = [words[key] for key in words.keys() - _OF_ERROR_OBJECTS]
@@ -150,13 +150,23 @@ def unreadable(data: str) -> Sight:
     return UNREAD if may_be_object(data) else NOTHING
 
 
+def error_alone(told: Json) -> Json:
+    """Return an object that tells an error without what may be a part of an answer.
+
+    It equals `told` where nothing in that could be one; members that are null or empty cannot.
+    """
+    return {
+        key: _of_error(value) if value else value
+        for key, value in told.items()
+        if value is None
+        or value == []
+        or (key in OF_ERRORS and (key in _NESTED or not isinstance(value, dict | list)))
+    }
+
+
 def error_sight(told: Json, name: str | None = None) -> Sight:
     """An error; what else its event says may be a part of an answer, and is left out of `bare`."""
-    kept = {
-        key: _of_error(value)
-        for key, value in told.items()
-        if key in OF_ERRORS and (key in _NESTED or not isinstance(value, dict | list))
-    }
+    kept = error_alone(told)
     if kept == told:
         return Sight(is_end=True, is_error=True)
     bare = event_bytes(dumps(kept))
@@ -182,7 +192,7 @@ def includes_usage(payload: Json) -> bool:
 
 def annotated(event: Event, member: Mapping[str, Any]) -> bytes:
     """The event with the member in its object; untouched if it carries no object."""
-    data = json_object(event.data) if event.data and event.data != DONE else None
+    data = json_object(event.data) if event.data and not is_done(event.data) else None
     if data is None:
         return event.raw
     end = _end_of_object(event.raw)

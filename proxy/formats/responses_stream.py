@@ -13,7 +13,7 @@ from itertools import chain
 from typing import Any
 
 from calibrator import answer_message, is_call
-from proxy.formats.called import beyond_text, has_call, is_stray, unknown_call
+from proxy.formats.called import beyond_text, has_call, is_stray, may_hold_part, unknown_call
 from proxy.formats.events.merging import Pieces, joined
 from proxy.formats.events.readings import StreamReading
 from proxy.formats.format import NOTHING, UNREAD, Assembler, Choice, Json, Sight
@@ -21,7 +21,7 @@ from proxy.formats.openai import error_sight, kind_of, unreadable
 from proxy.formats.responses_events import Writer, named_event
 from proxy.formats.responses_items import item_type, logprobs_of
 from proxy.wire.json_splice import canonical, dumps, json_object
-from proxy.wire.sse import DONE, Event
+from proxy.wire.sse import Event, is_done
 
 _TOLD_OF = re.compile(  # events about texts, and those that say nothing
     r"response\.(?:output_text|refusal|content_part|reasoning\w*|audio\w*)(?:\.[a-z_.]+)?"
@@ -95,7 +95,7 @@ class ResponsesAssembler(Assembler):
         data = event.data
         if not data:
             return NOTHING
-        if data == DONE:
+        if is_done(data):
             return Sight(is_end=True)
         self._events += 1
         value = self.reading.object_in(event)
@@ -134,6 +134,8 @@ class ResponsesAssembler(Assembler):
             self._names |= {value["name"]} if _is_text(value, "name") else set()
             return self._call(value)
         if _TOLD_OF.fullmatch(kind):
+            return NOTHING
+        if not may_hold_part(kind, value):  # clients pass over it, as over rate limits
             return NOTHING
         self._unknown.append(value)
         return self._call(value)

@@ -37,6 +37,15 @@ class Event:
     data: str | None
 
 
+def is_done(data: str) -> bool:
+    """Return whether an event's data is the end sign of OpenAI's streams, with anything behind it.
+
+    Servers write a blank or a line end behind it, and the official clients look at its beginning
+    alone. What begins so is no JSON object for any reader.
+    """
+    return data.startswith(DONE) or (data[:1].isspace() and data.lstrip().startswith(DONE))
+
+
 def is_one_line(raw: bytes) -> bool:
     """Whether an event is one line of data, as nearly every one is."""
     return raw.startswith(b"data: ") and raw.endswith(b"\n\n") and raw.find(b"\n") == len(raw) - 2

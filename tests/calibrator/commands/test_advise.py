@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from calibrator.commands.advise import _lines, next_command, own_auroc
-from calibrator.evaluation.advice import Advice, advise
-from calibrator.metrics.metrics import Floats
+from calibrator.evaluation.advice import Advice, Ranking, advise
+from calibrator.metrics.intervals import auroc_interval
+from calibrator.metrics.metrics import Floats, auroc, expected_auroc
 from calibrator.recalibration.curves import logit, sigmoid
 from calibrator.rows.rows import Row, parse_row
 from tests.builders.labelled_rows import write
@@ -89,13 +90,78 @@ def test_what_cannot_rank_is_not_to_be_gated_on(count: int, action: str) -> None
     assert "e+0" not in told, "evidence is a number that people read"
 
 
-def test_what_ranks_surely_worse_than_its_own_card_is_fine_tuned() -> None:
-    """Better than chance, and below what the checkpoint was measured at, by the whole interval."""
-    rows, truth = deployment(800)
-    found = advise(rows, truth, own_auroc=0.95)
-    assert found.auroc.low > 0.6
+def test_what_ranks_surely_worse_than_it_promises_is_fine_tuned() -> None:
+    """Better than chance, but below its card and materially below what its confidences promise."""
+    rows, truth = deployment(2_000)
+    noise = np.random.default_rng(4).normal(0, 2.5, 2_000)
+    found = advise(rows, np.asarray(sigmoid(logit(truth) + noise)), own_auroc=0.8)
+    assert found.auroc.low > 0.5
     assert found.action == "fine_tune"
-    assert "below its own 0.950" in found.why
+    assert f"these confidences promise {found.expected_auroc:.3f}" in found.why
+
+
+@pytest.mark.parametrize("lowest", [0.0, 0.4, 0.6, 0.8])
+def test_delivered_replies_of_a_healthy_calibrator_are_no_reason_to_fine_tune(
+    lowest: float,
+) -> None:
+    """True probabilities of which a policy let only the higher through: AUROC falls far below the
+    card's and nothing is wrong."""
+    rows, truth = deployment(4_000)
+    kept = [n for n in range(4_000) if truth[n] >= lowest]
+    found = advise([rows[n] for n in kept], truth[kept], own_auroc=0.88)
+    assert found.auroc.high < 0.88
+    assert found.action == "leave"
+
+
+def test_confidences_too_close_together_are_not_called_degraded() -> None:
+    """All between 0.84 and 0.86, and right: AUROC holds 0.5, no fine-tuning would change that, and
+    the warning against thresholds stays."""
+    rng = np.random.default_rng(7)
+    truth = rng.uniform(0.84, 0.86, 1_500)
+    rows = [_row(n, bool(rng.random() < truth[n])) for n in range(1_500)]
+    found = advise(rows, truth, own_auroc=0.85)
+    assert found.action == "leave"
+    assert "too close together" in found.why
+    assert found.is_chance
+
+
+def test_healthy_deployments_raise_few_false_alarms() -> None:
+    """Of 200 deployments with true probabilities, of four mixes, all replies or delivered ones
+    alone, two replies to a question that go together, at most 5 % are told to fine-tune."""
+    alarms = 0
+    rng = np.random.default_rng(8)
+    for n in range(200):
+        a, b = ((1.2, 0.8), (3.0, 1.6), (0.7, 0.6), (6.0, 1.5))[n % 4]
+        truth = np.repeat(rng.beta(a, b, 300), 2)
+        right = np.repeat(rng.random(300), 2) < truth  # both replies are right, or both wrong
+        kept = truth >= (0.0, 0.5)[n // 4 % 2]
+        questions = np.repeat(np.arange(300), 2)[kept]
+        interval = auroc_interval(right[kept].astype(int), truth[kept], questions, resamples=300)
+        alarms += Ranking(interval, expected_auroc(truth[kept]), own=0.9).is_degraded
+    assert alarms <= 10
+
+
+def test_replies_that_were_all_delivered_are_named(tmp_path: Path) -> None:
+    """Rows of `export` say why they have a label; without a held one, that is said."""
+    rows, truth = deployment(200)
+    delivered = [parse_row({**row.raw, "kind": "audit"}) for row in rows]
+    held = [parse_row({**row.raw, "kind": "hold"}) for row in rows[:5]]
+    assert not advise(rows, truth).is_delivered_only
+    assert not advise([*held, *delivered[5:]], truth).is_delivered_only
+    found = advise(delivered, truth)
+    assert found.is_delivered_only
+    assert "held replies, whose confidences" in "\n".join(_lines(found, "embedded@1", None))
+
+
+def test_the_expected_auroc_is_the_mean_of_simulated_ones() -> None:
+    """Labels drawn by the confidences themselves have on average that AUROC, ties included."""
+    rng = np.random.default_rng(2)
+    confidence = np.round(rng.beta(2, 1, 150), 1)
+    drawn = [rng.random(150) < confidence for _ in range(600)]
+    found = [auroc(right.astype(int), confidence) for right in drawn]
+    assert expected_auroc(confidence) == pytest.approx(np.mean(found), abs=0.005)
+    assert math.isnan(expected_auroc([]))
+    assert math.isnan(expected_auroc([1.0, 1.0]))
 
 
 def test_the_interval_decides_and_not_the_figure() -> None:
@@ -138,7 +204,7 @@ def test_few_labels_of_a_degraded_ranking_recalibrate_meanwhile() -> None:
     found = advise(rows, np.asarray(backwards), own_auroc=0.8)
     assert found.action == "recalibrate"
     assert found.more_labels == 10
-    assert "ranking has degraded" in found.why
+    assert "it ranks these replies worse than it should" in found.why
 
 
 def test_figures_have_no_nan_in_json() -> None:

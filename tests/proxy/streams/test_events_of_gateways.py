@@ -1,0 +1,323 @@
+"""What gateways and servers send beside an answer passes every policy as it came.
+
+Unknown events, the end signs of other APIs, errors with null members or with status 200, text in
+`message`: the official clients read all of these streams, so they are scored and relayed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.equality.equality_cases import without_members
+from tests.running.live_proxy import OBSERVE, LiveProxy
+from tests.servers.faulty_upstream import EVENTS, JSON, Response
+from tests.servers.undecided import PATHS, AnyUpstream, asking
+
+Json = dict[str, Any]
+
+CALLS = """
+version: 1
+name: calls
+mode: enforce
+rules: [{name: any call, when: {tools: any}, then: {hold: {queue: q, reply: error}}}]
+default: deliver
+"""
+BUFFERED = """
+version: 1
+name: buffered
+mode: enforce
+rules: [{name: unsure, when: {confidence: {below: 0.000001}}, then: {hold: {queue: q}}}]
+default: deliver
+"""
+TEXT = "The capital of France is Paris. p=0.9"
+
+
+def sse(*events: Json | str, named: bool = False) -> bytes:
+    """The bytes of events: objects, with their type as the name, or data as it is."""
+    lines = []
+    for each in events:
+        if isinstance(each, dict) and named and "type" in each:
+            lines.append(f"event: {each['type']}\n")
+        data = each if isinstance(each, str) else json.dumps(each, separators=(",", ":"))
+        lines.append(f"data: {data}\n\n")
+    return "".join(lines).encode()
+
+
+MESSAGE: Json = {
+    "id": "m",
+    "type": "message",
+    "role": "assistant",
+    "model": "m",
+    "content": [],
+    "stop_reason": None,
+    "stop_sequence": None,
+    "usage": {"input_tokens": 1, "output_tokens": 1},
+}
+MESSAGE_EVENTS: list[Json | str] = [
+    {"type": "message_start", "message": MESSAGE},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": TEXT}},
+    {"type": "content_block_stop", "index": 0},
+    {
+        "type": "message_delta",
+        "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+        "usage": {"output_tokens": 9},
+    },
+]
+STOP: Json = {"type": "message_stop"}
+TOOL_BLOCK = {"type": "tool_use", "id": "t", "name": "send", "input": {}}
+CALL_EVENTS: list[Json | str] = [
+    {"type": "content_block_start", "index": 1, "content_block": TOOL_BLOCK},
+    {"type": "content_block_stop", "index": 1},
+]
+ITEM: Json = {
+    "id": "i",
+    "type": "message",
+    "status": "completed",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": TEXT, "annotations": []}],
+}
+RESPONSE: Json = {
+    "id": "r",
+    "object": "response",
+    "created_at": 1,
+    "status": "in_progress",
+    "model": "m",
+    "output": [],
+}
+CREATED: Json = {"type": "response.created", "sequence_number": 0, "response": RESPONSE}
+COMPLETED: Json = {
+    "type": "response.completed",
+    "sequence_number": 2,
+    "response": {**RESPONSE, "status": "completed", "output": [ITEM]},
+}
+DONE_ITEM: Json = {
+    "type": "response.output_item.done",
+    "sequence_number": 1,
+    "output_index": 0,
+    "item": ITEM,
+}
+RESPONSE_EVENTS = [CREATED, DONE_ITEM, COMPLETED]
+
+
+def chunk(**choice: Any) -> Json:
+    """A chunk of a chat stream with one choice."""
+    listed = [{"index": 0, "finish_reason": None, **choice}]
+    return {
+        "id": "c",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": "m",
+        "choices": listed,
+    }
+
+
+CHAT_EVENTS = [
+    chunk(delta={"role": "assistant", "content": TEXT}),
+    chunk(delta={}, finish_reason="stop"),
+]
+VERTEX: Json = {"type": "vertex_event", "usage": {"input_tokens": 9, "output_tokens": 1}}
+CODEX: list[Json] = [
+    {
+        "type": "codex.rate_limits",
+        "rate_limits": {"primary": {"used_percent": 1}},
+        "plan_type": "plus",
+    },
+    {"type": "codex.response.metadata", "headers": {"x-request-id": "1"}},
+    {"type": "responsesapi.websocket_timing", "timing_metrics": {"ms": 3}},
+]
+SCORED_STREAMS = {
+    "vertex event": ("messages", sse(VERTEX, *MESSAGE_EVENTS, VERTEX, STOP, named=True)),
+    "unknown event": (
+        "messages",
+        sse(*MESSAGE_EVENTS, {"type": "rate_limits", "x": 1}, STOP, named=True),
+    ),
+    "codex events": ("responses", sse(CREATED, *CODEX, DONE_ITEM, COMPLETED, named=True)),
+    "[DONE] behind message_stop": (
+        "messages",
+        sse(*MESSAGE_EVENTS, STOP, named=True) + sse("[DONE]"),
+    ),
+    "[DONE] for message_stop": ("messages", sse(*MESSAGE_EVENTS, named=True) + sse("[DONE]")),
+    "[DONE] with a blank": ("chat", sse(*CHAT_EVENTS, "[DONE] ")),
+    "[DONE] with a line end": ("chat", sse(*CHAT_EVENTS, r"[DONE]\n")),
+    "[DONE] behind a blank": ("chat", sse(*CHAT_EVENTS, "  [DONE]")),
+    "[DONE] with a blank in responses": (
+        "responses",
+        sse(*RESPONSE_EVENTS, named=True) + sse("[DONE] "),
+    ),
+    "text in message": (
+        "chat",
+        sse(chunk(message={"role": "assistant", "content": TEXT}, finish_reason="stop"), "[DONE]"),
+    ),
+    "text in message again": (
+        "chat",
+        sse(
+            chunk(delta={"role": "assistant", "content": TEXT}),
+            chunk(message={"role": "assistant", "content": TEXT}, finish_reason="stop"),
+            "[DONE]",
+        ),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[AnyUpstream]:
+    with AnyUpstream() as upstream:
+        yield upstream
+
+
+@pytest.fixture(scope="module", params=["observe", "calls", "buffered"])
+def proxy(
+    request: pytest.FixtureRequest, upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiveProxy]:
+    """A proxy that observes, gates calls, or decides on everything before it is sent."""
+    policy = {"observe": OBSERVE, "calls": CALLS, "buffered": BUFFERED}[request.param]
+    folder = tmp_path_factory.mktemp(request.param)
+    proxy = LiveProxy(upstream.base_url, folder, policy=policy, upstream={"speaks": "both"})
+    yield proxy
+    proxy.stop()
+
+
+@pytest.fixture(scope="module")
+def gating(upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveProxy]:
+    """A proxy that holds every call."""
+    folder = tmp_path_factory.mktemp("gating")
+    proxy = LiveProxy(upstream.base_url, folder, policy=CALLS, upstream={"speaks": "both"})
+    yield proxy
+    proxy.stop()
+
+
+def asked(proxy: LiveProxy, surface: str, *, is_stream: bool) -> httpx.Response:
+    headers = {"content-type": "application/json", "authorization": "Bearer sk-client"}
+    url = f"http://127.0.0.1:{proxy.port}{PATHS[surface]}"
+    body = asking(surface, stream=is_stream)
+    return httpx.post(url, content=body, headers=headers, timeout=20)
+
+
+@pytest.mark.parametrize("name", SCORED_STREAMS)
+def test_what_clients_pass_over_costs_no_number(
+    proxy: LiveProxy, upstream: AnyUpstream, name: str
+) -> None:
+    """The stream arrives as it was sent, but for the member, and its text has its number."""
+    surface, stream = SCORED_STREAMS[name]
+    upstream.answer = Response([stream], headers=EVENTS)
+    got = asked(proxy, surface, is_stream=True)
+    assert got.status_code == 200, got.text
+    assert without_members(got.content) == (stream, 1)
+    assert b'"confidence":0.9' in got.content.replace(b" ", b"")
+
+
+ERROR_EVENT: Json = {
+    "type": "error",
+    "code": "rate_limit_exceeded",
+    "message": "slow",
+    "param": None,
+    "sequence_number": 1,
+}
+OVERLOADED: Json = {"type": "overloaded_error", "message": "Overloaded"}
+CHUNK_ERROR = {"message": "slow", "type": None, "param": None, "code": None}
+ERROR_STREAMS = {
+    "null in responses": ("responses", sse(CREATED, ERROR_EVENT, named=True)),
+    "null in chat": ("chat", sse({"error": CHUNK_ERROR})),
+    "null beside it": (
+        "messages",
+        sse({"type": "error", "error": OVERLOADED, "request_id": None}, named=True),
+    ),
+    "empty choices beside it": ("chat", sse({"id": "c", "choices": [], "error": CHUNK_ERROR})),
+}
+
+
+@pytest.mark.parametrize("name", ERROR_STREAMS)
+def test_error_events_arrive_byte_for_byte(
+    proxy: LiveProxy, upstream: AnyUpstream, name: str
+) -> None:
+    """Members that are null stay null: clients look at their types."""
+    surface, stream = ERROR_STREAMS[name]
+    upstream.answer = Response([stream], headers=EVENTS)
+    got = asked(proxy, surface, is_stream=True)
+    last = stream[stream.rindex(b"data: ") :]
+    assert got.content.endswith(last), got.text
+
+
+ERRORS: dict[str, tuple[str, Json]] = {
+    "quota": ("chat", {"error": {"message": "quota", "code": 402}}),
+    "choices null": (
+        "chat",
+        {
+            "id": "x",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "m",
+            "choices": None,
+            "error": {"message": "provider", "code": 502},
+        },
+    ),
+    "text": ("chat", {"error": "quota"}),
+    "completions": ("completions", {"error": {"message": "quota", "type": None}}),
+    "responses": ("responses", {"error": {"message": "quota", "param": None}}),
+    "messages": ("messages", {"type": "error", "error": OVERLOADED}),
+}
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("name", ERRORS)
+def test_an_error_with_status_200_keeps_upstreams_words(
+    proxy: LiveProxy, upstream: AnyUpstream, name: str, is_stream: bool
+) -> None:
+    """Whole or in answer to a stream, the client gets what upstream said, and no number."""
+    surface, told = ERRORS[name]
+    upstream.answer = Response([json.dumps(told).encode()], headers=JSON)
+    got = asked(proxy, surface, is_stream=is_stream)
+    assert got.status_code == 200, got.text
+    assert got.json() == told
+    assert "x-pinocchio-confidence" not in got.headers
+
+
+def test_an_error_with_status_200_brings_no_call_along(
+    gating: LiveProxy, upstream: AnyUpstream
+) -> None:
+    """What may be a part of an answer is left out where a policy decides."""
+    call = {"id": "t", "type": "function", "function": {"name": "send", "arguments": "{}"}}
+    told = {"error": {"message": "quota"}, "tool_calls": [call], "output": [call]}
+    upstream.answer = Response([json.dumps(told).encode()], headers=JSON)
+    assert asked(gating, "chat", is_stream=False).json() == {"error": {"message": "quota"}}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "toolcall.started", "x": 1},
+        {"type": "hologram", "delta": {"partial_json": "{}"}},
+        {"type": "hologram", "name": "send"},
+        {"type": "hologram", "content": [{"type": "text", "text": "x"}]},
+        {"type": "hologram", "deep": {"er": [{"name": "send", "arguments": "{}"}]}},
+    ],
+)
+@pytest.mark.parametrize("surface", ["messages", "responses"])
+def test_unknown_events_that_could_hold_a_part_count_as_a_call(
+    gating: LiveProxy, upstream: AnyUpstream, surface: str, event: Json
+) -> None:
+    """Named or built like a call, or with a member in which one grows: not delivered by a rule on
+    calls, as before."""
+    events = MESSAGE_EVENTS if surface == "messages" else [CREATED, DONE_ITEM]
+    end = STOP if surface == "messages" else COMPLETED
+    upstream.answer = Response(
+        [sse(*events[:2], event, *events[2:], end, named=True)], headers=EVENTS
+    )
+    got = asked(gating, surface, is_stream=True)
+    assert json.dumps(event, separators=(",", ":")) not in got.text
+    assert "error" in got.text
+
+
+def test_a_call_behind_the_end_sign_is_seen(gating: LiveProxy, upstream: AnyUpstream) -> None:
+    """Anthropic's clients read on behind `[DONE]`, so a call there is held as any other."""
+    stream = [*MESSAGE_EVENTS[:4], "[DONE]", *CALL_EVENTS, MESSAGE_EVENTS[4], STOP]
+    upstream.answer = Response([sse(*stream, named=True)], headers=EVENTS)
+    got = asked(gating, "messages", is_stream=True)
+    assert '"name":"send"' not in got.text
+    assert "held_for_review" in got.text
