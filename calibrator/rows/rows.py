@@ -16,12 +16,17 @@ A file may be gzipped. A bad row is an error with its line number, never the end
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
+import io
 import json
+import os
+import stat
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
@@ -36,6 +41,8 @@ from calibrator.text.replies import other_reply, response_message
 from calibrator.text.transcript import Question, depiction, message_text, read_question
 
 MAX_LINE_BYTES = 16 * 2**20
+_GZIP = b"\x1f\x8b"
+_pipes_read: set[int] = set()
 OTHER_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")  # of byte order, in UTF-16 and UTF-32
 
 # Which names a scorer is told: the model alone, as where completions are served, where nobody knows
@@ -200,10 +207,75 @@ def _asked(raw: dict[str, Any]) -> Question:
 
 
 def open_lines(path: Path) -> BinaryIO:
-    """The file's bytes, unpacked when it is gzip (told by its first two bytes, not its name)."""
-    with path.open("rb") as stream:
-        is_gzip = stream.read(2) == b"\x1f\x8b"
-    return cast(BinaryIO, gzip.open(path)) if is_gzip else path.open("rb")
+    """Open a file once and return its bytes, unpacked when it is gzip.
+
+    Its first two bytes tell gzip, not its name. A pipe (`<(..)`, `/dev/stdin`, a FIFO) is read like
+    a file, but only once: raises OSError for one that was read before.
+    """
+    stream = path.open("rb")
+    try:
+        _refuse_second_reading(stream)
+        head = stream.read(len(_GZIP))
+        whole = cast(BinaryIO, io.BufferedReader(_Resumed(head, stream)))
+    except BaseException:
+        stream.close()
+        raise
+    if head == _GZIP:
+        return cast(BinaryIO, _Unpacked(whole))
+    return whole
+
+
+class _Resumed(io.RawIOBase):
+    """A stream of which the first bytes have been read already."""
+
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        super().__init__()
+        self._head, self._rest = head, rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        found, self._head = self._head[: len(buffer)], self._head[len(buffer) :]
+        found = found or self._rest.read(len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
+
+    def close(self) -> None:
+        self._rest.close()
+        super().close()
+
+
+class _Unpacked(gzip.GzipFile):
+    """Unpacks a stream, and closes it too."""
+
+    def __init__(self, packed: BinaryIO) -> None:
+        super().__init__(fileobj=packed, mode="rb")
+        self._packed = packed
+
+    def close(self) -> None:
+        super().close()
+        self._packed.close()
+
+
+def _refuse_second_reading(stream: BinaryIO) -> None:
+    """A pipe without a name would be empty the second time, and nobody would notice."""
+    found = os.fstat(stream.fileno())
+    if not stat.S_ISFIFO(found.st_mode) or found.st_dev != _device_of_pipes():
+        return  # a file, or a FIFO, which waits for another writer
+    if found.st_ino in _pipes_read:
+        raise OSError(errno.ESPIPE, "a pipe can be read once; save it in a file and name that")
+    _pipes_read.add(found.st_ino)
+
+
+@cache
+def _device_of_pipes() -> int:
+    ends = os.pipe()
+    try:
+        return os.fstat(ends[0]).st_dev
+    finally:
+        for each in ends:
+            os.close(each)
 
 
 def read_rows(path: Path, images: ImageUse = "refuse") -> Iterator[tuple[int, Row | RowError]]:

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeGuard, get_args
+from typing import Any, TypeAlias, TypeGuard, get_args
 
 import numpy as np
 
@@ -33,6 +33,10 @@ from calibrator.scorer import knows_others as knows_others_of
 
 BATCH = 32
 BATCH_CHARACTERS = 48_000
+
+
+ScoredLine: TypeAlias = tuple[str, float, dict[str, Any]]
+"""The id of a row, its number, and all that its line says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +163,16 @@ def read_scores(path: Path, rows: Sequence[Row], name: str | None = None) -> Sco
     Lines of other rows are passed over. Raises RowError for a line that cannot be used, and
     JudgingError when the file has no score for a row.
     """
+    return _scores_of(path, list(_scored_lines(path)), rows, name)
+
+
+def _scores_of(
+    path: Path, lines: Sequence[ScoredLine], rows: Sequence[Row], name: str | None = None
+) -> Scores:
+    """The same of lines that were read; a pipe is read once."""
     found: dict[str, float] = {}
     facts: dict[str, Any] = {}
-    for id, confidence, its_facts in _scored_lines(path):
+    for id, confidence, its_facts in lines:
         found[id], facts = confidence, its_facts
     missing = [row for row in rows if str(row.id) not in found]
     if missing:
@@ -184,10 +195,11 @@ def read_kinds(path: Path, rows: Sequence[Row], name: str | None = None) -> list
 
     Raises as `read_scores`, and JudgingError where the number without others is missing.
     """
-    whole = read_scores(path, rows, name)
+    lines = list(_scored_lines(path))
+    whole = _scores_of(path, lines, rows, name)
     wanted, numbers = {str(row.id) for row in rows}, dict[str, tuple[float, float | None]]()
     alone, knowing = whole.name, ""
-    for identity, confidence, facts in _scored_lines(path):
+    for identity, confidence, facts in lines:
         calibrator, before = str(facts.get("calibrator") or ""), None
         if identity not in wanted:
             continue
@@ -220,9 +232,10 @@ def read_one_kind(
     alone. Raises as `read_scores`, and JudgingError for no such number, or numbers of several
     calibrators: what is fitted on them is for one.
     """
-    whole = read_scores(path, rows)  # which says what is missing
+    lines = list(_scored_lines(path))
+    whole = _scores_of(path, lines, rows)  # which says what is missing
     numbers: dict[str, tuple[float, str]] = {}
-    for identity, confidence, facts in _scored_lines(path):
+    for identity, confidence, facts in lines:
         name = str(facts.get("calibrator") or "")
         knows = knows_others_of(name)
         if knows and not knows_others:
@@ -243,8 +256,9 @@ def read_one_kind(
 def read_with_provenance(path: Path, rows: Sequence[Row]) -> list[tuple[float, str]]:
     """The number of each row and the name of what gave it; raises as `read_scores`, and
     JudgingError for numbers that signals have moved already."""
-    read_scores(path, rows)  # which says what is missing
-    found = {identity: (number, facts) for identity, number, facts in _scored_lines(path)}
+    lines = list(_scored_lines(path))
+    _scores_of(path, lines, rows)  # which says what is missing
+    found = {identity: (number, facts) for identity, number, facts in lines}
     numbers = []
     for row in rows:
         number, facts = found[str(row.id)]
@@ -258,7 +272,7 @@ def read_with_provenance(path: Path, rows: Sequence[Row]) -> list[tuple[float, s
     return numbers
 
 
-def _scored_lines(path: Path) -> Iterator[tuple[str, float, dict[str, Any]]]:
+def _scored_lines(path: Path) -> Iterator[ScoredLine]:
     """Each id with its number and all that its line says; raises RowError."""
     found: dict[str, float] = {}
     with open_lines(path) as stream:

@@ -1,4 +1,4 @@
-"""The commands on the chain over the record: `audit verify` and `audit head`."""
+"""The commands on the chain over the record: `audit verify`, `audit head`, `audit declare`."""
 
 from __future__ import annotations
 
@@ -94,6 +94,10 @@ def _tell(found: Findings) -> None:
         typer.echo(
             f"{counted(found.forgotten, 'exchange was', 'exchanges were')} deleted as the time came"
         )
+    for said in found.declared:
+        at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(said.at))
+        cuts = counted(len(said.cuts), "missing entry", "missing entries")
+        typer.echo(f"  entry {said.sequence}: {said.by!r} declared {cuts}, {at}: {said.why!r}")
     for each in found.breaks:
         typer.echo(f"  {each}")
     if found.count > len(found.breaks):
@@ -116,3 +120,35 @@ def print_head(config: ConfigOption = None) -> None:
     if head is None:
         raise stop(ExitStatus.FAILED, "the chain has no entry yet")
     typer.echo(head)
+
+
+@cli.command("declare")
+def declare_cuts(
+    by: Annotated[str, typer.Option(help="Who says so.")],
+    why: Annotated[str, typer.Option(help="What happened, such as a restored backup.")],
+    config: ConfigOption = None,
+) -> None:
+    """Declare, once, that entries which a running proxy found missing are no tampering.
+
+    The chain keeps who said so and why, and `audit verify` prints it for ever. Nothing else can be
+    declared: changed or removed rows stay broken.
+    """
+    from proxy.config.setup import load_store_config
+    from proxy.store.chain.chain import DECLARED, Chain, chain_key
+    from proxy.store.chain.verification import undeclared_cuts
+    from proxy.store.verdicts.verdicts import reading
+
+    if not by.strip() or not why.strip():
+        raise stop(ExitStatus.UNUSABLE_INPUT, "--by and --why need a name and a reason")
+    with opened_record(config) as record:
+        store = load_store_config(config).store
+        if chain_key(store) is None:
+            raise stop(ExitStatus.UNUSABLE_INPUT, "there is no key, so there is no chain")
+        with reading(record.engine) as connection:
+            cuts = undeclared_cuts(connection)
+            if not cuts:
+                raise stop(ExitStatus.FAILED, "no entry is missing that is not declared already")
+            covers = json.dumps({"by": by, "why": why, "cuts": cuts}).encode()
+            Chain(store).append(connection, DECLARED, "", covers)
+            connection.commit()
+    typer.echo(f"{counted(len(cuts), 'missing entry is', 'missing entries are')} declared")

@@ -50,7 +50,7 @@ def open_engine(url: str, *, is_durable: bool = True) -> sa.Engine:
         engine.dispose()
         why = error.message if isinstance(error, StoreError) else cause(error)
         raise StoreError(f"the store {place_of(url)} cannot be opened: {why}") from error
-    Chain(url).attach(engine)
+    Chain(url, is_durable=is_durable).attach(engine)
     return engine
 
 

@@ -8,8 +8,9 @@ its `mac` binds them to the entry before:
                                                              previous mac])
 
 The first entry is followed by some that cover the rows that were there before it. What a running
-proxy has written last it knows: where that is gone from the database, the log says so, and the next
-entry does, in the chain itself. The key is `PINOCCHIO_CHAIN_KEY`, else for
+proxy has written last it knows, once the database has committed it: where that is gone, the log
+says so, and the next entry does, in the chain itself. An operator can declare such a cut, once,
+with a name and a reason, which the chain keeps. The key is `PINOCCHIO_CHAIN_KEY`, else for
 SQLite a random one in a file beside the database; PostgreSQL without a key has no chain.
 """
 
@@ -21,7 +22,7 @@ import hmac
 import os
 import secrets
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import compress, repeat
@@ -42,9 +43,13 @@ KEY_VARIABLE: Final = "PINOCCHIO_CHAIN_KEY"
 BEGUN, FORGOTTEN = "begun", "forgotten"
 FOUND: Final = "found"  # of rows that were there before the chain
 CUT: Final = "cut"  # in place of entries that a running proxy knew
+DECLARED: Final = "declared"  # who says of which cuts why they are harmless
 BOUND: Final = "bound"  # in the first entry: rows from before it are covered
 _FOUND_AT_ONCE: Final = 500
 _WRITTEN: Final = "pinocchio_audit_head"  # of a connection's transaction, until it is committed
+SETTLES_S: Final = 5.0
+"""After so long a commit that nobody waited for is on PostgreSQL's disk: three times
+`wal_writer_delay`, at most 0.6 s by default."""
 CHAINED: Final = (
     *("exchanges", "held_replies", "verdicts", "feedback"),
     *("withdrawn_grants", "client_keys", "standing_approvals"),
@@ -73,21 +78,55 @@ _last = _last.order_by(audit_chain.c.sequence.desc()).limit(1)
 
 
 class Chain:
-    """The chain of one database; connections of its engine know it."""
+    """The chain of one database; connections of its engine know it.
 
-    def __init__(self, url: str) -> None:
+    A commit that is not durable may be lost when PostgreSQL's server dies, and this process lives
+    on. So where a connection ends, the entries of the last `SETTLES_S` before are known no more.
+    """
+
+    def __init__(self, url: str, *, is_durable: bool = True) -> None:
         self._url = url
         self._key: bytes | None = None
         self._known: tuple[int, str] | None = None  # the last entry that was written here
+        self._settles_s = 0.0 if is_durable or path_of(url) is not None else SETTLES_S
+        self._settling: deque[tuple[float, tuple[int, str]]] = deque()
 
     def attach(self, engine: sa.Engine) -> None:
+        """Let the connections of an engine append to this chain."""
         engine.update_execution_options(**{_OPTION: self})
-        sa.event.listen(engine, "commit", self._committed)
-        sa.event.listen(engine, "rollback", lambda connection: connection.info.pop(_WRITTEN, None))
+        dialect = engine.dialect
 
-    def _committed(self, connection: sa.Connection) -> None:
-        if (head := connection.info.pop(_WRITTEN, None)) is not None:
+        def do_commit(connection: Any) -> None:
+            """Commit, and only then know the entry: a disk may be full, a connection may end.
+
+            SQLAlchemy's event `commit` comes before the database is asked.
+            """
+            head = connection.info.pop(_WRITTEN, None)
+            type(dialect).do_commit(dialect, connection)
+            if head is not None:
+                self._committed(head)
+
+        dialect.do_commit = do_commit  # type: ignore[method-assign, assignment]
+        sa.event.listen(engine, "rollback", lambda connection: connection.info.pop(_WRITTEN, None))
+        if self._settles_s:
+            sa.event.listen(engine, "handle_error", self._failed)
+
+    def _committed(self, head: tuple[int, str]) -> None:
+        now, settling = time.monotonic(), self._settling
+        if not self._settles_s:
             self._known = head
+            return
+        settling.append((now, head))
+        while settling[0][0] < now - self._settles_s:
+            self._known = settling.popleft()[1]
+
+    def _failed(self, context: sa.ExceptionContext) -> None:
+        """A connection has ended; perhaps the server has died."""
+        if context.is_disconnect:
+            self._settling.clear()  # what came long enough before the last of them is known
+
+    def _last_known(self) -> tuple[int, str] | None:
+        return self._settling[-1][1] if self._settling else self._known
 
     def append(self, connection: sa.Connection, kind: str, of: str, covers: bytes) -> None:
         """Adds an entry, last in a transaction that has written something."""
@@ -128,7 +167,7 @@ class Chain:
 
     def _lost(self, connection: sa.Connection, last: Any) -> str | None:
         """The entry that was written here last, where the database has it no more."""
-        known = self._known
+        known = self._last_known()
         if known is None or (last is not None and (last.sequence, last.mac) == known):
             return None
         sequence, mac = known

@@ -26,6 +26,7 @@ from proxy.store.chain.chain import (
     BOUND,
     CHAINED,
     CUT,
+    DECLARED,
     FORGOTTEN,
     audit_chain,
     digest_of,
@@ -67,6 +68,17 @@ class Break:
         return f"entry {self.sequence}: {self.of} {self.id}, which it covers, {verb}"
 
 
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What an operator says of cuts: entry `sequence` tells who said when why they are harmless."""
+
+    sequence: int
+    at: float
+    by: str
+    why: str
+    cuts: tuple[int, ...]  # the entries that tell of a cut
+
+
 @dataclass(slots=True)
 class Findings:
     """`head` names the last entry, as SEQUENCE:MAC; rows are counted by table.
@@ -85,6 +97,7 @@ class Findings:
     unverified: int = 0
     verified_since: float | None = None
     has_entry_of_key: bool = True
+    declared: list[Declaration] = field(default_factory=list)
     count: int = 0  # of what is broken, also of what is not told
     breaks: list[Break] = field(default_factory=list)
 
@@ -107,6 +120,20 @@ def head_of(engine: sa.Engine) -> str | None:
     with reading(engine) as connection:
         found = connection.execute(last.order_by(audit_chain.c.sequence.desc()).limit(1)).first()
     return f"{found.sequence}:{found.mac}" if found else None
+
+
+def undeclared_cuts(connection: sa.Connection) -> list[int]:
+    """Return the entries that tell of a cut which nobody has declared yet."""
+    told = sa.select(audit_chain.c.sequence, audit_chain.c.kind, audit_chain.c.covers)
+    is_its = audit_chain.c.kind.in_((BEGUN, CUT, DECLARED))
+    cuts, declared = [], set()
+    for sequence, kind, covers in connection.execute(told.where(is_its)):
+        values = json.loads(covers or "{}")
+        if kind == DECLARED:
+            declared |= {*values["cuts"]}
+        elif "after" in values:
+            cuts.append(sequence)
+    return sorted({*cuts} - declared)
 
 
 def is_head(text: str) -> bool:
@@ -153,6 +180,7 @@ class _Verification:
         self._begun_at = math.inf  # when the first entry was made
         self._is_bound = False  # whether entries cover what was there before them
         self._first_at: float | None = None  # when the first entry was made with this key
+        self._cuts: dict[int, str] = {}  # the heads that are gone, by the entries that say so
 
     def run(self, head: str | None) -> Findings:
         self._read_retention()
@@ -177,6 +205,7 @@ class _Verification:
         if head is not None and head not in heads:
             number = head.partition(":")[0]
             self._found.add(int(number) if number.isdigit() else None, "tail_cut", "")
+        self._add_cuts()
         self._look_for_inserted_exchanges()
         for name in CHAINED:
             if name != exchanges.name:
@@ -242,14 +271,18 @@ class _Verification:
         covers = json.loads(entry["covers"] or "{}")
         if entry["kind"] == BEGUN:
             if after := covers.get("after"):
-                self._add_cut(after)
+                self._cuts[entry["sequence"]] = after
             self._begun_at = entry["at"]
             self._is_bound = BOUND in covers
             counts = {name: count for name, count in covers.items() if name in CHAINED}
             self._before_chain.update(counts)
             return
         if entry["kind"] == CUT:
-            self._add_cut(covers["after"])
+            self._cuts[entry["sequence"]] = covers["after"]
+            return
+        if entry["kind"] == DECLARED:
+            said = covers["by"], covers["why"], tuple(covers["cuts"])
+            self._found.declared.append(Declaration(entry["sequence"], entry["at"], *said))
             return
         if entry["kind"] == FORGOTTEN:
             return
@@ -261,9 +294,12 @@ class _Verification:
             told = {id: (digest, entry["sequence"]) for id, digest in covers.items()}
             self._latest.setdefault(entry["of"], {}).update(told)
 
-    def _add_cut(self, head: str) -> None:
-        """A running proxy knew this entry, and found it gone."""
-        self._found.add(int(head.partition(":")[0]), "tail_cut", "")
+    def _add_cuts(self) -> None:
+        """Add the entries that a running proxy knew and found gone, unless that is declared."""
+        declared = {cut for each in self._found.declared for cut in each.cuts}
+        for sequence, head in self._cuts.items():
+            if sequence not in declared:
+                self._found.add(int(head.partition(":")[0]), "tail_cut", "")
 
     def _compare_exchanges(self, sequence: int, covers: Mapping[str, str]) -> None:
         ids = iter(covers)

@@ -1,0 +1,131 @@
+"""Rows that come through a pipe are the rows of the file: each of them, with its line number."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from calibrator import open_lines
+from tests.running.live_proxy import ROOT, environment
+
+COMMANDS: dict[str, Sequence[str]] = {
+    "certify": ("certify", "{rows}", "--max-error", "0.1", "--json"),
+    "evaluate": ("evaluate", "{rows}", "--scores", "{scores}", "--json"),
+    "advise": ("advise", "{rows}", "--scores", "{scores}", "--json"),
+    "recalibrate": ("recalibrate", "{rows}", "--scores", "{scores}", "--json"),
+    "survey": ("survey", "{rows}", "--json"),
+    "score": ("score", "{rows}", "--calibrator", "fake:0.5"),
+}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """600 rows of 64 bytes, the first 100 of them wrong, which a lost buffer would take away."""
+    folder = tmp_path_factory.mktemp("rows")
+    rows, scores = [], []
+    for number in range(600):
+        told = {"id": str(number), "question": f"q{number:03}", "response": "r"}
+        told |= {"correct": int(number >= 100), "confidence": 0.9}
+        rows.append(json.dumps(told).ljust(127) + "\n")
+        score = {"id": str(number), "confidence": 0.3 + number / 1_000, "calibrator": "c@1"}
+        scores.append(json.dumps(score) + "\n")
+    found = {"rows": folder / "rows.jsonl", "scores": folder / "scores.jsonl"}
+    found["rows"].write_text("".join(rows))
+    found["scores"].write_text("".join(scores))
+    return found
+
+
+def told(command: Sequence[str], places: dict[str, str]) -> tuple[int, str]:
+    """The exit status and the output of a command in a shell, without the names of its files."""
+    line = " ".join(each.format(**places) for each in command)
+    done = subprocess.run(
+        ["bash", "-c", f"pinocchio {line}"],
+        env={**environment(), "PYTHONPATH": str(ROOT), "PATH": _path()},
+        cwd=Path(places["folder"]),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    output = re.sub(r"/dev/(fd/\d+|stdin)|\S*(rows|scores)\.jsonl", "FILE", done.stdout)
+    assert "Warning" not in done.stderr, done.stderr
+    return done.returncode, re.sub(r'"\w*_s": [\d.]+', "", output)
+
+
+def _path() -> str:
+    return os.pathsep.join([str(ROOT / ".venv" / "bin"), os.environ["PATH"]])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_pipe_gives_what_the_file_gives(
+    files: dict[str, Path], tmp_path: Path, name: str
+) -> None:
+    """The same figures, counts and exit status, however the rows come."""
+    command, folder = COMMANDS[name], {"folder": str(tmp_path)}
+    of_file = told(command, folder | {key: str(path) for key, path in files.items()})
+    piped = {key: f"<(cat {path})" for key, path in files.items()}
+    assert told(command, folder | piped) == of_file
+    packed = {key: f"<(gzip -c {path})" for key, path in files.items()}
+    assert told(command, folder | packed) == of_file
+    if name == "certify":
+        assert of_file[0] == 3  # 100 of 600 are wrong
+        assert '"labels": 600' in of_file[1]
+
+
+def test_standard_input_gives_all_rows(files: dict[str, Path], tmp_path: Path) -> None:
+    """`/dev/stdin` is a pipe, or the file itself."""
+    command = COMMANDS["certify"]
+    for stdin in (f"{{rows}} < {files['rows']}", f"{{rows}} < <(cat {files['rows']})"):
+        line = [word.replace("{rows}", "/dev/stdin") for word in command]
+        line.append(stdin.replace("{rows}", ""))
+        code, output = told(line, {"folder": str(tmp_path)})
+        assert (code, '"labels": 600' in output) == (3, True)
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 8_191, 8_192, 8_193, 1_000_000])
+@pytest.mark.parametrize("is_packed", [True, False])
+def test_no_byte_of_a_fifo_is_lost(tmp_path: Path, size: int, is_packed: bool) -> None:
+    """However few bytes come at a time, packed or not."""
+    fifo, whole = tmp_path / "fifo", bytes(65 + number % 26 for number in range(size))
+    os.mkfifo(fifo)
+
+    def write() -> None:
+        data = gzip.compress(whole) if is_packed else whole
+        with fifo.open("wb", buffering=0) as stream:
+            for at in (0, 1):
+                stream.write(data[at : at + 1])
+            stream.write(data[2:])
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with open_lines(fifo) as stream:
+        assert stream.read() == whole
+    writer.join()
+
+
+def test_a_pipe_is_not_read_twice_in_silence() -> None:
+    """The second time it would be empty: whoever names it twice is told so."""
+    reading, writing = os.pipe()
+    os.write(writing, b"{}\n")
+    os.close(writing)
+    path = Path(f"/dev/fd/{reading}")
+    with open_lines(path) as stream:
+        assert stream.read() == b"{}\n"
+    with pytest.raises(OSError, match="a pipe can be read once"):
+        open_lines(path)
+    os.close(reading)
+
+
+def test_two_rows_give_no_warning(tmp_path: Path) -> None:
+    """A library's own words are nothing for a user."""
+    lines = [{"question": f"q{n}", "response": "r", "correct": n % 2} for n in range(2)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    command = ("certify", "rows.jsonl", "--max-error", "0.2", "--calibrator", "embedded")
+    assert told(command, {"folder": str(tmp_path)})[0] == 3
