@@ -106,6 +106,7 @@ async def _hold(job: Job, answer: Answer, outcome: Outcome, hold: Hold) -> Json 
     outcome.action = {RELEASED: "deliver", BLOCKED: "block"}.get(standing, "hold")
     if standing == RELEASED:
         outcome.approvals = approving_items(answer.completion)
+        outcome.is_rewritten = held.revised is not None
         return await holding.revised(held, answer)
     refusal = replacements.withheld_error(standing, hold, answer, request, held)
     if not job.is_status_out and comes_later(standing, hold, request, job.http):

@@ -55,6 +55,7 @@ class Outcome:
     evidence: Evidence | None = None  # beyond the reply, which moved the confidence
     least: Confidence | None = None  # that of the least sure choice, where any was scored
     findings: Findings = NOTHING  # of the least sure choice
+    is_rewritten: bool = False  # by a reviewer: what was found is of another text
 
     @property
     def would_action(self) -> str | None:
@@ -120,7 +121,7 @@ class Outcome:
         member["status"] = self.status
         if self.reason is not None:
             member["reason"] = self.reason
-        has_text = self.action not in _WITHHOLDING
+        has_text = self.action not in _WITHHOLDING and not self.is_rewritten
         if findings is not NOTHING:
             member |= findings_member(findings, has_text=has_text)
         member["action"] = self.action
@@ -175,7 +176,7 @@ class Outcome:
             or decision.additions
             or least.because
             or least.fields
-            or self.findings.unsupported
+            or self.findings.unsupported  # then is_rewritten counts
             or least.evidence is not None
             or least.signals is not NO_SIGNALS
         ):

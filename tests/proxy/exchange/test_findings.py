@@ -212,6 +212,26 @@ def test_instructions_of_other_surfaces_are_messages_too(
         assert last_seen(proxy).messages[0] == rules
 
 
+def test_the_beginning_of_a_very_long_conversation_is_not_looked_at(
+    start_responses: StartProxy, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Anthropic's API: 100,000 characters; a response that goes on: what is remembered."""
+    turns = [("user", "first " * 20_000), ("assistant", "ok"), ("user", "second " * 20_000)]
+    messages = [{"role": role, "content": text} for role, text in (*turns, ("user", "p=0.7"))]
+    with MessagesUpstream() as upstream, proxies_before(upstream, tmp_path_factory) as start:
+        proxy = start()
+        ask_message(proxy, {"model": "ok", "max_tokens": 9, "messages": messages})
+        seen = repr(last_seen(proxy).messages)
+    assert ("second" in seen, "first" in seen) == (True, False)
+    proxy = start_responses()
+    texts = ("first " * 2_000, "second " * 2_000, "p=0.7")
+    opening = [{"role": "user", "content": text} for text in texts]
+    id = json.loads(ask(proxy, "ok", opening).body)["id"]
+    ask(proxy, "ok", "and now? p=0.7", previous_response_id=id)
+    seen = repr(last_seen(proxy).messages)
+    assert ("and now?" in seen, "second" in seen, "first" in seen) == (True, True, False)
+
+
 def test_with_attach_off_no_finding_is_told(start_proxy: StartProxy) -> None:
     """With `attach` off neither header nor member says anything."""
     proxy = start_proxy(attach={"headers": False, "body": False})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any
 
@@ -14,6 +15,7 @@ from proxy.store.database import open_engine
 from proxy.store.record.reader import Recorded, find, since
 from tests.conftest import StartProxy
 from tests.proxy.exchange.test_findings import BASIS, FOUND, SUPPORT, found_by
+from tests.running.desk_client import API, DESK
 from tests.running.live_proxy import LiveProxy, until
 from tests.running.reviewing import decide
 
@@ -148,6 +150,25 @@ def test_what_is_released_is_told_as_it_was_found(start_proxy: StartProxy) -> No
     told = {**told, "unsupported": [{**quoted, "sentence": answer}]}
     assert found_by(member) == found_by(member["choices"][0]) == told
     assert (member["status"], member["reason"]) == ("unfamiliar", "unfamiliar_task")
+
+
+def test_what_a_reviewer_rewrote_is_not_quoted(start_proxy: StartProxy) -> None:
+    """The client that waits gets the edited text, and no sentence of the one before."""
+    policy = HOLD.replace("then: hold", "then: {hold: {reply: wait, wait: 20s}}")
+    proxy = start_proxy(policy=policy, **DESK)
+    with ThreadPoolExecutor() as pool:
+        asked = pool.submit(proxy.ask, FOUND[0])
+        path = f"{API}/reviews"
+        until(lambda: proxy.desk.get(path).json()["items"])
+        [held] = proxy.desk.get(path).json()["items"]
+        edit = {"verdict": "edit", "content": {"text": "We close at six."}}
+        assert proxy.desk.post(f"{path}/{held['id']}/verdict", json=edit).status_code == 200
+        reply = asked.result()
+    assert reply.json()["choices"][0]["message"]["content"] == "We close at six."
+    assert found_by(reply.json()["pinocchio"])["support"] == 0.1234
+    assert "noon" not in reply.text
+    fetched = proxy.http.get(f"/v1/chat/completions/{held['id']}")
+    assert "noon" not in fetched.text
 
 
 def test_logs_quote_nothing(start_proxy: StartProxy, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,6 +20,8 @@ SOMETIMES = {
     "score_ms",
     "confidence",
     "confidence_status",
+    "support",
+    "basis",
     "reason",
     "action",
     "would_action",
@@ -51,6 +53,7 @@ def test_a_completion_has_a_line(server: ProxyProcess) -> None:
     assert (line["method"], line["path"]) == ("POST", "/v1/chat/completions")
     assert (line["model"], line["upstream"], line["stream"]) == ("ok", "faulty", False)
     assert (line["status"], line["confidence"], line["confidence_status"]) == (200, 0.73, "scored")
+    assert line["basis"] == headers["x-pinocchio-basis"] == "likeness"
     assert (line["action"], line["would_action"]) == ("deliver", "deliver")
     assert line["policy"] == headers["x-pinocchio-policy"]
     assert line["overhead_ms"] >= line["score_ms"] >= 0
