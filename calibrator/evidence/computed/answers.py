@@ -185,7 +185,9 @@ def _states_first(reply: str, wanted: Collection[str], others: Iterable[str]) ->
     """Judge a comparison such as "9.9 is larger than 9.11", whose subject is the answer."""
     text = reply[:MAX_TEXT].casefold().replace("*", "")
     for word, is_right in (*((word, True) for word in wanted), *((word, False) for word in others)):
-        if re.match(rf"^\W*(?:the )?(?:number )?{re.escape(word.casefold())}(?![\w.]*\d) is\b", text):
+        if re.match(
+            rf"^\W*(?:the )?(?:number )?{re.escape(word.casefold())}(?![\w.]*\d) is\b", text
+        ):
             return is_right
     return None
 

@@ -18,10 +18,12 @@ _AGAIN: Final = re.compile(
     re.IGNORECASE,
 )
 _SHORTER: Final = re.compile(
-    r"\b(?:shorter|more concise|more briefly|shorten|condense|trim|cut (?:it|that|this) down|briefer|kürzer|más cort[oa]|plus court)\b", re.IGNORECASE
+    r"\b(?:shorter|more concise|more briefly|shorten|condense|trim|cut (?:it|that|this) down|briefer|kürzer|más cort[oa]|plus court)\b",
+    re.IGNORECASE,
 )
 _LONGER: Final = re.compile(
-    r"\b(?:longer|more detail(?:s|ed)?|elaborate|expand|lengthen|länger|ausführlicher|más larg[oa]|más detalles|plus long|plus de détails)\b", re.IGNORECASE
+    r"\b(?:longer|more detail(?:s|ed)?|elaborate|expand|lengthen|länger|ausführlicher|más larg[oa]|más detalles|plus long|plus de détails)\b",
+    re.IGNORECASE,
 )
 _ASKS: Final = re.compile(
     r"^\W*(?:(?:ok(?:ay)?|now|please|and|can|could|you|make|write|give|say|rewrite|keep|try|but|a|bit|little|much|even"
@@ -105,7 +107,10 @@ def completed_question(exchange: Exchange) -> str | None:
     earlier = [turn.text for turn in exchange.conversation.earlier if turn.role == "user"]
     if not earlier:
         return None
-    before, found = " ".join(earlier[-1].split()), _ELLIPSIS.match(" ".join(exchange.request.split()))
+    before, found = (
+        " ".join(earlier[-1].split()),
+        _ELLIPSIS.match(" ".join(exchange.request.split())),
+    )
     if found is None or len(before) > 200:
         return None
     rest = re.sub(r"^(?:in|into|to|to the|on|of) ", "", found["rest"], flags=re.IGNORECASE)
@@ -118,7 +123,9 @@ def completed_question(exchange: Exchange) -> str | None:
             return None
         return f"{before[: same[0].start()]}{rest} {before[same[0].end() :].lstrip()}"
     if prefix.strip() and re.fullmatch(r"[^\W\d]+(?: [^\W\d]+)?", rest):
-        tail = re.search(r"\b(?:in|into|to) (?P<u>[^\W\d]+(?: [^\W\d]+)?)\s*\?*$", before, re.IGNORECASE)
+        tail = re.search(
+            r"\b(?:in|into|to) (?P<u>[^\W\d]+(?: [^\W\d]+)?)\s*\?*$", before, re.IGNORECASE
+        )
         head = re.match(r"^(?P<a>how many )(?P<u>[^\W\d]+)(?P<b> .*)$", before, re.IGNORECASE)
         if tail:
             return f"{before[: tail.start('u')]}{rest}?"

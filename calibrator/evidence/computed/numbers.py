@@ -12,29 +12,134 @@ from typing import Final
 MAX_NUMBERS: Final = 200  # numbers of a text that are read
 MAX_DIGITS: Final = 40
 
-_ENGLISH: Final = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
-    " sixteen seventeen eighteen nineteen"
-).split()
-_ENGLISH_TENS: Final = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-_GERMAN: Final = (
-    "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn fünfzehn"
-    " sechzehn siebzehn achtzehn neunzehn"
-).split()
-_GERMAN_TENS: Final = (
-    "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
-)
-_SPANISH: Final = (
-    "cero uno dos tres cuatro cinco seis siete ocho nueve diez once doce trece catorce quince"
-    " dieciséis diecisiete dieciocho diecinueve veinte veintiuno veintidós veintitrés veinticuatro"
-    " veinticinco veintiséis veintisiete veintiocho veintinueve"
-).split()
-_SPANISH_TENS: Final = "treinta cuarenta cincuenta sesenta setenta ochenta noventa".split()
-_FRENCH: Final = (
-    "zéro un deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze seize"
-    " dix-sept dix-huit dix-neuf"
-).split()
-_FRENCH_TENS: Final = "vingt trente quarante cinquante soixante".split()
+_ENGLISH: Final = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+    "nineteen",
+]
+_ENGLISH_TENS: Final = [
+    "twenty",
+    "thirty",
+    "forty",
+    "fifty",
+    "sixty",
+    "seventy",
+    "eighty",
+    "ninety",
+]
+_GERMAN: Final = [
+    "null",
+    "eins",
+    "zwei",
+    "drei",
+    "vier",
+    "fünf",
+    "sechs",
+    "sieben",
+    "acht",
+    "neun",
+    "zehn",
+    "elf",
+    "zwölf",
+    "dreizehn",
+    "vierzehn",
+    "fünfzehn",
+    "sechzehn",
+    "siebzehn",
+    "achtzehn",
+    "neunzehn",
+]
+_GERMAN_TENS: Final = [
+    "zwanzig",
+    "dreißig",
+    "vierzig",
+    "fünfzig",
+    "sechzig",
+    "siebzig",
+    "achtzig",
+    "neunzig",
+]
+_SPANISH: Final = [
+    "cero",
+    "uno",
+    "dos",
+    "tres",
+    "cuatro",
+    "cinco",
+    "seis",
+    "siete",
+    "ocho",
+    "nueve",
+    "diez",
+    "once",
+    "doce",
+    "trece",
+    "catorce",
+    "quince",
+    "dieciséis",
+    "diecisiete",
+    "dieciocho",
+    "diecinueve",
+    "veinte",
+    "veintiuno",
+    "veintidós",
+    "veintitrés",
+    "veinticuatro",
+    "veinticinco",
+    "veintiséis",
+    "veintisiete",
+    "veintiocho",
+    "veintinueve",
+]
+_SPANISH_TENS: Final = [
+    "treinta",
+    "cuarenta",
+    "cincuenta",
+    "sesenta",
+    "setenta",
+    "ochenta",
+    "noventa",
+]
+_FRENCH: Final = [
+    "zéro",
+    "un",
+    "deux",
+    "trois",
+    "quatre",
+    "cinq",
+    "six",
+    "sept",
+    "huit",
+    "neuf",
+    "dix",
+    "onze",
+    "douze",
+    "treize",
+    "quatorze",
+    "quinze",
+    "seize",
+    "dix-sept",
+    "dix-huit",
+    "dix-neuf",
+]
+_FRENCH_TENS: Final = ["vingt", "trente", "quarante", "cinquante", "soixante"]
 _SCALES: Final = {
     "hundred": 100,
     "thousand": 1000,
@@ -82,7 +187,9 @@ def number_words() -> dict[str, int]:
         words[name] = words[name.replace("ß", "ss")] = 10 * ten
         for one in range(1, 10):
             unit = "ein" if one == 1 else _GERMAN[one]
-            words[f"{unit}und{name}"] = words[f"{unit}und{name.replace('ß', 'ss')}"] = 10 * ten + one
+            words[f"{unit}und{name}"] = words[f"{unit}und{name.replace('ß', 'ss')}"] = (
+                10 * ten + one
+            )
     words.update({word: at for at, word in enumerate(_SPANISH)})
     for ten, name in enumerate(_SPANISH_TENS, 3):
         words[name] = 10 * ten
@@ -265,7 +372,12 @@ def _read_words(
             part, used, is_ten = (part or 1) * 100, used + 1, False
         elif word in _SCALES and word != "hundred" and used and part:
             total, part, used, is_ten = total + part * _SCALES[word], 0, used + 1, False
-        elif word == "and" and used and at + used + 1 < len(words) and _goes_on(words, at + used, part, total, known):
+        elif (
+            word == "and"
+            and used
+            and at + used + 1 < len(words)
+            and _goes_on(words, at + used, part, total, known)
+        ):
             used += 1
         else:
             break

@@ -1,7 +1,8 @@
 """Whether the context of a reply supports it, as a probability, and what it does not support.
 
-The features of the whole reply (`comparison`) and what the reader says of its most doubtful pieces
-(`reader`) are the columns of boosted trees. Where the features alone are sure, nothing is read.
+Boosted trees judge the features of the whole reply (`comparison`), and the reader its most doubtful
+pieces (`reader`). Their log-odds are added: trees that saw both relied on the reader too much where
+it had learnt from such texts, and ranked unseen sources worse (`calibrator/evidence/README.md`).
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from calibrator.features.weights import Array
 from calibrator.scorer import Unsupported
 
 TREES: Final = "context.trees."
-READ: Final = ("entail_least", "entail_mean", "contradict_most", "pieces_read", "pieces")
-"""Columns beside `FEATURES`: log-odds of the reader on the pieces that it read."""
+WEIGHTS: Final = "context.weights"
+"""Three numbers: the weight of the reader's log-odds beside the trees', a slope and a base."""
 
 MOST_READ: Final = 3  # pieces of one reply
 REQUEST_WEIGHT: Final = 0.6  # of the request beside the reply, where passages are chosen
@@ -65,7 +66,8 @@ class Support:
 
     def __init__(self, state: Mapping[str, Array], cut: Cutter) -> None:
         self._reader = Reader(_part(state, PREFIX), cut)
-        self._trees = Trees(_part(state, TREES), len(FEATURES) + len(READ))
+        self._trees = Trees(_part(state, TREES), len(FEATURES))
+        self._weight, self._slope, self._base = state[WEIGHTS].tolist()
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array], cut: Cutter) -> Support | None:
@@ -92,7 +94,9 @@ class Support:
             at += len(each.passages)
         if not known:
             return [None] * len(readings)
-        odds = self._trees.read(np.array([row_of(each) for each in known], np.float32)).tolist()
+        rows = np.array([each.comparison.values for each in known], np.float32)
+        read = [self._weight * least_entailed(each) for each in known]
+        odds = (self._slope * (self._trees.read(rows) + read) + self._base).tolist()
         judged = iter([_judgement(each, value) for each, value in zip(known, odds, strict=True)])
         return [None if each is None else next(judged) for each in readings]
 
@@ -128,18 +132,9 @@ def question_beside(request: str, piece: str) -> str:
     return found[-1].strip() if found else ""
 
 
-def row_of(reading: Reading) -> list[float]:
-    """Return the columns of one reply: `FEATURES`, then `READ`."""
-    entailed = [_log_odds(found[0]) for found in reading.found]
-    against = [_log_odds(found[2]) for found in reading.found]
-    return [
-        *reading.comparison.values,
-        min(entailed),
-        sum(entailed) / len(entailed),
-        max(against),
-        float(len(entailed)),
-        float(min(len(reading.pieces), 20)),
-    ]
+def least_entailed(reading: Reading) -> float:
+    """Return the lowest log-odds of entailment among the pieces that were read."""
+    return min(_log_odds(found[0]) for found in reading.found)
 
 
 def _judgement(reading: Reading, odds: float) -> Judgement:

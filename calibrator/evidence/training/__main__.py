@@ -16,7 +16,6 @@ from safetensors.numpy import save_file
 
 from calibrator.checkpoints.checkpoint import EVIDENCE, resolve_checkpoint
 from calibrator.evidence.context.reader import PREFIX, WORD_BITS, Reader
-from calibrator.evidence.context.support import TREES
 from calibrator.evidence.training.examples import examples
 from calibrator.evidence.training.reader_fit import ReaderConfig, ReaderNet, fit_reader
 from calibrator.evidence.training.support_fit import SupportConfig, columns_of, fit_support
@@ -65,9 +64,8 @@ def main() -> None:
     state = reader_state(net, tokenizer.get_vocab())
     reader = Reader(state, cut)
     judged = columns_of(options.data / "train", JUDGED, reader, SupportConfig(), print)
-    trees = fit_support(judged, SupportConfig())
     arrays = {PREFIX + name: array for name, array in state.items()}
-    arrays |= {TREES + name: array for name, array in trees.items()}
+    arrays |= fit_support(judged, SupportConfig())
     save_file({k: np.ascontiguousarray(v) for k, v in arrays.items()}, options.output / EVIDENCE)
 
 

@@ -1,4 +1,4 @@
-"""Fits the trees above the reader, on graded replies that the reader did not learn from."""
+"""Fits the trees beside the reader, on graded replies that the reader did not learn from."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from calibrator.evidence.context.comparison import FEATURES
 from calibrator.evidence.context.reader import Reader
-from calibrator.evidence.context.support import READ, Reading, reading_of, row_of
+from calibrator.evidence.context.support import TREES, WEIGHTS, Reading, least_entailed, reading_of
 from calibrator.evidence.conversation import read_conversation
 from calibrator.evidence.training.examples import Row, by_question, read_rows
 from calibrator.features.tree_fitting import fit_trees
+from calibrator.features.trees import Trees
 from calibrator.features.weights import Array
 
 # Directions in which a column can only speak: for the reply where it is 1, against it where -1.
@@ -33,31 +34,48 @@ DIRECTIONS: Final[Mapping[str, int]] = {
     "names_missing": -1,
     "opposites": -1,
     "new_words": -1,
-    "entail_least": 1,
-    "entail_mean": 1,
-    "contradict_most": -1,
 }
+
+# Lengths, and what tells one source from another more than right from wrong.
+LEFT_OUT: Final = frozenset(
+    [
+        "words",
+        "sentences",
+        "context_words",
+        "result_words",
+        "request_covered",
+        "answered",
+        "repeats_request",
+        "yes",
+        "no",
+        "negations",
+        "numbers",
+        "names",
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SupportConfig:
     """How the trees are fitted (`features.tree_fitting.TreeConfig`)."""
 
-    trees: int = 120
-    leaves: int = 6
+    trees: int = 60
+    leaves: int = 4
     learning_rate: float = 0.06
     leaf_rows: int = 60
     ridge: float = 5.0
     feature_share: float = 0.5
-    rows: int = 1_500  # of one source at most
+    reader_weight: float = 0.5  # of the reader's log-odds beside the trees'
+    rows: int = 1_300  # of one source at most
     seed: int = 1
 
 
 @dataclass(slots=True)
 class Judged:
-    """Columns of graded replies (N, D), their labels, questions and sources."""
+    """Features of graded replies (N, D), the reader's log-odds (N,), labels, questions, sources."""
 
     columns: NDArray[np.float32]
+    read: NDArray[np.float64]
     labels: NDArray[np.int64]
     questions: list[str]
     sources: list[str]
@@ -93,8 +111,9 @@ def columns_of(
         for one in several:
             one.found = found[at : at + len(one.passages)]
             at += len(one.passages)
-    columns = np.array([row_of(each) for each in readings], np.float32)
-    return Judged(columns, np.array(labels), questions, sources)
+    columns = np.array([each.comparison.values for each in readings], np.float32)
+    read = np.array([least_entailed(each) for each in readings])
+    return Judged(columns, read, np.array(labels), questions, sources)
 
 
 def response_of(row: Row) -> str:
@@ -106,15 +125,59 @@ def response_of(row: Row) -> str:
 
 
 def fit_support(judged: Judged, config: SupportConfig) -> dict[str, Array]:
-    """Fit the trees; each source counts the same, and within it right as much as wrong."""
-    weights = np.zeros(len(judged.labels))
+    """Fit trees and weights under their names; sources count the same, as do right and wrong.
+
+    The slope and the base are fitted on log-odds of trees that saw no row of the same source.
+    """
+    odds = np.zeros(len(judged.labels))
     sources = np.array(judged.sources)
     for name in sorted(set(judged.sources)):
+        here = sources == name
+        trees = Trees(_trees(judged, ~here, config), len(FEATURES))
+        odds[here] = trees.read(judged.columns[here])
+    odds += config.reader_weight * judged.read
+    platt = fit_platt(odds, judged.labels, weights_of(sources, judged.labels))
+    weights = np.array([config.reader_weight, *platt], np.float32)
+    everything = np.ones(len(judged.labels), bool)
+    trees_state = {TREES + k: v for k, v in _trees(judged, everything, config).items()}
+    return {**trees_state, WEIGHTS: weights}
+
+
+def _trees(judged: Judged, used: NDArray[np.bool_], config: SupportConfig) -> dict[str, Array]:
+    """Fit trees on some of the replies."""
+    sources, labels = np.array(judged.sources)[used], judged.labels[used]
+    columns = judged.columns[used].copy()
+    columns[:, [FEATURES.index(name) for name in sorted(LEFT_OUT)]] = 0
+    directions = [DIRECTIONS.get(name, 0) for name in FEATURES]
+    weights = weights_of(sources, labels)
+    return fit_trees(columns, labels, weights, config, config.seed, directions=directions)
+
+
+def weights_of(sources: NDArray[np.str_], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Return weights (N,) by which each source counts the same, and right as much as wrong."""
+    found = np.zeros(len(labels))
+    for name in sorted(set(sources.tolist())):
         for label in (0, 1):
-            here = (sources == name) & (judged.labels == label)
-            weights[here] = 1 / max(here.sum(), 1)
-    weights *= len(weights) / weights.sum()
-    directions = [DIRECTIONS.get(name, 0) for name in (*FEATURES, *READ)]
-    return fit_trees(
-        judged.columns, judged.labels, weights, config, config.seed, directions=directions
-    )
+            here = (sources == name) & (labels == label)
+            found[here] = 1 / max(here.sum(), 1)
+    return found * len(found) / found.sum()
+
+
+def fit_platt(
+    odds: NDArray[np.float64], labels: NDArray[np.int64], weights: NDArray[np.float64]
+) -> tuple[float, float]:
+    """Return the slope and the base that make log-odds probabilities (Platt, 1999)."""
+    slope, base = 1.0, 0.0
+    for _ in range(50):  # Newton's steps; a dozen are enough
+        share = 1 / (1 + np.exp(-(slope * odds + base)))
+        curve = weights * share * (1 - share) + 1e-9
+        wrong = weights * (labels - share)
+        hessian = np.array(
+            [
+                [(curve * odds * odds).sum(), (curve * odds).sum()],
+                [(curve * odds).sum(), curve.sum()],
+            ]
+        )
+        step = np.linalg.solve(hessian, [(wrong * odds).sum(), wrong.sum()])
+        slope, base = slope + float(step[0]), base + float(step[1])
+    return slope, base

@@ -10,7 +10,7 @@ from datetime import date, timedelta
 from fractions import Fraction
 from typing import Final
 
-from calibrator.evidence.computed.answers import states_number, says_yes
+from calibrator.evidence.computed.answers import says_yes, states_number
 from calibrator.evidence.computed.calendar.reading import (
     NAMES,
     FoundDate,
@@ -41,7 +41,9 @@ _FIXED: Final = {
     "silvester": (12, 31), "neujahr": (1, 1), "navidad": (12, 25), "noël": (12, 25),
 }  # fmt: skip
 _FEAST: Final = re.compile(
-    r"\b(" + "|".join(sorted(map(re.escape, _FIXED), key=len, reverse=True)) + r")(?: day)?,?(?:(?: in| of| im jahr| en)?(?:\s+(?P<y>\d{4})))?(?!\w)",
+    r"\b("
+    + "|".join(sorted(map(re.escape, _FIXED), key=len, reverse=True))
+    + r")(?: day)?,?(?:(?: in| of| im jahr| en)?(?:\s+(?P<y>\d{4})))?(?!\w)",
     re.IGNORECASE,
 )
 _TODAY: Final = re.compile(
@@ -69,7 +71,9 @@ def verify_dates(exchange: Exchange) -> Verdict | None:
     if not question or len(question) > MAX_QUESTION or not _QUICK.search(question):
         return None
     today, weekday = today_of(f"{exchange.conversation.rules}\n{exchange.request}")
-    read = read_question(_named_days(digits_for_words(_without_today(question)), today), today, weekday)
+    read = read_question(
+        _named_days(digits_for_words(_without_today(question)), today), today, weekday
+    )
     for form in _FORMS if read is not None else ():
         answer = form(read)
         if answer is not None:
@@ -246,7 +250,9 @@ def _weekday(question: Question) -> Judge | None:
         day = question.day(found["d"])
         if day is None:
             return None
-        return lambda reply: judge_weekday(reply, day.weekday(), f"{date_text(day)} was a {NAMES[day.weekday()]}")
+        return lambda reply: judge_weekday(
+            reply, day.weekday(), f"{date_text(day)} was a {NAMES[day.weekday()]}"
+        )
     found = _IS_WEEKDAY.match(question.text)
     if not found:
         return None
@@ -256,7 +262,9 @@ def _weekday(question: Question) -> Judge | None:
     name = found["name"].casefold()
     is_weekend = day.weekday() >= 5
     is_true = (
-        is_weekend == (name == "weekend") if name.startswith("week") else weekdays()[name] == day.weekday()
+        is_weekend == (name == "weekend")
+        if name.startswith("week")
+        else weekdays()[name] == day.weekday()
     )
     reason = f"{date_text(day)} was a {NAMES[day.weekday()]}"
     return lambda reply: _yes_or_no(reply, is_true, reason)
@@ -276,7 +284,11 @@ def judge_weekday(reply: str, wanted: int, reason: str) -> Verdict | None:
         return Verdict(True, reason, "date")
     if wanted not in named:
         return Verdict(False, reason, "date") if len(set(named)) == 1 else None
-    strong = re.findall(r"\*\*[^*]*?(\w+day)\b[^*]*\*\*|answer(?: is)?:? (?:an? )?(\w+day)\b|\bwas an? (\w+day)\b", reply, re.IGNORECASE)
+    strong = re.findall(
+        r"\*\*[^*]*?(\w+day)\b[^*]*\*\*|answer(?: is)?:? (?:an? )?(\w+day)\b|\bwas an? (\w+day)\b",
+        reply,
+        re.IGNORECASE,
+    )
     if strong:
         last = next(filter(None, strong[-1])).casefold()
         return Verdict(weekdays().get(last) == wanted, reason, "date")
@@ -298,7 +310,9 @@ def _between(question: Question) -> Judge | None:
     elif not first.has_year and start < end and start < date(2000, 3, 1) <= end:
         return None  # the year decides whether there is a 29 February
     days = abs((end - start).days)
-    unit = next((found[key] for key in ("u", "u2", "u3", "u4", "u5", "u6") if found[key]), "days").casefold()
+    unit = next(
+        (found[key] for key in ("u", "u2", "u3", "u4", "u5", "u6") if found[key]), "days"
+    ).casefold()
     if unit.startswith(("w", "s")):
         if days % 7:
             return None
@@ -319,10 +333,14 @@ def judge_count(
     text = _without_dates(reply[:MAX_TEXT])
     is_right = states_number(text, Fraction(count), map(Fraction, known - {count}))
     counts_ends = re.search(
-        r"\b(?:inclu\w+|count\w*|both|exclu\w+|einschließlich|inklusive|incluid\w+|compris\w*)\b", reply, re.IGNORECASE
+        r"\b(?:inclu\w+|count\w*|both|exclu\w+|einschließlich|inklusive|incluid\w+|compris\w*)\b",
+        reply,
+        re.IGNORECASE,
     )
-    if is_right is False and counts_ends and any(
-        states_number(text, Fraction(other), map(Fraction, known)) for other in near
+    if (
+        is_right is False
+        and counts_ends
+        and any(states_number(text, Fraction(other), map(Fraction, known)) for other in near)
     ):
         return None
     return None if is_right is None else Verdict(is_right, reason, "date")
@@ -349,17 +367,23 @@ def moved_date(day: date, count: int, unit: str) -> date | None:
             months_ = day.year * 12 + day.month - 1 + count
             year, month = divmod(months_, 12)
             return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
-        return date(day.year + count, day.month, min(day.day, monthrange(day.year + count, day.month)[1]))
+        return date(
+            day.year + count, day.month, min(day.day, monthrange(day.year + count, day.month)[1])
+        )
     except (ValueError, OverflowError):
         return None
 
 
-def judge_date(reply: str, wanted: date, start: date | None, *, is_day_asked: bool = False) -> Verdict | None:
+def judge_date(
+    reply: str, wanted: date, start: date | None, *, is_day_asked: bool = False
+) -> Verdict | None:
     """Judge whether a reply states this date; `start` is the date of the question."""
     reason = f"it is {date_text(wanted)}"
     text = reply[:MAX_TEXT]
     if is_day_asked and not dates_in(text):
-        return judge_weekday(reply, wanted.weekday(), f"{date_text(wanted)} is a {NAMES[wanted.weekday()]}")
+        return judge_weekday(
+            reply, wanted.weekday(), f"{date_text(wanted)} is a {NAMES[wanted.weekday()]}"
+        )
     found = dates_in(text, wanted.year)
     if not found and is_no_day(text):
         return Verdict(False, f"{reason}; the date of the reply does not exist", "date")
@@ -451,7 +475,12 @@ def _relative(question: Question) -> Judge | None:
     if not found or (today is None and weekday is None):
         return None
     words = found["rel"].casefold()
-    fixed = {"tomorrow": 1, "yesterday": -1, "the day after tomorrow": 2, "the day before yesterday": -2}
+    fixed = {
+        "tomorrow": 1,
+        "yesterday": -1,
+        "the day after tomorrow": 2,
+        "the day before yesterday": -2,
+    }
     way = (found["way"] or "").casefold()
     if "tomorrow" in way:
         return None
@@ -463,7 +492,11 @@ def _relative(question: Question) -> Judge | None:
     is_day = "day" in found["what"].casefold()
     if today is not None:
         wanted = moved_date(today, count, unit)
-        return None if wanted is None else lambda reply: judge_date(reply, wanted, today, is_day_asked=is_day)
+        return (
+            None
+            if wanted is None
+            else lambda reply: judge_date(reply, wanted, today, is_day_asked=is_day)
+        )
     if not is_day or weekday is None or unit.startswith(("mo", "y")):
         return None
     number = (weekday + count * (7 if unit.startswith("week") else 1)) % 7
@@ -473,7 +506,9 @@ def _relative(question: Question) -> Judge | None:
 def _other_weekday(reply: str, wanted: int, known: int) -> Verdict | None:
     """Judge a weekday; the one of the question may be repeated."""
     reason = f"it is a {NAMES[wanted]}"
-    named = [number for number, _ in weekdays_in(reply[:MAX_TEXT]) if number != known or known == wanted]
+    named = [
+        number for number, _ in weekdays_in(reply[:MAX_TEXT]) if number != known or known == wanted
+    ]
     if not named:
         whole = [number for number, _ in weekdays_in(reply[:MAX_TEXT])]
         return Verdict(False, reason, "date") if whole and len(reply) < 40 else None

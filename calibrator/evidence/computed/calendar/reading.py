@@ -17,14 +17,27 @@ _MONTHS: Final = (
     "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
     "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
 )
-_SHORT_MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec".split()
+_SHORT_MONTHS: Final = [
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+]
 _DAYS: Final = (
     "monday tuesday wednesday thursday friday saturday sunday",
     "montag dienstag mittwoch donnerstag freitag samstag sonntag",
     "lunes martes miércoles jueves viernes sábado domingo",
     "lundi mardi mercredi jeudi vendredi samedi dimanche",
 )
-_SHORT_DAYS: Final = "mon tue wed thu fri sat sun".split()
+_SHORT_DAYS: Final = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 NAMES: Final = _DAYS[0].title().split()
 MONTH_NAMES: Final = _MONTHS[0].title().split()
 
@@ -189,13 +202,17 @@ def read_time(match: re.Match[str]) -> FoundTime | None:
             return None
         hour = hour % 12 + (12 if half.startswith("p") else 0)
     is_clear = bool(half) or hour > 12 or hour == 0 or (match["h"] or "").startswith("0")
-    return FoundTime(hour * 60 + minute, is_clear, match.start(), match.end()) if hour < 25 else None
+    return (
+        FoundTime(hour * 60 + minute, is_clear, match.start(), match.end()) if hour < 25 else None
+    )
 
 
 def time_text(minutes: int) -> str:
     """Return minutes after midnight as a time of day: 14:05 (2:05 pm)."""
     hour, minute = divmod(minutes % DAY, 60)
-    return f"{hour}:{minute:02d} ({(hour + 11) % 12 + 1}:{minute:02d} {'pm' if hour > 11 else 'am'})"
+    return (
+        f"{hour}:{minute:02d} ({(hour + 11) % 12 + 1}:{minute:02d} {'pm' if hour > 11 else 'am'})"
+    )
 
 
 def date_text(day: date) -> str:

@@ -74,7 +74,9 @@ def _format(question: str) -> Judge | None:
     if not re.search(r"24|12|military|am/pm|am or pm", question, re.IGNORECASE):
         return None
     found = _FORMAT.match(question)
-    if not found or not re.search(r"hour|format|clock|military|am/pm|\bh\b|stunden", question, re.IGNORECASE):
+    if not found or not re.search(
+        r"hour|format|clock|military|am/pm|\bh\b|stunden", question, re.IGNORECASE
+    ):
         return None
     times = times_in(found["t"])
     if len(times) != 1:
@@ -95,7 +97,9 @@ def _format(question: str) -> Judge | None:
 
 def _military(reply: str) -> list[FoundTime]:
     """Return times written as four digits, such as 1545 or 1545 hours."""
-    found = re.search(r"(?<![\d:.])([01]\d|2[0-3])([0-5]\d)(?:\s?h(?:ou)?rs?\.?)?(?![\d:])", reply[:200])
+    found = re.search(
+        r"(?<![\d:.])([01]\d|2[0-3])([0-5]\d)(?:\s?h(?:ou)?rs?\.?)?(?![\d:])", reply[:200]
+    )
     if not found:
         return []
     return [FoundTime(int(found[1]) * 60 + int(found[2]), True, found.start(), found.end())]
@@ -132,7 +136,13 @@ def durations_in(text: str) -> list[tuple[int, int, int]]:
     for match in _DURATION.finditer(text[:MAX_TEXT]):
         if match["half"]:
             words = match["half"].casefold()
-            minutes = 90 if words.startswith(("an hour", "ander", "einein")) else 15 if "quarter" in words else 30
+            minutes = (
+                90
+                if words.startswith(("an hour", "ander", "einein"))
+                else 15
+                if "quarter" in words
+                else 30
+            )
         elif match["h"]:
             hours = Fraction(match["h"].replace(",", "."))
             minutes = int(hours * 60) + int(match["m"] or 0)
@@ -150,7 +160,11 @@ def _span(question: str) -> Judge | None:
     if durations_in(question) or _others(question, times):
         return None
     first, second = times
-    if not re.search(r"\b(?:from|between|starts?|begins?|leaves?|departs?|von|zwischen|desde|entre|de|beginnt|sleep|slept|went|woke|opens?|until|till|to|bis)\b", question, re.IGNORECASE):
+    if not re.search(
+        r"\b(?:from|between|starts?|begins?|leaves?|departs?|von|zwischen|desde|entre|de|beginnt|sleep|slept|went|woke|opens?|until|till|to|bis)\b",
+        question,
+        re.IGNORECASE,
+    ):
         return None
     wanted = (second.minutes - first.minutes) % DAY
     reason = f"from {time_text(first.minutes)} to {time_text(second.minutes)} it is {wanted // 60} h {wanted % 60} min"
@@ -198,7 +212,15 @@ def _moved(question: str) -> Judge | None:
     if _STRANGE.search(question):
         return None
     is_back, is_forth = bool(_BACK.search(question)), bool(_FORTH.search(question))
-    if is_back and re.search(r"\b(?:lasts?|takes?|starts?|begins?|leaves? at|departs?)\b", question, re.IGNORECASE) and not re.search(r"\b(?:before|earlier|must|should|need|have to|latest)\b", question, re.IGNORECASE):
+    if (
+        is_back
+        and re.search(
+            r"\b(?:lasts?|takes?|starts?|begins?|leaves? at|departs?)\b", question, re.IGNORECASE
+        )
+        and not re.search(
+            r"\b(?:before|earlier|must|should|need|have to|latest)\b", question, re.IGNORECASE
+        )
+    ):
         is_back = False
     if not is_back and not is_forth:
         return None
@@ -215,7 +237,9 @@ def _moved(question: str) -> Judge | None:
         fresh = [each for each in stated if each.minutes % DAY != start.minutes % DAY or is_same]
         if not fresh:
             return Verdict(False, reason, "time") if stated and len(reply) < 40 else None
-        return _judge_times(fresh, wanted, reason, is_exact=start.is_clear and all(e.is_clear for e in fresh))
+        return _judge_times(
+            fresh, wanted, reason, is_exact=start.is_clear and all(e.is_clear for e in fresh)
+        )
 
     return judge
 
@@ -232,11 +256,18 @@ def _zone(question: str) -> Judge | None:
     if len(times) != 1:
         return None
     offsets = list(_OFFSET.finditer(question))
-    if len(offsets) == 2 and re.search(r"\bwhat time|\bwhat is|\bconvert|\bin UTC", question, re.IGNORECASE):
+    if len(offsets) == 2 and re.search(
+        r"\bwhat time|\bwhat is|\bconvert|\bin UTC", question, re.IGNORECASE
+    ):
         first, second = (_hours(each["o"]) for each in offsets)
         at = question.find(re.sub(r"\s+", " ", question)[:1])
         time = times[0]
-        is_target_first = bool(re.match(r"^(?:what time is it in|what is the time in)", question, re.IGNORECASE)) and offsets[0].start() < times_in(question)[0].start if times_in(question) else False
+        is_target_first = (
+            bool(re.match(r"^(?:what time is it in|what is the time in)", question, re.IGNORECASE))
+            and offsets[0].start() < times_in(question)[0].start
+            if times_in(question)
+            else False
+        )
         move = (first - second) if is_target_first else (second - first)
         wanted = time.minutes + move
         del at
@@ -245,8 +276,15 @@ def _zone(question: str) -> Judge | None:
     if not ahead:
         return None
     difference = int(Fraction(ahead["n"]) * 60) * (1 if ahead["way"].startswith("a") else -1)
-    given = re.search(rf"(?:it is|it's|at|when it is) [^.?]{{0,20}}?(?:in |)(?P<p>{re.escape(ahead['a'].strip())}|{re.escape(ahead['b'].strip())})\b", question)
-    asked = re.search(rf"what time (?:is it|will it be) in (?P<p>{re.escape(ahead['a'].strip())}|{re.escape(ahead['b'].strip())})\b", question, re.IGNORECASE)
+    given = re.search(
+        rf"(?:it is|it's|at|when it is) [^.?]{{0,20}}?(?:in |)(?P<p>{re.escape(ahead['a'].strip())}|{re.escape(ahead['b'].strip())})\b",
+        question,
+    )
+    asked = re.search(
+        rf"what time (?:is it|will it be) in (?P<p>{re.escape(ahead['a'].strip())}|{re.escape(ahead['b'].strip())})\b",
+        question,
+        re.IGNORECASE,
+    )
     if not asked:
         return None
     del given
@@ -257,7 +295,11 @@ def _zone(question: str) -> Judge | None:
 
 def _zone_verdict(reply: str, start: FoundTime, wanted: int) -> Verdict | None:
     text = _OFFSET.sub(" ", reply[:MAX_TEXT])
-    fresh = [each for each in times_in(text) if each.minutes % DAY != start.minutes % DAY or wanted % DAY == start.minutes % DAY]
+    fresh = [
+        each
+        for each in times_in(text)
+        if each.minutes % DAY != start.minutes % DAY or wanted % DAY == start.minutes % DAY
+    ]
     return _judge_times(fresh, wanted, f"it is {time_text(wanted)}")
 
 

@@ -13,7 +13,9 @@ _ABBREVIATION: Final = re.compile(
 )
 BULLET: Final = re.compile(r"^[ \t]*(?:[-*•+–]|\d{1,3}[.)]|[a-z][.)])[ \t]+\S", re.MULTILINE)
 _TOP_BULLET: Final = re.compile(r"^(?:[-*•+–])[ \t]+(?P<t>\S[^\n]*)", re.MULTILINE)
-_NUMBERED: Final = re.compile(r"^[ \t]{0,3}(?:\*\*)?(?P<n>\d{1,3})[.)](?:\*\*)?[ \t]+(?P<t>\S[^\n]*)", re.MULTILINE)
+_NUMBERED: Final = re.compile(
+    r"^[ \t]{0,3}(?:\*\*)?(?P<n>\d{1,3})[.)](?:\*\*)?[ \t]+(?P<t>\S[^\n]*)", re.MULTILINE
+)
 
 
 def plain(reply: str) -> str:
@@ -98,6 +100,10 @@ def comma_items(text: str) -> list[str] | None:
     parts = [part.strip(" \"'“”*") for part in parts]
     if len(parts) < 2 or any(not part or len(words(part)) > 3 for part in parts):
         return None
-    if re.search(r"\b(?:is|are|was|were|the following|ist|sind|son|sont|can|will|has|have)\b", text, re.IGNORECASE):
+    if re.search(
+        r"\b(?:is|are|was|were|the following|ist|sind|son|sont|can|will|has|have)\b",
+        text,
+        re.IGNORECASE,
+    ):
         return None
     return parts

@@ -22,7 +22,9 @@ _KINDS: Final = {
 _AT_MOST: Final = r"at most|less than a total of|fewer than a total of|no more than|not more than|not exceed(?:ing)?|under|below|fewer than|less than|max(?:imum)?\.?(?: of)?|a maximum of|up to|within|no longer than|not longer than|höchstens|maximal|weniger als|nicht mehr als|como máximo|máximo(?: de)?|un máximo de|menos de|no más de|au maximum|au plus|pas plus de|moins de|maximum"
 _AT_LEAST: Final = r"no menos de|pas moins de|nicht weniger als|at least|a minimum of|minimum(?: of)?|no fewer than|no less than|not less than|more than|over|mindestens|mehr als|al menos|por lo menos|como mínimo|un mínimo de|más de|au moins|au minimum|minimum|plus de"
 _EXACTLY: Final = r"exactly|precisely|genau|exactamente|exactement|précisément"
-_STRICT_LESS: Final = re.compile(r"fewer than|less than|under|below|weniger als|menos de|moins de", re.IGNORECASE)
+_STRICT_LESS: Final = re.compile(
+    r"fewer than|less than|under|below|weniger als|menos de|moins de", re.IGNORECASE
+)
 _STRICT_MORE: Final = re.compile(r"more than|over|mehr als|más de|plus de", re.IGNORECASE)
 _SKIP_BEFORE: Final = re.compile(
     r"\b(?:each|every|per|jeder?|jedes|cada|chaque|first|last|second|these|those|about|around|roughly"
@@ -43,8 +45,14 @@ _SKIP_AFTER: Final = re.compile(
 
 @cache
 def _number() -> str:
-    words = [word for word, value in number_words().items() if 0 < value <= 50 and word not in ("o",)]
-    return r"(?:\d{1,5}|a single|single|" + "|".join(sorted(map(re.escape, words), key=len, reverse=True)) + ")"
+    words = [
+        word for word, value in number_words().items() if 0 < value <= 50 and word not in ("o",)
+    ]
+    return (
+        r"(?:\d{1,5}|a single|single|"
+        + "|".join(sorted(map(re.escape, words), key=len, reverse=True))
+        + ")"
+    )
 
 
 def value_of(text: str) -> int:
@@ -100,11 +108,19 @@ def _is_other(sentence: str, found: re.Match[str]) -> bool:
     """Return whether a count is of something that is given or inside the reply."""
     before = sentence[: found.start()].rstrip().casefold()
     after = sentence[found.end() :].casefold()
-    if re.search(r"\b(?:the|these|those|his|her|my|your|this|following|previous|die|los|las|les)$", before):
+    if re.search(
+        r"\b(?:the|these|those|his|her|my|your|this|following|previous|die|los|las|les)$", before
+    ):
         return True
-    if re.search(r"\b(?:read|write about|story about|has|have|had|was|were|there (?:are|were)|paragraph|section)$", before):
+    if re.search(
+        r"\b(?:read|write about|story about|has|have|had|was|were|there (?:are|were)|paragraph|section)$",
+        before,
+    ):
         return True
-    if re.match(r"\s*(?:long )?(?:text|story|article|essay|document|poem|email|letter|post|review|description|summary|bio|speech|blog|sentence)s? (?:is|was|are|above|below)", after):
+    if re.match(
+        r"\s*(?:long )?(?:text|story|article|essay|document|poem|email|letter|post|review|description|summary|bio|speech|blog|sentence)s? (?:is|was|are|above|below)",
+        after,
+    ):
         return True
     return bool(
         re.match(
@@ -123,15 +139,25 @@ def _fault(found: re.Match[str], sentence: str, text: str) -> str | None:
     if low is None and high is None:
         return None
     least, most = _counted(kind, text)
-    if kind == "paragraph" and ("***" in sentence or re.search(r"\b(?:separat|sépar|separ)", sentence)):
+    if kind == "paragraph" and (
+        "***" in sentence or re.search(r"\b(?:separat|sépar|separ)", sentence)
+    ):
         return None
     low, high = _with_slack(low, high, kind)
     unit = kind if number == 1 else f"{kind}s"
     if high is not None and least > high:
-        return f"the reply has {least} {kind}s, not at most {high}" if low != high else f"the reply has {least} {kind}s, not {number}"
+        return (
+            f"the reply has {least} {kind}s, not at most {high}"
+            if low != high
+            else f"the reply has {least} {kind}s, not {number}"
+        )
     if low is not None and most < low:
         shown = f"{most} {kind}{'' if most == 1 else 's'}"
-        return f"the reply has {shown}, not {number} {unit}" if low == high else f"the reply has {shown}, not at least {low}"
+        return (
+            f"the reply has {shown}, not {number} {unit}"
+            if low == high
+            else f"the reply has {shown}, not at least {low}"
+        )
     return None
 
 
@@ -169,7 +195,9 @@ def _bounds(
         f"{before} ",
         re.IGNORECASE,
     )
-    if not is_in or re.match(r"\s*(?:long|\w+ (?:story|poem|text|essay))\b", sentence[found.end() :]):
+    if not is_in or re.match(
+        r"\s*(?:long|\w+ (?:story|poem|text|essay))\b", sentence[found.end() :]
+    ):
         return None, None  # a rough size, such as a two-line poem
     if kind in ("word", "character") and number > 5:
         return int(number * 0.5), int(number * 1.5)
@@ -193,8 +221,14 @@ def _counted(kind: str, text: str) -> tuple[int, int]:
         count = len(counting.lines(text))
         return count, count
     if kind == "bullet":
-        found = max(len(counting.bullets(text)), len(counting.numbered(text)), len(counting.BULLET.findall(text)))
-        return min(len(counting.bullets(text)) or found, found), max(found, len(counting.lines(text)) if not found else 0)
+        found = max(
+            len(counting.bullets(text)),
+            len(counting.numbered(text)),
+            len(counting.BULLET.findall(text)),
+        )
+        return min(len(counting.bullets(text)) or found, found), max(
+            found, len(counting.lines(text)) if not found else 0
+        )
     return len(text.replace("\n", "")), len(text)
 
 
@@ -212,7 +246,11 @@ def items_fault(instruction: str, reply: str) -> str | None:
     if found is None:
         return None
     what = found["what"]
-    if re.search(r"\b(?:and|und|y|et|each|every|both|for each|as well as|or more|at least|compare|explain|along with|for (?:two|three|four|\d))\b\s", what, re.IGNORECASE) and not re.search(r"\band (?:nothing|only)\b", what):
+    if re.search(
+        r"\b(?:and|und|y|et|each|every|both|for each|as well as|or more|at least|compare|explain|along with|for (?:two|three|four|\d))\b\s",
+        what,
+        re.IGNORECASE,
+    ) and not re.search(r"\band (?:nothing|only)\b", what):
         return None
     if re.search(r"\b(?:or more|at least|minimum)\b", instruction, re.IGNORECASE):
         return None

@@ -9,8 +9,30 @@ from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 
 MAX_LABELS: Final = 200
 _WORDS: Final = frozenset(
-    "classify classified classification categorize categorise category label labels sentiment sort tag"
-    " klassifiziere klassifizieren clasifica classe classez classer assign spam ham positive negative".split()
+    [
+        "classify",
+        "classified",
+        "classification",
+        "categorize",
+        "categorise",
+        "category",
+        "label",
+        "labels",
+        "sentiment",
+        "sort",
+        "tag",
+        "klassifiziere",
+        "klassifizieren",
+        "clasifica",
+        "classe",
+        "classez",
+        "classer",
+        "assign",
+        "spam",
+        "ham",
+        "positive",
+        "negative",
+    ]
 )
 _ITEM: Final = r"[`\"'“”*]?[\w][\w /&-]{0,38}[`\"'“”*]?"
 _AS: Final = re.compile(
@@ -87,7 +109,9 @@ def labels_of(wishes: str) -> list[str]:
     bullets = _BULLETS.search(wishes)
     if bullets:
         items = [re.sub(r"^[ \t]*[-*•][ \t]*", "", line) for line in bullets["l"].splitlines()]
-        labels = [re.split(r"\s*[:(–—]\s*|\s-\s", item)[0].strip(" `\"'*.") for item in items[:MAX_LABELS]]
+        labels = [
+            re.split(r"\s*[:(–—]\s*|\s-\s", item)[0].strip(" `\"'*.") for item in items[:MAX_LABELS]
+        ]
         none = re.search(r"\bor (?:with |reply )?[\"'“](\w+)[\"'”] if\b", wishes)
         if none:
             labels.append(none[1])
@@ -96,9 +120,15 @@ def labels_of(wishes: str) -> list[str]:
     for pattern in (_LISTED, _PAREN, _AS):
         found = either or pattern.search(wishes)
         if found:
-            parts = re.split(r"\s*(?:,|/|\||;|\bor\b|\band\b|\boder\b|\bund\b|\bou\b|\bet\b)\s*", found["l"])
+            parts = re.split(
+                r"\s*(?:,|/|\||;|\bor\b|\band\b|\boder\b|\bund\b|\bou\b|\bet\b)\s*", found["l"]
+            )
             labels = [part.strip(" `\"'“”*.").casefold() for part in parts]
-            labels = [re.sub(r"^(?:either|one of|as|an?|the|o|y)\s+", "", label) for label in labels if label]
+            labels = [
+                re.sub(r"^(?:either|one of|as|an?|the|o|y)\s+", "", label)
+                for label in labels
+                if label
+            ]
             if len(labels) > 1 and all(len(label.split()) <= 4 for label in labels):
                 return labels
     return []
@@ -108,10 +138,14 @@ def judge_label(reply: str, labels: list[str], *, is_only: bool) -> Verdict | No
     """Judge whether a reply names one label and, if nothing else is wanted, only that."""
     text = " ".join(reply[:MAX_TEXT].split()).casefold()
     named = [label for label in labels if re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text)]
-    named = [label for label in named if not any(label != other and label in other for other in named)]
+    named = [
+        label for label in named if not any(label != other and label in other for other in named)
+    ]
     shown = ", ".join(labels[:6]) + (", .." if len(labels) > 6 else "")
     if not named:
-        if len(text.split()) > 12 and not is_only or re.search(r"\b(?:sorry|cannot|can't|please (?:provide|share))\b|\?$", text):
+        if (len(text.split()) > 12 and not is_only) or re.search(
+            r"\b(?:sorry|cannot|can't|please (?:provide|share))\b|\?$", text
+        ):
             return None
         squeezed = re.sub(r"[\W_]+", "", text)
         if any(re.sub(r"[\W_]+", "", label) in squeezed for label in labels):

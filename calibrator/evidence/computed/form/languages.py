@@ -166,7 +166,9 @@ def _scores(words: list[str]) -> tuple[Counter[str], dict[str, set[str]]]:
         languages = by_word.get(word)
         if languages is None:
             is_name = written[:1].isupper()
-            languages = () if is_name else next((marks[letter] for letter in word if letter in marks), ())
+            languages = (
+                () if is_name else next((marks[letter] for letter in word if letter in marks), ())
+            )
         for language in languages:
             scores[language] += 1 / len(languages)  # type: ignore[assignment]
             if len(languages) == 1 or any(each.issuperset(languages) for each in _ALIKE):

@@ -17,7 +17,8 @@ from calibrator.evidence.computed.form.wishes import COMMAND
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 
 _TRANSLATE: Final = re.compile(
-    r"\btranslat(?:e|ion)\b|\bübersetz|\btraduc|\btraduis|\btraduir|\btraduzca|翻译|翻訳", re.IGNORECASE
+    r"\btranslat(?:e|ion)\b|\bübersetz|\btraduc|\btraduis|\btraduir|\btraduzca|翻译|翻訳",
+    re.IGNORECASE,
 )
 
 
@@ -91,7 +92,13 @@ def wanted_language(exchange: Exchange, wishes: str) -> str | None:
     if re.search(r"\b(?:not|don't|never|nicht|no|sin|pas)\b", found[0], re.IGNORECASE):
         return None
     name = next(value for value in found.groupdict().values() if value)
-    names = {code for word in re.findall(name_pattern() + r"\b", exchange.instruction[:MAX_TEXT], re.IGNORECASE) if (code := language_names().get(word.casefold()))}
+    names = {
+        code
+        for word in re.findall(
+            name_pattern() + r"\b", exchange.instruction[:MAX_TEXT], re.IGNORECASE
+        )
+        if (code := language_names().get(word.casefold()))
+    }
     if len(names) > 1:
         return None
     return language_names()[name.casefold()]
@@ -102,7 +109,13 @@ def _judge(reply: str, wanted: str, reason: str, least: int = 4) -> Verdict | No
     found = languages_of(text, least)
     if not found or wanted in found:
         script, share = script_of(reply)
-        if not found and script == "LATIN" and share > 0.9 and wanted in _NOT_LATIN and len(reply.split()) >= least:
+        if (
+            not found
+            and script == "LATIN"
+            and share > 0.9
+            and wanted in _NOT_LATIN
+            and len(reply.split()) >= least
+        ):
             return Verdict(False, reason.format(NAMES[wanted]), "language")
         return None
     if wanted in ("zh", "ja", "ko", "hi", "ar", "fa", "ur") or len(found) <= 2:
@@ -110,12 +123,46 @@ def _judge(reply: str, wanted: str, reason: str, least: int = 4) -> Verdict | No
     return None
 
 
-_NOT_LATIN: Final = frozenset("ru uk bg zh ja ko ar fa he el th hi mr ne bn ta te kn ml gu pa si km ka hy am ur".split())
+_NOT_LATIN: Final = frozenset(
+    [
+        "ru",
+        "uk",
+        "bg",
+        "zh",
+        "ja",
+        "ko",
+        "ar",
+        "fa",
+        "he",
+        "el",
+        "th",
+        "hi",
+        "mr",
+        "ne",
+        "bn",
+        "ta",
+        "te",
+        "kn",
+        "ml",
+        "gu",
+        "pa",
+        "si",
+        "km",
+        "ka",
+        "hy",
+        "am",
+        "ur",
+    ]
+)
 
 
 def _translation(exchange: Exchange) -> Verdict | None:
     """Judge whether a translation is in the wanted language, and no copy of the text."""
-    place = exchange.instruction if _target().search(exchange.instruction[:MAX_TEXT]) else exchange.conversation.rules
+    place = (
+        exchange.instruction
+        if _target().search(exchange.instruction[:MAX_TEXT])
+        else exchange.conversation.rules
+    )
     targets = [each for each in _target().finditer(place[:MAX_TEXT])]
     codes = {language_names()[each["t"].casefold()] for each in targets}
     if len(codes) != 1:
@@ -126,7 +173,11 @@ def _translation(exchange: Exchange) -> Verdict | None:
     if text and _is_copied(said, text) and target not in languages_of(text):
         return Verdict(False, "the text is not translated", "translation")
     asked = exchange.wishes[:MAX_TEXT].replace(text, " ") if text else exchange.wishes[:MAX_TEXT]
-    if re.search(r"\b(?:and then|explain|criti\w*|comment|word by word|both|table|pronunciation|grammar|notes?)\b", asked, re.IGNORECASE):
+    if re.search(
+        r"\b(?:and then|explain|criti\w*|comment|word by word|both|table|pronunciation|grammar|notes?)\b",
+        asked,
+        re.IGNORECASE,
+    ):
         return None
     verdict = _judge(said, target, "the translation is not in {}", least=3)
     if verdict is None:

@@ -35,12 +35,68 @@ _CHECKS: Final[tuple[tuple[Callable[[list[str], str], str | None], tuple[str, ..
     (layout_fault, ("table", "list", "number", "bullet", "stichpunkt", "aufzähl", "viñeta", "punto", "puce", "comma", "komma", "coma", "virgul", "line", "zeile", "línea", "ligne", "markdown", "text", "block")),
 )  # fmt: skip
 _KINDS: Final = frozenset(
-    "yes ja sí si oui one single word wort palabra mot number zahl número nombre chiffre digit digits figure"
-    " integer numeral letter only just nothing no without simply solely".split()
+    [
+        "yes",
+        "ja",
+        "sí",
+        "si",
+        "oui",
+        "one",
+        "single",
+        "word",
+        "wort",
+        "palabra",
+        "mot",
+        "number",
+        "zahl",
+        "número",
+        "nombre",
+        "chiffre",
+        "digit",
+        "digits",
+        "figure",
+        "integer",
+        "numeral",
+        "letter",
+        "only",
+        "just",
+        "nothing",
+        "no",
+        "without",
+        "simply",
+        "solely",
+    ]
 )
 _LISTS: Final = frozenset(
-    "list name give suggest provide tell recommend mention share write show state nenne gib liste enumera"
-    " dime nombra menciona dame cite citez donne donnez énumère what which".split()
+    [
+        "list",
+        "name",
+        "give",
+        "suggest",
+        "provide",
+        "tell",
+        "recommend",
+        "mention",
+        "share",
+        "write",
+        "show",
+        "state",
+        "nenne",
+        "gib",
+        "liste",
+        "enumera",
+        "dime",
+        "nombra",
+        "menciona",
+        "dame",
+        "cite",
+        "citez",
+        "donne",
+        "donnez",
+        "énumère",
+        "what",
+        "which",
+    ]
 )
 _IF: Final = re.compile(
     r"\b(?:if|when|whenever|unless|for example|e\.g\.|in case|wenn|falls|si|cuando|quand|lorsque|example|otherwise)\b",
@@ -70,7 +126,8 @@ COMMAND: Final = re.compile(
 )
 # A problem of mathematics or programming speaks of the forms of other things.
 _PROBLEM: Final = re.compile(
-    r"\$[^$\n]{1,200}\$|\\(?:boxed|frac|sqrt|\[|\()|^\s*(?:example \d|input|constraints)\s*:", re.IGNORECASE | re.MULTILINE
+    r"\$[^$\n]{1,200}\$|\\(?:boxed|frac|sqrt|\[|\()|^\s*(?:example \d|input|constraints)\s*:",
+    re.IGNORECASE | re.MULTILINE,
 )
 _ASKED: Final = re.compile(r"^(?P<head>[^:\n]{3,120}):\s+[^\n]*\?$")  # Answer briefly: why ..?
 _SPLIT: Final = re.compile(r"(?<=[.!?])[\"”')]*\s+|\n+|(?<=[?!])(?=[A-Z])")
@@ -96,9 +153,7 @@ def verify_form(exchange: Exchange) -> Verdict | None:
     return Verdict(False, fault, "form") if fault else verdict
 
 
-def _fault(
-    sentences: list[str], instruction: str, reply: str, words: frozenset[str]
-) -> str | None:
+def _fault(sentences: list[str], instruction: str, reply: str, words: frozenset[str]) -> str | None:
     """Return the first fault that a check finds; a check without its words is passed over."""
     if _KINDS & words:
         fault = kind_fault(sentences, instruction, reply)
@@ -140,5 +195,8 @@ def rule_sentences(rules: str) -> list[str]:
     return [
         part
         for part in parts
-        if 8 <= len(part) <= 300 and COMMAND.match(part) and is_unconditional(part) and not _BUSINESS.search(part)
+        if 8 <= len(part) <= 300
+        and COMMAND.match(part)
+        and is_unconditional(part)
+        and not _BUSINESS.search(part)
     ]

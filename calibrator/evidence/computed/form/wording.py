@@ -8,7 +8,9 @@ from typing import Final
 from calibrator.evidence.computed.form import counting
 
 _Q: Final = r"[\"“”«»„‟'‘’`]"
-_QUOTED: Final = re.compile(r"[\"“„«](?P<a>[^\"”“»\n]{1,300})[\"”“»]|(?<!\w)['‘`](?P<b>[^'’`\n]{1,200})['’`](?!\w)")
+_QUOTED: Final = re.compile(
+    r"[\"“„«](?P<a>[^\"”“»\n]{1,300})[\"”“»]|(?<!\w)['‘`](?P<b>[^'’`\n]{1,200})['’`](?!\w)"
+)
 _REPLY: Final = r"(?:your |the |its |my |ta |votre |tu |la |deine |die )?(?:entire |whole |complete |full |ganze |toute )?(?:response|answer|reply|message|output|text|poem|letter|email|essay|post|antwort|respuesta|réponse|texte|texto|song|story|tweet|it|description|article)"
 _UPPER: Final = re.compile(
     r"\b(?:upper[- ]?case|capital letters|all[- ]caps|all capitals|in capitals|block letters|großbuchstaben|mayúsculas?|majuscules?|capslock|capitali[sz]e (?:every letter|all (?:the )?(?:letters|your words)|everything))\b",
@@ -36,14 +38,36 @@ def case_fault(sentences: list[str], reply: str) -> str | None:
             found = pattern.search(sentence)
             if not found or not _WHOLE.search(sentence):
                 continue
-            around = sentence[max(0, found.start() - 60) : found.start()] + " . " + sentence[found.end() : found.end() + 40]
+            around = (
+                sentence[max(0, found.start() - 60) : found.start()]
+                + " . "
+                + sentence[found.end() : found.end() + 40]
+            )
             is_none = found[0].casefold().startswith(("no", "with", "avoid", "capitali"))
-            if _PARTIAL.search(around) and not (is_none or re.search(r"\b(?:entire|whole|all letters|all of your|everything)\b", sentence, re.IGNORECASE)):
+            if _PARTIAL.search(around) and not (
+                is_none
+                or re.search(
+                    r"\b(?:entire|whole|all letters|all of your|everything)\b",
+                    sentence,
+                    re.IGNORECASE,
+                )
+            ):
                 continue
-            if re.search(r"\b(?:not|don't|avoid|never|without|nicht|no|sin|sans|pas)\b[^.]{0,70}$", sentence[: found.start()], re.IGNORECASE):
+            if re.search(
+                r"\b(?:not|don't|avoid|never|without|nicht|no|sin|sans|pas)\b[^.]{0,70}$",
+                sentence[: found.start()],
+                re.IGNORECASE,
+            ):
                 continue
-            letters = [character for character in text if character.isalpha() and character.upper() != character.lower()]
-            wrong = sum(character.islower() if name == "upper" else character.isupper() for character in letters)
+            letters = [
+                character
+                for character in text
+                if character.isalpha() and character.upper() != character.lower()
+            ]
+            wrong = sum(
+                character.islower() if name == "upper" else character.isupper()
+                for character in letters
+            )
             if len(letters) >= 2 and wrong:
                 return f"the reply is not all in {name} case"
     return None
@@ -70,10 +94,18 @@ def ends_fault(sentences: list[str], reply: str) -> str | None:
         for pattern, is_start in ((_START, True), (_END, False)):
             for found in pattern.finditer(sentence):
                 before = sentence[: found.start()] + " " + found[0]
-                if _INNER.search(re.sub(r"\b(?:the )?(?:words?|phrase)\b\s*:?\s*$", "", before, flags=re.IGNORECASE)[-60:]):
+                if _INNER.search(
+                    re.sub(
+                        r"\b(?:the )?(?:words?|phrase)\b\s*:?\s*$", "", before, flags=re.IGNORECASE
+                    )[-60:]
+                ):
                     continue
                 wanted = _object(sentence[found.end() :])
-                if wanted is None or re.search(r"\b(?:not|never|don't|avoid)\b", sentence[max(0, found.start() - 25) : found.start()], re.IGNORECASE):
+                if wanted is None or re.search(
+                    r"\b(?:not|never|don't|avoid)\b",
+                    sentence[max(0, found.start() - 25) : found.start()],
+                    re.IGNORECASE,
+                ):
                     continue
                 is_letter = len(wanted) == 1 or "letter" in found[0].casefold()
                 if not _is_at(body, wanted, is_start=is_start, is_letter=is_letter):
@@ -123,20 +155,34 @@ def words_fault(sentences: list[str], reply: str) -> str | None:
     """Return a word that a reply must use and does not, or must not use and does; or None."""
     folded = reply.replace("’", "'").casefold()
     for sentence in sentences:
-        if re.search(r"\b(?:each|every|paragraph|title|at least one of|one of|either|any of these|or)\b", sentence, re.IGNORECASE) and not _AVOID.search(sentence):
+        if re.search(
+            r"\b(?:each|every|paragraph|title|at least one of|one of|either|any of these|or)\b",
+            sentence,
+            re.IGNORECASE,
+        ) and not _AVOID.search(sentence):
             continue
         avoided = _AVOID.search(sentence)
         if avoided:
             for word in _objects(sentence[avoided.end() :], avoided["k"]):
-                is_letter = avoided["k"].casefold().startswith(("letter", "letra", "lettre", "buchstab"))
+                is_letter = (
+                    avoided["k"].casefold().startswith(("letter", "letra", "lettre", "buchstab"))
+                )
                 if _has(folded, word, is_letter=is_letter):
                     return f'the reply has "{word}"'
             continue
         for used in _USE.finditer(sentence):
             after = sentence[used.end() :]
-            if re.search(r"(?:n't|n'|\b(?:not|avoid|never|without|no|sin|sans|ohne|ne))\b", sentence[max(0, used.start() - 30) : used.start()], re.IGNORECASE):
+            if re.search(
+                r"(?:n't|n'|\b(?:not|avoid|never|without|no|sin|sans|ohne|ne))\b",
+                sentence[max(0, used.start() - 30) : used.start()],
+                re.IGNORECASE,
+            ):
                 continue
-            if re.search(r"\b(?:less than|fewer than|at most|moins de|menos de|como máximo|au plus|weniger als)\b", after, re.IGNORECASE):
+            if re.search(
+                r"\b(?:less than|fewer than|at most|moins de|menos de|como máximo|au plus|weniger als)\b",
+                after,
+                re.IGNORECASE,
+            ):
                 continue
             for word in _objects(after, used["k"], is_quoted=True):
                 if not _has(folded, word, is_letter=False, is_loose=True):
@@ -153,13 +199,31 @@ def _objects(text: str, kind: str, *, is_quoted: bool = False) -> list[str]:
         if not quoted:
             break
         found.append((quoted["a"] or quoted["b"]).strip())
-        joined = re.compile(r"[\]\s,;]*(?:and|or|nor|und|oder|y|o|ni|et|ou|&)?[\s,]*(?:the word |the phrase )?\[?").match(text, quoted.end())
+        joined = re.compile(
+            r"[\]\s,;]*(?:and|or|nor|und|oder|y|o|ni|et|ou|&)?[\s,]*(?:the word |the phrase )?\[?"
+        ).match(text, quoted.end())
         at = joined.end() if joined else quoted.end()
     if not found and text[:1] == "[":
         return _objects(text[1:], kind, is_quoted=is_quoted)
     if not found and not is_quoted and not kind.casefold().endswith("s"):
-        bare = re.match(r"(?P<w>[^\W\d_][\w-]*)(?=\s*(?:[.,;!)]|$|in\b|anywhere|at all|whatsoever|or\b|throughout|ever))", text)
-        if bare and bare["w"].casefold() not in ("in", "or", "and", "for", "that", "of", "itself", "limit", "count", "order", "from", "on"):
+        bare = re.match(
+            r"(?P<w>[^\W\d_][\w-]*)(?=\s*(?:[.,;!)]|$|in\b|anywhere|at all|whatsoever|or\b|throughout|ever))",
+            text,
+        )
+        if bare and bare["w"].casefold() not in (
+            "in",
+            "or",
+            "and",
+            "for",
+            "that",
+            "of",
+            "itself",
+            "limit",
+            "count",
+            "order",
+            "from",
+            "on",
+        ):
             found.append(bare["w"])
     return [word for word in found if word]
 
@@ -181,7 +245,20 @@ _TIMES2: Final = re.compile(
     r"(?:use|mention|include|includes?|incluye|utiliza|inclu\w+)\s+(?:the |la |le |el )?(?P<k>word|letter|phrase|palabra|letra|mot|lettre)\s+[\"“«'‘`]?(?P<w>[^\s\"”»'’`]{1,40})[\"”»'’`]?\s+(?:for )?(?P<b>at least|exactly|more than|less than|at most|al menos|au moins|au minimum|moins de)\s*(?P<n>\d{1,3}|one|two|three|four|five|six|seven|eight|nine|ten|once|twice)\s*(?P<o>or more )?(?:times?|veces|fois)?\b",
     re.IGNORECASE,
 )
-_SMALL: Final = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "once": 1, "twice": 2}
+_SMALL: Final = {
+    "one": 1,
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "eight": 8,
+    "nine": 9,
+    "ten": 10,
+    "once": 1,
+    "twice": 2,
+}
 
 
 def frequency_fault(sentences: list[str], reply: str) -> str | None:
@@ -195,7 +272,11 @@ def frequency_fault(sentences: list[str], reply: str) -> str | None:
             word = found["w"].casefold().strip(".,")
             number = int(found["n"]) if found["n"].isdigit() else _SMALL[found["n"].casefold()]
             is_letter = found["k"].casefold() in ("letter", "letra", "lettre")
-            count = folded.count(word) if is_letter and len(word) == 1 else len(re.findall(rf"(?<!\w){re.escape(word)}(?!\w)", folded))
+            count = (
+                folded.count(word)
+                if is_letter and len(word) == 1
+                else len(re.findall(rf"(?<!\w){re.escape(word)}(?!\w)", folded))
+            )
             loose = folded.count(word)
             if bound in ("less than", "fewer than", "menos de", "moins de"):
                 if count >= number:
@@ -213,13 +294,17 @@ def frequency_fault(sentences: list[str], reply: str) -> str | None:
 
 _MARKS: Final = (
     ("comma", r"commas?|kommas?|comas|virgules?", ","),
-    ("exclamation mark", r"exclamation (?:marks?|points?)|ausrufezeichen|signos de exclamación", "!"),
+    (
+        "exclamation mark",
+        r"exclamation (?:marks?|points?)|ausrufezeichen|signos de exclamación",
+        "!",
+    ),
     ("question mark", r"question marks?|fragezeichen", "?"),
     ("semicolon", r"semicolons?", ";"),
     ("hyphen", r"hyphens?", "-"),
     ("digit", r"digits?|numerals|ziffern", "0123456789"),
     ("full stop", r"periods(?= in| at|\.|$)|full stops", "."),
-    ("quotation mark", r"quotation marks?|double quotes?", "\"“”"),
+    ("quotation mark", r"quotation marks?|double quotes?", '"“”'),
     ("asterisk", r"asterisks?", "*"),
     ("emoji", r"emojis?|emoticons?", ""),
     ("parenthesis", r"parenthes[ei]s|brackets", "()"),
@@ -232,15 +317,31 @@ def marks_fault(sentences: list[str], reply: str) -> str | None:
     """Return a mark that a reply has and must not have, or None."""
     for sentence in sentences:
         for name, pattern, marks in _MARKS:
-            found = re.search(rf"\b(?:no|without|avoid|not|don't|never|refrain from|free of|ohne|keine?n?|sin|sans|évite[zr]?|pas d[e']|n'utilise[zr]?|evita|no (?:uses|utilices|debe)|ne (?:pas )?\w+ (?:pas|aucun\w*))\b[^.!?;:]{{0,35}}?\b(?:{pattern})\b", sentence, re.IGNORECASE)
-            if not found or re.search(r"\b(?:after|before|between|at the end|in the title|around|except|more than|too many|excessive|but)\b", sentence, re.IGNORECASE):
+            found = re.search(
+                rf"\b(?:no|without|avoid|not|don't|never|refrain from|free of|ohne|keine?n?|sin|sans|évite[zr]?|pas d[e']|n'utilise[zr]?|evita|no (?:uses|utilices|debe)|ne (?:pas )?\w+ (?:pas|aucun\w*))\b[^.!?;:]{{0,35}}?\b(?:{pattern})\b",
+                sentence,
+                re.IGNORECASE,
+            )
+            if not found or re.search(
+                r"\b(?:after|before|between|at the end|in the title|around|except|more than|too many|excessive|but)\b",
+                sentence,
+                re.IGNORECASE,
+            ):
                 continue
             if name == "emoji":
                 if _EMOJI.search(reply):
                     return "the reply has an emoji"
             elif any(mark in reply.casefold() for mark in marks):
                 return f"the reply has a{'n' if name[0] in 'aeiou' else ''} {name}"
-        if re.search(r"\b(?:wrap|wrapped|put|enclose|enclosed|inside|with|surround\w*|encadr\w*|entour\w*|entre)\b[^.]{0,60}\b(?:double quotation marks|double quotes|guillemets|comillas(?: dobles)?)\b", sentence, re.IGNORECASE) and re.search(r"\b(?:entire|whole|complete|your (?:response|answer|reply)|the (?:response|answer|reply)|l'intégralité|toda|entière|tu respuesta|votre réponse|ta réponse)\b", sentence, re.IGNORECASE):
+        if re.search(
+            r"\b(?:wrap|wrapped|put|enclose|enclosed|inside|with|surround\w*|encadr\w*|entour\w*|entre)\b[^.]{0,60}\b(?:double quotation marks|double quotes|guillemets|comillas(?: dobles)?)\b",
+            sentence,
+            re.IGNORECASE,
+        ) and re.search(
+            r"\b(?:entire|whole|complete|your (?:response|answer|reply)|the (?:response|answer|reply)|l'intégralité|toda|entière|tu respuesta|votre réponse|ta réponse)\b",
+            sentence,
+            re.IGNORECASE,
+        ):
             plain = reply.strip()
             if not re.fullmatch(r"[\"“«„].*[\"”»“]", plain, re.DOTALL):
                 return "the reply is not wrapped in quotation marks"

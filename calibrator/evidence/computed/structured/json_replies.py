@@ -29,7 +29,9 @@ _BARE: Final = re.compile(
     r"\b(?:no|without|not? use|avoid|omit|skip)\b[^.\n]{0,25}\b(?:markdown|code (?:fences?|blocks?)|backticks|fences?)\b|\braw json\b",
     re.IGNORECASE,
 )
-_FENCED: Final = re.compile(r"```[ \t]*(?:json[c5]?)?[^\n]*\n(?P<code>.*?)(?:\n?[ \t]*```|\Z)", re.DOTALL | re.IGNORECASE)
+_FENCED: Final = re.compile(
+    r"```[ \t]*(?:json[c5]?)?[^\n]*\n(?P<code>.*?)(?:\n?[ \t]*```|\Z)", re.DOTALL | re.IGNORECASE
+)
 
 
 def verify_json(exchange: Exchange) -> Verdict | None:
@@ -40,7 +42,11 @@ def verify_json(exchange: Exchange) -> Verdict | None:
     rules = exchange.conversation.rules[:MAX_TEXT]
     instruction = exchange.instruction[:MAX_TEXT]
     request = exchange.request[:MAX_TEXT]
-    is_in_rules = bool(_WISH.search(rules)) and not re.search(r"\b(?:if|when|whenever|unless)\b[^.\n]{0,80}\bjson\b|\bjson\b[^.\n]{0,60}\b(?:if|when|unless)\b", rules, re.IGNORECASE)
+    is_in_rules = bool(_WISH.search(rules)) and not re.search(
+        r"\b(?:if|when|whenever|unless)\b[^.\n]{0,80}\bjson\b|\bjson\b[^.\n]{0,60}\b(?:if|when|unless)\b",
+        rules,
+        re.IGNORECASE,
+    )
     own = _first_sentences(instruction, request)
     is_in_request = bool(_WISH.search(own)) and not _ABOUT.search(own)
     if not is_in_rules and not is_in_request:
@@ -108,7 +114,9 @@ def _is_extraction(wish: str, request: str) -> bool:
     if _EXTRACTS.search(wish):
         return True
     has_text = "\n" in request.strip() or re.search(r":\s*\S.{15,}", request) is not None
-    return has_text and bool(re.search(r"\b(?:fields?|keys?|from (?:the|this)|following)\b", wish, re.IGNORECASE))
+    return has_text and bool(
+        re.search(r"\b(?:fields?|keys?|from (?:the|this)|following)\b", wish, re.IGNORECASE)
+    )
 
 
 def _around(wish: str) -> Iterator[str]:
@@ -118,7 +126,13 @@ def _around(wish: str) -> Iterator[str]:
 
 
 def _declines(reply: str) -> bool:
-    return bool(re.search(r"\b(?:sorry|cannot|can't|unable|could you|please (?:provide|share|paste|send))\b|\?\s*$", reply, re.IGNORECASE))
+    return bool(
+        re.search(
+            r"\b(?:sorry|cannot|can't|unable|could you|please (?:provide|share|paste|send))\b|\?\s*$",
+            reply,
+            re.IGNORECASE,
+        )
+    )
 
 
 def _is_talk(exchange: Exchange) -> bool:
@@ -168,7 +182,9 @@ def parse(text: str) -> tuple[Any, str | None]:
         return seen
 
     try:
-        return json.loads(text, object_pairs_hook=no_repeats, parse_constant=_no_constant, parse_int=_int), None
+        return json.loads(
+            text, object_pairs_hook=no_repeats, parse_constant=_no_constant, parse_int=_int
+        ), None
     except json.JSONDecodeError as error:
         if error.msg == "Extra data":
             rest = text[error.pos :].strip()

@@ -23,7 +23,9 @@ _COMPUTED: Final = re.compile(
 _EXACT: Final = re.compile(
     r"name|e?mail|phone|tel|mobile|fax|iban|sku|number|date|price|cost|amount|city|company|url|website|zip|postal|street|address|customer|person|author|sender|recipient|vendor|store|brand|product|item|location|place|destination|origin"
 )
-_DATE_KEY: Final = re.compile(r"date|day|deadline|birth|dob|datum|fecha|due|when|start|end|departure|arrival|check")
+_DATE_KEY: Final = re.compile(
+    r"date|day|deadline|birth|dob|datum|fecha|due|when|start|end|departure|arrival|check"
+)
 _TIME_KEY: Final = re.compile(r"time|hour|uhrzeit|hora|heure|when|start|end")
 _RELATIVE: Final = re.compile(
     r"\b(?:today|tomorrow|yesterday|tonight|(?:next|last|this|coming|following) (?:week|month|year|\w+day)|in \w+ (?:days?|weeks?|months?)|ago|monday|tuesday|wednesday|thursday|friday|saturday|sunday|later|weekend|heute|morgen|gestern|nächste\w*|mañana|ayer|hoy|próximo|demain|hier|prochain\w*)\b",
@@ -98,7 +100,13 @@ def leaves(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, Any
 def fault_of_values(value: Any, text: str, shape: Shape, wish: str) -> str | None:
     """Return a value that the text cannot have given, or None; `wish` says what was asked."""
     source = Source(text)
-    is_verbatim = bool(re.search(r"\b(?:copy|verbatim|as printed|in the words used|exactly as|word for word|as (?:it )?(?:is )?written|as (?:it )?appears?)\b", wish, re.IGNORECASE))
+    is_verbatim = bool(
+        re.search(
+            r"\b(?:copy|verbatim|as printed|in the words used|exactly as|word for word|as (?:it )?(?:is )?written|as (?:it )?appears?)\b",
+            wish,
+            re.IGNORECASE,
+        )
+    )
     for count, (key, leaf) in enumerate(leaves(value)):
         if count >= MAX_VALUES:
             return None
@@ -129,7 +137,10 @@ def _absence_fault(key: str, plain: str, source: Source) -> str | None:
 def _may_be_computed(plain: str, source: Source) -> bool:
     """Return whether the value of a key may follow from the text without standing in it."""
     if plain == "age":
-        return bool(re.search(r"\b(?:1[89]|20)\d\d\b|\bborn\b", source.text)) or len(source.numbers) < 1
+        return (
+            bool(re.search(r"\b(?:1[89]|20)\d\d\b|\bborn\b", source.text))
+            or len(source.numbers) < 1
+        )
     return _COMPUTED.search(plain) is not None
 
 
@@ -142,7 +153,10 @@ def _number_fault(key: str, plain: str, leaf: float, source: Source) -> str | No
         return None
     if value in source.numbers or abs(value) in source.numbers:
         return None
-    if any(value * scale in source.numbers for scale in (100, 1000, Fraction(1, 100), Fraction(1, 1000), 1000000)):
+    if any(
+        value * scale in source.numbers
+        for scale in (100, 1000, Fraction(1, 100), Fraction(1, 1000), 1000000)
+    ):
         return None
     if _may_be_computed(plain, source):
         return None
@@ -152,7 +166,9 @@ def _number_fault(key: str, plain: str, leaf: float, source: Source) -> str | No
     return f'"{key}" is {number_text(value)}, which is not in the text'
 
 
-def _string_fault(key: str, plain: str, leaf: str, source: Source, *, is_verbatim: bool) -> str | None:
+def _string_fault(
+    key: str, plain: str, leaf: str, source: Source, *, is_verbatim: bool
+) -> str | None:
     if len(leaf) > 2000:
         return None
     if "@" in leaf and _EMAIL.fullmatch(leaf.strip()):
@@ -167,7 +183,23 @@ def _string_fault(key: str, plain: str, leaf: str, source: Source, *, is_verbati
     joined = words.replace(" ", "")
     if len(joined) > 3 and joined in source.joined:
         return None
-    if leaf.strip().casefold() in ("null", "none", "n/a", "unknown", "not specified", "not stated", "dontcare", "not provided", "not mentioned", "na", "unspecified", "true", "false", "yes", "no"):
+    if leaf.strip().casefold() in (
+        "null",
+        "none",
+        "n/a",
+        "unknown",
+        "not specified",
+        "not stated",
+        "dontcare",
+        "not provided",
+        "not mentioned",
+        "na",
+        "unspecified",
+        "true",
+        "false",
+        "yes",
+        "no",
+    ):
         return None
     if _FREE.search(plain) and (not is_verbatim or plain.endswith(("type", "category", "status"))):
         return None
@@ -186,7 +218,12 @@ def _dated(leaf: str, plain: str, source: Source) -> bool | None:
         known = {(day.month, day.day) for found in others for day in found.values}
         if wanted & known:
             years = {day.year for found in dates for day in found.values if found.has_year}
-            given = {day.year for found in others for day in found.values if found.has_year and (day.month, day.day) in wanted}
+            given = {
+                day.year
+                for found in others
+                for day in found.values
+                if found.has_year and (day.month, day.day) in wanted
+            }
             return bool(years and given and not years & given)
         if not others or _RELATIVE.search(source.text):
             return False
@@ -198,7 +235,12 @@ def _dated(leaf: str, plain: str, source: Source) -> bool | None:
         if {time.minutes % half for time in times} & {time.minutes % half for time in others_}:
             return False
         hours = {number for number in source.numbers if number.denominator == 1}
-        return False if not others_ or any(Fraction(time.minutes // 60 % 12 or 12) in hours for time in times) else True
+        return (
+            False
+            if not others_
+            or any(Fraction(time.minutes // 60 % 12 or 12) in hours for time in times)
+            else True
+        )
     return None
 
 
@@ -207,7 +249,9 @@ def _words_fault(
 ) -> str | None:
     parts = words.split()
     numbers = numbers_in(leaf)
-    if len(numbers) == 1 and re.fullmatch(r"[^\w]*[\d.,\s'%]+[^\w]*|[$€£¥]?\s?[\d.,']+\s?(?:[A-Za-z]{1,8}\.?|[$€£¥])?", leaf.strip()):
+    if len(numbers) == 1 and re.fullmatch(
+        r"[^\w]*[\d.,\s'%]+[^\w]*|[$€£¥]?\s?[\d.,']+\s?(?:[A-Za-z]{1,8}\.?|[$€£¥])?", leaf.strip()
+    ):
         if any(value in source.numbers for number in numbers for value in number.values):
             return None
         if not is_verbatim and _may_be_computed(plain, source):

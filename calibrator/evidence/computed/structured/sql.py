@@ -11,7 +11,20 @@ from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 MAX_TABLES: Final = 100
 MAX_COLUMNS: Final = 300  # of one table
 MAX_QUERY: Final = 10_000  # characters
-_QUICK: Final = frozenset("sql sqlite query queries mysql postgres postgresql abfrage consulta requête".split())
+_QUICK: Final = frozenset(
+    [
+        "sql",
+        "sqlite",
+        "query",
+        "queries",
+        "mysql",
+        "postgres",
+        "postgresql",
+        "abfrage",
+        "consulta",
+        "requête",
+    ]
+)
 _WANTED: Final = re.compile(
     r"\b(?:write|give|generate|create|return|provide|produce|need|show|formulate|build|output|answer with|translate|convert|turn|what|which|schreibe|erstelle|escribe|écris|rédige)\b[^.?!\n]{0,80}\b(?:sql|sqlite|postgres(?:ql)?|mysql|query|select statement|abfrage|consulta|requête)\b"
     r"|\b(?:sql|sqlite)(?: query)?\s*(?::|to |for |that |which |-)|\btext[- ]to[- ]sql\b|\bin sql\b|\b(?:reply|respond|answer) (?:only )?with (?:an? |the )?(?:sql|query)",
@@ -19,7 +32,8 @@ _WANTED: Final = re.compile(
 )
 _NAME: Final = r"[\"`\[]?[A-Za-z_À-ÿ][\w$À-ÿ]*(?:\.[A-Za-z_][\w$]*)?[\"`\]]?"
 _CREATE: Final = re.compile(
-    rf"\bcreate\s+(?:temp(?:orary)?\s+)?table\s+(?:if\s+not\s+exists\s+)?(?P<t>{_NAME})\s*\(", re.IGNORECASE
+    rf"\bcreate\s+(?:temp(?:orary)?\s+)?table\s+(?:if\s+not\s+exists\s+)?(?P<t>{_NAME})\s*\(",
+    re.IGNORECASE,
 )
 _TABLE: Final = re.compile(
     rf"(?<![\w.])(?:table\s+|tabelle\s+|tabla\s+)?(?P<t>{_NAME})\s*\((?P<c>[^()\n]{{1,4000}}(?:\([^()\n]{{0,60}}\)[^()\n]{{0,400}}){{0,20}})\)",
@@ -38,8 +52,40 @@ _TYPES: Final = re.compile(
     re.IGNORECASE,
 )
 _KEYWORDS: Final = frozenset(
-    "primary foreign unique check constraint key index select from where values count sum avg min max"
-    " in and or not on using references with exists as e.g i.e insert into table columns".split()
+    [
+        "primary",
+        "foreign",
+        "unique",
+        "check",
+        "constraint",
+        "key",
+        "index",
+        "select",
+        "from",
+        "where",
+        "values",
+        "count",
+        "sum",
+        "avg",
+        "min",
+        "max",
+        "in",
+        "and",
+        "or",
+        "not",
+        "on",
+        "using",
+        "references",
+        "with",
+        "exists",
+        "as",
+        "e.g",
+        "i.e",
+        "insert",
+        "into",
+        "table",
+        "columns",
+    ]
 )
 _FENCE: Final = re.compile(r"```[ \t]*(?P<lang>\w*)[^\n]*\n(?P<code>.*?)(?:```|\Z)", re.DOTALL)
 _STATEMENT: Final = re.compile(r"\b(?:select|with|insert|update|delete)\b", re.IGNORECASE)
@@ -53,7 +99,9 @@ def verify_sql(exchange: Exchange) -> Verdict | None:
     """Judge whether the SQL of a reply fits the schema that the conversation gives."""
     if not _QUICK & exchange.vocabulary:
         return None
-    if not _WANTED.search(exchange.wishes[:MAX_TEXT]) and not _WANTED.search(exchange.request[:2000]):
+    if not _WANTED.search(exchange.wishes[:MAX_TEXT]) and not _WANTED.search(
+        exchange.request[:2000]
+    ):
         return None
     query = query_of(exchange.reply[:MAX_TEXT])
     if query is None or len(query) > MAX_QUERY:
@@ -67,12 +115,20 @@ def verify_sql(exchange: Exchange) -> Verdict | None:
 
 def query_of(reply: str) -> str | None:
     """Return the first SQL statement of a reply, or None."""
-    blocks = [found["code"] for found in _FENCE.finditer(reply) if found["lang"].casefold() in ("", "sql", "sqlite", "postgresql", "mysql", "postgres")]
+    blocks = [
+        found["code"]
+        for found in _FENCE.finditer(reply)
+        if found["lang"].casefold() in ("", "sql", "sqlite", "postgresql", "mysql", "postgres")
+    ]
     text = next((block for block in blocks if _STATEMENT.search(block)), None)
     if text is None:
         if "```" in reply:
             return None
-        found = re.search(r"(?:^|\n|:\s+|`)\s*((?:select|with\s+\w+\s+as|insert\s+into|update\s+\w|delete\s+from)\b.*)", reply, re.IGNORECASE | re.DOTALL)
+        found = re.search(
+            r"(?:^|\n|:\s+|`)\s*((?:select|with\s+\w+\s+as|insert\s+into|update\s+\w|delete\s+from)\b.*)",
+            reply,
+            re.IGNORECASE | re.DOTALL,
+        )
         if found is None:
             return None
         text = re.split(r";|\n\s*\n|`", found[1], maxsplit=1)[0]
@@ -104,7 +160,7 @@ def schema_of(text: str) -> dict[str, list[str]]:
 
 
 def _bare(name: str) -> str:
-    return name.split(".")[-1].strip("\"`[] ")
+    return name.split(".")[-1].strip('"`[] ')
 
 
 def _created(text: str, start: int) -> list[str]:
@@ -151,7 +207,11 @@ def _is_remark(text: str) -> bool:
     """Return whether what follows a column is a type or a key."""
     return bool(
         _TYPES.match(text)
-        or re.match(r"(?:primary|foreign|unique|not null|pk\b|fk\b|references|->|→|is\b|as\b|in\b)", text, re.IGNORECASE)
+        or re.match(
+            r"(?:primary|foreign|unique|not null|pk\b|fk\b|references|->|→|is\b|as\b|in\b)",
+            text,
+            re.IGNORECASE,
+        )
     )
 
 
@@ -205,13 +265,29 @@ def _reason(error: str, query: str, tables: dict[str, list[str]]) -> str | None:
     """Return a sentence for an error of SQLite, or None if another system may accept the query."""
     table = re.match(r"no such table: (?:\w+\.)?(.+)", error)
     if table:
-        if table[1].casefold() in ("dual", "information_schema", "sqlite_master", "generate_series"):
+        if table[1].casefold() in (
+            "dual",
+            "information_schema",
+            "sqlite_master",
+            "generate_series",
+        ):
             return None
         return f"there is no table {table[1]}"
     column = re.match(r"(?:no such column: |table \w+ has no column named )(.+)", error)
     if column:
         name = column[1]
-        if _FOREIGN.search(query) or name.strip('"').casefold() in ("rownum", "sysdate", "true", "false", "level", "year", "month", "day", "hour", "current_date"):
+        if _FOREIGN.search(query) or name.strip('"').casefold() in (
+            "rownum",
+            "sysdate",
+            "true",
+            "false",
+            "level",
+            "year",
+            "month",
+            "day",
+            "hour",
+            "current_date",
+        ):
             return None
         parts = name.strip('"').split(".")
         owner = _owner(parts[0], query, tables) if len(parts) > 1 else None
@@ -234,6 +310,8 @@ def _owner(alias: str, query: str, tables: dict[str, list[str]]) -> str | None:
     for name in tables:
         if name.casefold() == alias.casefold():
             return name
-        if re.search(rf"\b{re.escape(name)}[\"`\]]?\s+(?:as\s+)?{re.escape(alias)}\b", query, re.IGNORECASE):
+        if re.search(
+            rf"\b{re.escape(name)}[\"`\]]?\s+(?:as\s+)?{re.escape(alias)}\b", query, re.IGNORECASE
+        ):
             return name
     return None

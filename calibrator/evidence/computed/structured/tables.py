@@ -14,7 +14,69 @@ from calibrator.evidence.computed.verdict import Exchange, Verdict
 MAX_TABLE: Final = 12_000  # characters of a table
 MAX_ROWS: Final = 200
 _WORD: Final = re.compile(r"[^\W_]+")
-_STOP: Final = frozenset("the a an of in is was were are did does do has have had what which who whose how many much for to at on by with from and or that this table according per each its their it highest lowest largest smallest most least greatest biggest fewest maximum minimum max min total sum average mean number value".split())
+_STOP: Final = frozenset(
+    [
+        "the",
+        "a",
+        "an",
+        "of",
+        "in",
+        "is",
+        "was",
+        "were",
+        "are",
+        "did",
+        "does",
+        "do",
+        "has",
+        "have",
+        "had",
+        "what",
+        "which",
+        "who",
+        "whose",
+        "how",
+        "many",
+        "much",
+        "for",
+        "to",
+        "at",
+        "on",
+        "by",
+        "with",
+        "from",
+        "and",
+        "or",
+        "that",
+        "this",
+        "table",
+        "according",
+        "per",
+        "each",
+        "its",
+        "their",
+        "it",
+        "highest",
+        "lowest",
+        "largest",
+        "smallest",
+        "most",
+        "least",
+        "greatest",
+        "biggest",
+        "fewest",
+        "maximum",
+        "minimum",
+        "max",
+        "min",
+        "total",
+        "sum",
+        "average",
+        "mean",
+        "number",
+        "value",
+    ]
+)
 _MAX: Final = r"highest|largest|biggest|greatest|most|maximum|max|best|longest|oldest|tallest|heaviest|most expensive|latest"
 _MIN: Final = r"lowest|smallest|least|fewest|minimum|min|shortest|youngest|lightest|cheapest|least expensive|earliest"
 
@@ -41,8 +103,15 @@ def read_table(text: str) -> Table | None:
             bare = line.strip()
             if mark == "|" and re.fullmatch(r"[|\s:+-]{3,}", bare):
                 continue
-            cells = tuple(cell.strip().strip("*`").strip() for cell in (bare.strip("|") if mark == "|" else line).split(mark))
-            is_row = len(cells) >= 2 and (mark != "," or (len(cells) >= 3 and not re.search(r",\s", bare)) or (len(cells) == 2 and not re.search(r"\s", bare)))
+            cells = tuple(
+                cell.strip().strip("*`").strip()
+                for cell in (bare.strip("|") if mark == "|" else line).split(mark)
+            )
+            is_row = len(cells) >= 2 and (
+                mark != ","
+                or (len(cells) >= 3 and not re.search(r",\s", bare))
+                or (len(cells) == 2 and not re.search(r"\s", bare))
+            )
             if is_row and (not is_in or len(cells) == len(rows[-1])):
                 blocks += not is_in
                 is_in = True
@@ -59,7 +128,9 @@ def read_table(text: str) -> Table | None:
 def verify_tables(exchange: Exchange) -> Verdict | None:
     """Judge a reply to a plain question on a table in the conversation."""
     source = exchange.source
-    if ("|" not in source and "\t" not in source and source.count(",") < 4) or len(source) > 2 * MAX_TABLE:
+    if ("|" not in source and "\t" not in source and source.count(",") < 4) or len(
+        source
+    ) > 2 * MAX_TABLE:
         return None
     question = _question(exchange)
     if question is None or len(question) > 200:
@@ -72,13 +143,21 @@ def verify_tables(exchange: Exchange) -> Verdict | None:
 
 def _question(exchange: Exchange) -> str | None:
     """Return the one question of the request."""
-    lines = [line.strip() for line in exchange.request.splitlines() if line.strip() and line.count("|") < 2 and "\t" not in line]
-    asked = [part for line in lines for part in re.split(r"(?<=[.:])\s+", line) if part.endswith("?")]
+    lines = [
+        line.strip()
+        for line in exchange.request.splitlines()
+        if line.strip() and line.count("|") < 2 and "\t" not in line
+    ]
+    asked = [
+        part for line in lines for part in re.split(r"(?<=[.:])\s+", line) if part.endswith("?")
+    ]
     return asked[0] if len(asked) == 1 else None
 
 
 def _words(text: str) -> set[str]:
-    return {word.rstrip("s") for word in re.findall(r"[^\W_]+", text.casefold()) if word not in _STOP}
+    return {
+        word.rstrip("s") for word in re.findall(r"[^\W_]+", text.casefold()) if word not in _STOP
+    }
 
 
 def _column(table: Table, phrase: str) -> int | None:
@@ -90,7 +169,12 @@ def _column(table: Table, phrase: str) -> int | None:
     if len(exact) == 1:
         return exact[0]
     inside = [at for at, name in enumerate(table.names) if _words(name) and _words(name) <= wanted]
-    if len(inside) == 1 and not wanted - _words(table.names[inside[0]]) - {"unit", "item", "row", "product"}:
+    if len(inside) == 1 and not wanted - _words(table.names[inside[0]]) - {
+        "unit",
+        "item",
+        "row",
+        "product",
+    }:
         return inside[0]
     return None
 
@@ -100,7 +184,9 @@ def _numeric(cells: list[str]) -> list[Fraction] | None:
     values = []
     for cell in cells:
         found = numbers_in(cell)
-        if len(found) != 1 or not re.fullmatch(r"[^\w]*[\d.,'\s]+\s*(?:%|[A-Za-z]{1,6}\.?|[€$£])?|[€$£]\s?[\d.,']+", cell):
+        if len(found) != 1 or not re.fullmatch(
+            r"[^\w]*[\d.,'\s]+\s*(?:%|[A-Za-z]{1,6}\.?|[€$£])?|[€$£]\s?[\d.,']+", cell
+        ):
             return None
         values.append(found[0].value)
     return values
@@ -147,7 +233,9 @@ def _computed(table: Table, question: str, reply: str) -> Verdict | None:
 
 
 def _has_total(table: Table) -> bool:
-    return any(re.match(r"^(?:total|sum|average|all)\b", row[0], re.IGNORECASE) for row in table.rows)
+    return any(
+        re.match(r"^(?:total|sum|average|all)\b", row[0], re.IGNORECASE) for row in table.rows
+    )
 
 
 def _counted(table: Table, found: re.Match[str], reply: str) -> Verdict | None:
@@ -183,11 +271,19 @@ def _lookup(table: Table, question: str, reply: str) -> Verdict | None:
     if found:
         return _extreme(table, found, reply)
     found = _CELL.match(question)
-    if not found or re.search(rf"\b(?:{_MAX}|{_MIN}|total|average|sum|difference|combined|first|last|other)\b", question, re.IGNORECASE):
+    if not found or re.search(
+        rf"\b(?:{_MAX}|{_MIN}|total|average|sum|difference|combined|first|last|other)\b",
+        question,
+        re.IGNORECASE,
+    ):
         return None
     at = _column(table, found["col"])
     key = " ".join(found["row"].casefold().split())
-    rows = [row for row in table.rows if any(cell.casefold() == key for place, cell in enumerate(row) if place != at)]
+    rows = [
+        row
+        for row in table.rows
+        if any(cell.casefold() == key for place, cell in enumerate(row) if place != at)
+    ]
     if at is None or len(rows) != 1 or not rows[0][at]:
         return None
     cell = rows[0][at]
@@ -205,7 +301,14 @@ def _states_cell(reply: str, cell: str, others: set[str], reason: str) -> Verdic
     plain = {other: _spaced(other) for other in others | {cell}}
     if not plain[cell].strip():
         return None
-    wrong = [other for other in others if other != cell and plain[other].strip() and plain[other] in said and plain[other] not in plain[cell]]
+    wrong = [
+        other
+        for other in others
+        if other != cell
+        and plain[other].strip()
+        and plain[other] in said
+        and plain[other] not in plain[cell]
+    ]
     if plain[cell] in said:
         return None if wrong else Verdict(True, reason, "table")
     return Verdict(False, reason, "table") if wrong else None

@@ -62,7 +62,10 @@ _UNITS: Final = {
     "cent": Fraction(1, 100), "thousandth": Fraction(1, 1000),
 }  # fmt: skip
 _NUMERALS: Final = frozenset(("hexadecimal", "hex", "binary", "roman", "octal"))
-_NUMBERISH: Final = re.compile(r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|third|quarter|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|deux|trois|quatre|cinq|sept|huit|neuf|dix|hundred|dozen|twenty|thirty|forty|fifty)\b", re.IGNORECASE)
+_NUMBERISH: Final = re.compile(
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|third|quarter|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|deux|trois|quatre|cinq|sept|huit|neuf|dix|hundred|dozen|twenty|thirty|forty|fifty)\b",
+    re.IGNORECASE,
+)
 
 
 def verify_arithmetic(exchange: Exchange) -> Verdict | None:
@@ -79,7 +82,9 @@ def verify_arithmetic(exchange: Exchange) -> Verdict | None:
 
 def compute(question: str, is_comma_decimal: bool = False) -> Answer | None:
     """Compute the answer to a question on one line, or return None."""
-    rounding = re.match(r"^(?:what is |please )?round (?P<a>-?[\d.,]+)(?= )", question, re.IGNORECASE)
+    rounding = re.match(
+        r"^(?:what is |please )?round (?P<a>-?[\d.,]+)(?= )", question, re.IGNORECASE
+    )
     digits = _ROUND.search(question)
     if rounding and digits:
         value = amount(rounding["a"], is_comma_decimal)
@@ -120,7 +125,9 @@ def with_step(answer: Answer, step: Fraction) -> Answer:
     below = whole.numerator // whole.denominator
     nearest = (below + (1 if whole - below >= Fraction(1, 2) else 0)) * step
     nearest = nearest if number >= 0 else -nearest
-    reason = answer.reason if nearest == number else f"{answer.reason}, rounded {number_text(nearest)}"
+    reason = (
+        answer.reason if nearest == number else f"{answer.reason}, rounded {number_text(nearest)}"
+    )
     return replace(answer, number=nearest, reason=reason, is_rounded=True)
 
 
@@ -198,7 +205,11 @@ def _items(text: str, is_comma: bool) -> list[Fraction] | None:
     if is_comma and ";" not in text and re.search(r"\d,\d", text) and not re.search(r", ", text):
         return None  # 1,2,3 may be decimals
     text = re.sub(r",\s+|,(?=\d{4})|(?<!\d),|,(?!\d)", ";", text)
-    if not is_comma and re.search(r"\d,\d", text) and not re.fullmatch(r"[^,]*(?:\d,\d{3}[^,]*)+", text):
+    if (
+        not is_comma
+        and re.search(r"\d,\d", text)
+        and not re.fullmatch(r"[^,]*(?:\d,\d{3}[^,]*)+", text)
+    ):
         text = text.replace(",", ";")
     items: list[Fraction] = []
     for part in re.split(r"[;\s]+", text.strip(" ;.")):
@@ -212,7 +223,16 @@ def _items(text: str, is_comma: bool) -> list[Fraction] | None:
 
 
 def _of_list(what: str, items: list[Fraction]) -> Fraction | None:
-    if what in ("average", "arithmetic mean", "mean", "durchschnitt", "mittelwert", "promedio", "media", "moyenne"):
+    if what in (
+        "average",
+        "arithmetic mean",
+        "mean",
+        "durchschnitt",
+        "mittelwert",
+        "promedio",
+        "media",
+        "moyenne",
+    ):
         return sum(items, Fraction(0)) / len(items)
     if what in ("sum", "total", "summe", "suma", "somme"):
         return sum(items, Fraction(0))
@@ -260,7 +280,8 @@ _SHARE: Final = re.compile(
     re.IGNORECASE,
 )
 _WHOLE: Final = re.compile(
-    rf"^(?P<a>{_NUM}) is (?P<p>[\d.,]+)\s?(?:%|percent|per cent) of what(?: number)?[?.\s]*$", re.IGNORECASE
+    rf"^(?P<a>{_NUM}) is (?P<p>[\d.,]+)\s?(?:%|percent|per cent) of what(?: number)?[?.\s]*$",
+    re.IGNORECASE,
 )
 _CHANGE: Final = re.compile(
     rf"^(?:what is |what's |calculate |find |compute )?(?:the )?percent(?:age)?\s?(?P<kind>change|increase|decrease|growth|difference)?"
@@ -285,7 +306,14 @@ def amount(text: str, is_comma: bool = False) -> Fraction | None:
 
 
 def _percentages(text: str, is_comma: bool) -> Answer | None:
-    if "%" not in text and "perc" not in text and "per cent" not in text and "roz" not in text and "porc" not in text and "pourc" not in text:
+    if (
+        "%" not in text
+        and "perc" not in text
+        and "per cent" not in text
+        and "roz" not in text
+        and "porc" not in text
+        and "pourc" not in text
+    ):
         return None
     found = _SHARE.match(text)
     if found:
@@ -294,14 +322,24 @@ def _percentages(text: str, is_comma: bool) -> Answer | None:
         if part is None or not whole:
             return None
         value = part / whole * 100
-        return Answer(f"{number_text(part)} is {number_text(value)} % of {number_text(whole)}", "arithmetic", value, (part, whole))
+        return Answer(
+            f"{number_text(part)} is {number_text(value)} % of {number_text(whole)}",
+            "arithmetic",
+            value,
+            (part, whole),
+        )
     found = _WHOLE.match(text)
     if found:
         part, share = amount(found["a"], is_comma), amount(found["p"], is_comma)
         if part is None or not share:
             return None
         value = part / share * 100
-        return Answer(f"{number_text(part)} is {number_text(share)} % of {number_text(value)}", "arithmetic", value, (part, share))
+        return Answer(
+            f"{number_text(part)} is {number_text(share)} % of {number_text(value)}",
+            "arithmetic",
+            value,
+            (part, share),
+        )
     found = _CHANGE.match(text)
     if found:
         first, second = amount(found["a"], is_comma), amount(found["b"], is_comma)
@@ -322,8 +360,16 @@ def _moved(text: str, is_comma: bool) -> Answer | None:
     if start is None or share is None:
         return None
     verb, tail = groups["verb"].casefold(), groups.get("tail", "").casefold()
-    is_less = verb.startswith(("de", "re", "low", "dis", "off", "less", "minus")) or "disc" in tail or "off" in tail
-    if verb in ("plus", "minus", "with", "after", "+", "less") and not tail and verb not in ("plus",):
+    is_less = (
+        verb.startswith(("de", "re", "low", "dis", "off", "less", "minus"))
+        or "disc" in tail
+        or "off" in tail
+    )
+    if (
+        verb in ("plus", "minus", "with", "after", "+", "less")
+        and not tail
+        and verb not in ("plus",)
+    ):
         return None
     value = start * (100 + (-share if is_less else share)) / 100
     shown = f"{number_text(start)} {'minus' if is_less else 'plus'} {number_text(share)} % is {number_text(value)}"
@@ -345,29 +391,197 @@ def _powers(text: str, is_comma: bool) -> Answer | None:
         root = Fraction(round(float(value) ** (1 / degree)))
         if root**degree != value:
             root = Fraction(float(value) ** (1 / degree)) if degree > 3 else root_of(value, degree)
-        return Answer(f"the {degree}th root of {number_text(value)} is {number_text(root)}", "arithmetic", root, (value, Fraction(degree)))
+        return Answer(
+            f"the {degree}th root of {number_text(value)} is {number_text(root)}",
+            "arithmetic",
+            root,
+            (value, Fraction(degree)),
+        )
     return None
 
 
 _LISTS: Final = frozenset(
-    "average mean median sum total product difference quotient maximum max minimum min largest biggest"
-    " greatest smallest lowest highest range mode gcd hcf lcm least durchschnitt mittelwert summe produkt"
-    " differenz promedio media suma moyenne somme produit différence diferencia producto größte kleinste"
-    " mayor menor".split()
+    [
+        "average",
+        "mean",
+        "median",
+        "sum",
+        "total",
+        "product",
+        "difference",
+        "quotient",
+        "maximum",
+        "max",
+        "minimum",
+        "min",
+        "largest",
+        "biggest",
+        "greatest",
+        "smallest",
+        "lowest",
+        "highest",
+        "range",
+        "mode",
+        "gcd",
+        "hcf",
+        "lcm",
+        "least",
+        "durchschnitt",
+        "mittelwert",
+        "summe",
+        "produkt",
+        "differenz",
+        "promedio",
+        "media",
+        "suma",
+        "moyenne",
+        "somme",
+        "produit",
+        "différence",
+        "diferencia",
+        "producto",
+        "größte",
+        "kleinste",
+        "mayor",
+        "menor",
+    ]
 )
 _INTEGERS: Final = frozenset(
-    "prime primes even odd square squares perfect composite primzahl primzahlen gerade ungerade primo"
-    " primos par impar premier premiers pair impair divisible multiple multiples teilbar fibonacci powers"
-    " factors factorization factorisation divisors teiler next roman römisch römischen römische romanos"
-    " romains binary octal hexadecimal hex decimal base binär binario binaire larger bigger greater more"
-    " smaller less lesser higher lower largest biggest smallest größer kleiner mayor menor plus sort order"
-    " arrange rank sortiere ordne ordena trie triez sequence series pattern".split()
+    [
+        "prime",
+        "primes",
+        "even",
+        "odd",
+        "square",
+        "squares",
+        "perfect",
+        "composite",
+        "primzahl",
+        "primzahlen",
+        "gerade",
+        "ungerade",
+        "primo",
+        "primos",
+        "par",
+        "impar",
+        "premier",
+        "premiers",
+        "pair",
+        "impair",
+        "divisible",
+        "multiple",
+        "multiples",
+        "teilbar",
+        "fibonacci",
+        "powers",
+        "factors",
+        "factorization",
+        "factorisation",
+        "divisors",
+        "teiler",
+        "next",
+        "roman",
+        "römisch",
+        "römischen",
+        "römische",
+        "romanos",
+        "romains",
+        "binary",
+        "octal",
+        "hexadecimal",
+        "hex",
+        "decimal",
+        "base",
+        "binär",
+        "binario",
+        "binaire",
+        "larger",
+        "bigger",
+        "greater",
+        "more",
+        "smaller",
+        "less",
+        "lesser",
+        "higher",
+        "lower",
+        "largest",
+        "biggest",
+        "smallest",
+        "größer",
+        "kleiner",
+        "mayor",
+        "menor",
+        "plus",
+        "sort",
+        "order",
+        "arrange",
+        "rank",
+        "sortiere",
+        "ordne",
+        "ordena",
+        "trie",
+        "triez",
+        "sequence",
+        "series",
+        "pattern",
+    ]
 )
 _AMOUNTS: Final = frozenset(
-    "cost costs costing price priced discount discounted off reduced tip tax gratuity bill meal dinner"
-    " lunch order vat commission deposit charge split divide share divided shared pays pay buys buy change"
-    " car train bus cyclist bike plane runner boat truck hiker walker km mph kph far take takes left remain"
-    " have has now".split()
+    [
+        "cost",
+        "costs",
+        "costing",
+        "price",
+        "priced",
+        "discount",
+        "discounted",
+        "off",
+        "reduced",
+        "tip",
+        "tax",
+        "gratuity",
+        "bill",
+        "meal",
+        "dinner",
+        "lunch",
+        "order",
+        "vat",
+        "commission",
+        "deposit",
+        "charge",
+        "split",
+        "divide",
+        "share",
+        "divided",
+        "shared",
+        "pays",
+        "pay",
+        "buys",
+        "buy",
+        "change",
+        "car",
+        "train",
+        "bus",
+        "cyclist",
+        "bike",
+        "plane",
+        "runner",
+        "boat",
+        "truck",
+        "hiker",
+        "walker",
+        "km",
+        "mph",
+        "kph",
+        "far",
+        "take",
+        "takes",
+        "left",
+        "remain",
+        "have",
+        "has",
+        "now",
+    ]
 )
 _FORMS: Final[tuple[tuple[Form, frozenset[str]], ...]] = (
     (_expression, frozenset()),

@@ -64,22 +64,39 @@ def _property(text: str) -> Answer | None:
         if int(by) == 0:
             return None
         is_true = number % int(by) == 0
-        return Answer(f"{number} is {'' if is_true else 'not '}divisible by {by}", "arithmetic", is_yes=is_true)
+        return Answer(
+            f"{number} is {'' if is_true else 'not '}divisible by {by}",
+            "arithmetic",
+            is_yes=is_true,
+        )
     if "square" in what:
         is_true = isqrt(number) ** 2 == number
-        return Answer(f"{number} is {'' if is_true else 'not '}a square", "arithmetic", is_yes=is_true)
-    choice = re.search(r"\b(?:or|oder|o|ou)\s+(?:an? )?(composite|odd|even|prime|(?:un)?gerade|(?:im)?par|(?:im)?pair)", text, re.IGNORECASE)
+        return Answer(
+            f"{number} is {'' if is_true else 'not '}a square", "arithmetic", is_yes=is_true
+        )
+    choice = re.search(
+        r"\b(?:or|oder|o|ou)\s+(?:an? )?(composite|odd|even|prime|(?:un)?gerade|(?:im)?par|(?:im)?pair)",
+        text,
+        re.IGNORECASE,
+    )
     if what in ("prime", "primzahl", "primo", "premier", "composite"):
         prime = is_prime(number)
         named = "prime" if prime else "not prime"
         if choice:
-            return Answer(f"{number} is {named}", "arithmetic", words=("prime",) if prime else ("composite", "not prime", "not a prime"), others=("composite",) if prime else ())
+            return Answer(
+                f"{number} is {named}",
+                "arithmetic",
+                words=("prime",) if prime else ("composite", "not prime", "not a prime"),
+                others=("composite",) if prime else (),
+            )
         return Answer(f"{number} is {named}", "arithmetic", is_yes=prime != (what == "composite"))
     even = number % 2 == 0
     named = "even" if even else "odd"
     is_even_asked = what in ("even", "gerade", "par", "pair")
     if choice:
-        right, wrong = (("even", "gerade", "par", "pair"), ("odd", "ungerade", "impar", "impair"))[:: 1 if even else -1]
+        right, wrong = (("even", "gerade", "par", "pair"), ("odd", "ungerade", "impar", "impair"))[
+            :: 1 if even else -1
+        ]
         return Answer(f"{number} is {named}", "arithmetic", words=right, others=wrong)
     return Answer(f"{number} is {named}", "arithmetic", is_yes=even == is_even_asked)
 
@@ -139,7 +156,12 @@ def _series(text: str) -> Answer | None:
     if not 0 < len(series) <= MAX_SERIES:
         return None
     shown = ", ".join(map(str, series[:12])) + (", .." if len(series) > 12 else "")
-    return Answer(f"they are {shown}", "arithmetic", series=tuple(map(Fraction, series)), known=tuple(map(Fraction, known)))
+    return Answer(
+        f"they are {shown}",
+        "arithmetic",
+        series=tuple(map(Fraction, series)),
+        known=tuple(map(Fraction, known)),
+    )
 
 
 _FACTORS: Final = re.compile(
@@ -166,11 +188,21 @@ def _factors(text: str) -> Answer | None:
             if number > 100_000:
                 return None
             divisors = [n for n in range(1, number + 1) if number % n == 0]
-            return Answer(f"the divisors of {number} are {', '.join(map(str, divisors[:20]))}", "arithmetic", series=tuple(map(Fraction, divisors))) if len(divisors) > 2 else None
+            return (
+                Answer(
+                    f"the divisors of {number} are {', '.join(map(str, divisors[:20]))}",
+                    "arithmetic",
+                    series=tuple(map(Fraction, divisors)),
+                )
+                if len(divisors) > 2
+                else None
+            )
         return None
     found = _HOW_MANY.match(text)
     if found:
-        low, high = (int(found["a"]) + 1, int(found["b"])) if found["a"] else (2, int(found["under"]))
+        low, high = (
+            (int(found["a"]) + 1, int(found["b"])) if found["a"] else (2, int(found["under"]))
+        )
         if is_prime(high) or is_prime(low - 1):
             return None
         count = sum(map(is_prime, range(low, min(high, 100_000))))
@@ -184,8 +216,12 @@ def _factors(text: str) -> Answer | None:
 
 def _next(found: re.Match[str], text: str) -> Answer | None:
     start, kind = _int(found["n"]), found["kind"].casefold()
-    is_up = bool(re.search(r"\b(?:after|above|greater|larger|bigger|nach|über)\b", text, re.IGNORECASE))
-    if start > 10**6 or (is_up == (found["what"].casefold() in ("largest", "biggest", "previous", "größte"))):
+    is_up = bool(
+        re.search(r"\b(?:after|above|greater|larger|bigger|nach|über)\b", text, re.IGNORECASE)
+    )
+    if start > 10**6 or (
+        is_up == (found["what"].casefold() in ("largest", "biggest", "previous", "größte"))
+    ):
         return None
 
     def is_member(number: int) -> bool:
@@ -211,7 +247,7 @@ def _next(found: re.Match[str], text: str) -> Answer | None:
 _ROMAN: Final = tuple(
     zip(
         (1000, 900, 500, 400, 100, 90, 50, 40, 10, 9, 5, 4, 1),
-        "M CM D CD C XC L XL X IX V IV I".split(),
+        ["M", "CM", "D", "CD", "C", "XC", "L", "XL", "X", "IX", "V", "IV", "I"],
         strict=True,
     )
 )
@@ -233,7 +269,21 @@ _TO_ROMAN: Final = re.compile(
 _FROM_ROMAN: Final = re.compile(
     r"\b(?:what (?:number )?(?:is|does)|convert|was ist|which number is|value of)\b.{0,40}?\b(?P<r>[MDCLXVI]{2,15})\b"
 )
-_BASES: Final = {"binary": 2, "octal": 8, "hexadecimal": 16, "hex": 16, "decimal": 10, "base 2": 2, "base 8": 8, "base 16": 16, "base 10": 10, "binär": 2, "dezimal": 10, "binario": 2, "binaire": 2}
+_BASES: Final = {
+    "binary": 2,
+    "octal": 8,
+    "hexadecimal": 16,
+    "hex": 16,
+    "decimal": 10,
+    "base 2": 2,
+    "base 8": 8,
+    "base 16": 16,
+    "base 10": 10,
+    "binär": 2,
+    "dezimal": 10,
+    "binario": 2,
+    "binaire": 2,
+}
 _BASE: Final = re.compile(
     r"^(?:what(?:'s| is)|convert|write|express|translate)?\s*(?:the )?(?P<from>binary|decimal|hex(?:adecimal)?|octal)?\s*(?:number )?(?P<x>0x[0-9a-f]{1,12}|0b[01]{1,40}|[0-9][0-9a-f]{0,39}|[a-f][0-9a-f]{1,12})\s*(?:\(?(?P<from2>binary|decimal|hex(?:adecimal)?|octal|base (?:2|8|10|16))\)?\s*)?(?:in|to|into|as|from (?P<from3>binary|decimal|hex(?:adecimal)?|octal) to)\s+(?:a )?(?P<to>binary|decimal|hex(?:adecimal)?|octal|base (?:2|8|10|16))(?: (?:number|notation|form))?\s*[?.]*$",
     re.IGNORECASE,
@@ -246,7 +296,9 @@ def _numerals(text: str) -> Answer | None:
         number = _int(found["n"])
         if 0 < number < 4000:
             right = roman(number)
-            return Answer(f"{number} is {right} in Roman numerals", "arithmetic", words=(right,), is_only=True)
+            return Answer(
+                f"{number} is {right} in Roman numerals", "arithmetic", words=(right,), is_only=True
+            )
     if re.search(r"roman|römisch", text, re.IGNORECASE) and len(text) < 90:
         found = _FROM_ROMAN.search(text)
         if found:
@@ -263,19 +315,45 @@ def _other_base(text: str) -> Answer | None:
     written = found["x"].casefold()
     named = found["from"] or found["from2"] or found["from3"]
     target = _BASES[found["to"].casefold()]
-    base = 16 if written.startswith("0x") else 2 if written.startswith("0b") else _BASES[named.casefold()] if named else (10 if target != 10 else 2)
+    base = (
+        16
+        if written.startswith("0x")
+        else 2
+        if written.startswith("0b")
+        else _BASES[named.casefold()]
+        if named
+        else (10 if target != 10 else 2)
+    )
     try:
         value = int(written.removeprefix("0x").removeprefix("0b"), base)
     except ValueError:
         return None
     if target == 10:
-        return Answer(f"{found['x']} is {value} in decimal", "arithmetic", Fraction(value), tuple(Fraction(int(written)) for _ in range(written.isdigit())))
+        return Answer(
+            f"{found['x']} is {value} in decimal",
+            "arithmetic",
+            Fraction(value),
+            tuple(Fraction(int(written)) for _ in range(written.isdigit())),
+        )
     right = {2: f"{value:b}", 8: f"{value:o}", 16: f"{value:x}"}[target]
-    others = [f"{other:b}" if target == 2 else f"{other:o}" if target == 8 else f"{other:x}" for other in range(max(0, value - 40), value + 40) if other != value]
-    forms = (right, f"0b{right}", right.zfill(8), right.zfill(4)) if target == 2 else (right, f"0x{right}", f"0o{right}")
+    others = [
+        f"{other:b}" if target == 2 else f"{other:o}" if target == 8 else f"{other:x}"
+        for other in range(max(0, value - 40), value + 40)
+        if other != value
+    ]
+    forms = (
+        (right, f"0b{right}", right.zfill(8), right.zfill(4))
+        if target == 2
+        else (right, f"0x{right}", f"0o{right}")
+    )
     if right == written:
         return None
-    return Answer(f"{value} is {right} in {found['to']}", "arithmetic", words=forms, others=tuple(o for o in others if o != str(value) and o not in forms))
+    return Answer(
+        f"{value} is {right} in {found['to']}",
+        "arithmetic",
+        words=forms,
+        others=tuple(o for o in others if o != str(value) and o not in forms),
+    )
 
 
 _COMPARED: Final = re.compile(
@@ -294,13 +372,20 @@ def _compared(text: str) -> Answer | None:
     found = _COMPARED.match(text) or _IS_LARGER.match(text)
     if not found:
         return None
-    first, second = read_expression(found["a"].rstrip(".,")), read_expression(found["b"].rstrip(".,"))
+    first, second = (
+        read_expression(found["a"].rstrip(".,")),
+        read_expression(found["b"].rstrip(".,")),
+    )
     if first is None or second is None or first.value == second.value:
         return None
     is_small = found["what"].casefold() in _SMALL
     is_first = (first.value < second.value) == is_small
     if found.re is _IS_LARGER:
-        return Answer(f"{found['a']} is {'' if is_first else 'not '}{found['what']} than {found['b']}", "arithmetic", is_yes=is_first)
+        return Answer(
+            f"{found['a']} is {'' if is_first else 'not '}{found['what']} than {found['b']}",
+            "arithmetic",
+            is_yes=is_first,
+        )
     right, wrong = (found["a"], found["b"]) if is_first else (found["b"], found["a"])
     right, wrong = right.rstrip(".,"), wrong.rstrip(".,")
     reason = f"{right} is {'smaller' if is_small else 'larger'} than {wrong}"
@@ -318,8 +403,18 @@ def _sorted(text: str) -> Answer | None:
     if not found:
         return None
     order = f"{found['order']} {found['order2']}".casefold()
-    is_down = bool(re.search(r"descend|decreas|largest (?:to|first)|high(?:est)? to low|big(?:gest)? to small|absteigend|descendente|décroissant|größten zu|mayor a menor", order))
-    is_up = bool(re.search(r"ascend|increas|smallest (?:to|first)|low(?:est)? to high|small to (?:big|large)|aufsteigend|ascendente|(?<!dé)croissant|kleinsten zu|menor a mayor", order))
+    is_down = bool(
+        re.search(
+            r"descend|decreas|largest (?:to|first)|high(?:est)? to low|big(?:gest)? to small|absteigend|descendente|décroissant|größten zu|mayor a menor",
+            order,
+        )
+    )
+    is_up = bool(
+        re.search(
+            r"ascend|increas|smallest (?:to|first)|low(?:est)? to high|small to (?:big|large)|aufsteigend|ascendente|(?<!dé)croissant|kleinsten zu|menor a mayor",
+            order,
+        )
+    )
     if is_up == is_down and order.strip(" .?!:"):
         return None
     parts = re.split(r"\s*(?:[;\s]|,\s|,(?=-?\d)|\band\b|\bund\b|\by\b|\bet\b)\s*", found["items"])
@@ -330,7 +425,11 @@ def _sorted(text: str) -> Answer | None:
     if not 3 <= len(items) <= MAX_SERIES:
         return None
     series = sorted(items, reverse=is_down)
-    return Answer(f"in order they are {', '.join(number_text(item) for item in series[:15])}", "arithmetic", series=tuple(series))
+    return Answer(
+        f"in order they are {', '.join(number_text(item) for item in series[:15])}",
+        "arithmetic",
+        series=tuple(series),
+    )
 
 
 _GOES_ON: Final = re.compile(

@@ -31,9 +31,7 @@ _BACK: Final = re.compile(
     rf"^(?:(?:spell|write|say|reverse|what is|what's|type|give me|schreibe|print|flip)\s+)?(?:the )?(?:letters (?:of|in) )?(?:word |string |wort )?(?:the word )?{_WORD}(?P<tail> (?:backwards?|in reverse(?: order)?|reversed|rückwärts|spelled backwards|al revés|à l'envers))?\s*[?.!]*$",
     re.IGNORECASE,
 )
-_PALINDROME: Final = re.compile(
-    rf"^is (?:the word )?{_WORD} an? palindrome\s*\?+$", re.IGNORECASE
-)
+_PALINDROME: Final = re.compile(rf"^is (?:the word )?{_WORD} an? palindrome\s*\?+$", re.IGNORECASE)
 _WORDS_IN: Final = re.compile(
     r"^how many words (?:are )?(?:there )?in (?:the |this )?(?:following )?(?:sentence|phrase|text)?\s*:?\s*[\"“'‘«](?P<t>[^\"”“»]{3,200})[\"”'’»]\s*[?.]*$",
     re.IGNORECASE,
@@ -82,7 +80,9 @@ def _spelled(question: str) -> Answer | None:
     if found:
         word = found["w"].casefold()
         is_same = word == word[::-1]
-        return Answer(f'"{word}" is {"" if is_same else "not "}a palindrome', "letters", is_yes=is_same)
+        return Answer(
+            f'"{word}" is {"" if is_same else "not "}a palindrome', "letters", is_yes=is_same
+        )
     found = _NTH.match(question)
     if found:
         word, place = found["w"], found["n"].casefold()
@@ -95,5 +95,7 @@ def _spelled(question: str) -> Answer | None:
     found = _BACK.match(question)
     if found and (found["tail"] or re.match(r"^(?:reverse|flip)\b", question, re.IGNORECASE)):
         word = found["w"].casefold()
-        return Answer(f'"{word}" backwards is "{word[::-1]}"', "letters", words=(word[::-1],), is_only=True)
+        return Answer(
+            f'"{word}" backwards is "{word[::-1]}"', "letters", words=(word[::-1],), is_only=True
+        )
     return None

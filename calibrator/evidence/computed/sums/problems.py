@@ -41,7 +41,13 @@ def _prices(text: str) -> Answer | None:
     found = _PRICE_OFF.match(text)
     if found:
         price, share = _value(found["a"]), _value(found["p"])
-        is_more = (found["kind"] or "").casefold() in ("more", "increase", "tax", "vat", "sales tax")
+        is_more = (found["kind"] or "").casefold() in (
+            "more",
+            "increase",
+            "tax",
+            "vat",
+            "sales tax",
+        )
         if not found["kind"] and not re.search(r"discount|reduced|sale", text, re.IGNORECASE):
             return None
         value = price * (100 + (share if is_more else -share)) / 100
@@ -103,22 +109,43 @@ def _everyday(text: str) -> Answer | None:
     if found and int(found["n"]):
         total, count = _value(found["a"]), int(found["n"])
         value = total / count
-        return Answer(f"{number_text(total)} / {count} = {number_text(value)}", "arithmetic", value, (total, Fraction(count)), is_rough=value.denominator != 1)
+        return Answer(
+            f"{number_text(total)} / {count} = {number_text(value)}",
+            "arithmetic",
+            value,
+            (total, Fraction(count)),
+            is_rough=value.denominator != 1,
+        )
     found = _CHANGE.match(text)
     if found:
         paid, price = _value(found["a"] or found["a2"]), _value(found["b"] or found["b2"])
-        return Answer(f"{number_text(paid)} - {number_text(price)} = {number_text(paid - price)}", "arithmetic", paid - price, (paid, price))
+        return Answer(
+            f"{number_text(paid)} - {number_text(price)} = {number_text(paid - price)}",
+            "arithmetic",
+            paid - price,
+            (paid, price),
+        )
     found = _EACH.match(text)
     if found and int(found["n"]):
         count, price = int(found["n"]), _value(found["a"])
         many = 1 if found["m"].casefold() == "one" else int(found["m"])
         value = price * many / count
-        return Answer(f"{many} cost {number_text(value)}", "arithmetic", value, (Fraction(count), price, Fraction(many), price / count))
+        return Answer(
+            f"{many} cost {number_text(value)}",
+            "arithmetic",
+            value,
+            (Fraction(count), price, Fraction(many), price / count),
+        )
     found = _TIMES.match(text)
     if found:
         count, price = int(found["n"]), _value(found["a"])
         value = price * count
-        return Answer(f"{count} * {number_text(price)} = {number_text(value)}", "arithmetic", value, (Fraction(count), price))
+        return Answer(
+            f"{count} * {number_text(price)} = {number_text(value)}",
+            "arithmetic",
+            value,
+            (Fraction(count), price),
+        )
     found = _LEFT.match(text)
     if found:
         first, second = int(found["a"]), int(found["b"])
@@ -126,7 +153,12 @@ def _everyday(text: str) -> Answer | None:
         if " more" not in text and is_more and found["verb"].startswith("get"):
             return None
         value = Fraction(first + second if is_more else first - second)
-        return Answer(f"{first} {'+' if is_more else '-'} {second} = {number_text(value)}", "arithmetic", value, (Fraction(first), Fraction(second)))
+        return Answer(
+            f"{first} {'+' if is_more else '-'} {second} = {number_text(value)}",
+            "arithmetic",
+            value,
+            (Fraction(first), Fraction(second)),
+        )
     return None
 
 
@@ -141,7 +173,12 @@ def _motion(text: str) -> Answer | None:
                 return None
             time /= 60
         value = speed * time
-        return Answer(f"the distance is {number_text(value)}", "arithmetic", value, (speed, _value(found["t"])))
+        return Answer(
+            f"the distance is {number_text(value)}",
+            "arithmetic",
+            value,
+            (speed, _value(found["t"])),
+        )
     found = _TAKES.match(text)
     if found:
         is_miles = found["du"].casefold().startswith("mi")
@@ -153,7 +190,9 @@ def _motion(text: str) -> Answer | None:
         value = _value(found["d"]) / speed
         if value.denominator != 1:
             return None  # may be written in hours and minutes
-        return Answer(f"it takes {number_text(value)} hours", "arithmetic", value, (speed, _value(found["d"])))
+        return Answer(
+            f"it takes {number_text(value)} hours", "arithmetic", value, (speed, _value(found["d"]))
+        )
     return None
 
 

@@ -41,12 +41,19 @@ class Conversion:
 @cache
 def _unit_pattern() -> str:
     names = sorted(units(), key=len, reverse=True)
-    return "(?:" + "|".join(re.escape(name).replace("\\ ", r"\s") for name in names) + r")(?![\w°²³^/])"
+    return (
+        "(?:"
+        + "|".join(re.escape(name).replace("\\ ", r"\s") for name in names)
+        + r")(?![\w°²³^/])"
+    )
 
 
 @cache
 def _forms() -> tuple[re.Pattern[str], ...]:
-    unit, number = _unit_pattern(), r"(?P<n>(?:an?|-?\d[\d.,]*(?:\s?/\s?\d+|\s\d/\d)?|½|¼|¾)(?:\s(?:million|thousand|billion))?)"
+    unit, number = (
+        _unit_pattern(),
+        r"(?P<n>(?:an?|-?\d[\d.,]*(?:\s?/\s?\d+|\s\d/\d)?|½|¼|¾)(?:\s(?:million|thousand|billion))?)",
+    )
     quantity = rf"{number}\s?-?(?P<u>{unit})"
     more = rf"(?:\s?(?:,|and|\s)?\s*(?P<n2>\d[\d.,]*)\s?(?P<u2>{unit}))?"
     ask = r"(?:what(?:'s| is| are| would be)?|how (?:much|long|tall|far|fast|heavy|hot|cold|big) is|express|give|write|was (?:ist|sind)|wie ?viel (?:ist|sind))"
@@ -59,7 +66,9 @@ def _forms() -> tuple[re.Pattern[str], ...]:
         # convert N U to T; what is N U in T; N U in T
         rf"(?:(?:{ask}|{convert})\s*:?\s+)?(?:the (?:speed|temperature|distance|weight|length) (?:of )?)?{quantity}{more}\s*(?:is how many|equals how many|are how many|to|into|in|as|expressed in|=|en|nach|zu|auf|à|a)\s*(?:\?\s*)?(?P<t>{unit})(?:\s(?:um|umrechnen))?",
     )
-    return tuple(re.compile(rf"^[¿¡\s]*{pattern}\s*[?.!=]*$", re.IGNORECASE) for pattern in patterns)
+    return tuple(
+        re.compile(rf"^[¿¡\s]*{pattern}\s*[?.!=]*$", re.IGNORECASE) for pattern in patterns
+    )
 
 
 def read_conversion(question: str, is_comma_decimal: bool = False) -> Conversion | None:
@@ -70,11 +79,23 @@ def read_conversion(question: str, is_comma_decimal: bool = False) -> Conversion
         question,
         flags=re.IGNORECASE,
     ).strip()
-    text = re.sub(r"\b(?:roughly|approximately|about|exactly|etwa|ungefähr|aproximadamente|environ)\s", "", text, flags=re.IGNORECASE)
+    text = re.sub(
+        r"\b(?:roughly|approximately|about|exactly|etwa|ungefähr|aproximadamente|environ)\s",
+        "",
+        text,
+        flags=re.IGNORECASE,
+    )
     if not re.search(r"\d", text):
-        text = re.sub(r"^(how many [\w ]+ (?:are |is )?(?:there )?(?:in|make|does|equal)) (an?|one)\b", r"\1 1", text, flags=re.IGNORECASE)
+        text = re.sub(
+            r"^(how many [\w ]+ (?:are |is )?(?:there )?(?:in|make|does|equal)) (an?|one)\b",
+            r"\1 1",
+            text,
+            flags=re.IGNORECASE,
+        )
     text = re.sub(r"\b(?:half an?|1/2 an?)\b", "0.5", text, flags=re.IGNORECASE)
-    text = digits_for_words(re.sub(r"\b(?:an?|one|eine?[mnr]?|une?|una) (?=\w)", "1 ", text, flags=re.IGNORECASE))
+    text = digits_for_words(
+        re.sub(r"\b(?:an?|one|eine?[mnr]?|une?|una) (?=\w)", "1 ", text, flags=re.IGNORECASE)
+    )
     for form in _forms():
         found = form.match(text)
         if found:
@@ -181,7 +202,9 @@ def _quantities(text: str, is_comma: bool) -> list[tuple[Number, Unit | None]]:
             last, unit2 = found[-1]
             if unit2 is not None and unit2.dimension == unit.dimension and unit2.size > unit.size:
                 if re.fullmatch(r"[\s,*]*(?:and|und|y|et)?\s*", text[end : number.start]):
-                    values = tuple(v + w * unit.size / unit2.size for v in last.values for w in number.values)
+                    values = tuple(
+                        v + w * unit.size / unit2.size for v in last.values for w in number.values
+                    )
                     found[-1] = (Number(values, 2, last.start, number.end), unit2)
                     end = after.end() if after else number.end
                     continue
