@@ -37,21 +37,9 @@ DIRECTIONS: Final[Mapping[str, int]] = {
 }
 
 # Lengths, and what tells one source from another more than right from wrong.
-LEFT_OUT: Final = frozenset(
-    [
-        "words",
-        "sentences",
-        "context_words",
-        "result_words",
-        "request_covered",
-        "answered",
-        "repeats_request",
-        "yes",
-        "no",
-        "negations",
-        "numbers",
-        "names",
-    ]
+LEFT_OUT: Final = (
+    *("words", "sentences", "context_words", "result_words", "request_covered", "answered"),
+    *("repeats_request", "yes", "no", "negations", "numbers", "names"),
 )
 
 
@@ -147,7 +135,7 @@ def _trees(judged: Judged, used: NDArray[np.bool_], config: SupportConfig) -> di
     """Fit trees on some of the replies."""
     sources, labels = np.array(judged.sources)[used], judged.labels[used]
     columns = judged.columns[used].copy()
-    columns[:, [FEATURES.index(name) for name in sorted(LEFT_OUT)]] = 0
+    columns[:, [FEATURES.index(name) for name in LEFT_OUT]] = 0
     directions = [DIRECTIONS.get(name, 0) for name in FEATURES]
     weights = weights_of(sources, labels)
     return fit_trees(columns, labels, weights, config, config.seed, directions=directions)
@@ -160,7 +148,7 @@ def weights_of(sources: NDArray[np.str_], labels: NDArray[np.int64]) -> NDArray[
         for label in (0, 1):
             here = (sources == name) & (labels == label)
             found[here] = 1 / max(here.sum(), 1)
-    return found * len(found) / found.sum()
+    return np.asarray(found * len(found) / found.sum())
 
 
 def fit_platt(
@@ -172,12 +160,8 @@ def fit_platt(
         share = 1 / (1 + np.exp(-(slope * odds + base)))
         curve = weights * share * (1 - share) + 1e-9
         wrong = weights * (labels - share)
-        hessian = np.array(
-            [
-                [(curve * odds * odds).sum(), (curve * odds).sum()],
-                [(curve * odds).sum(), curve.sum()],
-            ]
-        )
+        cross = (curve * odds).sum()
+        hessian = np.array([[(curve * odds * odds).sum(), cross], [cross, curve.sum()]])
         step = np.linalg.solve(hessian, [(wrong * odds).sum(), wrong.sum()])
         slope, base = slope + float(step[0]), base + float(step[1])
     return slope, base

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.features.difficulty import Difficulty
 from calibrator.features.ngrams import grams_of
+from calibrator.features.packing import packed_planes, quartered, whole_numbers
 from calibrator.features.tower import Bags
 from calibrator.features.traits import word_counts
 from calibrator.features.trees import Trees
@@ -178,6 +179,27 @@ def test_the_small_encoder_has_the_same_states(
         wanted = plain.encoder(pieces)
     for one, other in zip(found, wanted, strict=True):
         assert one == pytest.approx(other, abs=2e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 3, 8, 9, 40])
+def test_layers_on_whole_numbers_are_exact(kernel: ModuleType, rows: int) -> None:
+    """The sums are those of whole numbers, for rows that fill its steps and that do not."""
+    rng = np.random.default_rng(rows)
+    planes, scale = packed_planes(rng.normal(0, 0.1, (32, 128)).astype(np.float32), 4, 64)
+    arranged, bias = quartered(planes, scale), rng.normal(size=32).astype(np.float32)
+    assert arranged is not None
+    x = rng.normal(size=(rows, 128)).astype(np.float32)
+    x[0] = 0  # a row without a largest number
+    found = np.empty((rows, 32), np.float32)
+    kernel.quantized_linear(kernel.quantized_layer(*arranged, bias), x, found)
+    largest = np.abs(x).max(axis=1, keepdims=True)
+    whole = np.rint(x * np.divide(127, largest, out=np.zeros_like(largest), where=largest > 0))
+    wanted = np.zeros((rows, 32))
+    for group in range(2):
+        part = slice(64 * group, 64 * group + 64)
+        products = whole[:, part] @ whole_numbers(planes)[:, part].T
+        wanted += products * scale[:, group].astype(np.float64)
+    assert found == pytest.approx(wanted * largest / 127 + bias, abs=1e-5)
 
 
 SIGNS = st.sampled_from([*"aabBzZ09_ .,-\t\n\r\x0b\x1c\x1f\x00\x7f", "the ", "Capital", "é"])

@@ -20,8 +20,25 @@ def zeros(*shape: int, kind: type = np.float32) -> Any:
     return np.zeros(shape, kind)
 
 
+def quantized(
+    weight: int = 1, groups: int = 1, bias: int = 16, offsets: int = 1
+) -> tuple[Any, ...]:
+    """Return the arrays of a layer of eight inputs and sixteen outputs."""
+    tiles = np.full((1, 2, 64), weight, np.int8)
+    return tiles, zeros(1, groups, 16), zeros(1, offsets, 16, kind=np.int32), zeros(bias)
+
+
 NODES = np.zeros((1, 2, 8), np.uint8)  # the first leads to itself
 REFUSED: list[Callable[[Any], object]] = [
+    lambda k: k.quantized_layer(*quantized(weight=8)),
+    lambda k: k.quantized_layer(*quantized(groups=3)),
+    lambda k: k.quantized_layer(*quantized(bias=8)),
+    lambda k: k.quantized_layer(*quantized(offsets=2)),
+    lambda k: k.quantized_linear(k.quantized_layer(*quantized()), zeros(2, 4), zeros(2, 16)),
+    lambda k: k.quantized_linear(k.quantized_layer(*quantized()), zeros(2, 8), zeros(3, 16)),
+    lambda k: k.quantized_linear(
+        k.tree_tables(np.zeros((1, 1, 8), np.uint8), 1), zeros(1, 8), zeros(1, 16)
+    ),
     lambda k: k.bag_tables(zeros(4, 2, 3), zeros(4, 2, kind=np.float16)),
     lambda k: k.bag_tables(zeros(4, 2, 3, kind=np.int8), zeros(3, 2, kind=np.float16)),
     lambda k: k.bag_tables(zeros(0, 2, 3, kind=np.int8), zeros(0, 2, kind=np.float16)),
