@@ -1,3 +1,3 @@
 """What can be checked about a reply: against its conversation, by computing, and by known facts."""
 
-__all__ = ["conversation"]
+__all__ = ["computed", "conversation"]

@@ -13,8 +13,7 @@ from calibrator.evidence.computed.calendar.reading import (
     time_text,
     times_in,
 )
-from calibrator.evidence.computed.numbers import numbers_in
-from calibrator.evidence.computed.sums.expressions import digits_for_words
+from calibrator.evidence.computed.numbers import digits_for_words, numbers_in
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 
 MAX_QUESTION: Final = 350  # characters
@@ -22,34 +21,51 @@ _QUICK: Final = re.compile(
     r"\d\s?(?:[:h.]\s?\d\d|[ap]\.?m\b|uhr|o'clock)|noon|midnight|mittag|mitternacht", re.IGNORECASE
 )
 _ASKS_SPAN: Final = re.compile(
-    r"\bhow (?:long|much time|many (?:hours|minutes))\b|\bwie lange\b|\bwie ?viele (?:stunden|minuten)\b|\bcuánto (?:tiempo|dura)\b|\bcuántas horas\b|\bcombien de temps\b|\b(?:length|duration)\b",
+    r"\bhow (?:long|much time|many (?:hours|minutes))\b|\bwie lange\b|\bwie ?viele (?:stunden"
+    r"|minuten)\b|\bcuánto (?:tiempo|dura)\b|\bcuántas horas\b|\bcombien de temps\b|\b(?:length"
+    r"|duration)\b",
     re.IGNORECASE,
 )
 _ASKS_TIME: Final = re.compile(
-    r"\b(?:what time|when|at what time|which time|what is the time|what's the time)\b|\b(?:wann|um wie ?viel uhr|wie spät)\b|\ba qué hora\b|\bqué hora\b|\bà quelle heure\b|\bquelle heure\b",
+    r"\b(?:what time|when|at what time|which time|what is the time|what's the time)\b|\b(?:wann|um"
+    r" wie ?viel uhr|wie spät)\b|\ba qué hora\b|\bqué hora\b|\bà quelle heure\b|\bquelle heure\b",
     re.IGNORECASE,
 )
 _DURATION: Final = re.compile(
-    r"(?P<half>\bhalf an hour\b|\ban hour and a half\b|\beine halbe stunde\b|\banderthalb stunden\b|\beineinhalb stunden\b|\bquarter of an hour\b)"
-    r"|(?<![\d:.])(?P<h>\d{1,3}(?:[.,]\d+)?)\s?-?(?:hours?|hrs?|h|stunden?|horas?|heures?)\b(?!\s?(?:format|clock|time|notation))"
-    r"(?:\s?(?:,|and|und|y|et)?\s?(?P<m>\d{1,3})(?:\s?-?(?:minutes?|mins?|min|m|minuten?|minutos?)\b|(?=\W*$)))?"
+    r"(?P<half>\bhalf an hour\b|\ban hour and a half\b|\beine halbe stunde\b|\banderthalb"
+    r" stunden\b|\beineinhalb stunden\b|\bquarter of an hour\b)"
+    r"|(?<![\d:.])(?P<h>\d{1,3}(?:[.,]\d+)?)\s?-?(?:hours?|hrs?|h|stunden?|horas?|heures?)\b(?!\s?"
+    r"(?:format|clock|time|notation))"
+    r"(?:\s?(?:,|and|und|y|et)?\s?(?P<m>\d{1,3})(?:\s?-?(?:minutes?|mins?|min|m|minuten?"
+    r"|minutos?)\b|(?=\W*$)))?"
     r"|(?<![\d:.])(?P<m2>\d{1,4})\s?-?(?:minutes?|mins?|min|minuten?|minutos?)\b",
     re.IGNORECASE,
 )
 _FORMAT: Final = re.compile(
-    r"^(?:what time is|what(?:'s| is)|convert|write|express|how (?:do you|would you) (?:write|say)|change|give|was ist|schreibe)?\s*(?:the time )?(?P<t>[\d:.]+\s?(?:[ap]\.?\s?m\.?|uhr|hours|h|hrs)?|noon|midnight)\s*(?:\(?(?:24|12)[- ]?(?:hour|h)[^)]*\)?\s*)?(?:to|in|into|as|using)?\s*(?:the |a )?(?P<k>24|12|twenty-four|twelve)?[- ]?(?:hour|hr|h|stunden|am/pm|military|am\s?/\s?pm|am or pm)?[- ]?(?:format|time|clock|notation|am/pm|form|system)?(?: (?:format|time|clock|notation))?\s*[?.]*$",
+    r"^(?:what time is|what(?:'s| is)|convert|write|express|how (?:do you|would you) (?:write|say)"
+    r"|change|give|was ist|schreibe)?\s*(?:the time )?(?P<t>[\d:.]+\s?(?:[ap]\.?\s?m\.?|uhr|hours"
+    r"|h|hrs)?|noon|midnight)\s*(?:\(?(?:24|12)[- ]?(?:hour|h)[^)]*\)?\s*)?(?:to|in|into|as"
+    r"|using)?\s*(?:the |a )?(?P<k>24|12|twenty-four|twelve)?[- ]?(?:hour|hr|h|stunden|am/pm"
+    r"|military|am\s?/\s?pm|am or pm)?[- ]?(?:format|time|clock|notation|am/pm|form|system)?(?: "
+    r"(?:format|time|clock|notation))?\s*[?.]*$",
     re.IGNORECASE,
 )
 _BACK: Final = re.compile(
-    r"\b(?:before|earlier|ago|prior|vor|antes|avant|must (?:i|we|you) (?:leave|start)|should (?:i|we|you) (?:leave|start|put)|need to (?:leave|start)|do (?:i|we) (?:need|have) to (?:leave|start)|latest)\b",
+    r"\b(?:before|earlier|ago|prior|vor|antes|avant|must (?:i|we|you) (?:leave|start)|should (?:i"
+    r"|we|you) (?:leave|start|put)|need to (?:leave|start)|do (?:i|we) (?:need|have) to (?:leave"
+    r"|start)|latest)\b",
     re.IGNORECASE,
 )
 _FORTH: Final = re.compile(
-    r"\b(?:after|later|from|lasts?|takes?|long|ends?|arrive|finish|over|done|ready|back|runs? for|past|nach|später|braucht|dauert|endet|dura|termina|después|dure|finit|se termine|if it|starts?|begins?|leaves?|departs?|in \d)\b",
+    r"\b(?:after|later|from|lasts?|takes?|long|ends?|arrive|finish|over|done|ready|back|runs? for"
+    r"|past|nach|später|braucht|dauert|endet|dura|termina|después|dure|finit|se termine|if it"
+    r"|starts?|begins?|leaves?|departs?|in \d)\b",
     re.IGNORECASE,
 )
 _STRANGE: Final = re.compile(
-    r"\b(?:time ?zones?|utc|gmt|est|pst|cet|cest|bst|ist|edt|pdt|behind|ahead|every|each|per|twice|speed|km|miles?|shift|break|pause|lunch|delay(?:ed)?|stops?|clock (?:loses|gains)|fast|slow|angle|hands?|open(?:s|ing)?|clos(?:e|es|ing)|if not|unless|except|opening)\b",
+    r"\b(?:time ?zones?|utc|gmt|est|pst|cet|cest|bst|ist|edt|pdt|behind|ahead|every|each|per|twice"
+    r"|speed|km|miles?|shift|break|pause|lunch|delay(?:ed)?|stops?|clock (?:loses|gains)|fast|slow"
+    r"|angle|hands?|open(?:s|ing)?|clos(?:e|es|ing)|if not|unless|except|opening)\b",
     re.IGNORECASE,
 )
 
@@ -74,7 +90,9 @@ def _format(question: str) -> Judge | None:
     if not re.search(r"24|12|military|am/pm|am or pm", question, re.IGNORECASE):
         return None
     found = _FORMAT.match(question)
-    if not found or not re.search(r"hour|format|clock|military|am/pm|\bh\b|stunden", question, re.IGNORECASE):
+    if not found or not re.search(
+        r"hour|format|clock|military|am/pm|\bh\b|stunden", question, re.IGNORECASE
+    ):
         return None
     times = times_in(found["t"])
     if len(times) != 1:
@@ -95,7 +113,11 @@ def _format(question: str) -> Judge | None:
 
 def _military(reply: str) -> list[FoundTime]:
     """Return times written as four digits, such as 1545 or 1545 hours."""
-    found = re.search(r"(?<![\d:.])([01]\d|2[0-3])([0-5]\d)(?:\s?h(?:ou)?rs?\.?)?(?![\d:])", reply[:200])
+    found = re.search(
+        r"(?<![\d:.])([01]\d|2[0-3])([0-5]\d)(?:\s?h(?:ou)?rs?\.?)?"
+        r"(?![\d:])",
+        reply[:200],
+    )
     if not found:
         return []
     return [FoundTime(int(found[1]) * 60 + int(found[2]), True, found.start(), found.end())]
@@ -132,7 +154,13 @@ def durations_in(text: str) -> list[tuple[int, int, int]]:
     for match in _DURATION.finditer(text[:MAX_TEXT]):
         if match["half"]:
             words = match["half"].casefold()
-            minutes = 90 if words.startswith(("an hour", "ander", "einein")) else 15 if "quarter" in words else 30
+            minutes = (
+                90
+                if words.startswith(("an hour", "ander", "einein"))
+                else 15
+                if "quarter" in words
+                else 30
+            )
         elif match["h"]:
             hours = Fraction(match["h"].replace(",", "."))
             minutes = int(hours * 60) + int(match["m"] or 0)
@@ -150,10 +178,18 @@ def _span(question: str) -> Judge | None:
     if durations_in(question) or _others(question, times):
         return None
     first, second = times
-    if not re.search(r"\b(?:from|between|starts?|begins?|leaves?|departs?|von|zwischen|desde|entre|de|beginnt|sleep|slept|went|woke|opens?|until|till|to|bis)\b", question, re.IGNORECASE):
+    if not re.search(
+        r"\b(?:from|between|starts?|begins?|leaves?|departs?|von"
+        r"|zwischen|desde|entre|de|beginnt|sleep|slept|went|woke|opens?|until|till|to|bis)\b",
+        question,
+        re.IGNORECASE,
+    ):
         return None
     wanted = (second.minutes - first.minutes) % DAY
-    reason = f"from {time_text(first.minutes)} to {time_text(second.minutes)} it is {wanted // 60} h {wanted % 60} min"
+    reason = (
+        f"from {time_text(first.minutes)} to"
+        f" {time_text(second.minutes)} it is {wanted // 60} h {wanted % 60} min"
+    )
     is_clear = first.is_clear == second.is_clear
     if not is_clear and second.minutes <= first.minutes:
         return None
@@ -198,7 +234,15 @@ def _moved(question: str) -> Judge | None:
     if _STRANGE.search(question):
         return None
     is_back, is_forth = bool(_BACK.search(question)), bool(_FORTH.search(question))
-    if is_back and re.search(r"\b(?:lasts?|takes?|starts?|begins?|leaves? at|departs?)\b", question, re.IGNORECASE) and not re.search(r"\b(?:before|earlier|must|should|need|have to|latest)\b", question, re.IGNORECASE):
+    if (
+        is_back
+        and re.search(
+            r"\b(?:lasts?|takes?|starts?|begins?|leaves? at|departs?)\b", question, re.IGNORECASE
+        )
+        and not re.search(
+            r"\b(?:before|earlier|must|should|need|have to|latest)\b", question, re.IGNORECASE
+        )
+    ):
         is_back = False
     if not is_back and not is_forth:
         return None
@@ -215,14 +259,17 @@ def _moved(question: str) -> Judge | None:
         fresh = [each for each in stated if each.minutes % DAY != start.minutes % DAY or is_same]
         if not fresh:
             return Verdict(False, reason, "time") if stated and len(reply) < 40 else None
-        return _judge_times(fresh, wanted, reason, is_exact=start.is_clear and all(e.is_clear for e in fresh))
+        return _judge_times(
+            fresh, wanted, reason, is_exact=start.is_clear and all(e.is_clear for e in fresh)
+        )
 
     return judge
 
 
 _OFFSET: Final = re.compile(r"\b(?:UTC|GMT)\s?(?P<o>[+−–-]\s?\d{1,2}(?::?[0-5]\d)?)?(?![\w+])")
 _AHEAD: Final = re.compile(
-    r"\b(?P<a>[A-Z][\w ]{1,20}?) is (?P<n>\d{1,2}(?:\.5)?) hours? (?P<way>ahead of|behind) (?P<b>[A-Z][\w ]{1,20}?)[.,;]"
+    r"\b(?P<a>[A-Z][\w ]{1,20}?) is (?P<n>\d{1,2}(?:\.5)?) hours? (?P<way>ahead of|behind) "
+    r"(?P<b>[A-Z][\w ]{1,20}?)[.,;]"
 )
 
 
@@ -232,11 +279,18 @@ def _zone(question: str) -> Judge | None:
     if len(times) != 1:
         return None
     offsets = list(_OFFSET.finditer(question))
-    if len(offsets) == 2 and re.search(r"\bwhat time|\bwhat is|\bconvert|\bin UTC", question, re.IGNORECASE):
+    if len(offsets) == 2 and re.search(
+        r"\bwhat time|\bwhat is|\bconvert|\bin UTC", question, re.IGNORECASE
+    ):
         first, second = (_hours(each["o"]) for each in offsets)
         at = question.find(re.sub(r"\s+", " ", question)[:1])
         time = times[0]
-        is_target_first = bool(re.match(r"^(?:what time is it in|what is the time in)", question, re.IGNORECASE)) and offsets[0].start() < times_in(question)[0].start if times_in(question) else False
+        is_target_first = (
+            bool(re.match(r"^(?:what time is it in|what is the time in)", question, re.IGNORECASE))
+            and offsets[0].start() < times_in(question)[0].start
+            if times_in(question)
+            else False
+        )
         move = (first - second) if is_target_first else (second - first)
         wanted = time.minutes + move
         del at
@@ -245,8 +299,17 @@ def _zone(question: str) -> Judge | None:
     if not ahead:
         return None
     difference = int(Fraction(ahead["n"]) * 60) * (1 if ahead["way"].startswith("a") else -1)
-    given = re.search(rf"(?:it is|it's|at|when it is) [^.?]{{0,20}}?(?:in |)(?P<p>{re.escape(ahead['a'].strip())}|{re.escape(ahead['b'].strip())})\b", question)
-    asked = re.search(rf"what time (?:is it|will it be) in (?P<p>{re.escape(ahead['a'].strip())}|{re.escape(ahead['b'].strip())})\b", question, re.IGNORECASE)
+    given = re.search(
+        rf"(?:it is|it's|at|when it is) [^.?]{{0,20}}?(?:in |)"
+        rf"(?P<p>{re.escape(ahead['a'].strip())}|{re.escape(ahead['b'].strip())})\b",
+        question,
+    )
+    asked = re.search(
+        r"what time (?:is it|will it be) in "
+        rf"(?P<p>{re.escape(ahead['a'].strip())}|{re.escape(ahead['b'].strip())})\b",
+        question,
+        re.IGNORECASE,
+    )
     if not asked:
         return None
     del given
@@ -257,7 +320,11 @@ def _zone(question: str) -> Judge | None:
 
 def _zone_verdict(reply: str, start: FoundTime, wanted: int) -> Verdict | None:
     text = _OFFSET.sub(" ", reply[:MAX_TEXT])
-    fresh = [each for each in times_in(text) if each.minutes % DAY != start.minutes % DAY or wanted % DAY == start.minutes % DAY]
+    fresh = [
+        each
+        for each in times_in(text)
+        if each.minutes % DAY != start.minutes % DAY or wanted % DAY == start.minutes % DAY
+    ]
     return _judge_times(fresh, wanted, f"it is {time_text(wanted)}")
 
 

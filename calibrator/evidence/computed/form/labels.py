@@ -6,47 +6,66 @@ import re
 from typing import Final
 
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
+from calibrator.evidence.computed.word_lists import word_set
 
 MAX_LABELS: Final = 200
-_WORDS: Final = frozenset(
-    "classify classified classification categorize categorise category label labels sentiment sort tag"
-    " klassifiziere klassifizieren clasifica classe classez classer assign spam ham positive negative".split()
+_WORDS: Final = word_set(
+    "classify classified classification categorize categorise"
+    " category label labels sentiment sort tag"
+    " klassifiziere klassifizieren clasifica classe classez"
+    " classer assign spam ham positive negative"
 )
 _ITEM: Final = r"[`\"'“”*]?[\w][\w /&-]{0,38}[`\"'“”*]?"
 _AS: Final = re.compile(
-    rf"\b(?:classify|categori[sz]e|label|tag|sort|rate|klassifiziere|clasifica|classe[rz]?|assign|identify|determine)\b[^.?!\n:]{{0,160}}?\b(?:as|into|under|with|one of|between|from|als|como|comme|among|either)\s*(?:one of|exactly one of|either|the following|these|only|just|one|(?:the )?(?:labels?|categories|options|classes|words))*\s*:?\s*(?P<l>{_ITEM}(?:\s*(?:,\s*(?:or|and|oder|und|o|y|ou|et)?|/|\||\bor\b|\boder\b|\bou\b|\bo\b|\band\b)\s*{_ITEM}){{1,30}})\s*(?=[.:;?!)\n(]|$)",
+    r"\b(?:classify|categori[sz]e|label|tag|sort|rate|klassifiziere|clasifica|classe[rz]?|assign"
+    rf"|identify|determine)\b[^.?!\n:]{{0,160}}?\b(?:as|into|under|with|one of|between|from|als"
+    r"|como|comme|among|either)\s*(?:one of|exactly one of|either|the following|these|only|just"
+    rf"|one|(?:the )?(?:labels?|categories|options|classes|words))*\s*:?\s*(?P<l>{_ITEM}(?:\s*"
+    r"(?:,\s*(?:or|and|oder|und|o|y|ou|et)?|/|\||\bor\b|\boder\b|\bou\b|\bo\b"
+    rf"|\band\b)\s*{_ITEM}){{1,30}})\s*(?=[.:;?!)\n(]|$)",
     re.IGNORECASE,
 )
 _LISTED: Final = re.compile(
-    rf"\b(?:labels?|categor(?:y|ies)|classes|options|choices|kategorien|categorías|catégories|tags|one of|sentiments?|intents?|allowed values)\b[^.?!\n:]{{0,60}}:\s*(?P<l>{_ITEM}(?:\s*(?:,\s*(?:or|and)?|/|\||;|\bor\b|\band\b)\s*{_ITEM}){{1,60}})\s*(?=[.:?!)\n]|$)",
+    r"\b(?:labels?|categor(?:y|ies)|classes|options|choices|kategorien|categorías|catégories|tags"
+    rf"|one of|sentiments?|intents?|allowed values)\b[^.?!\n:]{{0,60}}:\s*(?P<l>{_ITEM}(?:\s*"
+    rf"(?:,\s*(?:or|and)?|/|\||;|\bor\b|\band\b)\s*{_ITEM}){{1,60}})\s*(?=[.:?!)\n]|$)",
     re.IGNORECASE,
 )
 _PAREN: Final = re.compile(
-    rf"\b(?:sentiment|category|label|class|topic|intent|priority|urgency|language|mood|stance|tone|polarity|type|kategorie)\b[^.?!\n(]{{0,80}}\((?P<l>{_ITEM}(?:\s*(?:,\s*(?:or|and)?|/|\||\bor\b)\s*{_ITEM}){{1,30}})\)",
+    r"\b(?:sentiment|category|label|class|topic|intent|priority|urgency|language|mood|stance|tone"
+    rf"|polarity|type|kategorie)\b[^.?!\n(]{{0,80}}\((?P<l>{_ITEM}(?:\s*(?:,\s*(?:or|and)?|/|\|"
+    rf"|\bor\b)\s*{_ITEM}){{1,30}})\)",
     re.IGNORECASE,
 )
 _BULLETS: Final = re.compile(
-    r"\b(?:labels?|categor(?:y|ies)|classes|options|intents?|topics?)\b[^\n]{0,120}\n(?P<l>(?:[ \t]*[-*•][ \t]*[^\n]{1,60}(?:\n|$)){2,200})",
+    r"\b(?:labels?|categor(?:y|ies)|classes|options|intents?|topics?)\b[^\n]{0,120}\n(?P<l>(?:["
+    r" \t]*[-*•][ \t]*[^\n]{1,60}(?:\n|$)){2,200})",
     re.IGNORECASE,
 )
 _EITHER: Final = re.compile(
-    r"^(?:is|are) (?:this|the|that)(?: following)? (?P<n>review|text|message|e-?mail|comment|tweet|sentence|feedback|statement|post|headline|ticket)s?(?: below)? (?P<l>[a-z]+(?:, [a-z]+)*,? or [a-z]+)\b[?:]",
+    r"^(?:is|are) (?:this|the|that)(?: following)? (?P<n>review|text|message|e-?mail|comment|tweet"
+    r"|sentence|feedback|statement|post|headline|ticket)s?(?: below)? (?P<l>[a-z]+(?:, [a-z]+)*,?"
+    r" or [a-z]+)\b[?:]",
     re.IGNORECASE,
 )
 _TASK: Final = re.compile(
     r"(?m:^)(?:is|are) (?:this|the|that) (?:\w+ ){1,3}(?:positive|negative|spam|ham|neutral)\b"
     r"|(?:^|[.!?:,]\s+|\n\s*|\bplease\s+|\byou (?:must |will |should )?|\btask is to |\band )"
-    r"(?:classify|categori[sz]e|sort (?:the|this|each|it)|label (?:the|this|each|it)|assign|tag (?:the|this)"
+    r"(?:classify|categori[sz]e|sort (?:the|this|each|it)|label (?:the|this|each|it)|assign|tag "
+    r"(?:the|this)"
     r"|klassifizier\w*|clasifica|classe[rz]?)\b"
     r"|\b(?:what|which) (?:is the )?(?:category|label|class|intent|sentiment)\b",
     re.IGNORECASE,
 )
 _ONLY: Final = re.compile(
-    r"\b(?:only|just|alone|exactly|nothing else|single|one word|one label|no explanation|label itself|nur|solo|sólo|únicamente|uniquement|seulement)\b",
+    r"\b(?:only|just|alone|exactly|nothing else|single|one word|one label|no explanation|label"
+    r" itself|nur|solo|sólo|únicamente|uniquement|seulement)\b",
     re.IGNORECASE,
 )
 _NOT: Final = re.compile(
-    r"\b(?:several|multiple|more than one|all that apply|each (?:sentence|line|item|of)|every|(?:following|these|the) (?:sentences|reviews|items|words|messages|texts)|list|items|reviews|sentences|json|explain|reason|why|table|code|function|and then|words|score)\b",
+    r"\b(?:several|multiple|more than one|all that apply|each (?:sentence|line|item|of)|every|"
+    r"(?:following|these|the) (?:sentences|reviews|items|words|messages|texts)|list|items|reviews"
+    r"|sentences|json|explain|reason|why|table|code|function|and then|words|score)\b",
     re.IGNORECASE,
 )
 
@@ -87,7 +106,9 @@ def labels_of(wishes: str) -> list[str]:
     bullets = _BULLETS.search(wishes)
     if bullets:
         items = [re.sub(r"^[ \t]*[-*•][ \t]*", "", line) for line in bullets["l"].splitlines()]
-        labels = [re.split(r"\s*[:(–—]\s*|\s-\s", item)[0].strip(" `\"'*.") for item in items[:MAX_LABELS]]
+        labels = [
+            re.split(r"\s*[:(–—]\s*|\s-\s", item)[0].strip(" `\"'*.") for item in items[:MAX_LABELS]
+        ]
         none = re.search(r"\bor (?:with |reply )?[\"'“](\w+)[\"'”] if\b", wishes)
         if none:
             labels.append(none[1])
@@ -96,9 +117,17 @@ def labels_of(wishes: str) -> list[str]:
     for pattern in (_LISTED, _PAREN, _AS):
         found = either or pattern.search(wishes)
         if found:
-            parts = re.split(r"\s*(?:,|/|\||;|\bor\b|\band\b|\boder\b|\bund\b|\bou\b|\bet\b)\s*", found["l"])
+            parts = re.split(
+                r"\s*(?:,|/|\||;|\bor\b|\band\b|\boder\b|\bund\b|\bou\b"
+                r"|\bet\b)\s*",
+                found["l"],
+            )
             labels = [part.strip(" `\"'“”*.").casefold() for part in parts]
-            labels = [re.sub(r"^(?:either|one of|as|an?|the|o|y)\s+", "", label) for label in labels if label]
+            labels = [
+                re.sub(r"^(?:either|one of|as|an?|the|o|y)\s+", "", label)
+                for label in labels
+                if label
+            ]
             if len(labels) > 1 and all(len(label.split()) <= 4 for label in labels):
                 return labels
     return []
@@ -108,10 +137,14 @@ def judge_label(reply: str, labels: list[str], *, is_only: bool) -> Verdict | No
     """Judge whether a reply names one label and, if nothing else is wanted, only that."""
     text = " ".join(reply[:MAX_TEXT].split()).casefold()
     named = [label for label in labels if re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text)]
-    named = [label for label in named if not any(label != other and label in other for other in named)]
+    named = [
+        label for label in named if not any(label != other and label in other for other in named)
+    ]
     shown = ", ".join(labels[:6]) + (", .." if len(labels) > 6 else "")
     if not named:
-        if len(text.split()) > 12 and not is_only or re.search(r"\b(?:sorry|cannot|can't|please (?:provide|share))\b|\?$", text):
+        if (len(text.split()) > 12 and not is_only) or re.search(
+            r"\b(?:sorry|cannot|can't|please (?:provide|share))\b|\?$", text
+        ):
             return None
         squeezed = re.sub(r"[\W_]+", "", text)
         if any(re.sub(r"[\W_]+", "", label) in squeezed for label in labels):

@@ -15,9 +15,11 @@ from calibrator.evidence.computed.form.languages import (
 )
 from calibrator.evidence.computed.form.wishes import COMMAND
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
+from calibrator.evidence.computed.word_lists import word_set
 
 _TRANSLATE: Final = re.compile(
-    r"\btranslat(?:e|ion)\b|\bübersetz|\btraduc|\btraduis|\btraduir|\btraduzca|翻译|翻訳", re.IGNORECASE
+    r"\btranslat(?:e|ion)\b|\bübersetz|\btraduc|\btraduis|\btraduir|\btraduzca|翻译|翻訳",
+    re.IGNORECASE,
 )
 
 
@@ -25,7 +27,9 @@ _TRANSLATE: Final = re.compile(
 def _target() -> re.Pattern[str]:
     name = name_pattern()
     return re.compile(
-        rf"\b(?:translat(?:e|ion|ed|ing)\b[^.?!\n]{{0,120}}?\b(?:in)?to|übersetz\w*\b[^.?!\n]{{0,120}}?\bins?|(?:tradu\w+)\b[^.?!\n]{{0,120}}?\b(?:al?|en|au|vers l'))\s+(?:the |das |el |le |l')?(?P<t>{name})\b",
+        rf"\b(?:translat(?:e|ion|ed|ing)\b[^.?!\n]{{0,120}}?\b(?:in)?to"
+        rf"|übersetz\w*\b[^.?!\n]{{0,120}}?\bins?|(?:tradu\w+)\b[^.?!\n]{{0,120}}?\b(?:al?|en|au"
+        rf"|vers l'))\s+(?:the |das |el |le |l')?(?P<t>{name})\b",
         re.IGNORECASE,
     )
 
@@ -34,15 +38,23 @@ def _target() -> re.Pattern[str]:
 def _wish() -> re.Pattern[str]:
     name = name_pattern()
     return re.compile(
-        rf"\b(?:answer|reply|respond|write|speak|explain|say it|tell me|response|responses|answers|replies|output|be|entirely|only|please|always|now)\b[^.?!\n]{{0,60}}?\bin (?:the )?(?P<a>{name})\b(?: language)?(?! and\b| or\b|\s*[,/]\s*{name})"
-        rf"|\b(?:antwort\w*|schreib\w*|erklär\w*)\b[^.?!\n]{{0,60}}?\bauf (?P<b>{name})\b|\b(?:responde\w*|escribe\w*|respuesta|explica\w*)\b[^.?!\n]{{0,60}}?\ben (?P<c>{name})\b"
-        rf"|\b(?:réponds|répondez|réponse|écris|écrivez|rédigez?|explique)\b[^.?!\n]{{0,60}}?\ben (?P<d>{name})\b|^in (?P<e>{name})[,:]|\bin (?P<f>{name}),? (?:please|only)\b|\bnow in (?P<g>{name})\b",
+        r"\b(?:answer|reply|respond|write|speak|explain|say it|tell me|response|responses|answers"
+        rf"|replies|output|be|entirely|only|please|always|now)\b[^.?!\n]{{0,60}}?\bin (?:the )?"
+        rf"(?P<a>{name})\b(?: language)?(?! and\b| or\b|\s*[,/]\s*{name})"
+        rf"|\b(?:antwort\w*|schreib\w*|erklär\w*)\b[^.?!\n]{{0,60}}?\bauf (?P<b>{name})\b|\b"
+        rf"(?:responde\w*|escribe\w*|respuesta|explica\w*)\b[^.?!\n]{{0,60}}?\ben (?P<c>{name})\b"
+        rf"|\b(?:réponds|répondez|réponse|écris|écrivez|rédigez?|explique)\b[^.?!\n]{{0,60}}?\ben "
+        rf"(?P<d>{name})\b|^in (?P<e>{name})[,:]|\bin (?P<f>{name}),? (?:please|only)\b|\bnow in "
+        rf"(?P<g>{name})\b",
         re.IGNORECASE | re.MULTILINE,
     )
 
 
 _OPEN: Final = re.compile(
-    r"\b(?:language|languages|sprache|idioma|langue|translat|übersetz|traduc|traduis|traduir|vocabulary|dictionary|phrase|how do (?:you|i) say|means? in|meaning of|grammar|pronounce|lyrics|poem|song|quote|lorem|correct|proofread|rewrite|paraphras|summar|code|html|python|javascript|sql|json|regex|function|letter|email|e-mail|word)",
+    r"\b(?:language|languages|sprache|idioma|langue|translat|übersetz|traduc|traduis|traduir"
+    r"|vocabulary|dictionary|phrase|how do (?:you|i) say|means? in|meaning of|grammar|pronounce"
+    r"|lyrics|poem|song|quote|lorem|correct|proofread|rewrite|paraphras|summar|code|html|python"
+    r"|javascript|sql|json|regex|function|letter|email|e-mail|word)",
     re.IGNORECASE,
 )
 
@@ -91,7 +103,13 @@ def wanted_language(exchange: Exchange, wishes: str) -> str | None:
     if re.search(r"\b(?:not|don't|never|nicht|no|sin|pas)\b", found[0], re.IGNORECASE):
         return None
     name = next(value for value in found.groupdict().values() if value)
-    names = {code for word in re.findall(name_pattern() + r"\b", exchange.instruction[:MAX_TEXT], re.IGNORECASE) if (code := language_names().get(word.casefold()))}
+    names = {
+        code
+        for word in re.findall(
+            name_pattern() + r"\b", exchange.instruction[:MAX_TEXT], re.IGNORECASE
+        )
+        if (code := language_names().get(word.casefold()))
+    }
     if len(names) > 1:
         return None
     return language_names()[name.casefold()]
@@ -102,7 +120,13 @@ def _judge(reply: str, wanted: str, reason: str, least: int = 4) -> Verdict | No
     found = languages_of(text, least)
     if not found or wanted in found:
         script, share = script_of(reply)
-        if not found and script == "LATIN" and share > 0.9 and wanted in _NOT_LATIN and len(reply.split()) >= least:
+        if (
+            not found
+            and script == "LATIN"
+            and share > 0.9
+            and wanted in _NOT_LATIN
+            and len(reply.split()) >= least
+        ):
             return Verdict(False, reason.format(NAMES[wanted]), "language")
         return None
     if wanted in ("zh", "ja", "ko", "hi", "ar", "fa", "ur") or len(found) <= 2:
@@ -110,12 +134,18 @@ def _judge(reply: str, wanted: str, reason: str, least: int = 4) -> Verdict | No
     return None
 
 
-_NOT_LATIN: Final = frozenset("ru uk bg zh ja ko ar fa he el th hi mr ne bn ta te kn ml gu pa si km ka hy am ur".split())
+_NOT_LATIN: Final = word_set(
+    "ru uk bg zh ja ko ar fa he el th hi mr ne bn ta te kn ml gu pa si km ka hy am ur"
+)
 
 
 def _translation(exchange: Exchange) -> Verdict | None:
     """Judge whether a translation is in the wanted language, and no copy of the text."""
-    place = exchange.instruction if _target().search(exchange.instruction[:MAX_TEXT]) else exchange.conversation.rules
+    place = (
+        exchange.instruction
+        if _target().search(exchange.instruction[:MAX_TEXT])
+        else exchange.conversation.rules
+    )
     targets = [each for each in _target().finditer(place[:MAX_TEXT])]
     codes = {language_names()[each["t"].casefold()] for each in targets}
     if len(codes) != 1:
@@ -126,7 +156,12 @@ def _translation(exchange: Exchange) -> Verdict | None:
     if text and _is_copied(said, text) and target not in languages_of(text):
         return Verdict(False, "the text is not translated", "translation")
     asked = exchange.wishes[:MAX_TEXT].replace(text, " ") if text else exchange.wishes[:MAX_TEXT]
-    if re.search(r"\b(?:and then|explain|criti\w*|comment|word by word|both|table|pronunciation|grammar|notes?)\b", asked, re.IGNORECASE):
+    if re.search(
+        r"\b(?:and then|explain|criti\w*|comment|word by word|both"
+        r"|table|pronunciation|grammar|notes?)\b",
+        asked,
+        re.IGNORECASE,
+    ):
         return None
     verdict = _judge(said, target, "the translation is not in {}", least=3)
     if verdict is None:
@@ -137,9 +172,9 @@ def _translation(exchange: Exchange) -> Verdict | None:
 def _is_copied(said: str, text: str) -> bool:
     """Return whether a reply is the text itself, which has more words than names."""
     words = text.split()
-    if len(words) < 2 or 2 * sum(word[:1].islower() for word in words) < len(words):
-        if script_of(text)[0] in ("LATIN", ""):
-            return False
+    is_mostly_names = 2 * sum(word[:1].islower() for word in words) < len(words)
+    if (len(words) < 2 or is_mostly_names) and script_of(text)[0] in ("LATIN", ""):
+        return False
     reply, own = _plain(said), _plain(text)
     return reply == own or (len(own) > 15 and own in reply and len(reply) < 1.5 * len(own))
 

@@ -8,22 +8,41 @@ from typing import Final
 from calibrator.evidence.computed.form import counting
 
 _Q: Final = r"[\"“”«»„‟'‘’`]"
-_QUOTED: Final = re.compile(r"[\"“„«](?P<a>[^\"”“»\n]{1,300})[\"”“»]|(?<!\w)['‘`](?P<b>[^'’`\n]{1,200})['’`](?!\w)")
-_REPLY: Final = r"(?:your |the |its |my |ta |votre |tu |la |deine |die )?(?:entire |whole |complete |full |ganze |toute )?(?:response|answer|reply|message|output|text|poem|letter|email|essay|post|antwort|respuesta|réponse|texte|texto|song|story|tweet|it|description|article)"
+_QUOTED: Final = re.compile(
+    r"[\"“„«](?P<a>[^\"”“»\n]{1,300})[\"”“»]|(?<!\w)['‘`]"
+    r"(?P<b>[^'’`\n]{1,200})['’`](?!\w)"
+)
+_REPLY: Final = (
+    r"(?:your |the |its |my |ta |votre |tu |la |deine |die )?"
+    r"(?:entire |whole |complete |full |ganze |toute )?(?:response|answer|reply|message|output"
+    r"|text|poem|letter|email|essay|post|antwort|respuesta|réponse|texte|texto|song|story|tweet|it"
+    r"|description|article)"
+)
 _UPPER: Final = re.compile(
-    r"\b(?:upper[- ]?case|capital letters|all[- ]caps|all capitals|in capitals|block letters|großbuchstaben|mayúsculas?|majuscules?|capslock|capitali[sz]e (?:every letter|all (?:the )?(?:letters|your words)|everything))\b",
+    r"\b(?:upper[- ]?case|capital letters|all[- ]caps|all capitals|in capitals|block letters"
+    r"|großbuchstaben|mayúsculas?|majuscules?|capslock|capitali[sz]e (?:every letter|all (?:the )?"
+    r"(?:letters|your words)|everything))\b",
     re.IGNORECASE,
 )
 _LOWER: Final = re.compile(
-    r"\b(?:lower[- ]?cases?|small letters|kleinbuchstaben|minúsculas?|minuscules?|(?:without|no|not use|avoid)(?: any| using any)? capital(?: letter)?s?|no capitals)\b",
+    r"\b(?:lower[- ]?cases?|small letters|kleinbuchstaben|minúsculas?|minuscules?|(?:without|no"
+    r"|not use|avoid)(?: any| using any)? capital(?: letter)?s?|no capitals)\b",
     re.IGNORECASE,
 )
 _PARTIAL: Final = re.compile(
-    r"\b(?:consist\w*|strings?|input|first|title|heading|headings|names?|keys?|words? (?:in|with|that)|words? written|at least|at most|more than|less than|fewer than|exactly|\d+|one|two|three|times|each word|every word|sentence|beginning|start|start of|initial|some|certain|both|and lower|and upper|upper- and|mix\w*|labels?|sql|keywords|variable|constant|function|convert|converts|email|code|password|column|key points|letters? \w\b|para|mencion\w*|palabras (?:que|completas|escritas)|mots (?:en|écrits)|how|what|why|difference|number of|highlight|emphasi[sz]e|important|only (?:the|for))\b",
+    r"\b(?:consist\w*|strings?|input|first|title|heading|headings|names?|keys?|words? (?:in|with"
+    r"|that)|words? written|at least|at most|more than|less than|fewer than|exactly|\d+|one|two"
+    r"|three|times|each word|every word|sentence|beginning|start|start of|initial|some|certain"
+    r"|both|and lower|and upper|upper- and|mix\w*|labels?|sql|keywords|variable|constant|function"
+    r"|convert|converts|email|code|password|column|key points|letters? \w\b|para|mencion\w*"
+    r"|palabras (?:que|completas|escritas)|mots (?:en|écrits)|how|what|why|difference|number of"
+    r"|highlight|emphasi[sz]e|important|only (?:the|for))\b",
     re.IGNORECASE,
 )
 _WHOLE: Final = re.compile(
-    r"\b(?:all|entire|entirely|only|whole|everything|complete(?:ly)?|solely|just|answer|reply|response|write|in|fully|ganz|nur|todo|toda|solo|sólo|enteramente|tout|toute|entièrement|uniquement|output|antworte|responde|réponds)\b",
+    r"\b(?:all|entire|entirely|only|whole|everything|complete(?:ly)?|solely|just|answer|reply"
+    r"|response|write|in|fully|ganz|nur|todo|toda|solo|sólo|enteramente|tout|toute|entièrement"
+    r"|uniquement|output|antworte|responde|réponds)\b",
     re.IGNORECASE,
 )
 
@@ -36,29 +55,63 @@ def case_fault(sentences: list[str], reply: str) -> str | None:
             found = pattern.search(sentence)
             if not found or not _WHOLE.search(sentence):
                 continue
-            around = sentence[max(0, found.start() - 60) : found.start()] + " . " + sentence[found.end() : found.end() + 40]
+            around = (
+                sentence[max(0, found.start() - 60) : found.start()]
+                + " . "
+                + sentence[found.end() : found.end() + 40]
+            )
             is_none = found[0].casefold().startswith(("no", "with", "avoid", "capitali"))
-            if _PARTIAL.search(around) and not (is_none or re.search(r"\b(?:entire|whole|all letters|all of your|everything)\b", sentence, re.IGNORECASE)):
+            if _PARTIAL.search(around) and not (
+                is_none
+                or re.search(
+                    r"\b(?:entire|whole|all letters|all of your|everything)\b",
+                    sentence,
+                    re.IGNORECASE,
+                )
+            ):
                 continue
-            if re.search(r"\b(?:not|don't|avoid|never|without|nicht|no|sin|sans|pas)\b[^.]{0,70}$", sentence[: found.start()], re.IGNORECASE):
+            if re.search(
+                r"\b(?:not|don't|avoid|never|without|nicht|no|sin|sans"
+                r"|pas)\b[^.]{0,70}$",
+                sentence[: found.start()],
+                re.IGNORECASE,
+            ):
                 continue
-            letters = [character for character in text if character.isalpha() and character.upper() != character.lower()]
-            wrong = sum(character.islower() if name == "upper" else character.isupper() for character in letters)
+            letters = [
+                character
+                for character in text
+                if character.isalpha() and character.upper() != character.lower()
+            ]
+            wrong = sum(
+                character.islower() if name == "upper" else character.isupper()
+                for character in letters
+            )
             if len(letters) >= 2 and wrong:
                 return f"the reply is not all in {name} case"
     return None
 
 
 _START: Final = re.compile(
-    rf"\b(?:start|begin|starting|beginning|open|starts|begins|beginne|beginn|starte|empieza|comienza|commence[rz]?|débute[rz]?)\b\s*(?:{_REPLY})?\s*(?:with|by saying|mit|con|par|avec)\s+(?:the |dem |la |le |el |exactly |this )*(?:exact |following )?(?:words?|phrase|sentence|text|letters?|wort|satz|buchstaben|palabra|letra|frase|mot|lettre|phrase)?\s*:?\s*",
+    r"\b(?:start|begin|starting|beginning|open|starts|begins|beginne|beginn|starte|empieza"
+    rf"|comienza|commence[rz]?|débute[rz]?)\b\s*(?:{_REPLY})?\s*(?:with|by saying|mit|con|par"
+    r"|avec)\s+(?:the |dem |la |le |el |exactly |this )*(?:exact |following )?(?:words?|phrase"
+    r"|sentence|text|letters?|wort|satz|buchstaben|palabra|letra|frase|mot|lettre"
+    r"|phrase)?\s*:?\s*",
     re.IGNORECASE,
 )
 _END: Final = re.compile(
-    rf"\b(?:end|finish|conclude|ends?|ending|finishing|close|beende|ende|termina|finaliza|acaba|finis|termine[rz]?|finissez|terminez|conclu[aes]\w*|clôture[rz]?)\b\s*(?:{_REPLY})?\s*(?:with|by saying|mit|con|par|avec|off with)\s+(?:the |dem |la |le |el |exactly |this |these )*(?:exact |following |genauen |exacta |exacte )?(?:words?|phrase|sentence|text|letters?|wort|satz|palabra|letra|frase|mot|lettre|question)?\s*(?:exacta|exacte|exactly)?\s*:?\s*",
+    r"\b(?:end|finish|conclude|ends?|ending|finishing|close|beende|ende|termina|finaliza|acaba"
+    rf"|finis|termine[rz]?|finissez|terminez|conclu[aes]\w*|clôture[rz]?)\b\s*(?:{_REPLY})?\s*"
+    r"(?:with|by saying|mit|con|par|avec|off with)\s+(?:the |dem |la |le |el |exactly |this "
+    r"|these )*(?:exact |following |genauen |exacta |exacte )?(?:words?|phrase|sentence|text"
+    r"|letters?|wort|satz|palabra|letra|frase|mot|lettre|question)?\s*(?:exacta|exacte"
+    r"|exactly)?\s*:?\s*",
     re.IGNORECASE,
 )
 _INNER: Final = re.compile(
-    r"\b(?:each|every|all|paragraphs?|lines?|words?|bullets?|items?|sections?|names? (?:that|which)|that (?:start|begin|end)|stanzas?|titles?|post-?script\w*|notes?|cities|countries|verse|cada|chaque|jeder?|jedes|párrafo|paragraphe|second|third|last|segundo|deuxième)\b",
+    r"\b(?:each|every|all|paragraphs?|lines?|words?|bullets?|items?|sections?|names? (?:that"
+    r"|which)|that (?:start|begin|end)|stanzas?|titles?|post-?script\w*|notes?|cities|countries"
+    r"|verse|cada|chaque|jeder?|jedes|párrafo|paragraphe|second|third|last|segundo|deuxième)\b",
     re.IGNORECASE,
 )
 
@@ -70,10 +123,18 @@ def ends_fault(sentences: list[str], reply: str) -> str | None:
         for pattern, is_start in ((_START, True), (_END, False)):
             for found in pattern.finditer(sentence):
                 before = sentence[: found.start()] + " " + found[0]
-                if _INNER.search(re.sub(r"\b(?:the )?(?:words?|phrase)\b\s*:?\s*$", "", before, flags=re.IGNORECASE)[-60:]):
+                if _INNER.search(
+                    re.sub(
+                        r"\b(?:the )?(?:words?|phrase)\b\s*:?\s*$", "", before, flags=re.IGNORECASE
+                    )[-60:]
+                ):
                     continue
                 wanted = _object(sentence[found.end() :])
-                if wanted is None or re.search(r"\b(?:not|never|don't|avoid)\b", sentence[max(0, found.start() - 25) : found.start()], re.IGNORECASE):
+                if wanted is None or re.search(
+                    r"\b(?:not|never|don't|avoid)\b",
+                    sentence[max(0, found.start() - 25) : found.start()],
+                    re.IGNORECASE,
+                ):
                     continue
                 is_letter = len(wanted) == 1 or "letter" in found[0].casefold()
                 if not _is_at(body, wanted, is_start=is_start, is_letter=is_letter):
@@ -110,11 +171,22 @@ def _is_at(body: str, wanted: str, *, is_start: bool, is_letter: bool) -> bool:
 
 
 _AVOID: Final = re.compile(
-    r"(?:n't|\b(?:do not|does not|without|avoid|never|not|no|refrain from|should not|must not|cannot|can't|ohne|nicht|vermeide|kein\w*|sin|evita|no (?:uses|utilices|incluyas)|sans|évite[zr]?|n'utilise[zr]?|n'emploie[zr]?|ne pas))\s+(?:\w+ ){0,3}?(?:use|using|include|including|mention|mentioning|say|saying|contain|containing|write|writing|utter|the|benutz\w*|verwend\w*|usar|utiliser|employer)?\s*(?:of )?(?:any of )?(?:the |any |das |die |der |la |las |el |le |les |following )*(?P<k>words?|keywords?|phrases?|terms?|letters?|wort|wörter|buchstaben?|palabras?|letras?|mots?|lettres?)\s*:?\s*",
+    r"(?:n't|\b(?:do not|does not|without|avoid|never|not|no|refrain from|should not|must not"
+    r"|cannot|can't|ohne|nicht|vermeide|kein\w*|sin|evita|no (?:uses|utilices|incluyas)|sans"
+    r"|évite[zr]?|n'utilise[zr]?|n'emploie[zr]?|ne pas))\s+(?:\w+ ){0,3}?(?:use|using|include"
+    r"|including|mention|mentioning|say|saying|contain|containing|write|writing|utter|the"
+    r"|benutz\w*|verwend\w*|usar|utiliser|employer)?\s*(?:of )?(?:any of )?(?:the |any |das |die "
+    r"|der |la |las |el |le |les |following )*(?P<k>words?|keywords?|phrases?|terms?|letters?|wort"
+    r"|wörter|buchstaben?|palabras?|letras?|mots?|lettres?)\s*:?\s*",
     re.IGNORECASE,
 )
 _USE: Final = re.compile(
-    r"\b(?:includ(?:e|es|ing)|us(?:e|es|ing)|contain(?:s|ing)?|mention(?:s|ing)?|incorporat(?:e|es|ing)|with|add(?:ing)?|verwende|benutze|enthält|incluy[ae]\w*|incluir|usa|utiliza|contener|contenga|inclu[eas]\w*|inclure|utilise[rz]?|contenir|mentionne[rz]?)\s+(?:all |both |each |at least )*(?:of )?(?:the |these |this |das |die |la |las |el |le |les |ces |following |exact )*(?P<k>words?|keywords?|phrases?|terms?|sentence|wort|wörter|palabras?(?: clave)?|mots?(?: clés?|-clés?)?|termes?|frase)\s*:?\s*",
+    r"\b(?:includ(?:e|es|ing)|us(?:e|es|ing)|contain(?:s|ing)?|mention(?:s|ing)?|incorporat(?:e|es"
+    r"|ing)|with|add(?:ing)?|verwende|benutze|enthält|incluy[ae]\w*|incluir|usa|utiliza|contener"
+    r"|contenga|inclu[eas]\w*|inclure|utilise[rz]?|contenir|mentionne[rz]?)\s+(?:all |both |each "
+    r"|at least )*(?:of )?(?:the |these |this |das |die |la |las |el |le |les |ces |following "
+    r"|exact )*(?P<k>words?|keywords?|phrases?|terms?|sentence|wort|wörter|palabras?(?: clave)?"
+    r"|mots?(?: clés?|-clés?)?|termes?|frase)\s*:?\s*",
     re.IGNORECASE,
 )
 
@@ -123,20 +195,37 @@ def words_fault(sentences: list[str], reply: str) -> str | None:
     """Return a word that a reply must use and does not, or must not use and does; or None."""
     folded = reply.replace("’", "'").casefold()
     for sentence in sentences:
-        if re.search(r"\b(?:each|every|paragraph|title|at least one of|one of|either|any of these|or)\b", sentence, re.IGNORECASE) and not _AVOID.search(sentence):
+        if re.search(
+            r"\b(?:each|every|paragraph|title|at least one of|one of"
+            r"|either|any of these|or)\b",
+            sentence,
+            re.IGNORECASE,
+        ) and not _AVOID.search(sentence):
             continue
         avoided = _AVOID.search(sentence)
         if avoided:
             for word in _objects(sentence[avoided.end() :], avoided["k"]):
-                is_letter = avoided["k"].casefold().startswith(("letter", "letra", "lettre", "buchstab"))
+                is_letter = (
+                    avoided["k"].casefold().startswith(("letter", "letra", "lettre", "buchstab"))
+                )
                 if _has(folded, word, is_letter=is_letter):
                     return f'the reply has "{word}"'
             continue
         for used in _USE.finditer(sentence):
             after = sentence[used.end() :]
-            if re.search(r"(?:n't|n'|\b(?:not|avoid|never|without|no|sin|sans|ohne|ne))\b", sentence[max(0, used.start() - 30) : used.start()], re.IGNORECASE):
+            if re.search(
+                r"(?:n't|n'|\b(?:not|avoid|never|without|no|sin|sans|ohne"
+                r"|ne))\b",
+                sentence[max(0, used.start() - 30) : used.start()],
+                re.IGNORECASE,
+            ):
                 continue
-            if re.search(r"\b(?:less than|fewer than|at most|moins de|menos de|como máximo|au plus|weniger als)\b", after, re.IGNORECASE):
+            if re.search(
+                r"\b(?:less than|fewer than|at most|moins de|menos de|como"
+                r" máximo|au plus|weniger als)\b",
+                after,
+                re.IGNORECASE,
+            ):
                 continue
             for word in _objects(after, used["k"], is_quoted=True):
                 if not _has(folded, word, is_letter=False, is_loose=True):
@@ -153,13 +242,33 @@ def _objects(text: str, kind: str, *, is_quoted: bool = False) -> list[str]:
         if not quoted:
             break
         found.append((quoted["a"] or quoted["b"]).strip())
-        joined = re.compile(r"[\]\s,;]*(?:and|or|nor|und|oder|y|o|ni|et|ou|&)?[\s,]*(?:the word |the phrase )?\[?").match(text, quoted.end())
+        joined = re.compile(
+            r"[\]\s,;]*(?:and|or|nor|und|oder|y|o|ni|et|ou|&)?[\s,]*(?:the"
+            r" word |the phrase )?\[?"
+        ).match(text, quoted.end())
         at = joined.end() if joined else quoted.end()
     if not found and text[:1] == "[":
         return _objects(text[1:], kind, is_quoted=is_quoted)
     if not found and not is_quoted and not kind.casefold().endswith("s"):
-        bare = re.match(r"(?P<w>[^\W\d_][\w-]*)(?=\s*(?:[.,;!)]|$|in\b|anywhere|at all|whatsoever|or\b|throughout|ever))", text)
-        if bare and bare["w"].casefold() not in ("in", "or", "and", "for", "that", "of", "itself", "limit", "count", "order", "from", "on"):
+        bare = re.match(
+            r"(?P<w>[^\W\d_][\w-]*)(?=\s*(?:[.,;!)]|$|in\b|anywhere|at all"
+            r"|whatsoever|or\b|throughout|ever))",
+            text,
+        )
+        if bare and bare["w"].casefold() not in (
+            "in",
+            "or",
+            "and",
+            "for",
+            "that",
+            "of",
+            "itself",
+            "limit",
+            "count",
+            "order",
+            "from",
+            "on",
+        ):
             found.append(bare["w"])
     return [word for word in found if word]
 
@@ -174,14 +283,38 @@ def _has(folded: str, word: str, *, is_letter: bool, is_loose: bool = False) -> 
 
 
 _TIMES: Final = re.compile(
-    r"(?:the )?(?P<k>word|letter|phrase|term|keyword|palabra|letra|mot|lettre|terme)\s+[\"“«'‘`]?(?P<w>[^\s\"”»'’`]{1,40})[\"”»'’`]?\s+(?:should |must |has to |needs to |debe(?:ría)? |doit |devra |apparaisse |figure |aparezca )*(?:not )?(?:appear|occur|be (?:used|mentioned|present)|show up|aparecer|aparezca|apparaître|figurer?|figure|être présente?)?\s*(?P<b>at least|at most|less than|fewer than|more than|exactly|no more than|a minimum of|al menos|como mínimo|menos de|exactamente|au moins|moins de|au minimum|minimum)?\s*(?P<n>\d{1,3}|one|two|three|four|five|six|seven|eight|nine|ten|once|twice)\s*(?P<o>or more )?(?:times?|veces|fois)?\b",
+    r"(?:the )?(?P<k>word|letter|phrase|term|keyword|palabra|letra|mot|lettre|terme)\s+[\"“«'‘`]?"
+    r"(?P<w>[^\s\"”»'’`]{1,40})[\"”»'’`]?\s+(?:should |must |has to |needs to |debe(?:ría)? |doit "
+    r"|devra |apparaisse |figure |aparezca )*(?:not )?(?:appear|occur|be (?:used|mentioned"
+    r"|present)|show up|aparecer|aparezca|apparaître|figurer?|figure|être présente?)?\s*(?P<b>at"
+    r" least|at most|less than|fewer than|more than|exactly|no more than|a minimum of|al menos"
+    r"|como mínimo|menos de|exactamente|au moins|moins de|au minimum|minimum)?\s*(?P<n>\d{1,3}|one"
+    r"|two|three|four|five|six|seven|eight|nine|ten|once|twice)\s*(?P<o>or more )?(?:times?|veces"
+    r"|fois)?\b",
     re.IGNORECASE,
 )
 _TIMES2: Final = re.compile(
-    r"(?:use|mention|include|includes?|incluye|utiliza|inclu\w+)\s+(?:the |la |le |el )?(?P<k>word|letter|phrase|palabra|letra|mot|lettre)\s+[\"“«'‘`]?(?P<w>[^\s\"”»'’`]{1,40})[\"”»'’`]?\s+(?:for )?(?P<b>at least|exactly|more than|less than|at most|al menos|au moins|au minimum|moins de)\s*(?P<n>\d{1,3}|one|two|three|four|five|six|seven|eight|nine|ten|once|twice)\s*(?P<o>or more )?(?:times?|veces|fois)?\b",
+    r"(?:use|mention|include|includes?|incluye|utiliza|inclu\w+)\s+(?:the |la |le |el )?(?P<k>word"
+    r"|letter|phrase|palabra|letra|mot|lettre)\s+[\"“«'‘`]?(?P<w>[^\s\"”»'’`]{1,40})[\"”»'’`]?\s+"
+    r"(?:for )?(?P<b>at least|exactly|more than|less than|at most|al menos|au moins|au minimum"
+    r"|moins de)\s*(?P<n>\d{1,3}|one|two|three|four|five|six|seven|eight|nine|ten|once|twice)\s*"
+    r"(?P<o>or more )?(?:times?|veces|fois)?\b",
     re.IGNORECASE,
 )
-_SMALL: Final = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10, "once": 1, "twice": 2}
+_SMALL: Final = {
+    "one": 1,
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "eight": 8,
+    "nine": 9,
+    "ten": 10,
+    "once": 1,
+    "twice": 2,
+}
 
 
 def frequency_fault(sentences: list[str], reply: str) -> str | None:
@@ -195,7 +328,11 @@ def frequency_fault(sentences: list[str], reply: str) -> str | None:
             word = found["w"].casefold().strip(".,")
             number = int(found["n"]) if found["n"].isdigit() else _SMALL[found["n"].casefold()]
             is_letter = found["k"].casefold() in ("letter", "letra", "lettre")
-            count = folded.count(word) if is_letter and len(word) == 1 else len(re.findall(rf"(?<!\w){re.escape(word)}(?!\w)", folded))
+            count = (
+                folded.count(word)
+                if is_letter and len(word) == 1
+                else len(re.findall(rf"(?<!\w){re.escape(word)}(?!\w)", folded))
+            )
             loose = folded.count(word)
             if bound in ("less than", "fewer than", "menos de", "moins de"):
                 if count >= number:
@@ -213,13 +350,18 @@ def frequency_fault(sentences: list[str], reply: str) -> str | None:
 
 _MARKS: Final = (
     ("comma", r"commas?|kommas?|comas|virgules?", ","),
-    ("exclamation mark", r"exclamation (?:marks?|points?)|ausrufezeichen|signos de exclamación", "!"),
+    (
+        "exclamation mark",
+        r"exclamation (?:marks?|points?)|ausrufezeichen|signos de"
+        r" exclamación",
+        "!",
+    ),
     ("question mark", r"question marks?|fragezeichen", "?"),
     ("semicolon", r"semicolons?", ";"),
     ("hyphen", r"hyphens?", "-"),
     ("digit", r"digits?|numerals|ziffern", "0123456789"),
     ("full stop", r"periods(?= in| at|\.|$)|full stops", "."),
-    ("quotation mark", r"quotation marks?|double quotes?", "\"“”"),
+    ("quotation mark", r"quotation marks?|double quotes?", '"“”'),
     ("asterisk", r"asterisks?", "*"),
     ("emoji", r"emojis?|emoticons?", ""),
     ("parenthesis", r"parenthes[ei]s|brackets", "()"),
@@ -232,15 +374,39 @@ def marks_fault(sentences: list[str], reply: str) -> str | None:
     """Return a mark that a reply has and must not have, or None."""
     for sentence in sentences:
         for name, pattern, marks in _MARKS:
-            found = re.search(rf"\b(?:no|without|avoid|not|don't|never|refrain from|free of|ohne|keine?n?|sin|sans|évite[zr]?|pas d[e']|n'utilise[zr]?|evita|no (?:uses|utilices|debe)|ne (?:pas )?\w+ (?:pas|aucun\w*))\b[^.!?;:]{{0,35}}?\b(?:{pattern})\b", sentence, re.IGNORECASE)
-            if not found or re.search(r"\b(?:after|before|between|at the end|in the title|around|except|more than|too many|excessive|but)\b", sentence, re.IGNORECASE):
+            found = re.search(
+                r"\b(?:no|without|avoid|not|don't|never|refrain from|free of"
+                r"|ohne|keine?n?|sin|sans|évite[zr]?|pas d[e']|n'utilise[zr]?|evita|no (?:uses"
+                rf"|utilices|debe)|ne (?:pas )?\w+ (?:pas|aucun\w*))\b[^.!?;:]{{0,35}}?\b"
+                rf"(?:{pattern})\b",
+                sentence,
+                re.IGNORECASE,
+            )
+            if not found or re.search(
+                r"\b(?:after|before|between|at the end|in the title|around"
+                r"|except|more than|too many|excessive|but)\b",
+                sentence,
+                re.IGNORECASE,
+            ):
                 continue
             if name == "emoji":
                 if _EMOJI.search(reply):
                     return "the reply has an emoji"
             elif any(mark in reply.casefold() for mark in marks):
                 return f"the reply has a{'n' if name[0] in 'aeiou' else ''} {name}"
-        if re.search(r"\b(?:wrap|wrapped|put|enclose|enclosed|inside|with|surround\w*|encadr\w*|entour\w*|entre)\b[^.]{0,60}\b(?:double quotation marks|double quotes|guillemets|comillas(?: dobles)?)\b", sentence, re.IGNORECASE) and re.search(r"\b(?:entire|whole|complete|your (?:response|answer|reply)|the (?:response|answer|reply)|l'intégralité|toda|entière|tu respuesta|votre réponse|ta réponse)\b", sentence, re.IGNORECASE):
+        if re.search(
+            r"\b(?:wrap|wrapped|put|enclose|enclosed|inside|with"
+            r"|surround\w*|encadr\w*|entour\w*|entre)\b[^.]{0,60}\b(?:double quotation marks"
+            r"|double quotes|guillemets|comillas(?: dobles)?)\b",
+            sentence,
+            re.IGNORECASE,
+        ) and re.search(
+            r"\b(?:entire|whole|complete|your (?:response|answer|reply)"
+            r"|the (?:response|answer|reply)|l'intégralité|toda|entière|tu respuesta|votre réponse"
+            r"|ta réponse)\b",
+            sentence,
+            re.IGNORECASE,
+        ):
             plain = reply.strip()
             if not re.fullmatch(r"[\"“«„].*[\"”»“]", plain, re.DOTALL):
                 return "the reply is not wrapped in quotation marks"

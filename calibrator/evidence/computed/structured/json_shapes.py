@@ -8,37 +8,66 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from calibrator.evidence.computed.word_lists import word_set
+
 MAX_KEYS: Final = 60
 _OPTIONAL: Final = re.compile(
-    r"\b(?:leave out|omit|optional|if (?:it is |they are )?(?:stated|present|available|known|any|given|mentioned|possible|applicable)|that (?:the user|it|he|she|they|are|is|were|was)? ?(?:has |have )?(?:stated|mentioned|given|present)|where (?:stated|available|present)|only (?:the )?(?:fields|keys|slots) that|when (?:available|present)|skip)\b",
+    r"\b(?:leave out|omit|optional|if (?:it is |they are )?(?:stated|present|available|known|any"
+    r"|given|mentioned|possible|applicable)|that (?:the user|it|he|she|they|are|is|were|was)? ?"
+    r"(?:has |have )?(?:stated|mentioned|given|present)|where (?:stated|available|present)|only "
+    r"(?:the )?(?:fields|keys|slots) that|when (?:available|present)|skip)\b",
     re.IGNORECASE,
 )
 _STRICT: Final = re.compile(
-    r"\b(?:exactly|only|just|no other|no additional|no extra|nothing else|strictly)\b[^.\n]{0,40}\b(?:keys?|fields?|propert(?:y|ies)|attributes?)\b"
-    r"|\b(?:keys?|fields?|properties)\b[^.\n]{0,60}\b(?:only|exactly|and no others?|and nothing else|no others?|no (?:other|extra|additional) (?:keys?|fields?))\b",
+    r"\b(?:exactly|only|just|no other|no additional|no extra|nothing else"
+    r"|strictly)\b[^.\n]{0,40}\b(?:keys?|fields?|propert(?:y|ies)|attributes?)\b"
+    r"|\b(?:keys?|fields?|properties)\b[^.\n]{0,60}\b(?:only|exactly|and no others?|and nothing"
+    r" else|no others?|no (?:other|extra|additional) (?:keys?|fields?))\b",
     re.IGNORECASE,
 )
 _LISTED: Final = re.compile(
-    r"\b(?:keys?|fields?|propert(?:y|ies)|attributes?|schlüsseln?|felder[n]?|claves?|campos?|clés?|champs)\b"
-    r"(?:\s+(?:should be|must be|are|is|named|called|as follows|namely|exactly|following|only|these|below|to extract|to return|required|in this order|\(in this order\)))*\s*:?\s*"
+    r"\b(?:keys?|fields?|propert(?:y|ies)|attributes?|schlüsseln?|felder[n]?|claves?|campos?|clés?"
+    r"|champs)\b"
+    r"(?:\s+(?:should be|must be|are|is|named|called|as follows|namely|exactly|following|only"
+    r"|these|below|to extract|to return|required|in this order|\(in this order\)))*\s*:?\s*"
     r"(?P<k>[`\"'“*]?[A-Za-z_][\w]*(?:[ -][a-z]\w*)?[^.;\n{}?]{0,800})",
     re.IGNORECASE,
 )
 _WITH: Final = re.compile(
-    r"\bjson(?: object| array| list| format| output)?(?:,)?\s+(?:with|containing|that (?:has|contains|includes)|having|including|of|mit|con|avec)\s+(?!the (?:following|same)|keys?\b|fields?\b|an? |all |this|no |only|markdown)(?:the )?(?P<k>[`\"'“]?[A-Za-z_]\w*[`\"'”]?(?:\s*(?:\([^)\n]{0,80}\))?\s*(?:,|\band\b|\bund\b|\by\b|\bet\b)+\s*[`\"'“]?[A-Za-z_]\w*[`\"'”]?(?:\s*\([^)\n]{0,80}\))?){1,20})",
+    r"\bjson(?: object| array| list| format| output)?(?:,)?\s+(?:with|containing|that (?:has"
+    r"|contains|includes)|having|including|of|mit|con|avec)\s+(?!the (?:following|same)|keys?\b"
+    r"|fields?\b|an? |all |this|no |only|markdown)(?:the )?(?P<k>[`\"'“]?[A-Za-z_]\w*[`\"'”]?"
+    r"(?:\s*(?:\([^)\n]{0,80}\))?\s*(?:,|\band\b|\bund\b|\by\b"
+    r"|\bet\b)+\s*[`\"'“]?[A-Za-z_]\w*[`\"'”]?(?:\s*\([^)\n]{0,80}\))?){1,20})",
     re.IGNORECASE,
 )
-_BULLETS: Final = re.compile(r"^[ \t]*[-*•][ \t]*[`\"'*]*(?P<k>[A-Za-z_]\w*)[`\"'*]*[ \t]*(?P<rest>[:(–—-][^\n]*)?$", re.MULTILINE)
+_BULLETS: Final = re.compile(
+    r"^[ \t]*[-*•][ \t]*[`\"'*]*(?P<k>[A-Za-z_]\w*)[`\"'*]*[ \t]*"
+    r"(?P<rest>[:(–—-][^\n]*)?$",
+    re.MULTILINE,
+)
 _TYPES: Final = {
     "string": "string", "str": "string", "text": "string", "number": "number", "numeric": "number",
-    "integer": "integer", "int": "integer", "float": "number", "double": "number", "decimal": "number",
+    "integer": "integer", "int": "integer", "float": "number", "double": "number",
+    "decimal": "number",
     "boolean": "boolean", "bool": "boolean", "true/false": "boolean", "true or false": "boolean",
     "array": "array", "list": "array", "object": "object", "dict": "object", "zahl": "number",
     "ganzzahl": "integer", "número": "number", "entero": "integer", "nombre entier": "integer",
 }  # fmt: skip
 _TYPE_WORDS: Final = "|".join(sorted(map(re.escape, _TYPES), key=len, reverse=True))
-_NAMES: Final = {"string": "a string", "number": "a number", "integer": "a whole number", "boolean": "true or false", "array": "a list", "object": "an object"}
-_STOP: Final = frozenset("every all any other each a an the of and or as in is are be with for to each from following these that which should must json object array keys key fields field values value if not null no only it e.g example".split())
+_NAMES: Final = {
+    "string": "a string",
+    "number": "a number",
+    "integer": "a whole number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+_STOP: Final = word_set(
+    "every all any other each a an the of and or as in is are be"
+    " with for to each from following these that which should must json object array keys key"
+    " fields field values value if not null no only it e.g example"
+)
 
 
 def plain_key(key: str) -> str:
@@ -81,7 +110,9 @@ class Shape:
         own = {plain_key(key) for key in item}
         if self.keys and not self.is_optional:
             for plain, key in self.keys.items():
-                if plain in found and (not self.is_literal or found[plain] == key or plain not in own):
+                if plain in found and (
+                    not self.is_literal or found[plain] == key or plain not in own
+                ):
                     continue
                 if plain in found:
                     return f'the key "{key}" is written "{found[plain]}"'
@@ -104,14 +135,24 @@ class Shape:
         choices = self.choices.get(plain)
         if choices and isinstance(value, str) and value and value.casefold() not in choices:
             return f'"{key}" is "{value[:40]}", which is not one of {", ".join(choices[:8])}'
-        if plain in self.iso_dates and isinstance(value, str) and value and not re.match(r"^\d{4}-\d{2}-\d{2}(?:$|T)", value) and re.search(r"\d", value):
+        if (
+            plain in self.iso_dates
+            and isinstance(value, str)
+            and value
+            and not re.match(r"^\d{4}-\d{2}-\d{2}(?:$|T)", value)
+            and re.search(r"\d", value)
+        ):
             return f'"{key}" is not written YYYY-MM-DD'
         return None
 
 
 def _one_list(value: Any) -> bool:
     """Return whether an object only wraps a list."""
-    return isinstance(value, Mapping) and len(value) == 1 and isinstance(next(iter(value.values())), list)
+    return (
+        isinstance(value, Mapping)
+        and len(value) == 1
+        and isinstance(next(iter(value.values())), list)
+    )
 
 
 def _all_keys(item: Mapping[str, Any], depth: int = 0) -> list[str]:
@@ -132,20 +173,29 @@ def is_of_type(value: Any, wanted: str) -> bool:
     if wanted == "number":
         return isinstance(value, int | float) and not isinstance(value, bool)
     if wanted == "integer":
-        return isinstance(value, int | float) and not isinstance(value, bool) and float(value).is_integer()
+        return (
+            isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and float(value).is_integer()
+        )
     if wanted == "array":
         return isinstance(value, list)
     return isinstance(value, Mapping) if wanted == "object" else True
 
 
-def _schema_fault(value: Any, schema: Mapping[str, Any], path: str = "", depth: int = 0) -> str | None:
+def _schema_fault(
+    value: Any, schema: Mapping[str, Any], path: str = "", depth: int = 0
+) -> str | None:
     """Return how a value breaks the usual parts of a JSON schema, or None."""
     if depth > 12 or not isinstance(schema, Mapping):
         return None
     name = f'"{path}"' if path else "the reply"
     kinds = schema.get("type")
     allowed = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
-    if allowed and not any(kind == "null" and value is None or kind in _NAMES and is_of_type(value, kind) for kind in allowed):
+    if allowed and not any(
+        (kind == "null" and value is None) or (kind in _NAMES and is_of_type(value, kind))
+        for kind in allowed
+    ):
         return f"{name} is not {_NAMES.get(str(allowed[0]), str(allowed[0]))}"
     choices = schema.get("enum")
     if isinstance(choices, list) and value not in choices:
@@ -159,12 +209,16 @@ def _schema_fault(value: Any, schema: Mapping[str, Any], path: str = "", depth: 
                 return fault
     if isinstance(value, int | float) and not isinstance(value, bool):
         low, high = schema.get("minimum"), schema.get("maximum")
-        if isinstance(low, int | float) and value < low or isinstance(high, int | float) and value > high:
+        if (isinstance(low, int | float) and value < low) or (
+            isinstance(high, int | float) and value > high
+        ):
             return f"{name} is out of range"
     return None
 
 
-def _object_schema_fault(value: Mapping[str, Any], schema: Mapping[str, Any], depth: int) -> str | None:
+def _object_schema_fault(
+    value: Mapping[str, Any], schema: Mapping[str, Any], depth: int
+) -> str | None:
     properties = schema.get("properties")
     properties = properties if isinstance(properties, Mapping) else {}
     required = schema.get("required")
@@ -186,18 +240,29 @@ def _object_schema_fault(value: Mapping[str, Any], schema: Mapping[str, Any], de
 def read_shape(wish: str) -> Shape:
     """Read the keys, types and choices of a prompt, from prose, bullets, a template or a schema."""
     shape = Shape(is_optional=bool(_OPTIONAL.search(wish)), is_strict=bool(_STRICT.search(wish)))
-    if re.search(r"\bjson array\b|\bjson list\b|\barray of (?:json )?objects\b|\blist of (?:json )?objects\b", wish, re.IGNORECASE):
+    if re.search(
+        r"\bjson array\b|\bjson list\b|\barray of (?:json )?objects\b"
+        r"|\blist of (?:json )?objects\b",
+        wish,
+        re.IGNORECASE,
+    ):
         shape.is_list = True
-    elif re.search(r"\b(?:an?|one|single|this|following|valid|the) json object\b", wish, re.IGNORECASE) and not re.search(r"json objects\b|\barray\b", wish, re.IGNORECASE):
+    elif re.search(
+        r"\b(?:an?|one|single|this|following|valid|the) json object\b", wish, re.IGNORECASE
+    ) and not re.search(r"json objects\b|\barray\b", wish, re.IGNORECASE):
         shape.is_list = False
     if _read_template(wish, shape):
         return shape
-    listed = _WITH.search(wish) or next((found for found in _LISTED.finditer(wish) if _keys_of(found["k"])), None)
+    listed = _WITH.search(wish) or next(
+        (found for found in _LISTED.finditer(wish) if _keys_of(found["k"])), None
+    )
     if listed:
         for key, rest in _keys_of(listed["k"]):
             shape.keys.setdefault(plain_key(key), key)
             _read_remark(key, rest, shape)
-        shape.is_literal = listed.re is _LISTED and all(re.fullmatch(r"\w+", key) for key in shape.keys.values())
+        shape.is_literal = listed.re is _LISTED and all(
+            re.fullmatch(r"\w+", key) for key in shape.keys.values()
+        )
     if not listed and re.search(r"\b(?:fields?|keys?|properties|schema)\b", wish, re.IGNORECASE):
         for found in list(_BULLETS.finditer(wish))[:MAX_KEYS]:
             shape.keys.setdefault(plain_key(found["k"]), found["k"])
@@ -219,12 +284,28 @@ def _keys_of(text: str) -> list[tuple[str, str]]:
         if not found or found["k"].casefold() in _STOP:
             break
         rest = found["r"].strip()
-        if rest.startswith(":") and not re.match(rf":\s*(?:an? )?(?:{_TYPE_WORDS}|one of|either|[\"'`\w-]+\s*[|/])", rest, re.IGNORECASE):
+        if rest.startswith(":") and not re.match(
+            rf":\s*(?:an? )?(?:{_TYPE_WORDS}|one of|either|[\"'`\w-]+\s*["
+            r"|/])",
+            rest,
+            re.IGNORECASE,
+        ):
             keys.append((found["k"], ""))
             break
         if rest and not re.match(r"[(:\[]|as\b|is\b|must\b|should\b|one of\b|either\b|in\b", rest):
-            if re.match(r"(?:from|for|of|with|where|so|that|only|using|if|based|to|on|about)\b", rest) or len(rest.split()) > 1:
-                if len(rest.split()) == 1 or re.match(r"(?:from|for|of|where|so|that|only|using|if|based|to|on|about)\b", rest):
+            if (
+                re.match(
+                    r"(?:from|for|of|with|where|so|that|only|using|if|based|to|on"
+                    r"|about)\b",
+                    rest,
+                )
+                or len(rest.split()) > 1
+            ):
+                if len(rest.split()) == 1 or re.match(
+                    r"(?:from|for|of|where|so|that|only|using|if|based|to|on"
+                    r"|about)\b",
+                    rest,
+                ):
                     keys.append((found["k"], ""))
                 break
             keys.append((f"{found['k']} {rest}".strip("`\"' "), ""))
@@ -236,8 +317,15 @@ def _keys_of(text: str) -> list[tuple[str, str]]:
 def _read_remark(key: str, rest: str, shape: Shape) -> None:
     """Read the type or the choices in a remark on a key, such as `(integer)`."""
     plain = plain_key(key)
-    found = re.match(rf"\W{{0,3}}\s*(?:as |is |must be |should be |of type )?(?:an? )?(?P<t>{_TYPE_WORDS})\b(?! of (?:the|a)\b)", rest, re.IGNORECASE)
-    if found and not re.search(r"\bor\b|\||/(?!false)", rest[: found.end() + 12].replace("true or false", "")):
+    found = re.match(
+        rf"\W{{0,3}}\s*(?:as |is |must be |should be |of type )?(?:an?"
+        rf" )?(?P<t>{_TYPE_WORDS})\b(?! of (?:the|a)\b)",
+        rest,
+        re.IGNORECASE,
+    )
+    if found and not re.search(
+        r"\bor\b|\||/(?!false)", rest[: found.end() + 12].replace("true or false", "")
+    ):
         shape.types.setdefault(plain, _TYPES[found["t"].casefold()])
     if re.search(r"YYYY-MM-DD|\bISO\b", rest):
         shape.iso_dates.add(plain)
@@ -248,11 +336,21 @@ def _read_remark(key: str, rest: str, shape: Shape) -> None:
 
 def choices_of(text: str) -> tuple[str, ...]:
     """Return the choices that a remark lists, in lower case; empty if it lists none."""
-    found = re.search(r"\b(?:one of|either|exactly one of|any of|allowed(?: values)?|options?)\b\s*(?:the following)?\s*:?\s*(?P<l>[^).;\n{}]{3,300})", text, re.IGNORECASE)
+    found = re.search(
+        r"\b(?:one of|either|exactly one of|any of|allowed(?: values)?"
+        r"|options?)\b\s*(?:the following)?\s*:?\s*(?P<l>[^).;\n{}]{3,300})",
+        text,
+        re.IGNORECASE,
+    )
     if found:
         parts = re.split(r"\s*(?:,|\||/|\bor\b|\band\b)\s*", found["l"])
     else:
-        found = re.search(r"(?P<l>[`\"'“]?[\w -]{1,30}[`\"'”]?(?:\s*(?:\||/)\s*[`\"'“]?[\w -]{1,30}[`\"'”]?){1,20})\s*[)\"}\]\n,;.]|(?P<q>[`\"'“][\w -]{1,30}[`\"'”](?:\s*(?:,|or|,\s*or)\s*[`\"'“][\w -]{1,30}[`\"'”]){1,20})", text + "\n")
+        found = re.search(
+            r"(?P<l>[`\"'“]?[\w -]{1,30}[`\"'”]?(?:\s*(?:\|"
+            r"|/)\s*[`\"'“]?[\w -]{1,30}[`\"'”]?){1,20})\s*[)\"}\]\n,;.]|(?P<q>[`\"'“][\w"
+            r" -]{1,30}[`\"'”](?:\s*(?:,|or|,\s*or)\s*[`\"'“][\w -]{1,30}[`\"'”]){1,20})",
+            text + "\n",
+        )
         if not found:
             return ()
         parts = re.split(r"\s*(?:,|\||/|\bor\b)\s*", found["l"] or found["q"])
@@ -269,10 +367,16 @@ def _read_later(key: str, wish: str, shape: Shape) -> None:
     """Read what a prompt says of a key elsewhere, such as `status must be one of open, closed`."""
     plain = plain_key(key)
     quoted = re.escape(key)
-    found = re.search(rf"(?<!\w)[`\"']?{quoted}[`\"']?\s*(?:must be|should be|is|has to be|as|:|=|\()\s*(?P<r>[^\n]{{1,200}})", wish)
+    found = re.search(
+        rf"(?<!\w)[`\"']?{quoted}[`\"']?\s*(?:must be|should be|is|has"
+        rf" to be|as|:|=|\()\s*(?P<r>[^\n]{{1,200}})",
+        wish,
+    )
     if found and plain not in shape.types and plain not in shape.choices:
         sentence = re.split(r"\.\s|;", found["r"])[0]
-        if plain not in shape.choices and re.match(r"(?:one of|either|exactly one of)\b", sentence, re.IGNORECASE):
+        if plain not in shape.choices and re.match(
+            r"(?:one of|either|exactly one of)\b", sentence, re.IGNORECASE
+        ):
             choices = choices_of(sentence)
             if choices:
                 shape.choices[plain] = choices
@@ -299,7 +403,9 @@ def _read_template(wish: str, shape: Shape) -> bool:
             except ValueError:
                 schema = None
             if isinstance(schema, Mapping):
-                inner = schema.get("schema") if isinstance(schema.get("schema"), Mapping) else schema
+                inner = (
+                    schema.get("schema") if isinstance(schema.get("schema"), Mapping) else schema
+                )
                 shape.schema = inner
                 return True
         if keys and _is_template(block, before):
@@ -323,15 +429,30 @@ def _closing(text: str, start: int) -> int | None:
 
 def _is_template(block: str, before: str) -> bool:
     """Return whether a block in braces shows the wanted form, and is not the data."""
-    if re.search(r"\.\.\.|…|<[\w |/-]+>|:\s*(?:string|number|int(?:eger)?|float|bool(?:ean)?|str)\b|:\s*[\"'](?:string|number|int(?:eger)?|float|bool(?:ean)?|str|\.\.\.|)[\"']|\"\s*\|\s*\"|:\s*\"[\w ]+(?:\|[\w ]+)+\"", block):
+    if re.search(
+        r"\.\.\.|…|<[\w |/-]+>|:\s*(?:string|number|int(?:eger)?|float"
+        r"|bool(?:ean)?|str)\b|:\s*[\"'](?:string|number|int(?:eger)?|float|bool(?:ean)?|str"
+        r"|\.\.\.|)[\"']|\"\s*\|\s*\"|:\s*\"[\w ]+(?:\|[\w ]+)+\"",
+        block,
+    ):
         return True
-    return bool(re.search(r"\b(?:format|schema|structure|shape|template|form|looks? like|like this|of the form|exactly as)\b", before[-120:]))
+    return bool(
+        re.search(
+            r"\b(?:format|schema|structure|shape|template|form|looks? like"
+            r"|like this|of the form|exactly as)\b",
+            before[-120:],
+        )
+    )
 
 
 def _read_block(block: str, shape: Shape) -> None:
     """Read the keys of a template with the type or the choices that follow each."""
     depth = 0
-    for found in re.finditer(r"[\"'“](?P<k>[A-Za-z_][\w -]{0,40})[\"'”]\s*:\s*(?P<v>[^,\n}]{0,120})|[{}]", block):
+    for found in re.finditer(
+        r"[\"'“](?P<k>[A-Za-z_][\w -]{0,40})[\"'”]\s*:\s*"
+        r"(?P<v>[^,\n}]{0,120})|[{}]",
+        block,
+    ):
         if found[0] in "{}":
             depth += 1 if found[0] == "{" else -1
             continue
@@ -347,7 +468,9 @@ def _read_block(block: str, shape: Shape) -> None:
         shape.keys.setdefault(plain, key)
         shape.is_literal = True
         bare = value.strip("\"'<>` ")
-        typed = re.match(rf"^(?:an? )?(?P<t>{_TYPE_WORDS})(?:\b|$)(?!\s*(?:or|\||/))", bare, re.IGNORECASE)
+        typed = re.match(
+            rf"^(?:an? )?(?P<t>{_TYPE_WORDS})(?:\b|$)(?!\s*(?:or|\||/))", bare, re.IGNORECASE
+        )
         if typed:
             shape.types[plain] = _TYPES[typed["t"].casefold()]
         elif "|" in value and ":" not in bare:

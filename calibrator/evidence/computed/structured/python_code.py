@@ -14,29 +14,54 @@ from collections.abc import Iterable
 from typing import Final
 
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
+from calibrator.evidence.computed.word_lists import word_set
 
 _QUICK: Final = frozenset(("python", "def", "numpy", "pandas"))
 _WANTED: Final = re.compile(
-    r"\b(?:write|implement|create|give|complete|define|make|code|provide|need|fix|correct|rewrite|refactor|finish|generate|develop|show|return|schreibe|implementiere|escribe|crea|écris|can you|could you|how (?:do|can|would) i|please)\b",
+    r"\b(?:write|implement|create|give|complete|define|make|code|provide|need|fix|correct|rewrite"
+    r"|refactor|finish|generate|develop|show|return|schreibe|implementiere|escribe|crea|écris|can"
+    r" you|could you|how (?:do|can|would) i|please)\b",
     re.IGNORECASE,
 )
 _PROGRAM: Final = re.compile(
-    r"\b(?:write|implement|create|complete|define|make|code|fix|correct|develop|finish|generate|need|schreibe|implementiere"
-    r"|escribe|crea|écris)\b[^.?!\n]{0,80}\b(?:function|program|script|class|code|method|funktion|programm|función|programa"
+    r"\b(?:write|implement|create|complete|define|make|code|fix|correct|develop|finish|generate"
+    r"|need|schreibe|implementiere"
+    r"|escribe|crea|écris)\b[^.?!\n]{0,80}\b(?:function|program|script|class|code|method|funktion"
+    r"|programm|función|programa"
     r"|fonction|programme)\b",
     re.IGNORECASE,
 )
 _FENCE: Final = re.compile(r"^[ \t]*(?P<f>```+|~~~+)[ \t]*(?P<lang>[\w+#.-]*)[^\n]*$", re.MULTILINE)
 _CODE: Final = re.compile(
-    r"^(?:def |class |import |from \w+ import |async def |@\w|for .+:$|while .+:$|if .+:$|print\(|return |lambda )",
+    r"^(?:def |class |import |from \w+ import |async def |@\w|for .+:$|while .+:$|if .+:$|print\("
+    r"|return |lambda )",
     re.MULTILINE,
 )
-_MODULES: Final = frozenset(
-    "math re os sys json random datetime time itertools functools collections string np pd plt"
-    " Counter defaultdict deque heapq bisect copy statistics operator typing List Dict Tuple Optional"
-    " Set Union Any Callable requests subprocess pathlib Path reduce sqrt Decimal Fraction".split()
+_MODULES: Final = word_set(
+    "math re os sys json random datetime time itertools functools"
+    " collections string np pd plt"
+    " Counter defaultdict deque heapq bisect copy statistics operator typing List Dict Tuple"
+    " Optional"
+    " Set Union Any Callable requests subprocess pathlib Path reduce sqrt Decimal Fraction"
 )
-_KNOWN: Final = frozenset((*dir(builtins), "__name__", "__file__", "__doc__", "__annotations__", "self", "cls", "__class__", "__builtins__", "__spec__", "__package__", "reveal_type", "display", "_"))
+_KNOWN: Final = frozenset(
+    (
+        *dir(builtins),
+        "__name__",
+        "__file__",
+        "__doc__",
+        "__annotations__",
+        "self",
+        "cls",
+        "__class__",
+        "__builtins__",
+        "__spec__",
+        "__package__",
+        "reveal_type",
+        "display",
+        "_",
+    )
+)
 MAX_DEPTH: Final = 60  # nested brackets; the parser of Python is recursive
 _LOCK: Final = threading.Lock()
 
@@ -46,8 +71,18 @@ def verify_python(exchange: Exchange) -> Verdict | None:
     if not _QUICK & exchange.vocabulary:
         return None
     asked = exchange.request[:MAX_TEXT]
-    is_python = bool(re.search(r"\bpython\b|\bdef \w+\(", f"{exchange.conversation.rules[:MAX_TEXT]}\n{asked}", re.IGNORECASE))
-    if not is_python or not _WANTED.search(asked) or re.search(r"\bpython ?2\b|\bjupyter\b|\bipython\b|pseudo-?code", asked, re.IGNORECASE):
+    is_python = bool(
+        re.search(
+            r"\bpython\b|\bdef \w+\(",
+            f"{exchange.conversation.rules[:MAX_TEXT]}\n{asked}",
+            re.IGNORECASE,
+        )
+    )
+    if (
+        not is_python
+        or not _WANTED.search(asked)
+        or re.search(r"\bpython ?2\b|\bjupyter\b|\bipython\b|pseudo-?code", asked, re.IGNORECASE)
+    ):
         return None
     reply = exchange.reply[:MAX_TEXT]
     fences = list(_FENCE.finditer(reply))
@@ -68,14 +103,20 @@ def python_blocks(reply: str, fences: list[re.Match[str]]) -> list[str]:
         code = reply[opening.end() : closing.start()]
         if lang in ("python", "py", "python3") or (not lang and _CODE.search(code)):
             blocks.append(code.strip("\n"))
-    if not fences and re.match(r"^\s*(?:def |class |import |from \w+ import |async def |@\w+)", reply):
+    if not fences and re.match(
+        r"^\s*(?:def |class |import |from \w+ import |async def |@\w+)", reply
+    ):
         blocks.append(reply)
     return blocks
 
 
 def parse(code: str) -> ast.Module | str:
     """Return the syntax tree of some code, or why there is none; an empty reason if unclear."""
-    if _depth(code) > MAX_DEPTH or re.search(r"[-+~]{50}|(?:not\s+){50}|(?:\*\*\s*-?\w+\s*){30}|(?:\.\w+){80}|(?:lambda[^:\n]{0,20}:\s*){30}", code):
+    if _depth(code) > MAX_DEPTH or re.search(
+        r"[-+~]{50}|(?:not\s+){50}|(?:\*\*\s*-?\w+\s*){30}|"
+        r"(?:\.\w+){80}|(?:lambda[^:\n]{0,20}:\s*){30}",
+        code,
+    ):
         return ""
     try:
         with _LOCK, warnings.catch_warnings():
@@ -103,14 +144,24 @@ def fault_of(blocks: list[str], asked: str) -> str | None:
     """Return a fault of the code that was asked for, or None."""
     trees: list[ast.Module] = []
     for code in blocks:
-        if re.search(r"^\s*(?:>>>|\$ |%|!\w|\.\.\.\s)|^\s*#+ *\.\.\.|<[a-z_ ]+>|^\s*pip install", code, re.MULTILINE):
+        if re.search(
+            r"^\s*(?:>>>|\$ |%|!\w|\.\.\.\s)|^\s*#+ *\.\.\.|<[a-z_ ]+>"
+            r"|^\s*pip install",
+            code,
+            re.MULTILINE,
+        ):
             return None  # a session or a sketch
         tree = parse(code)
         if isinstance(tree, str):
-            return _indented(code) and None if not tree else _syntax_fault(code, tree, blocks)
+            return _syntax_fault(code, tree, blocks) if tree else None
         trees.append(tree)
     wanted, parameters = wanted_name(asked)
-    defined = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
+    defined = {
+        node.name
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+    }
     if wanted and wanted not in defined and defined and not _assigns(trees, wanted):
         return f"there is no function {wanted}"
     if wanted and parameters is not None:
@@ -137,11 +188,29 @@ def _indented(code: str) -> bool:
 
 def wanted_name(asked: str) -> tuple[str | None, int | None]:
     """Return the name of the function that a request asks for, and the number of its parameters."""
-    found = re.search(
-        r"\b(?:function|class|funktion|función|fonction|method)\s*,?\s*(?:called|named|with the name|namens|llamad[ao]|nommée|appelée)\s*:?\s*[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))?",
-        asked,
-        re.IGNORECASE,
-    ) or re.search(r"\b(?:write|implement|create|define|make|complete|schreibe|implementiere|escribe|crea|écris)\b[^.\n]{0,60}\b(?:function|funktion|función|fonction)\s+[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))", asked, re.IGNORECASE) or re.search(r"\b(?:write|implement|create|define|make|complete|schreibe|implementiere|escribe|crea|écris)\b[^.\n]{0,60}\b(?:function|funktion|función|fonction)\s+[`](?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))?`", asked, re.IGNORECASE)
+    found = (
+        re.search(
+            r"\b(?:function|class|funktion|función|fonction|method)\s*,?\s*(?:called|named|with the"
+            r" name|namens|llamad[ao]|nommée|appelée)\s*:?\s*[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^"
+            r"()\n]{0,200}\))?",
+            asked,
+            re.IGNORECASE,
+        )
+        or re.search(
+            r"\b(?:write|implement|create|define|make|complete|schreibe"
+            r"|implementiere|escribe|crea|écris)\b[^.\n]{0,60}\b(?:function|funktion|función"
+            r"|fonction)\s+[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))",
+            asked,
+            re.IGNORECASE,
+        )
+        or re.search(
+            r"\b(?:write|implement|create|define|make|complete|schreibe"
+            r"|implementiere|escribe|crea|écris)\b[^.\n]{0,60}\b(?:function|funktion|función"
+            r"|fonction)\s+[`](?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))?`",
+            asked,
+            re.IGNORECASE,
+        )
+    )
     if not found:
         return None, None
     others = re.findall(r"\b(?:functions|methods|classes)\b", asked)
@@ -152,11 +221,15 @@ def wanted_name(asked: str) -> tuple[str | None, int | None]:
     inner = found["a"][1:-1].strip()
     if "*" in inner or "[" in inner or "." in inner:
         return found["n"], None
-    return found["n"], len([part for part in inner.split(",") if part.strip() and part.strip() != "self"])
+    return found["n"], len(
+        [part for part in inner.split(",") if part.strip() and part.strip() != "self"]
+    )
 
 
 def _assigns(trees: Iterable[ast.Module], name: str) -> bool:
-    return any(isinstance(node, ast.Name) and node.id == name for tree in trees for node in ast.walk(tree))
+    return any(
+        isinstance(node, ast.Name) and node.id == name for tree in trees for node in ast.walk(tree)
+    )
 
 
 def _parameter_fault(trees: Iterable[ast.Module], name: str, count: int) -> str | None:
@@ -164,7 +237,11 @@ def _parameter_fault(trees: Iterable[ast.Module], name: str, count: int) -> str 
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef) and node.name == name:
                 arguments = node.args
-                names = [each.arg for each in (*arguments.posonlyargs, *arguments.args) if each.arg not in ("self", "cls")]
+                names = [
+                    each.arg
+                    for each in (*arguments.posonlyargs, *arguments.args)
+                    if each.arg not in ("self", "cls")
+                ]
                 required = len(names) - len(arguments.defaults)
                 if arguments.vararg or arguments.kwarg or arguments.kwonlyargs:
                     return None
@@ -188,7 +265,11 @@ def undefined_names(trees: Iterable[ast.Module], asked: str) -> list[str]:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 inner: Iterable[ast.AST] = [each for part in node.body for each in ast.walk(part)]
             elif isinstance(node, ast.Module):
-                inner = [each for each in ast.walk(node) if isinstance(each, ast.Name) and each.id in _MODULES]
+                inner = [
+                    each
+                    for each in ast.walk(node)
+                    if isinstance(each, ast.Name) and each.id in _MODULES
+                ]
             else:
                 continue
             for each in inner:
@@ -198,7 +279,9 @@ def undefined_names(trees: Iterable[ast.Module], asked: str) -> list[str]:
                         continue
                     if name not in _MODULES and _is_given(name, asked):
                         continue
-                    if name in _MODULES and re.search(rf"\bimport\b[^\n]*\b{re.escape(name)}\b", asked):
+                    if name in _MODULES and re.search(
+                        rf"\bimport\b[^\n]*\b{re.escape(name)}\b", asked
+                    ):
                         continue
                     missing.append(name)
     return missing
@@ -209,8 +292,10 @@ def _is_given(name: str, asked: str) -> bool:
     plain = re.escape(name)
     return bool(
         re.search(
-            rf"[`'\"]{plain}\b|\b{plain}\s*[(=\[.:]|\b(?:called|named|variable|list|dict|dictionary|dataframe"
-            rf"|class|function|module|object|constant|global)\s+{plain}\b|\b{plain}\s+(?:function|class|module|variable)\b",
+            rf"[`'\"]{plain}\b|\b{plain}\s*[(=\[.:]|\b(?:called|named|variable|list|dict"
+            r"|dictionary|dataframe"
+            rf"|class|function|module|object|constant|global)\s+{plain}\b|\b{plain}\s+(?:function"
+            r"|class|module|variable)\b",
             asked,
         )
     )
@@ -239,7 +324,12 @@ def _bound(node: ast.AST) -> set[str]:
 
 def _return_fault(trees: Iterable[ast.Module], asked: str, wanted: str | None) -> str | None:
     """Return the fault of a function that is to return something and has no return."""
-    if not re.search(r"\bfunction\b[^.\n]{0,120}\b(?:that |which |and |to )?returns?\b", asked, re.IGNORECASE):
+    if not re.search(
+        r"\bfunction\b[^.\n]{0,120}\b(?:that |which |and |to"
+        r" )?returns?\b",
+        asked,
+        re.IGNORECASE,
+    ):
         return None
     if re.search(r"\breturns? (?:nothing|none)\b", asked, re.IGNORECASE):
         return None

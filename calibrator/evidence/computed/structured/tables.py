@@ -1,4 +1,4 @@
-"""Questions on a table in the prompt: a cell, the largest or smallest, a sum, an average, a count."""
+"""Questions on a table in the prompt: a cell, the largest, a sum, an average, a count."""
 
 from __future__ import annotations
 
@@ -10,13 +10,25 @@ from typing import Final
 from calibrator.evidence.computed.answers import Answer, states_number
 from calibrator.evidence.computed.numbers import number_text, numbers_in
 from calibrator.evidence.computed.verdict import Exchange, Verdict
+from calibrator.evidence.computed.word_lists import word_set
 
 MAX_TABLE: Final = 12_000  # characters of a table
 MAX_ROWS: Final = 200
 _WORD: Final = re.compile(r"[^\W_]+")
-_STOP: Final = frozenset("the a an of in is was were are did does do has have had what which who whose how many much for to at on by with from and or that this table according per each its their it highest lowest largest smallest most least greatest biggest fewest maximum minimum max min total sum average mean number value".split())
-_MAX: Final = r"highest|largest|biggest|greatest|most|maximum|max|best|longest|oldest|tallest|heaviest|most expensive|latest"
-_MIN: Final = r"lowest|smallest|least|fewest|minimum|min|shortest|youngest|lightest|cheapest|least expensive|earliest"
+_STOP: Final = word_set(
+    "the a an of in is was were are did does do has have had what"
+    " which who whose how many much for to at on by with from and or that this table according per"
+    " each its their it highest lowest largest smallest most least greatest biggest fewest maximum"
+    " minimum max min total sum average mean number value"
+)
+_MAX: Final = (
+    r"highest|largest|biggest|greatest|most|maximum|max|best"
+    r"|longest|oldest|tallest|heaviest|most expensive|latest"
+)
+_MIN: Final = (
+    r"lowest|smallest|least|fewest|minimum|min|shortest|youngest"
+    r"|lightest|cheapest|least expensive|earliest"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +53,15 @@ def read_table(text: str) -> Table | None:
             bare = line.strip()
             if mark == "|" and re.fullmatch(r"[|\s:+-]{3,}", bare):
                 continue
-            cells = tuple(cell.strip().strip("*`").strip() for cell in (bare.strip("|") if mark == "|" else line).split(mark))
-            is_row = len(cells) >= 2 and (mark != "," or (len(cells) >= 3 and not re.search(r",\s", bare)) or (len(cells) == 2 and not re.search(r"\s", bare)))
+            cells = tuple(
+                cell.strip().strip("*`").strip()
+                for cell in (bare.strip("|") if mark == "|" else line).split(mark)
+            )
+            is_row = len(cells) >= 2 and (
+                mark != ","
+                or (len(cells) >= 3 and not re.search(r",\s", bare))
+                or (len(cells) == 2 and not re.search(r"\s", bare))
+            )
             if is_row and (not is_in or len(cells) == len(rows[-1])):
                 blocks += not is_in
                 is_in = True
@@ -59,7 +78,9 @@ def read_table(text: str) -> Table | None:
 def verify_tables(exchange: Exchange) -> Verdict | None:
     """Judge a reply to a plain question on a table in the conversation."""
     source = exchange.source
-    if ("|" not in source and "\t" not in source and source.count(",") < 4) or len(source) > 2 * MAX_TABLE:
+    if ("|" not in source and "\t" not in source and source.count(",") < 4) or len(
+        source
+    ) > 2 * MAX_TABLE:
         return None
     question = _question(exchange)
     if question is None or len(question) > 200:
@@ -72,13 +93,21 @@ def verify_tables(exchange: Exchange) -> Verdict | None:
 
 def _question(exchange: Exchange) -> str | None:
     """Return the one question of the request."""
-    lines = [line.strip() for line in exchange.request.splitlines() if line.strip() and line.count("|") < 2 and "\t" not in line]
-    asked = [part for line in lines for part in re.split(r"(?<=[.:])\s+", line) if part.endswith("?")]
+    lines = [
+        line.strip()
+        for line in exchange.request.splitlines()
+        if line.strip() and line.count("|") < 2 and "\t" not in line
+    ]
+    asked = [
+        part for line in lines for part in re.split(r"(?<=[.:])\s+", line) if part.endswith("?")
+    ]
     return asked[0] if len(asked) == 1 else None
 
 
 def _words(text: str) -> set[str]:
-    return {word.rstrip("s") for word in re.findall(r"[^\W_]+", text.casefold()) if word not in _STOP}
+    return {
+        word.rstrip("s") for word in re.findall(r"[^\W_]+", text.casefold()) if word not in _STOP
+    }
 
 
 def _column(table: Table, phrase: str) -> int | None:
@@ -90,7 +119,12 @@ def _column(table: Table, phrase: str) -> int | None:
     if len(exact) == 1:
         return exact[0]
     inside = [at for at, name in enumerate(table.names) if _words(name) and _words(name) <= wanted]
-    if len(inside) == 1 and not wanted - _words(table.names[inside[0]]) - {"unit", "item", "row", "product"}:
+    if len(inside) == 1 and not wanted - _words(table.names[inside[0]]) - {
+        "unit",
+        "item",
+        "row",
+        "product",
+    }:
         return inside[0]
     return None
 
@@ -100,26 +134,40 @@ def _numeric(cells: list[str]) -> list[Fraction] | None:
     values = []
     for cell in cells:
         found = numbers_in(cell)
-        if len(found) != 1 or not re.fullmatch(r"[^\w]*[\d.,'\s]+\s*(?:%|[A-Za-z]{1,6}\.?|[€$£])?|[€$£]\s?[\d.,']+", cell):
+        if len(found) != 1 or not re.fullmatch(
+            r"[^\w]*[\d.,'\s]+\s*(?:%|[A-Za-z]{1,6}\.?|[€$£])?"
+            r"|[€$£]\s?[\d.,']+",
+            cell,
+        ):
             return None
         values.append(found[0].value)
     return values
 
 
 _EXTREME: Final = re.compile(
-    rf"^(?:which|what|who|whose) (?P<row>[\w ]{{0,40}}?)\s*(?:has|have|had|got|with|is|was|are|shows?|sold|scored|costs?|earns?|made|won|sells?|recorded|received)\s+(?:the )?(?P<kind>{_MAX}|{_MIN})\s*(?P<col>[\w /%()$€-]{{0,60}})\?$",
+    rf"^(?:which|what|who|whose) (?P<row>[\w ]{{0,40}}?)\s*(?:has|have|had|got|with|is|was|are"
+    r"|shows?|sold|scored|costs?|earns?|made|won|sells?|recorded|received)\s+(?:the )?"
+    rf"(?P<kind>{_MAX}|{_MIN})\s*(?P<col>[\w /%()$€-]{{0,60}})\?$",
     re.IGNORECASE,
 )
 _VALUE: Final = re.compile(
-    rf"^(?:what|how much) (?:is|was|are) the (?P<kind>total|sum of(?: the| all)?|average|mean|{_MAX}|{_MIN}|median)\s*(?:of )?(?P<col>[\w /%()$€-]{{1,60}}?)(?: (?:in the table|of all \w+|across all \w+|of the \w+|for all \w+|overall|per \w+))?\?$",
+    r"^(?:what|how much) (?:is|was|are) the (?P<kind>total|sum of(?: the| all)?|average|mean"
+    rf"|{_MAX}|{_MIN}|median)\s*(?:of )?(?P<col>[\w /%()$€-]{{1,60}}?)(?: (?:in the table|of all"
+    r" \w+|across all \w+|of the \w+|for all \w+|overall|per \w+))?\?$",
     re.IGNORECASE,
 )
 _ROWS: Final = re.compile(
-    r"^how many (?P<what>[\w ]{1,40}?) (?:are (?:there|listed|shown|in the table)|does the table (?:list|have)|(?:have|had|has|with|cost|scored|sold|are) (?:an? |the )?(?P<col>[\w /%]{0,40}?)\s*(?P<cmp>more than|less than|over|under|above|below|at least|at most|greater than|fewer than|older than|younger than) (?P<n>[$€£]?[\d.,]+)[^?]{0,20})\s*(?:in the table)?\?$",
+    r"^how many (?P<what>[\w ]{1,40}?) (?:are (?:there|listed|shown|in the table)|does the table "
+    r"(?:list|have)|(?:have|had|has|with|cost|scored|sold|are) (?:an? |the )?(?P<col>[\w"
+    r" /%]{0,40}?)\s*(?P<cmp>more than|less than|over|under|above|below|at least|at most|greater"
+    r" than|fewer than|older than|younger than) (?P<n>[$€£]?[\d.,]+)[^?]{0,20})\s*(?:in the"
+    r" table)?\?$",
     re.IGNORECASE,
 )
 _CELL: Final = re.compile(
-    r"^(?:what|how much|how many|when|where|who)(?:'s| is| was| are| were| does| did)?\s*(?:the )?(?P<col>[\w /%()-]{1,50}?)\s+(?:of|for|does|did|by|in|from|has|have)\s+(?:the )?(?P<row>[^?]{1,60}?)(?: (?:have|cost|score|sell|sold|earn|make))?\?$",
+    r"^(?:what|how much|how many|when|where|who)(?:'s| is| was| are| were| does| did)?\s*(?:the )?"
+    r"(?P<col>[\w /%()-]{1,50}?)\s+(?:of|for|does|did|by|in|from|has|have)\s+(?:the )?"
+    r"(?P<row>[^?]{1,60}?)(?: (?:have|cost|score|sell|sold|earn|make))?\?$",
     re.IGNORECASE,
 )
 
@@ -147,7 +195,9 @@ def _computed(table: Table, question: str, reply: str) -> Verdict | None:
 
 
 def _has_total(table: Table) -> bool:
-    return any(re.match(r"^(?:total|sum|average|all)\b", row[0], re.IGNORECASE) for row in table.rows)
+    return any(
+        re.match(r"^(?:total|sum|average|all)\b", row[0], re.IGNORECASE) for row in table.rows
+    )
 
 
 def _counted(table: Table, found: re.Match[str], reply: str) -> Verdict | None:
@@ -183,11 +233,20 @@ def _lookup(table: Table, question: str, reply: str) -> Verdict | None:
     if found:
         return _extreme(table, found, reply)
     found = _CELL.match(question)
-    if not found or re.search(rf"\b(?:{_MAX}|{_MIN}|total|average|sum|difference|combined|first|last|other)\b", question, re.IGNORECASE):
+    if not found or re.search(
+        rf"\b(?:{_MAX}|{_MIN}|total|average|sum|difference|combined"
+        r"|first|last|other)\b",
+        question,
+        re.IGNORECASE,
+    ):
         return None
     at = _column(table, found["col"])
     key = " ".join(found["row"].casefold().split())
-    rows = [row for row in table.rows if any(cell.casefold() == key for place, cell in enumerate(row) if place != at)]
+    rows = [
+        row
+        for row in table.rows
+        if any(cell.casefold() == key for place, cell in enumerate(row) if place != at)
+    ]
     if at is None or len(rows) != 1 or not rows[0][at]:
         return None
     cell = rows[0][at]
@@ -205,7 +264,14 @@ def _states_cell(reply: str, cell: str, others: set[str], reason: str) -> Verdic
     plain = {other: _spaced(other) for other in others | {cell}}
     if not plain[cell].strip():
         return None
-    wrong = [other for other in others if other != cell and plain[other].strip() and plain[other] in said and plain[other] not in plain[cell]]
+    wrong = [
+        other
+        for other in others
+        if other != cell
+        and plain[other].strip()
+        and plain[other] in said
+        and plain[other] not in plain[cell]
+    ]
     if plain[cell] in said:
         return None if wrong else Verdict(True, reason, "table")
     return Verdict(False, reason, "table") if wrong else None

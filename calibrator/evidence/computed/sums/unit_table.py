@@ -138,7 +138,11 @@ def units() -> dict[str, Unit]:
         _add(table, names, "data", Fraction(1000**power))
     for names, power in _BINARY_DATA:
         _add(table, names, "data", Fraction(1024**power))
-    for names, power in (("kilobits kilobit kbit", 1), ("megabits megabit mbit", 2), ("gigabits gigabit gbit", 3)):
+    for names, power in (
+        ("kilobits kilobit kbit", 1),
+        ("megabits megabit mbit", 2),
+        ("gigabits gigabit gbit", 3),
+    ):
         _add(table, names, "data", Fraction(1000**power, 8))
     return table
 
@@ -155,8 +159,18 @@ def _add_temperatures(table: dict[str, Unit]) -> None:
     fahrenheit = Unit("°F", "temperature", Fraction(5, 9), Fraction("273.15") - Fraction(160, 9))
     kelvin = Unit("kelvin", "temperature", Fraction(1))
     for names, unit in (
-        ("celsius|°c|º c|ºc|c|centigrade|degrees celsius|degrees c|degree celsius|deg c|grad celsius|grados celsius|grados centígrados|degrés celsius|° celsius|° c|degrees centigrade", celsius),
-        ("fahrenheit|°f|ºf|f|degrees fahrenheit|degrees f|degree fahrenheit|deg f|grad fahrenheit|grados fahrenheit|degrés fahrenheit|° fahrenheit|° f", fahrenheit),
+        (
+            "celsius|°c|º c|ºc|c|centigrade|degrees celsius|degrees c"
+            "|degree celsius|deg c|grad celsius|grados celsius|grados centígrados|degrés celsius|°"
+            " celsius|° c|degrees centigrade",
+            celsius,
+        ),
+        (
+            "fahrenheit|°f|ºf|f|degrees fahrenheit|degrees f|degree"
+            " fahrenheit|deg f|grad fahrenheit|grados fahrenheit|degrés fahrenheit|° fahrenheit|°"
+            " f",
+            fahrenheit,
+        ),
         ("kelvin|kelvins|k|degrees kelvin", kelvin),
     ):
         for name in names.split("|"):
