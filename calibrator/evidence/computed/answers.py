@@ -15,7 +15,8 @@ SHORT: Final = 60  # characters; a reply of this length is an answer and nothing
 _MARK: Final = re.compile(
     r"(?:\\boxed\{\s*|(?:\*\*|`)\s*[$€£]?\s*"
     r"|\b(?:the )?(?:final |correct )?(?:answer|result|total|sum|product|solution|antwort|ergebnis"
-    r"|respuesta|resultado|r[ée]ponse|r[ée]sultat)(?: is| would be| comes to| ist| es| est)?\s*[:=]?\s*"
+    r"|respuesta|resultado|r[ée]ponse|r[ée]sultat)(?: is| would be| comes to| ist| es|"
+    r" est)?\s*[:=]?\s*"
     r"(?:approximately |about |roughly |around |exactly )?[*$€£`]*\s*"
     r"|[=≈]\s*[*$€£`]*\s*|\b(?:equals|makes|gives|therefore|thus|hence)\b[^0-9\n.]{0,30})$",
     re.IGNORECASE,
@@ -144,7 +145,8 @@ def _is_first_answer(text: str, number: Number) -> bool:
 
 
 _YES: Final = re.compile(
-    r"^\W*(?:yes|yep|yeah|correct|true|right|indeed|that(?:'s| is) (?:right|correct|true)|ja|richtig"
+    r"^\W*(?:yes|yep|yeah|correct|true|right|indeed|that(?:'s| is) (?:right|correct|true)|ja"
+    r"|richtig"
     r"|stimmt|sí|si|correcto|cierto|oui|vrai|exact)\b",
     re.IGNORECASE,
 )
@@ -186,7 +188,9 @@ def _states_first(reply: str, wanted: Collection[str], others: Iterable[str]) ->
     text = reply[:MAX_TEXT].casefold().replace("*", "")
     for word, is_right in (*((word, True) for word in wanted), *((word, False) for word in others)):
         if re.match(
-            rf"^\W*(?:the )?(?:number )?{re.escape(word.casefold())}(?![\w.]*\d) is\b", text
+            rf"^\W*(?:the )?(?:number )?{re.escape(word.casefold())}"
+            r"(?![\w.]*\d) is\b",
+            text,
         ):
             return is_right
     return None

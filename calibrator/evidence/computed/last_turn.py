@@ -14,22 +14,31 @@ from calibrator.evidence.conversation import Turn
 
 MAX_FOLLOW_UP: Final = 160  # characters of a follow-up
 _AGAIN: Final = re.compile(
-    r"\b(?:repeat|again|once more|same|sure|certain|confirm|correct|right|really|what did you say|say that|exactly|verify|check|still|so |copy|resend|didn't|did not|go on|continue|yes|ok|okay|thanks|why|wiederhol\w*|nochmal|sicher|repite|otra vez|seguro|répète|encore|sûr)\b|^\W*$",
+    r"\b(?:repeat|again|once more|same|sure|certain|confirm|correct|right|really|what did you say"
+    r"|say that|exactly|verify|check|still|so |copy|resend|didn't|did not|go on|continue|yes|ok"
+    r"|okay|thanks|why|wiederhol\w*|nochmal|sicher|repite|otra vez|seguro|répète|encore|sûr)\b"
+    r"|^\W*$",
     re.IGNORECASE,
 )
 _SHORTER: Final = re.compile(
-    r"\b(?:shorter|more concise|more briefly|shorten|condense|trim|cut (?:it|that|this) down|briefer|kürzer|más cort[oa]|plus court)\b",
+    r"\b(?:shorter|more concise|more briefly|shorten|condense|trim"
+    r"|cut (?:it|that|this) down|briefer|kürzer|más cort[oa]|plus court)\b",
     re.IGNORECASE,
 )
 _LONGER: Final = re.compile(
-    r"\b(?:longer|more detail(?:s|ed)?|elaborate|expand|lengthen|länger|ausführlicher|más larg[oa]|más detalles|plus long|plus de détails)\b",
+    r"\b(?:longer|more detail(?:s|ed)?|elaborate|expand|lengthen"
+    r"|länger|ausführlicher|más larg[oa]|más detalles|plus long|plus de détails)\b",
     re.IGNORECASE,
 )
 _ASKS: Final = re.compile(
-    r"^\W*(?:(?:ok(?:ay)?|now|please|and|can|could|you|make|write|give|say|rewrite|keep|try|but|a|bit|little|much|even"
-    r"|something|i|want|need|it|that|this|me|the|text|answer|reply|one|with|in|be|in|too|bitte|mach|kannst|du|das|es|etwas"
-    r"|hazlo|más|un|poco|fais|plus|le|version)\b[\s,]*)*(?:short\w*|concise\w*|brief\w*|condense|trim|cut|long\w*|more"
-    r"|detail\w*|elaborate|expand|lengthen|kürzer|länger|ausführlicher|corto|corta|largo|larga|detalles|court|détails)\b",
+    r"^\W*(?:(?:ok(?:ay)?|now|please|and|can|could|you|make|write|give|say|rewrite|keep|try|but|a"
+    r"|bit|little|much|even"
+    r"|something|i|want|need|it|that|this|me|the|text|answer|reply|one|with|in|be|in|too|bitte"
+    r"|mach|kannst|du|das|es|etwas"
+    r"|hazlo|más|un|poco|fais|plus|le|version)\b[\s,]*)*(?:short\w*|concise\w*|brief\w*|condense"
+    r"|trim|cut|long\w*|more"
+    r"|detail\w*|elaborate|expand|lengthen|kürzer|länger|ausführlicher|corto|corta|largo|larga"
+    r"|detalles|court|détails)\b",
     re.IGNORECASE,
 )
 _NOT: Final = re.compile(r"\b(?:not|don't|no|than|how|why|isn't|too)\b", re.IGNORECASE)
@@ -78,7 +87,13 @@ def _length(request: str, last: str, reply: str) -> Verdict | None:
     return None
 
 
-_IN: Final = r"^\W*(?:(?:and|now|ok(?:ay)?|please|then|und|jetzt|y|ahora|et|maintenant)[,\s]+)*(?:(?:the same|say (?:it|that)|write (?:it|that)|translate (?:it|that|this)|repeat (?:it|that)|give (?:it|that)|das|lo mismo|la même chose)\s*)?(?:in|into|to|auf|ins|en|al|au)\s+(?P<l>{})(?:[,\s]+(?:please|now|bitte|por favor|s'il (?:te|vous) pla[iî]t))?\W*$"
+_IN: Final = (
+    r"^\W*(?:(?:and|now|ok(?:ay)?|please|then|und|jetzt|y|ahora|et"
+    r"|maintenant)[,\s]+)*(?:(?:the same|say (?:it|that)|write (?:it|that)|translate (?:it|that"
+    r"|this)|repeat (?:it|that)|give (?:it|that)|das|lo mismo|la même chose)\s*)?(?:in|into|to|auf"
+    r"|ins|en|al|au)\s+(?P<l>{})(?:[,\s]+(?:please|now|bitte|por favor|s'il (?:te|vous)"
+    r" pla[iî]t))?\W*$"
+)
 
 
 def _language(request: str, reply: str) -> Verdict | None:
@@ -94,7 +109,8 @@ def _language(request: str, reply: str) -> Verdict | None:
 
 
 _ELLIPSIS: Final = re.compile(
-    r"^\W*(?:(?:and|what about|how about|now|und|y|et|ok(?:ay)?|then|so)[,\s]+)+(?:what about |how about |for |with |if it (?:is|was|were) )?(?P<rest>\S.{0,80}?)\s*\?*$",
+    r"^\W*(?:(?:and|what about|how about|now|und|y|et|ok(?:ay)?|then|so)[,\s]+)+(?:what about |how"
+    r" about |for |with |if it (?:is|was|were) )?(?P<rest>\S.{0,80}?)\s*\?*$",
     re.IGNORECASE,
 )
 

@@ -9,137 +9,36 @@ from fractions import Fraction
 from functools import cache
 from typing import Final
 
+from calibrator.evidence.computed.word_lists import word_list
+
 MAX_NUMBERS: Final = 200  # numbers of a text that are read
 MAX_DIGITS: Final = 40
 
-_ENGLISH: Final = [
-    "zero",
-    "one",
-    "two",
-    "three",
-    "four",
-    "five",
-    "six",
-    "seven",
-    "eight",
-    "nine",
-    "ten",
-    "eleven",
-    "twelve",
-    "thirteen",
-    "fourteen",
-    "fifteen",
-    "sixteen",
-    "seventeen",
-    "eighteen",
-    "nineteen",
-]
-_ENGLISH_TENS: Final = [
-    "twenty",
-    "thirty",
-    "forty",
-    "fifty",
-    "sixty",
-    "seventy",
-    "eighty",
-    "ninety",
-]
-_GERMAN: Final = [
-    "null",
-    "eins",
-    "zwei",
-    "drei",
-    "vier",
-    "fünf",
-    "sechs",
-    "sieben",
-    "acht",
-    "neun",
-    "zehn",
-    "elf",
-    "zwölf",
-    "dreizehn",
-    "vierzehn",
-    "fünfzehn",
-    "sechzehn",
-    "siebzehn",
-    "achtzehn",
-    "neunzehn",
-]
-_GERMAN_TENS: Final = [
-    "zwanzig",
-    "dreißig",
-    "vierzig",
-    "fünfzig",
-    "sechzig",
-    "siebzig",
-    "achtzig",
-    "neunzig",
-]
-_SPANISH: Final = [
-    "cero",
-    "uno",
-    "dos",
-    "tres",
-    "cuatro",
-    "cinco",
-    "seis",
-    "siete",
-    "ocho",
-    "nueve",
-    "diez",
-    "once",
-    "doce",
-    "trece",
-    "catorce",
-    "quince",
-    "dieciséis",
-    "diecisiete",
-    "dieciocho",
-    "diecinueve",
-    "veinte",
-    "veintiuno",
-    "veintidós",
-    "veintitrés",
-    "veinticuatro",
-    "veinticinco",
-    "veintiséis",
-    "veintisiete",
-    "veintiocho",
-    "veintinueve",
-]
-_SPANISH_TENS: Final = [
-    "treinta",
-    "cuarenta",
-    "cincuenta",
-    "sesenta",
-    "setenta",
-    "ochenta",
-    "noventa",
-]
-_FRENCH: Final = [
-    "zéro",
-    "un",
-    "deux",
-    "trois",
-    "quatre",
-    "cinq",
-    "six",
-    "sept",
-    "huit",
-    "neuf",
-    "dix",
-    "onze",
-    "douze",
-    "treize",
-    "quatorze",
-    "quinze",
-    "seize",
-    "dix-sept",
-    "dix-huit",
-    "dix-neuf",
-]
-_FRENCH_TENS: Final = ["vingt", "trente", "quarante", "cinquante", "soixante"]
+_ENGLISH: Final = word_list(
+    "zero one two three four five six seven eight nine ten eleven"
+    " twelve thirteen fourteen fifteen"
+    " sixteen seventeen eighteen nineteen"
+)
+_ENGLISH_TENS: Final = word_list("twenty thirty forty fifty sixty seventy eighty ninety")
+_GERMAN: Final = word_list(
+    "null eins zwei drei vier fünf sechs sieben acht neun zehn"
+    " elf zwölf dreizehn vierzehn fünfzehn"
+    " sechzehn siebzehn achtzehn neunzehn"
+)
+_GERMAN_TENS: Final = word_list("zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig")
+_SPANISH: Final = word_list(
+    "cero uno dos tres cuatro cinco seis siete ocho nueve diez"
+    " once doce trece catorce quince"
+    " dieciséis diecisiete dieciocho diecinueve veinte veintiuno veintidós veintitrés veinticuatro"
+    " veinticinco veintiséis veintisiete veintiocho veintinueve"
+)
+_SPANISH_TENS: Final = word_list("treinta cuarenta cincuenta sesenta setenta ochenta noventa")
+_FRENCH: Final = word_list(
+    "zéro un deux trois quatre cinq six sept huit neuf dix onze"
+    " douze treize quatorze quinze seize"
+    " dix-sept dix-huit dix-neuf"
+)
+_FRENCH_TENS: Final = word_list("vingt trente quarante cinquante soixante")
 _SCALES: Final = {
     "hundred": 100,
     "thousand": 1000,
@@ -246,7 +145,8 @@ _DIGITS: Final = re.compile(
     r"|[eE](?P<exponent>[-+]?[0-9]{1,2}))?"
     r"(?P<fraction>\s?[½⅓⅔¼¾⅕⅛⅜⅝⅞]|\s[0-9]{1,3}\s?[/⁄]\s?[0-9]{1,3}(?![0-9])"
     r"|\s?[/⁄]\s?[0-9]{1,9}(?![0-9/]))?"
-    r"(?:(?P<scale>\s?(?:thousand|million|billion|trillion|millions?|millionen|millones)\b|(?:k|bn)\b))?"
+    r"(?:(?P<scale>\s?(?:thousand|million|billion|trillion|millions?|millionen|millones)\b|(?:k"
+    r"|bn)\b))?"
     r"(?P<percent>\s?(?:%|percent\b|per cent\b|prozent\b|por ciento\b|pour cent\b|pct\b))?",
     re.IGNORECASE,
 )
@@ -396,6 +296,16 @@ def _goes_on(
 def _is_joined(before: re.Match[str], after: re.Match[str], text: str) -> bool:
     """Return whether only a space or a hyphen is between two words."""
     return text[before.end() : after.start()] in (" ", "-", " - ")
+
+
+def digits_for_words(text: str) -> str:
+    """Return a text whose number words are written in digits."""
+    parts: list[str] = []
+    end = 0
+    for number in word_numbers(text):
+        parts += [text[end : number.start], str(number.value)]
+        end = number.end
+    return "".join((*parts, text[end:]))
 
 
 def number_text(value: Fraction, decimals: int = 4) -> str:

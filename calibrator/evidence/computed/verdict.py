@@ -23,8 +23,10 @@ class Verdict:
 
 
 _COMMAND: Final = re.compile(
-    r"^\W*(?:please )?(?:label|sort|put|order|arrange|rank|tag|assign|identify|pull|read|fill|turn|make|rate|analy[sz]e"
-    r"|correct|improve|shorten|expand|use|reply|respond|create|generate|name|suggest|classif\w*|clasifica|übersetze|traduce"
+    r"^\W*(?:please )?(?:label|sort|put|order|arrange|rank|tag|assign|identify|pull|read|fill|turn"
+    r"|make|rate|analy[sz]e"
+    r"|correct|improve|shorten|expand|use|reply|respond|create|generate|name|suggest|classif\w*"
+    r"|clasifica|übersetze|traduce"
     r"|traduis|extrahiere|extrae|extrais|sortiere|ordne|ordena|nenne|gib|using|based on)\b",
     re.IGNORECASE,
 )

@@ -6,30 +6,38 @@ import re
 from calendar import isleap, monthrange
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, timedelta
-from fractions import Fraction
+from datetime import date
 from typing import Final
 
-from calibrator.evidence.computed.answers import says_yes, states_number
+from calibrator.evidence.computed.calendar.date_answers import (
+    judge_count,
+    judge_date,
+    judge_other_weekday,
+    judge_weekday,
+    judge_yes,
+    moved_date,
+)
 from calibrator.evidence.computed.calendar.reading import (
     NAMES,
     FoundDate,
     date_text,
     dates_in,
-    is_no_day,
     months,
     weekdays,
     weekdays_in,
 )
-from calibrator.evidence.computed.sums.expressions import digits_for_words
+from calibrator.evidence.computed.numbers import digits_for_words
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 
 MAX_QUESTION: Final = 300  # characters
 _QUICK: Final = re.compile(
-    r"\b(?:days?|weeks?|months?|years?|date|weekday|monday|tuesday|wednesday|thursday|friday|saturday"
-    r"|sunday|tomorrow|yesterday|old|tage?|wochen?|wochentag|datum|iso|schaltjahr|jahr|día|semanas?|fecha|año"
+    r"\b(?:days?|weeks?|months?|years?|date|weekday|monday|tuesday|wednesday|thursday|friday"
+    r"|saturday"
+    r"|sunday|tomorrow|yesterday|old|tage?|wochen?|wochentag|datum|iso|schaltjahr|jahr|día"
+    r"|semanas?|fecha|año"
     r"|bisiesto|jour|semaines?|année|bissextile|montag|dienstag|mittwoch|donnerstag|freitag|samstag"
-    r"|sonntag|lunes|martes|jueves|viernes|domingo|lundi|mardi|mercredi|jeudi|vendredi|samedi|dimanche)",
+    r"|sonntag|lunes|martes|jueves|viernes|domingo|lundi|mardi|mercredi|jeudi|vendredi|samedi"
+    r"|dimanche)",
     re.IGNORECASE,
 )
 _FIXED: Final = {
@@ -43,11 +51,14 @@ _FIXED: Final = {
 _FEAST: Final = re.compile(
     r"\b("
     + "|".join(sorted(map(re.escape, _FIXED), key=len, reverse=True))
-    + r")(?: day)?,?(?:(?: in| of| im jahr| en)?(?:\s+(?P<y>\d{4})))?(?!\w)",
+    + r")(?: day)?,?(?:(?: in| of| im jahr| en)?(?:\s+"
+    r"(?P<y>\d{4})))?(?!\w)",
     re.IGNORECASE,
 )
 _TODAY: Final = re.compile(
-    r"\b(?:today(?:'s date)? is|(?:the )?current date(?: is)?:?|today:|date:|it is(?: now)?(?: today)?|heute ist(?: der)?|hoy es|nous sommes(?: le)?|aujourd'hui,? (?:nous sommes|c'est))\s*:?\s*",
+    r"\b(?:today(?:'s date)? is|(?:the )?current date(?: is)?:?|today:|date:|it is(?: now)?(?:"
+    r" today)?|heute ist(?: der)?|hoy es|nous sommes(?: le)?|aujourd'hui,? (?:nous sommes"
+    r"|c'est))\s*:?\s*",
     re.IGNORECASE,
 )
 
@@ -74,7 +85,9 @@ def verify_dates(exchange: Exchange) -> Verdict | None:
     read = read_question(
         _named_days(digits_for_words(_without_today(question)), today), today, weekday
     )
-    for form in _FORMS if read is not None else ():
+    if read is None:
+        return None
+    for form in _FORMS:
         answer = form(read)
         if answer is not None:
             return answer(exchange.reply)
@@ -85,8 +98,10 @@ def _without_today(question: str) -> str:
     """Return a question without a sentence or clause that says which day it is."""
     text = re.sub(
         r"^(?:if |assum(?:e|ing)(?: that)? |given(?: that)? |suppose |since |wenn |si )?"
-        r"(?:today(?:'s date)? is|today:|it is|it's|heute|hoy es|heute ist|aujourd'hui,? (?:nous sommes|c'est))[^.?!,;]*?"
-        r"(?:\b[12]\d{3}(?:-\d\d-\d\d)?\b|day\b|tag\b|woch\b|lunes|martes|jueves|viernes|domingo|di\b)\s*(?:ist)?(?:\s*\([^)]*\))?\s*[.,;!]\s*(?:then |and )?",
+        r"(?:today(?:'s date)? is|today:|it is|it's|heute|hoy es|heute ist|aujourd'hui,? (?:nous"
+        r" sommes|c'est))[^.?!,;]*?"
+        r"(?:\b[12]\d{3}(?:-\d\d-\d\d)?\b|day\b|tag\b|woch\b|lunes|martes|jueves|viernes|domingo"
+        r"|di\b)\s*(?:ist)?(?:\s*\([^)]*\))?\s*[.,;!]\s*(?:then |and )?",
         "",
         question,
         flags=re.IGNORECASE,
@@ -157,7 +172,8 @@ _WEEKDAY: Final = re.compile(
     r"^[¿\s]*(?:on |an |am |a )?"
     r"(?:(?:what|which)(?: weekday| day(?: of (?:the )?week)?)"
     r"(?: (?:was|is|will|did|does|do|falls?|fell))*(?: it| be)?(?: on)?"
-    r"|(?:was für ein(?:en)?|welcher|welchem|welchen) (?:wochentag|tag)(?: (?:war|ist|fällt|fiel|auf|in|es))*"
+    r"|(?:was für ein(?:en)?|welcher|welchem|welchen) (?:wochentag|tag)(?: (?:war|ist|fällt|fiel"
+    r"|auf|in|es))*"
     r"|(?:en )?qu[eé] d[ií]a(?: de la semana)?(?: (?:fue|es|será|cae|cayó|era))*"
     r"|quel jour(?: de la semaine)?(?: (?:était|est|sera|tombe|tombait|étions-nous|fut))*)"
     r"\s*(?:the date )?@(?P<d>\d)(?: (?:fall|land|fell|falls|be|on|auf|was|is|in|occur))*\s*[?.]*$",
@@ -176,7 +192,8 @@ _BETWEEN: Final = re.compile(
     r"|cuánt[oa]s (?P<u4>días|semanas)(?: hay| pasan)?"
     r"|combien de (?P<u5>jours|semaines)(?: (?:y a-t-il|il y a))?|(?P<u6>days|weeks))"
     r"\s*(?:between|from|zwischen|von|vom|entre(?: le| el)?|desde(?: el)?|del?|du)\s*@(?P<d>\d)"
-    r"\s*(?:,? ?and|to|until|till|through|und|bis(?: zum)?|y(?: el)?|hasta(?: el)?|al?|et(?: le)?|au)\s*@(?P<d2>\d)"
+    r"\s*(?:,? ?and|to|until|till|through|und|bis(?: zum)?|y(?: el)?|hasta(?: el)?|al?|et(?: le)?"
+    r"|au)\s*@(?P<d2>\d)"
     r"(?P<incl>,? ?\(?(?:inclusive|including both|both (?:days )?included)[^?]*)?\s*[?.]*$",
     re.IGNORECASE,
 )
@@ -184,61 +201,77 @@ _AFTER: Final = re.compile(
     r"^[¿\s]*(?:what(?:'s| is| was| will be)?(?: the)?|which|on (?:what|which)|give me the|find the"
     r"|calculate the|welches|was (?:ist|war) das|qué|cuál es la|quelle est la|quel(?:le)?)"
     r"\s*(?P<what>date|day of the week|day|weekday|datum|fecha|jour|día)?"
-    r"\s*(?:is|was|will be|will it be|would be|ist|war|es|será|est|comes|falls|it is)?\s*(?:exactly )?"
+    r"\s*(?:is|was|will be|will it be|would be|ist|war|es|será|est|comes|falls|it is)?\s*"
+    r"(?:exactly )?"
     rf"(?P<n>\d{{1,5}})\s*{_UNIT}\s*"
-    r"(?P<way>after|from|before|prior to|later than|past|following|nach|vor|después del?|antes del?|après|avant)"
+    r"(?P<way>after|from|before|prior to|later than|past|following|nach|vor|después del?|antes"
+    r" del?|après|avant)"
     r"\s*@(?P<d>\d)(?: fall on)?\s*[?.]*$",
     re.IGNORECASE,
 )
 _PLUS: Final = re.compile(
     rf"^(?:add|what(?:'s| is)(?: the date)?(?: of)?)\s+(?:(?P<n>\d{{1,5}})\s*{_UNIT} to @(?P<d>\d)"
-    r"|@(?P<d2>\d)\s*(?P<sign>plus|minus|\+|-)\s*(?P<n2>\d{1,5})\s*(?P<u2>days?|weeks?|months?|years?))\s*[?.]*$",
+    r"|@(?P<d2>\d)\s*(?P<sign>plus|minus|\+|-)\s*(?P<n2>\d{1,5})\s*(?P<u2>days?|weeks?|months?"
+    r"|years?))\s*[?.]*$",
     re.IGNORECASE,
 )
 _LEAP: Final = re.compile(
-    r"^[¿\s]*(?:is|was|will|ist|war|fue|es|est|était|l'année)\s*(?:the year |das jahr |el año |l'année )?"
+    r"^[¿\s]*(?:is|was|will|ist|war|fue|es|est|était|l'année)\s*(?:the year |das jahr |el año "
+    r"|l'année )?"
     r"(?P<y>\d{4})\s*(?:be |ein |una? |est(?:-elle)? |était |fue |a )*"
-    r"(?:an? )?(?:leap year|schaltjahr|año bisiesto|bisiesto|année bissextile|bissextile)(?: or not)?\s*[?.]*$",
+    r"(?:an? )?(?:leap year|schaltjahr|año bisiesto|bisiesto|année bissextile|bissextile)(?: or"
+    r" not)?\s*[?.]*$",
     re.IGNORECASE,
 )
 _LENGTH: Final = re.compile(
     r"^[¿\s]*(?:how many|wie ?viele|cuántos|combien de) (?:days|tage|días|jours) "
-    r"(?:(?:are|were|is|does|did|will|do|hat|hatte|tiene|tuvo|hay|a|y a-t-il|there|in|en|gab es|gibt es|der|le mois de) )*"
-    r"(?:the (?:month of |year )?|year |jahr |el año )?(?P<m>[^\W\d]+\.?)?(?: have)?\s*(?:of |in |de |del )?(?P<y>\d{4})?"
+    r"(?:(?:are|were|is|does|did|will|do|hat|hatte|tiene|tuvo|hay|a|y a-t-il|there|in|en|gab es"
+    r"|gibt es|der|le mois de) )*"
+    r"(?:the (?:month of |year )?|year |jahr |el año )?(?P<m>[^\W\d]+\.?)?(?: have)?\s*(?:of |in "
+    r"|de |del )?(?P<y>\d{4})?"
     r"(?: have| has| be)?\s*[?.]*$",
     re.IGNORECASE,
 )
 _AGE: Final = re.compile(
-    r"^(?:(?:if )?(?:someone|a person|he|she|i|somebody|\w+) (?:was|were|is|am) born (?:on )?@(?P<d>\d)[,.]?\s*"
-    r"(?:how old (?:is|was|are|will|would|am)\s*(?:he|she|they|i|the person|someone|\w+)?\s*(?:be )?(?:on |as of )?"
+    r"^(?:(?:if )?(?:someone|a person|he|she|i|somebody|\w+) (?:was|were|is|am) born (?:on )?@"
+    r"(?P<d>\d)[,.]?\s*"
+    r"(?:how old (?:is|was|are|will|would|am)\s*(?:he|she|they|i|the person|someone|\w+)?\s*(?:be"
+    r" )?(?:on |as of )?"
     r"|what (?:is|was) (?:his|her|their) age (?:on )?)@(?P<d2>\d)"
-    r"|how old (?:is|was|will|would) (?:someone|a person|anyone|somebody) (?:who (?:was|is) )?born (?:on )?@(?P<d3>\d) (?:be )?(?:on )?@(?P<d4>\d))"
+    r"|how old (?:is|was|will|would) (?:someone|a person|anyone|somebody) (?:who (?:was|is) )?born"
+    r" (?:on )?@(?P<d3>\d) (?:be )?(?:on )?@(?P<d4>\d))"
     r"\s*[?.]*$",
     re.IGNORECASE,
 )
 _ISO: Final = re.compile(
-    r"^(?:write|convert|express|give|format|rewrite|put|what is)\s*(?:the date )?@(?P<d>\d)\s+(?:in|to|as|into)\s+(?:the )?"
+    r"^(?:write|convert|express|give|format|rewrite|put|what is)\s*(?:the date )?@(?P<d>\d)\s+"
+    r"(?:in|to|as|into)\s+(?:the )?"
     r"(?:iso(?: ?8601)?(?: format)?|yyyy-mm-dd(?: format)?|the format yyyy-mm-dd)\s*[?.]*$",
     re.IGNORECASE,
 )
 _RELATIVE: Final = re.compile(
-    r"^(?:(?:what|which|on what)(?:'s| is| was| will be)?(?: the)?) (?P<what>date|day(?: of the week)?|weekday) (?:(?:is|was|will|would) (?:it |be )*)?(?:it )?(?:be )?(?:in )?"
+    r"^(?:(?:what|which|on what)(?:'s| is| was| will be)?(?: the)?) (?P<what>date|day(?: of the"
+    r" week)?|weekday) (?:(?:is|was|will|would) (?:it |be )*)?(?:it )?(?:be )?(?:in )?"
     r"(?P<rel>tomorrow|yesterday|the day after tomorrow|the day before yesterday"
-    r"|(?:in )?(?P<n>\d{1,5}) (?P<u>days?|weeks?|months?|years?)(?: (?P<way>from (?:now|today)|ago|later|after today|before today|before|from tomorrow))?)"
+    r"|(?:in )?(?P<n>\d{1,5}) (?P<u>days?|weeks?|months?|years?)(?: (?P<way>from (?:now|today)|ago"
+    r"|later|after today|before today|before|from tomorrow))?)"
     r"\s*(?:be)?(?:,? (?:if|given that|assuming) today is [^?]*)?\s*[?.]*$",
     re.IGNORECASE,
 )
 _UNTIL: Final = re.compile(
     r"^[¿\s]*(?:how many|wie ?viele|cuántos|combien de) (?P<u>days|weeks|tage|días|jours) "
-    r"(?:(?:are|is|until|till|to|left|remain|there|sind|es|bis|zum|faltan|hasta|para|before|from|today|now|it|have|passed|since"
+    r"(?:(?:are|is|until|till|to|left|remain|there|sind|es|bis|zum|faltan|hasta|para|before|from"
+    r"|today|now|it|have|passed|since"
     r"|the|le|el|noch|reste-t-il|avant|jusqu'au|between|and) )*@(?P<d>\d)"
     r"(?:,? (?:if|given that|assuming) today is @\d)?\s*[?.]*$",
     re.IGNORECASE,
 )
 _DAYNAME: Final = re.compile(
-    rf"^(?:if )?(?:(?:today|it) is (?P<a>{_NAMES})[,.]?\s*)?(?:then )?(?:what|which) (?:day|weekday)(?: of the week)? "
+    rf"^(?:if )?(?:(?:today|it) is (?P<a>{_NAMES})[,.]?\s*)?(?:then )?(?:what|which) (?:day"
+    r"|weekday)(?: of the week)? "
     r"(?:(?:comes|is|was|will|would|it|be|falls) )*(?:in )?"
-    r"(?:(?P<n>\d{1,5}) (?P<u>days?|weeks?|months?|years?)?|(?P<day>the day)|comes)\s*(?P<way>after|before|from|later|ago|from now)?"
+    r"(?:(?P<n>\d{1,5}) (?P<u>days?|weeks?|months?|years?)?|(?P<day>the day)|comes)\s*"
+    r"(?P<way>after|before|from|later|ago|from now)?"
     rf"\s*(?P<b>{_NAMES})?(?: be)?\s*[?.]*$",
     re.IGNORECASE,
 )
@@ -250,9 +283,8 @@ def _weekday(question: Question) -> Judge | None:
         day = question.day(found["d"])
         if day is None:
             return None
-        return lambda reply: judge_weekday(
-            reply, day.weekday(), f"{date_text(day)} was a {NAMES[day.weekday()]}"
-        )
+        number, shown = day.weekday(), f"{date_text(day)} was a {NAMES[day.weekday()]}"
+        return lambda reply: judge_weekday(reply, number, shown)
     found = _IS_WEEKDAY.match(question.text)
     if not found:
         return None
@@ -267,32 +299,7 @@ def _weekday(question: Question) -> Judge | None:
         else weekdays()[name] == day.weekday()
     )
     reason = f"{date_text(day)} was a {NAMES[day.weekday()]}"
-    return lambda reply: _yes_or_no(reply, is_true, reason)
-
-
-def _yes_or_no(reply: str, is_true: bool, reason: str) -> Verdict | None:
-    said = says_yes(reply)
-    return None if said is None else Verdict(said == is_true, reason, "date")
-
-
-def judge_weekday(reply: str, wanted: int, reason: str) -> Verdict | None:
-    """Judge whether a reply states this weekday as its answer."""
-    named = [number for number, _ in weekdays_in(reply[:MAX_TEXT])]
-    if not named:
-        return None
-    if set(named) == {wanted} or named[-1] == wanted == named[0]:
-        return Verdict(True, reason, "date")
-    if wanted not in named:
-        return Verdict(False, reason, "date") if len(set(named)) == 1 else None
-    strong = re.findall(
-        r"\*\*[^*]*?(\w+day)\b[^*]*\*\*|answer(?: is)?:? (?:an? )?(\w+day)\b|\bwas an? (\w+day)\b",
-        reply,
-        re.IGNORECASE,
-    )
-    if strong:
-        last = next(filter(None, strong[-1])).casefold()
-        return Verdict(weekdays().get(last) == wanted, reason, "date")
-    return None
+    return lambda reply: judge_yes(reply, is_true, reason)
 
 
 def _between(question: Question) -> Judge | None:
@@ -326,79 +333,6 @@ def _between(question: Question) -> Judge | None:
     return lambda reply: judge_count(reply, count, near, known, reason)
 
 
-def judge_count(
-    reply: str, count: int, near: set[int], known: set[int], reason: str
-) -> Verdict | None:
-    """Judge a count of days; a count in `near`, which depends on the way of counting, is open."""
-    text = _without_dates(reply[:MAX_TEXT])
-    is_right = states_number(text, Fraction(count), map(Fraction, known - {count}))
-    counts_ends = re.search(
-        r"\b(?:inclu\w+|count\w*|both|exclu\w+|einschließlich|inklusive|incluid\w+|compris\w*)\b",
-        reply,
-        re.IGNORECASE,
-    )
-    if (
-        is_right is False
-        and counts_ends
-        and any(states_number(text, Fraction(other), map(Fraction, known)) for other in near)
-    ):
-        return None
-    return None if is_right is None else Verdict(is_right, reason, "date")
-
-
-def _without_dates(text: str) -> str:
-    """Return a text without its dates, whose numbers are no answer."""
-    parts, end = [], 0
-    for found in dates_in(text):
-        parts += [text[end : found.start], " "]
-        end = found.end
-    return "".join((*parts, text[end:]))
-
-
-def moved_date(day: date, count: int, unit: str) -> date | None:
-    """Return the date a number of days, weeks, months or years away; the last day of a month stays in it."""
-    unit = unit.casefold()
-    try:
-        if unit.startswith(("day", "tag", "día", "dia", "jour")):
-            return day + timedelta(days=count)
-        if unit.startswith(("week", "woche", "sem")):
-            return day + timedelta(weeks=count)
-        if unit.startswith(("mo", "me")):
-            months_ = day.year * 12 + day.month - 1 + count
-            year, month = divmod(months_, 12)
-            return date(year, month + 1, min(day.day, monthrange(year, month + 1)[1]))
-        return date(
-            day.year + count, day.month, min(day.day, monthrange(day.year + count, day.month)[1])
-        )
-    except (ValueError, OverflowError):
-        return None
-
-
-def judge_date(
-    reply: str, wanted: date, start: date | None, *, is_day_asked: bool = False
-) -> Verdict | None:
-    """Judge whether a reply states this date; `start` is the date of the question."""
-    reason = f"it is {date_text(wanted)}"
-    text = reply[:MAX_TEXT]
-    if is_day_asked and not dates_in(text):
-        return judge_weekday(
-            reply, wanted.weekday(), f"{date_text(wanted)} is a {NAMES[wanted.weekday()]}"
-        )
-    found = dates_in(text, wanted.year)
-    if not found and is_no_day(text):
-        return Verdict(False, f"{reason}; the date of the reply does not exist", "date")
-    fresh = [each for each in found if start is None or start not in each.values or start == wanted]
-    if not fresh:
-        return None
-    hits = [wanted in each.values for each in fresh]
-    names = {number for number, _ in weekdays_in(text)}
-    if hits[-1] or (hits[0] and len(hits) <= 2):
-        return Verdict(True, reason, "date")
-    if not any(hits) and (len(hits) <= 2):
-        return Verdict(False, reason, "date")
-    return None if names else None
-
-
 def _after(question: Question) -> Judge | None:
     found = _AFTER.match(question.text)
     if found:
@@ -428,7 +362,7 @@ def _years(question: Question) -> Judge | None:
         year = int(found["y"])
         is_leap = isleap(year)
         reason = f"{year} is {'' if is_leap else 'not '}a leap year"
-        return lambda reply: _yes_or_no(reply, is_leap, reason)
+        return lambda reply: judge_yes(reply, is_leap, reason)
     found = _LENGTH.match(question.text)
     if not found:
         return None
@@ -500,21 +434,7 @@ def _relative(question: Question) -> Judge | None:
     if not is_day or weekday is None or unit.startswith(("mo", "y")):
         return None
     number = (weekday + count * (7 if unit.startswith("week") else 1)) % 7
-    return lambda reply: _other_weekday(reply, number, weekday)
-
-
-def _other_weekday(reply: str, wanted: int, known: int) -> Verdict | None:
-    """Judge a weekday; the one of the question may be repeated."""
-    reason = f"it is a {NAMES[wanted]}"
-    named = [
-        number for number, _ in weekdays_in(reply[:MAX_TEXT]) if number != known or known == wanted
-    ]
-    if not named:
-        whole = [number for number, _ in weekdays_in(reply[:MAX_TEXT])]
-        return Verdict(False, reason, "date") if whole and len(reply) < 40 else None
-    if named[-1] == wanted:
-        return Verdict(True, reason, "date")
-    return Verdict(False, reason, "date") if wanted not in named else None
+    return lambda reply: judge_other_weekday(reply, number, weekday)
 
 
 def _dayname(question: Question) -> Judge | None:
@@ -529,7 +449,7 @@ def _dayname(question: Question) -> Judge | None:
     way = (found["way"] or "").casefold()
     sign = -1 if way in ("before", "ago") else 1
     wanted = (number + sign * int(found["n"] or 1) * (7 if unit.startswith("week") else 1)) % 7
-    return lambda reply: _other_weekday(reply, wanted, number)
+    return lambda reply: judge_other_weekday(reply, wanted, number)
 
 
 def _until(question: Question) -> Judge | None:

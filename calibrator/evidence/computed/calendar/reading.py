@@ -9,6 +9,8 @@ from datetime import date
 from functools import cache
 from typing import Final
 
+from calibrator.evidence.computed.word_lists import word_list
+
 MAX_FOUND: Final = 100  # dates or times of a text that are read
 
 _MONTHS: Final = (
@@ -17,27 +19,14 @@ _MONTHS: Final = (
     "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
     "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
 )
-_SHORT_MONTHS: Final = [
-    "jan",
-    "feb",
-    "mar",
-    "apr",
-    "may",
-    "jun",
-    "jul",
-    "aug",
-    "sep",
-    "oct",
-    "nov",
-    "dec",
-]
+_SHORT_MONTHS: Final = word_list("jan feb mar apr may jun jul aug sep oct nov dec")
 _DAYS: Final = (
     "monday tuesday wednesday thursday friday saturday sunday",
     "montag dienstag mittwoch donnerstag freitag samstag sonntag",
     "lunes martes miércoles jueves viernes sábado domingo",
     "lundi mardi mercredi jeudi vendredi samedi dimanche",
 )
-_SHORT_DAYS: Final = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+_SHORT_DAYS: Final = word_list("mon tue wed thu fri sat sun")
 NAMES: Final = _DAYS[0].title().split()
 MONTH_NAMES: Final = _MONTHS[0].title().split()
 
@@ -71,8 +60,10 @@ def date_pattern() -> str:
     names = "|".join(sorted(map(re.escape, months()), key=len, reverse=True))
     return (
         r"(?<![\w/.-])(?:(?P<y1>\d{4})[-/.](?P<m1>\d{1,2})[-/.](?P<d1>\d{1,2})(?!\d)"
-        rf"|(?P<d2>\d{{1,2}})(?:st|nd|rd|th|er|º|\.)?\s*(?:of\s+|de\s+)?(?P<m2>{names})\b\.?,?\s*(?:de\s+|del\s+|of\s+)?(?P<y2>\d{{4}})?(?!\d)"
-        rf"|(?P<m3>{names})\b\.?\s+(?:the\s+)?(?P<d3>\d{{1,2}})(?:st|nd|rd|th)?\b(?:\s*,?\s*(?P<y3>\d{{4}}))?(?!\d)"
+        rf"|(?P<d2>\d{{1,2}})(?:st|nd|rd|th|er|º|\.)?\s*(?:of\s+|de\s+)?(?P<m2>{names})\b\.?,?\s*"
+        rf"(?:de\s+|del\s+|of\s+)?(?P<y2>\d{{4}})?(?!\d)"
+        rf"|(?P<m3>{names})\b\.?\s+(?:the\s+)?(?P<d3>\d{{1,2}})(?:st|nd|rd|th)?\b(?:\s*,?\s*"
+        rf"(?P<y3>\d{{4}}))?(?!\d)"
         r"|(?P<a4>\d{1,2})(?P<sep>[/.-])(?P<b4>\d{1,2})(?P=sep)(?P<y4>\d{4}|\d{2})(?!\d))"
     )
 
@@ -157,8 +148,10 @@ def weekdays_in(text: str) -> Iterator[tuple[int, int]]:
 
 
 TIME: Final = (
-    r"(?<![\d:.,])(?:(?P<h>[01]?\d|2[0-4])(?::|(?<=\d)h(?=\d)|\.(?=\d\d\s?(?:[ap]\.?\s?m\b|uhr)))(?P<m>[0-5]\d)(?::(?P<s>[0-5]\d))?"
-    r"(?:\s?(?P<half>[ap]\.?\s?m\b\.?)|\s?(?:uhr|h|hrs|hours?)\b)?|(?P<h2>1[0-2]|0?[1-9])\s?(?P<half2>[ap]\.?\s?m\b\.?)"
+    r"(?<![\d:.,])(?:(?P<h>[01]?\d|2[0-4])(?::|(?<=\d)h(?=\d)|\.(?=\d\d\s?(?:[ap]\.?\s?m\b|uhr)))"
+    r"(?P<m>[0-5]\d)(?::(?P<s>[0-5]\d))?"
+    r"(?:\s?(?P<half>[ap]\.?\s?m\b\.?)|\s?(?:uhr|h|hrs|hours?)\b)?|(?P<h2>1[0-2]|0?[1-9])\s?"
+    r"(?P<half2>[ap]\.?\s?m\b\.?)"
     r"|(?P<h3>2[0-4]|1?\d|0\d)\s?(?:uhr|o'clock|heures)\b(?:\s?(?P<m3>[0-5]\d)\b)?"
     r"|(?P<word>noon|midday|midnight|mittags?\b|mitternacht|mediodía|medianoche|midi|minuit)\b)"
 )
@@ -168,7 +161,7 @@ DAY: Final = 24 * 60
 
 @dataclass(frozen=True, slots=True)
 class FoundTime:
-    """A time of day in a text: minutes after midnight, and whether it says which half of the day."""
+    """A time of day: minutes after midnight, and whether it says which half of the day."""
 
     minutes: int
     is_clear: bool

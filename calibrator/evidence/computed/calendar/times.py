@@ -13,8 +13,7 @@ from calibrator.evidence.computed.calendar.reading import (
     time_text,
     times_in,
 )
-from calibrator.evidence.computed.numbers import numbers_in
-from calibrator.evidence.computed.sums.expressions import digits_for_words
+from calibrator.evidence.computed.numbers import digits_for_words, numbers_in
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 
 MAX_QUESTION: Final = 350  # characters
@@ -22,34 +21,51 @@ _QUICK: Final = re.compile(
     r"\d\s?(?:[:h.]\s?\d\d|[ap]\.?m\b|uhr|o'clock)|noon|midnight|mittag|mitternacht", re.IGNORECASE
 )
 _ASKS_SPAN: Final = re.compile(
-    r"\bhow (?:long|much time|many (?:hours|minutes))\b|\bwie lange\b|\bwie ?viele (?:stunden|minuten)\b|\bcuánto (?:tiempo|dura)\b|\bcuántas horas\b|\bcombien de temps\b|\b(?:length|duration)\b",
+    r"\bhow (?:long|much time|many (?:hours|minutes))\b|\bwie lange\b|\bwie ?viele (?:stunden"
+    r"|minuten)\b|\bcuánto (?:tiempo|dura)\b|\bcuántas horas\b|\bcombien de temps\b|\b(?:length"
+    r"|duration)\b",
     re.IGNORECASE,
 )
 _ASKS_TIME: Final = re.compile(
-    r"\b(?:what time|when|at what time|which time|what is the time|what's the time)\b|\b(?:wann|um wie ?viel uhr|wie spät)\b|\ba qué hora\b|\bqué hora\b|\bà quelle heure\b|\bquelle heure\b",
+    r"\b(?:what time|when|at what time|which time|what is the time|what's the time)\b|\b(?:wann|um"
+    r" wie ?viel uhr|wie spät)\b|\ba qué hora\b|\bqué hora\b|\bà quelle heure\b|\bquelle heure\b",
     re.IGNORECASE,
 )
 _DURATION: Final = re.compile(
-    r"(?P<half>\bhalf an hour\b|\ban hour and a half\b|\beine halbe stunde\b|\banderthalb stunden\b|\beineinhalb stunden\b|\bquarter of an hour\b)"
-    r"|(?<![\d:.])(?P<h>\d{1,3}(?:[.,]\d+)?)\s?-?(?:hours?|hrs?|h|stunden?|horas?|heures?)\b(?!\s?(?:format|clock|time|notation))"
-    r"(?:\s?(?:,|and|und|y|et)?\s?(?P<m>\d{1,3})(?:\s?-?(?:minutes?|mins?|min|m|minuten?|minutos?)\b|(?=\W*$)))?"
+    r"(?P<half>\bhalf an hour\b|\ban hour and a half\b|\beine halbe stunde\b|\banderthalb"
+    r" stunden\b|\beineinhalb stunden\b|\bquarter of an hour\b)"
+    r"|(?<![\d:.])(?P<h>\d{1,3}(?:[.,]\d+)?)\s?-?(?:hours?|hrs?|h|stunden?|horas?|heures?)\b(?!\s?"
+    r"(?:format|clock|time|notation))"
+    r"(?:\s?(?:,|and|und|y|et)?\s?(?P<m>\d{1,3})(?:\s?-?(?:minutes?|mins?|min|m|minuten?"
+    r"|minutos?)\b|(?=\W*$)))?"
     r"|(?<![\d:.])(?P<m2>\d{1,4})\s?-?(?:minutes?|mins?|min|minuten?|minutos?)\b",
     re.IGNORECASE,
 )
 _FORMAT: Final = re.compile(
-    r"^(?:what time is|what(?:'s| is)|convert|write|express|how (?:do you|would you) (?:write|say)|change|give|was ist|schreibe)?\s*(?:the time )?(?P<t>[\d:.]+\s?(?:[ap]\.?\s?m\.?|uhr|hours|h|hrs)?|noon|midnight)\s*(?:\(?(?:24|12)[- ]?(?:hour|h)[^)]*\)?\s*)?(?:to|in|into|as|using)?\s*(?:the |a )?(?P<k>24|12|twenty-four|twelve)?[- ]?(?:hour|hr|h|stunden|am/pm|military|am\s?/\s?pm|am or pm)?[- ]?(?:format|time|clock|notation|am/pm|form|system)?(?: (?:format|time|clock|notation))?\s*[?.]*$",
+    r"^(?:what time is|what(?:'s| is)|convert|write|express|how (?:do you|would you) (?:write|say)"
+    r"|change|give|was ist|schreibe)?\s*(?:the time )?(?P<t>[\d:.]+\s?(?:[ap]\.?\s?m\.?|uhr|hours"
+    r"|h|hrs)?|noon|midnight)\s*(?:\(?(?:24|12)[- ]?(?:hour|h)[^)]*\)?\s*)?(?:to|in|into|as"
+    r"|using)?\s*(?:the |a )?(?P<k>24|12|twenty-four|twelve)?[- ]?(?:hour|hr|h|stunden|am/pm"
+    r"|military|am\s?/\s?pm|am or pm)?[- ]?(?:format|time|clock|notation|am/pm|form|system)?(?: "
+    r"(?:format|time|clock|notation))?\s*[?.]*$",
     re.IGNORECASE,
 )
 _BACK: Final = re.compile(
-    r"\b(?:before|earlier|ago|prior|vor|antes|avant|must (?:i|we|you) (?:leave|start)|should (?:i|we|you) (?:leave|start|put)|need to (?:leave|start)|do (?:i|we) (?:need|have) to (?:leave|start)|latest)\b",
+    r"\b(?:before|earlier|ago|prior|vor|antes|avant|must (?:i|we|you) (?:leave|start)|should (?:i"
+    r"|we|you) (?:leave|start|put)|need to (?:leave|start)|do (?:i|we) (?:need|have) to (?:leave"
+    r"|start)|latest)\b",
     re.IGNORECASE,
 )
 _FORTH: Final = re.compile(
-    r"\b(?:after|later|from|lasts?|takes?|long|ends?|arrive|finish|over|done|ready|back|runs? for|past|nach|später|braucht|dauert|endet|dura|termina|después|dure|finit|se termine|if it|starts?|begins?|leaves?|departs?|in \d)\b",
+    r"\b(?:after|later|from|lasts?|takes?|long|ends?|arrive|finish|over|done|ready|back|runs? for"
+    r"|past|nach|später|braucht|dauert|endet|dura|termina|después|dure|finit|se termine|if it"
+    r"|starts?|begins?|leaves?|departs?|in \d)\b",
     re.IGNORECASE,
 )
 _STRANGE: Final = re.compile(
-    r"\b(?:time ?zones?|utc|gmt|est|pst|cet|cest|bst|ist|edt|pdt|behind|ahead|every|each|per|twice|speed|km|miles?|shift|break|pause|lunch|delay(?:ed)?|stops?|clock (?:loses|gains)|fast|slow|angle|hands?|open(?:s|ing)?|clos(?:e|es|ing)|if not|unless|except|opening)\b",
+    r"\b(?:time ?zones?|utc|gmt|est|pst|cet|cest|bst|ist|edt|pdt|behind|ahead|every|each|per|twice"
+    r"|speed|km|miles?|shift|break|pause|lunch|delay(?:ed)?|stops?|clock (?:loses|gains)|fast|slow"
+    r"|angle|hands?|open(?:s|ing)?|clos(?:e|es|ing)|if not|unless|except|opening)\b",
     re.IGNORECASE,
 )
 
@@ -98,7 +114,9 @@ def _format(question: str) -> Judge | None:
 def _military(reply: str) -> list[FoundTime]:
     """Return times written as four digits, such as 1545 or 1545 hours."""
     found = re.search(
-        r"(?<![\d:.])([01]\d|2[0-3])([0-5]\d)(?:\s?h(?:ou)?rs?\.?)?(?![\d:])", reply[:200]
+        r"(?<![\d:.])([01]\d|2[0-3])([0-5]\d)(?:\s?h(?:ou)?rs?\.?)?"
+        r"(?![\d:])",
+        reply[:200],
     )
     if not found:
         return []
@@ -161,13 +179,17 @@ def _span(question: str) -> Judge | None:
         return None
     first, second = times
     if not re.search(
-        r"\b(?:from|between|starts?|begins?|leaves?|departs?|von|zwischen|desde|entre|de|beginnt|sleep|slept|went|woke|opens?|until|till|to|bis)\b",
+        r"\b(?:from|between|starts?|begins?|leaves?|departs?|von"
+        r"|zwischen|desde|entre|de|beginnt|sleep|slept|went|woke|opens?|until|till|to|bis)\b",
         question,
         re.IGNORECASE,
     ):
         return None
     wanted = (second.minutes - first.minutes) % DAY
-    reason = f"from {time_text(first.minutes)} to {time_text(second.minutes)} it is {wanted // 60} h {wanted % 60} min"
+    reason = (
+        f"from {time_text(first.minutes)} to"
+        f" {time_text(second.minutes)} it is {wanted // 60} h {wanted % 60} min"
+    )
     is_clear = first.is_clear == second.is_clear
     if not is_clear and second.minutes <= first.minutes:
         return None
@@ -246,7 +268,8 @@ def _moved(question: str) -> Judge | None:
 
 _OFFSET: Final = re.compile(r"\b(?:UTC|GMT)\s?(?P<o>[+−–-]\s?\d{1,2}(?::?[0-5]\d)?)?(?![\w+])")
 _AHEAD: Final = re.compile(
-    r"\b(?P<a>[A-Z][\w ]{1,20}?) is (?P<n>\d{1,2}(?:\.5)?) hours? (?P<way>ahead of|behind) (?P<b>[A-Z][\w ]{1,20}?)[.,;]"
+    r"\b(?P<a>[A-Z][\w ]{1,20}?) is (?P<n>\d{1,2}(?:\.5)?) hours? (?P<way>ahead of|behind) "
+    r"(?P<b>[A-Z][\w ]{1,20}?)[.,;]"
 )
 
 
@@ -277,11 +300,13 @@ def _zone(question: str) -> Judge | None:
         return None
     difference = int(Fraction(ahead["n"]) * 60) * (1 if ahead["way"].startswith("a") else -1)
     given = re.search(
-        rf"(?:it is|it's|at|when it is) [^.?]{{0,20}}?(?:in |)(?P<p>{re.escape(ahead['a'].strip())}|{re.escape(ahead['b'].strip())})\b",
+        rf"(?:it is|it's|at|when it is) [^.?]{{0,20}}?(?:in |)"
+        rf"(?P<p>{re.escape(ahead['a'].strip())}|{re.escape(ahead['b'].strip())})\b",
         question,
     )
     asked = re.search(
-        rf"what time (?:is it|will it be) in (?P<p>{re.escape(ahead['a'].strip())}|{re.escape(ahead['b'].strip())})\b",
+        r"what time (?:is it|will it be) in "
+        rf"(?P<p>{re.escape(ahead['a'].strip())}|{re.escape(ahead['b'].strip())})\b",
         question,
         re.IGNORECASE,
     )

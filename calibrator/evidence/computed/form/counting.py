@@ -8,13 +8,16 @@ from typing import Final
 _WORD: Final = re.compile(r"[^\W_]+(?:[-'’./][^\W_]+)*")
 _SENTENCE_END: Final = re.compile(r"[.!?…]+[\"'”’)\]*]*(?=\s|$)|[。！？]")
 _ABBREVIATION: Final = re.compile(
-    r"(?:\b(?:mr|mrs|ms|dr|prof|st|vs|etc|e\.g|i\.e|no|approx|inc|ltd|co|jr|sr|z\.b|bzw|ca|p\.s|u\.s|a\.m|p\.m|usw|nr|sra?|mme)|\b[A-Za-z]|\b\d+)$",
+    r"(?:\b(?:mr|mrs|ms|dr|prof|st|vs|etc|e\.g|i\.e|no|approx|inc|ltd|co|jr|sr|z\.b|bzw|ca|p\.s"
+    r"|u\.s|a\.m|p\.m|usw|nr|sra?|mme)|\b[A-Za-z]|\b\d+)$",
     re.IGNORECASE,
 )
 BULLET: Final = re.compile(r"^[ \t]*(?:[-*•+–]|\d{1,3}[.)]|[a-z][.)])[ \t]+\S", re.MULTILINE)
 _TOP_BULLET: Final = re.compile(r"^(?:[-*•+–])[ \t]+(?P<t>\S[^\n]*)", re.MULTILINE)
 _NUMBERED: Final = re.compile(
-    r"^[ \t]{0,3}(?:\*\*)?(?P<n>\d{1,3})[.)](?:\*\*)?[ \t]+(?P<t>\S[^\n]*)", re.MULTILINE
+    r"^[ \t]{0,3}(?:\*\*)?(?P<n>\d{1,3})[.)](?:\*\*)?[ \t]+"
+    r"(?P<t>\S[^\n]*)",
+    re.MULTILINE,
 )
 
 
@@ -69,7 +72,7 @@ def bullets(text: str) -> list[str]:
 
 
 def numbered(text: str) -> list[str]:
-    """Return the items of a list that is numbered from 1; none if the numbers do not go up by one."""
+    """Return the items of a list that is numbered from 1 without a gap, or none."""
     found = list(_NUMBERED.finditer(text))
     if [int(each["n"]) for each in found] != list(range(1, len(found) + 1)):
         return []
@@ -101,7 +104,8 @@ def comma_items(text: str) -> list[str] | None:
     if len(parts) < 2 or any(not part or len(words(part)) > 3 for part in parts):
         return None
     if re.search(
-        r"\b(?:is|are|was|were|the following|ist|sind|son|sont|can|will|has|have)\b",
+        r"\b(?:is|are|was|were|the following|ist|sind|son|sont|can"
+        r"|will|has|have)\b",
         text,
         re.IGNORECASE,
     ):

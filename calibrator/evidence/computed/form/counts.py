@@ -15,27 +15,47 @@ _KINDS: Final = {
     "sentence": r"sentences?|sätzen?|satz|oraci(?:ón|ones)|frases?|phrases?",
     "paragraph": r"paragraphs?|absätzen?|absatz|párrafos?|paragraphes?",
     "line": r"lines?|zeilen?|líneas?|lignes?",
-    "bullet": r"bullet[- ]?points?|bullets?|stichpunkten?|aufzählungspunkten?|viñetas?|puces?|points? listés",
+    "bullet": r"bullet[- ]?points?|bullets?|stichpunkten?"
+    r"|aufzählungspunkten?|viñetas?|puces?|points? listés",
     "character": r"characters?|zeichen|caracteres|caractères?",
-    "item": r"items?|entries|points?|elements?|ideas?|options?|examples?|reasons?|tips?|suggestions?|names?|ways?|steps?|facts?|questions?|beispiele?|gründe|ideen|tipps?|ejemplos?|razones|ideas|consejos?|exemples?|raisons?|idées|conseils?",
+    "item": r"items?|entries|points?|elements?|ideas?|options?|examples?"
+    r"|reasons?|tips?|suggestions?|names?|ways?|steps?|facts?|questions?|beispiele?|gründe"
+    r"|ideen|tipps?|ejemplos?|razones|ideas|consejos?|exemples?|raisons?|idées|conseils?",
 }
-_AT_MOST: Final = r"at most|less than a total of|fewer than a total of|no more than|not more than|not exceed(?:ing)?|under|below|fewer than|less than|max(?:imum)?\.?(?: of)?|a maximum of|up to|within|no longer than|not longer than|höchstens|maximal|weniger als|nicht mehr als|como máximo|máximo(?: de)?|un máximo de|menos de|no más de|au maximum|au plus|pas plus de|moins de|maximum"
-_AT_LEAST: Final = r"no menos de|pas moins de|nicht weniger als|at least|a minimum of|minimum(?: of)?|no fewer than|no less than|not less than|more than|over|mindestens|mehr als|al menos|por lo menos|como mínimo|un mínimo de|más de|au moins|au minimum|minimum|plus de"
+_AT_MOST: Final = (
+    r"at most|less than a total of|fewer than a total of|no more"
+    r" than|not more than|not exceed(?:ing)?|under|below|fewer than|less than|max(?:imum)?\.?(?:"
+    r" of)?|a maximum of|up to|within|no longer than|not longer than|höchstens|maximal|weniger als"
+    r"|nicht mehr als|como máximo|máximo(?: de)?|un máximo de|menos de|no más de|au maximum|au"
+    r" plus|pas plus de|moins de|maximum"
+)
+_AT_LEAST: Final = (
+    r"no menos de|pas moins de|nicht weniger als|at least|a"
+    r" minimum of|minimum(?: of)?|no fewer than|no less than|not less than|more than|over"
+    r"|mindestens|mehr als|al menos|por lo menos|como mínimo|un mínimo de|más de|au moins|au"
+    r" minimum|minimum|plus de"
+)
 _EXACTLY: Final = r"exactly|precisely|genau|exactamente|exactement|précisément"
 _STRICT_LESS: Final = re.compile(
-    r"fewer than|less than|under|below|weniger als|menos de|moins de", re.IGNORECASE
+    r"fewer than|less than|under|below|weniger als|menos de|moins"
+    r" de",
+    re.IGNORECASE,
 )
 _STRICT_MORE: Final = re.compile(r"more than|over|mehr als|más de|plus de", re.IGNORECASE)
 _SKIP_BEFORE: Final = re.compile(
-    r"\b(?:each|every|per|jeder?|jedes|cada|chaque|first|last|second|these|those|about|around|roughly"
-    r"|approximately|circa|etwa|ungefähr|aproximadamente|environ|unas|unos|paragraphs? of|sentences? of"
+    r"\b(?:each|every|per|jeder?|jedes|cada|chaque|first|last|second|these|those|about|around"
+    r"|roughly"
+    r"|approximately|circa|etwa|ungefähr|aproximadamente|environ|unas|unos|paragraphs? of"
+    r"|sentences? of"
     r"|lines? of|title|subject|heading|password|stanzas?|verse|capital(?:ized|ised)?|uppercase"
-    r"|all caps|capitals?|bold|italic\w*|highlight\w*|emphasi[sz]e\w*|keyword|start\w*|begins?|letter"
+    r"|all caps|capitals?|bold|italic\w*|highlight\w*|emphasi[sz]e\w*|keyword|start\w*|begins?"
+    r"|letter"
     r"|appear\w*|repeated|times|rhym\w*|vowel\w*|separate\w*)\b",
     re.IGNORECASE,
 )
 _SKIP_AFTER: Final = re.compile(
-    r"\b(?:each|every|per|apiece|jeweils|cada|chaque|of (?:at least|at most|exactly)|capital(?:ized|ised)?"
+    r"\b(?:each|every|per|apiece|jeweils|cada|chaque|of (?:at least|at most|exactly)|capital"
+    r"(?:ized|ised)?"
     r"|uppercase|all caps|capitals?|bold|italic\w*|highlight\w*|starts? with|start\w*|begins?"
     r"|contain(?:s|ing)|letter|appear\w*|times|tilde|mayúsculas|majuscules|großbuchstaben|rhym\w*"
     r"|vowel\w*|consecutive|same|separate\w*|unique|syllab\w*|stanzas?)\b",
@@ -72,15 +92,22 @@ def _kind_pattern() -> str:
 def _wish() -> re.Pattern[str]:
     number = _number()
     return re.compile(
-        rf"\b(?:(?P<most>{_AT_MOST})\s+|(?P<least>{_AT_LEAST})\s+|(?P<exact>{_EXACTLY})\s+|(?P<range>(?:between|zwischen|entre)\s+(?P<low>{number})\s+(?:and|und|y|et)\s+|(?P<low2>{number})\s*(?:to|-|–|or|bis|oder|a|o|à|ou)\s*))?"
-        rf"(?:(?:only|just|nur|solo|seulement)\s+)?(?P<n>{number})[- ]+(?:(?:short|long|concise|simple|brief|complete|full|markdown|kurzen?|cort[ao]s|different)\s+)?(?:{_kind_pattern()})\b"
-        rf"(?P<after>\s*(?:\(?(?:or|oder|o|ou) (?:less|fewer|weniger|menos|moins)|\(?max(?:imum|\.)?|at most|tops|or under|como máximo|höchstens|(?P<more>or more|or longer|oder mehr|o más|ou plus|minimum|at least)))?",
+        rf"\b(?:(?P<most>{_AT_MOST})\s+|(?P<least>{_AT_LEAST})\s+|(?P<exact>{_EXACTLY})\s+|"
+        rf"(?P<range>(?:between|zwischen|entre)\s+(?P<low>{number})\s+(?:and|und|y|et)\s+|"
+        rf"(?P<low2>{number})\s*(?:to|-|–|or|bis|oder|a|o|à|ou)\s*))?"
+        rf"(?:(?:only|just|nur|solo|seulement)\s+)?(?P<n>{number})[- ]+(?:(?:short|long|concise"
+        r"|simple|brief|complete|full|markdown|kurzen?|cort[ao]s|different)\s+)?"
+        rf"(?:{_kind_pattern()})\b"
+        r"(?P<after>\s*(?:\(?(?:or|oder|o|ou) (?:less|fewer|weniger|menos|moins)|\(?max(?:imum"
+        r"|\.)?|at most|tops|or under|como máximo|höchstens|(?P<more>or more|or longer|oder mehr"
+        r"|o más|ou plus|minimum|at least)))?",
         re.IGNORECASE,
     )
 
 
 _REFUSES: Final = re.compile(
-    r"^\W*(?:i(?:'m| am) sorry|sorry|i can(?:'t|not)|i(?:'m| am) unable|i won't|lo siento|désolé|es tut mir leid)",
+    r"^\W*(?:i(?:'m| am) sorry|sorry|i can(?:'t|not)|i(?:'m| am) unable|i won't|lo siento|désolé"
+    r"|es tut mir leid)",
     re.IGNORECASE,
 )
 
@@ -109,23 +136,30 @@ def _is_other(sentence: str, found: re.Match[str]) -> bool:
     before = sentence[: found.start()].rstrip().casefold()
     after = sentence[found.end() :].casefold()
     if re.search(
-        r"\b(?:the|these|those|his|her|my|your|this|following|previous|die|los|las|les)$", before
+        r"\b(?:the|these|those|his|her|my|your|this|following|previous"
+        r"|die|los|las|les)$",
+        before,
     ):
         return True
     if re.search(
-        r"\b(?:read|write about|story about|has|have|had|was|were|there (?:are|were)|paragraph|section)$",
+        r"\b(?:read|write about|story about|has|have|had|was|were"
+        r"|there (?:are|were)|paragraph|section)$",
         before,
     ):
         return True
     if re.match(
-        r"\s*(?:long )?(?:text|story|article|essay|document|poem|email|letter|post|review|description|summary|bio|speech|blog|sentence)s? (?:is|was|are|above|below)",
+        r"\s*(?:long )?(?:text|story|article|essay|document|poem|email"
+        r"|letter|post|review|description|summary|bio|speech|blog|sentence)s? (?:is|was|are|above"
+        r"|below)",
         after,
     ):
         return True
     return bool(
         re.match(
-            r"\s*(?:starting|beginning|containing|in (?:the|each|every|all|upper|capital)|from|ago|away"
-            r"|or phrases?|and (?:a|one|two|three|\d)|, (?:each|and (?:each|every))|acentuad\w*|con|que|qui"
+            r"\s*(?:starting|beginning|containing|in (?:the|each|every|all|upper|capital)|from|ago"
+            r"|away"
+            r"|or phrases?|and (?:a|one|two|three|\d)|, (?:each|and (?:each|every))|acentuad\w*"
+            r"|con|que|qui"
             r"|en (?:may|maj|min)\w*|commen\w*|written|distinct\w*)\b",
             after,
         )
@@ -191,7 +225,8 @@ def _bounds(
     if found["exact"]:
         return number, number
     is_in = re.search(
-        r"\b(?:in|using|as|to|into|use|mit|en|con|avec|give me|write|answer|reply)\s+(?:just |only |no more than )?$",
+        r"\b(?:in|using|as|to|into|use|mit|en|con|avec|give me|write|answer|reply)\s+(?:just |only"
+        r" |no more than )?$",
         f"{before} ",
         re.IGNORECASE,
     )
@@ -235,7 +270,15 @@ def _counted(kind: str, text: str) -> tuple[int, int]:
 @cache
 def _list_wish() -> re.Pattern[str]:
     return re.compile(
-        rf"^(?:please |can you |could you |now |bitte )?(?:list|name|give(?: me| us)?|suggest|provide|tell me|recommend|mention|share|write(?: down)?|show me|state|nenne(?: mir)?|gib mir|liste|enumera|dime|nombra|menciona|dame|cite[zs]?|donne[z]?(?:-moi)?|énumère|what are|which are)\s+(?:exactly |the |top |just |only |out )*(?P<n>{_number()})\s+(?!of\b|times?\b|per\b|hours?\b|days?\b|weeks?\b|years?\b|minutes?\b|or\b|to\b|sets?\b|different (?:versions|responses)|versions?\b|paragraphs?\b|sentences?\b|words?\b|lines?\b|pages?\b|bullet|stories\b|poems?\b|essays?\b|letters?\b|emails?\b|recipes?\b|jokes?\b|riddles?\b|paragraphes?|frases?\b|phrases?\b|sätze\b|haikus?\b|verses?\b|stanzas?\b|dialogues?|tweets?\b|limericks?\b)(?P<what>[^.?!\n]{{2,120}})",
+        r"^(?:please |can you |could you |now |bitte )?(?:list|name|give(?: me| us)?|suggest"
+        r"|provide|tell me|recommend|mention|share|write(?: down)?|show me|state|nenne(?: mir)?"
+        r"|gib mir|liste|enumera|dime|nombra|menciona|dame|cite[zs]?|donne[z]?(?:-moi)?|énumère"
+        rf"|what are|which are)\s+(?:exactly |the |top |just |only |out )*(?P<n>{_number()})\s+"
+        r"(?!of\b|times?\b|per\b|hours?\b|days?\b|weeks?\b|years?\b|minutes?\b|or\b|to\b|sets?\b"
+        r"|different (?:versions|responses)|versions?\b|paragraphs?\b|sentences?\b|words?\b"
+        r"|lines?\b|pages?\b|bullet|stories\b|poems?\b|essays?\b|letters?\b|emails?\b|recipes?\b"
+        r"|jokes?\b|riddles?\b|paragraphes?|frases?\b|phrases?\b|sätze\b|haikus?\b|verses?\b"
+        rf"|stanzas?\b|dialogues?|tweets?\b|limericks?\b)(?P<what>[^.?!\n]{{2,120}})",
         re.IGNORECASE,
     )
 
@@ -247,7 +290,8 @@ def items_fault(instruction: str, reply: str) -> str | None:
         return None
     what = found["what"]
     if re.search(
-        r"\b(?:and|und|y|et|each|every|both|for each|as well as|or more|at least|compare|explain|along with|for (?:two|three|four|\d))\b\s",
+        r"\b(?:and|und|y|et|each|every|both|for each|as well as|or"
+        r" more|at least|compare|explain|along with|for (?:two|three|four|\d))\b\s",
         what,
         re.IGNORECASE,
     ) and not re.search(r"\band (?:nothing|only)\b", what):

@@ -6,69 +6,66 @@ import re
 from typing import Final
 
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
+from calibrator.evidence.computed.word_lists import word_set
 
 MAX_LABELS: Final = 200
-_WORDS: Final = frozenset(
-    [
-        "classify",
-        "classified",
-        "classification",
-        "categorize",
-        "categorise",
-        "category",
-        "label",
-        "labels",
-        "sentiment",
-        "sort",
-        "tag",
-        "klassifiziere",
-        "klassifizieren",
-        "clasifica",
-        "classe",
-        "classez",
-        "classer",
-        "assign",
-        "spam",
-        "ham",
-        "positive",
-        "negative",
-    ]
+_WORDS: Final = word_set(
+    "classify classified classification categorize categorise"
+    " category label labels sentiment sort tag"
+    " klassifiziere klassifizieren clasifica classe classez"
+    " classer assign spam ham positive negative"
 )
 _ITEM: Final = r"[`\"'“”*]?[\w][\w /&-]{0,38}[`\"'“”*]?"
 _AS: Final = re.compile(
-    rf"\b(?:classify|categori[sz]e|label|tag|sort|rate|klassifiziere|clasifica|classe[rz]?|assign|identify|determine)\b[^.?!\n:]{{0,160}}?\b(?:as|into|under|with|one of|between|from|als|como|comme|among|either)\s*(?:one of|exactly one of|either|the following|these|only|just|one|(?:the )?(?:labels?|categories|options|classes|words))*\s*:?\s*(?P<l>{_ITEM}(?:\s*(?:,\s*(?:or|and|oder|und|o|y|ou|et)?|/|\||\bor\b|\boder\b|\bou\b|\bo\b|\band\b)\s*{_ITEM}){{1,30}})\s*(?=[.:;?!)\n(]|$)",
+    r"\b(?:classify|categori[sz]e|label|tag|sort|rate|klassifiziere|clasifica|classe[rz]?|assign"
+    rf"|identify|determine)\b[^.?!\n:]{{0,160}}?\b(?:as|into|under|with|one of|between|from|als"
+    r"|como|comme|among|either)\s*(?:one of|exactly one of|either|the following|these|only|just"
+    rf"|one|(?:the )?(?:labels?|categories|options|classes|words))*\s*:?\s*(?P<l>{_ITEM}(?:\s*"
+    r"(?:,\s*(?:or|and|oder|und|o|y|ou|et)?|/|\||\bor\b|\boder\b|\bou\b|\bo\b"
+    rf"|\band\b)\s*{_ITEM}){{1,30}})\s*(?=[.:;?!)\n(]|$)",
     re.IGNORECASE,
 )
 _LISTED: Final = re.compile(
-    rf"\b(?:labels?|categor(?:y|ies)|classes|options|choices|kategorien|categorías|catégories|tags|one of|sentiments?|intents?|allowed values)\b[^.?!\n:]{{0,60}}:\s*(?P<l>{_ITEM}(?:\s*(?:,\s*(?:or|and)?|/|\||;|\bor\b|\band\b)\s*{_ITEM}){{1,60}})\s*(?=[.:?!)\n]|$)",
+    r"\b(?:labels?|categor(?:y|ies)|classes|options|choices|kategorien|categorías|catégories|tags"
+    rf"|one of|sentiments?|intents?|allowed values)\b[^.?!\n:]{{0,60}}:\s*(?P<l>{_ITEM}(?:\s*"
+    rf"(?:,\s*(?:or|and)?|/|\||;|\bor\b|\band\b)\s*{_ITEM}){{1,60}})\s*(?=[.:?!)\n]|$)",
     re.IGNORECASE,
 )
 _PAREN: Final = re.compile(
-    rf"\b(?:sentiment|category|label|class|topic|intent|priority|urgency|language|mood|stance|tone|polarity|type|kategorie)\b[^.?!\n(]{{0,80}}\((?P<l>{_ITEM}(?:\s*(?:,\s*(?:or|and)?|/|\||\bor\b)\s*{_ITEM}){{1,30}})\)",
+    r"\b(?:sentiment|category|label|class|topic|intent|priority|urgency|language|mood|stance|tone"
+    rf"|polarity|type|kategorie)\b[^.?!\n(]{{0,80}}\((?P<l>{_ITEM}(?:\s*(?:,\s*(?:or|and)?|/|\|"
+    rf"|\bor\b)\s*{_ITEM}){{1,30}})\)",
     re.IGNORECASE,
 )
 _BULLETS: Final = re.compile(
-    r"\b(?:labels?|categor(?:y|ies)|classes|options|intents?|topics?)\b[^\n]{0,120}\n(?P<l>(?:[ \t]*[-*•][ \t]*[^\n]{1,60}(?:\n|$)){2,200})",
+    r"\b(?:labels?|categor(?:y|ies)|classes|options|intents?|topics?)\b[^\n]{0,120}\n(?P<l>(?:["
+    r" \t]*[-*•][ \t]*[^\n]{1,60}(?:\n|$)){2,200})",
     re.IGNORECASE,
 )
 _EITHER: Final = re.compile(
-    r"^(?:is|are) (?:this|the|that)(?: following)? (?P<n>review|text|message|e-?mail|comment|tweet|sentence|feedback|statement|post|headline|ticket)s?(?: below)? (?P<l>[a-z]+(?:, [a-z]+)*,? or [a-z]+)\b[?:]",
+    r"^(?:is|are) (?:this|the|that)(?: following)? (?P<n>review|text|message|e-?mail|comment|tweet"
+    r"|sentence|feedback|statement|post|headline|ticket)s?(?: below)? (?P<l>[a-z]+(?:, [a-z]+)*,?"
+    r" or [a-z]+)\b[?:]",
     re.IGNORECASE,
 )
 _TASK: Final = re.compile(
     r"(?m:^)(?:is|are) (?:this|the|that) (?:\w+ ){1,3}(?:positive|negative|spam|ham|neutral)\b"
     r"|(?:^|[.!?:,]\s+|\n\s*|\bplease\s+|\byou (?:must |will |should )?|\btask is to |\band )"
-    r"(?:classify|categori[sz]e|sort (?:the|this|each|it)|label (?:the|this|each|it)|assign|tag (?:the|this)"
+    r"(?:classify|categori[sz]e|sort (?:the|this|each|it)|label (?:the|this|each|it)|assign|tag "
+    r"(?:the|this)"
     r"|klassifizier\w*|clasifica|classe[rz]?)\b"
     r"|\b(?:what|which) (?:is the )?(?:category|label|class|intent|sentiment)\b",
     re.IGNORECASE,
 )
 _ONLY: Final = re.compile(
-    r"\b(?:only|just|alone|exactly|nothing else|single|one word|one label|no explanation|label itself|nur|solo|sólo|únicamente|uniquement|seulement)\b",
+    r"\b(?:only|just|alone|exactly|nothing else|single|one word|one label|no explanation|label"
+    r" itself|nur|solo|sólo|únicamente|uniquement|seulement)\b",
     re.IGNORECASE,
 )
 _NOT: Final = re.compile(
-    r"\b(?:several|multiple|more than one|all that apply|each (?:sentence|line|item|of)|every|(?:following|these|the) (?:sentences|reviews|items|words|messages|texts)|list|items|reviews|sentences|json|explain|reason|why|table|code|function|and then|words|score)\b",
+    r"\b(?:several|multiple|more than one|all that apply|each (?:sentence|line|item|of)|every|"
+    r"(?:following|these|the) (?:sentences|reviews|items|words|messages|texts)|list|items|reviews"
+    r"|sentences|json|explain|reason|why|table|code|function|and then|words|score)\b",
     re.IGNORECASE,
 )
 
@@ -121,7 +118,9 @@ def labels_of(wishes: str) -> list[str]:
         found = either or pattern.search(wishes)
         if found:
             parts = re.split(
-                r"\s*(?:,|/|\||;|\bor\b|\band\b|\boder\b|\bund\b|\bou\b|\bet\b)\s*", found["l"]
+                r"\s*(?:,|/|\||;|\bor\b|\band\b|\boder\b|\bund\b|\bou\b"
+                r"|\bet\b)\s*",
+                found["l"],
             )
             labels = [part.strip(" `\"'“”*.").casefold() for part in parts]
             labels = [

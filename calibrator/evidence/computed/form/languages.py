@@ -14,26 +14,62 @@ _SHARE: Final = 0.12  # share of the words that must be function words of the la
 
 # Frequent words that few other of these languages share.
 _WORDS: Final = {
-    "en": "why people who where me suggest explain describe list name create write give make provide some any one two three four five most other time like each such use used using first then so than he she his her had did no only up out the and of to is are was were that this with for not you have has from they which would there their what been will can about should into than your its be by it as at or when how more also these but my we our if do does",
-    "de": "gibt morgen heute keinen keine kein jetzt dann hier ob mich mir uns euch haben ihren seine sehr wurden sollte müssen können bitte danke warum welche welcher der die das und ist nicht ein eine einen einem einer mit auf für von den dem des sich auch wird sind als wie bei oder nach aus wir ich sie haben hat werden zum zur im durch über nur noch aber dass kann wurde war es du mein ihr ihre diese dieser wenn man um vor unter mehr",
-    "fr": "bonjour merci aujourd'hui demain hier quel quelle où comment pourquoi aussi peut peuvent doit cet ces tous toutes après avant nos vos le la les des est une et dans pour que qui pas vous nous sont avec sur plus par ce cette il elle du au aux mais ou être avoir fait ne se sa son ses leur leurs je tu mon votre notre ont été comme cela très c'est d'un d'une l'on qu'il n'est j'ai où",
-    "es": "dónde cómo cuál hoy mañana ayer hola gracias buenos días él ella ellos nos hacer puede pueden debe estos estas eso aquí porque donde hasta el la los las de que y en un una es por con no para su como más pero está son del al lo se este esta muy ser ha han fue hay cuando también sus le ya todo entre sin sobre tiene me mi qué yo usted nuestro desde",
-    "pt": "o os as de que e do da em um uma é para com não por mais dos das como mas foi ao ele são na no se também sua seu pelo pela você ou ser quando muito há nos já está eu tem isso meu",
-    "it": "il lo gli di che e è un una per con non sono della del dei delle nel nella si come anche più ma questo questa al alla dal ha hanno essere o se ci mi i le da su io sua suo loro molto perché",
-    "nl": "de het een en van dat niet op te zijn met voor die er aan om ook als bij maar naar dan wordt door uit nog worden deze heeft ik je hij wij we zij was kan meer over geen mijn",
-    "sv": "och det att en är som på för med av inte den till har de ett om var vi jag kan från eller men så när också sig ska du han hon mycket där vara",
-    "da": "og det at en er som på for med af ikke den til har de et om var vi jeg kan fra eller men så når også sig skal du han hun meget der være blev efter",
-    "no": "og det at en er som på for med av ikke den til har de et om var vi jeg kan fra eller men så når også seg skal du han hun mye der være ble etter",
-    "fi": "ja on ei että se oli ovat mutta myös kun tai niin hän sen ole joka olla voi kuin mitä minä sinä tämä tämän ovat jos vain",
-    "pl": "i w nie na się to jest że z do jak o co ale po tym są za od przez dla tak czy już jego był ma być który która można oraz jestem",
-    "cs": "a je se na v že to s z do o jak ale po za by pro jsou ve od nebo když být který která tak jako jsem si také může není byl",
-    "tr": "ve bir bu için ile da de çok olarak daha ne gibi var olan en ama ben o kadar sonra değil mi her ya şu onun",
-    "hu": "a az és hogy nem egy is van ez meg de csak mint volt lesz már vagy ha még kell ami aki minden nagyon azt",
-    "ro": "și de la în cu nu este pe un o că mai din să pentru care sunt au ca se ce sau dar prin fost am lui după",
-    "id": "yang dan di dengan untuk dari ini itu pada tidak adalah akan ke dalam juga saya atau oleh dapat karena lebih anda bisa ada telah mereka",
+    "en": "why people who where me suggest explain describe list name"
+    " create write give make provide some any one two three four five most other time like"
+    " each such use used using first then so than he she his her had did no only up out the"
+    " and of to is are was were that this with for not you have has from they which would"
+    " there their what been will can about should into than your its be by it as at or when"
+    " how more also these but my we our if do does",
+    "de": "gibt morgen heute keinen keine kein jetzt dann hier ob mich"
+    " mir uns euch haben ihren seine sehr wurden sollte müssen können bitte danke warum welche"
+    " welcher der die das und ist nicht ein eine einen einem einer mit auf für von den dem des"
+    " sich auch wird sind als wie bei oder nach aus wir ich sie haben hat werden zum zur im"
+    " durch über nur noch aber dass kann wurde war es du mein ihr ihre diese dieser wenn man"
+    " um vor unter mehr",
+    "fr": "bonjour merci aujourd'hui demain hier quel quelle où comment"
+    " pourquoi aussi peut peuvent doit cet ces tous toutes après avant nos vos le la les des"
+    " est une et dans pour que qui pas vous nous sont avec sur plus par ce cette il elle du au"
+    " aux mais ou être avoir fait ne se sa son ses leur leurs je tu mon votre notre ont été"
+    " comme cela très c'est d'un d'une l'on qu'il n'est j'ai où",
+    "es": "dónde cómo cuál hoy mañana ayer hola gracias buenos días él"
+    " ella ellos nos hacer puede pueden debe estos estas eso aquí porque donde hasta el la los"
+    " las de que y en un una es por con no para su como más pero está son del al lo se este"
+    " esta muy ser ha han fue hay cuando también sus le ya todo entre sin sobre tiene me mi"
+    " qué yo usted nuestro desde",
+    "pt": "o os as de que e do da em um uma é para com não por mais dos"
+    " das como mas foi ao ele são na no se também sua seu pelo pela você ou ser quando muito"
+    " há nos já está eu tem isso meu",
+    "it": "il lo gli di che e è un una per con non sono della del dei"
+    " delle nel nella si come anche più ma questo questa al alla dal ha hanno essere o se ci"
+    " mi i le da su io sua suo loro molto perché",
+    "nl": "de het een en van dat niet op te zijn met voor die er aan om"
+    " ook als bij maar naar dan wordt door uit nog worden deze heeft ik je hij wij we zij was"
+    " kan meer over geen mijn",
+    "sv": "och det att en är som på för med av inte den till har de ett"
+    " om var vi jag kan från eller men så när också sig ska du han hon mycket där vara",
+    "da": "og det at en er som på for med af ikke den til har de et om"
+    " var vi jeg kan fra eller men så når også sig skal du han hun meget der være blev efter",
+    "no": "og det at en er som på for med av ikke den til har de et om"
+    " var vi jeg kan fra eller men så når også seg skal du han hun mye der være ble etter",
+    "fi": "ja on ei että se oli ovat mutta myös kun tai niin hän sen"
+    " ole joka olla voi kuin mitä minä sinä tämä tämän ovat jos vain",
+    "pl": "i w nie na się to jest że z do jak o co ale po tym są za od"
+    " przez dla tak czy już jego był ma być który która można oraz jestem",
+    "cs": "a je se na v že to s z do o jak ale po za by pro jsou ve od"
+    " nebo když být který která tak jako jsem si také může není byl",
+    "tr": "ve bir bu için ile da de çok olarak daha ne gibi var olan en"
+    " ama ben o kadar sonra değil mi her ya şu onun",
+    "hu": "a az és hogy nem egy is van ez meg de csak mint volt lesz"
+    " már vagy ha még kell ami aki minden nagyon azt",
+    "ro": "și de la în cu nu este pe un o că mai din să pentru care"
+    " sunt au ca se ce sau dar prin fost am lui după",
+    "id": "yang dan di dengan untuk dari ini itu pada tidak adalah akan"
+    " ke dalam juga saya atau oleh dapat karena lebih anda bisa ada telah mereka",
     "et": "ja on ei et see oli ka kui oma mis aga siis või ning selle ta seda olid veel nii ma kes",
-    "vi": "và là của có không được trong cho với các một những này để khi người đã đến như tôi về từ cũng ra",
-    "ca": "el la els les de que i en un una és per amb no del al més com però està són aquest aquesta molt ser ha també seva seu dels",
+    "vi": "và là của có không được trong cho với các một những này để"
+    " khi người đã đến như tôi về từ cũng ra",
+    "ca": "el la els les de que i en un una és per amb no del al més"
+    " com però està són aquest aquesta molt ser ha també seva seu dels",
     "sw": "na ya wa kwa ni katika la za kama hii hiyo lakini au si kuwa pia cha yake watu",
     "tl": "ang ng sa na mga ay at ito hindi para may kung ko siya niya mo nang ni po",
 }
@@ -51,7 +87,8 @@ NAMES: Final = {
 }  # fmt: skip
 _OTHER_NAMES: Final = {
     "deutsch": "de", "deutsche": "de", "deutschen": "de", "englisch": "en", "englische": "en",
-    "französisch": "fr", "französische": "fr", "spanisch": "es", "spanische": "es", "italienisch": "it",
+    "französisch": "fr", "französische": "fr", "spanisch": "es", "spanische": "es",
+    "italienisch": "it",
     "portugiesisch": "pt", "niederländisch": "nl", "russisch": "ru", "chinesisch": "zh",
     "japanisch": "ja", "polnisch": "pl", "türkisch": "tr", "schwedisch": "sv",
     "inglés": "en", "español": "es", "alemán": "de", "francés": "fr", "italiano": "it",
@@ -75,13 +112,16 @@ _SCRIPTS: Final = {
 # Languages so near to each other that short texts do not tell them apart.
 _ALIKE: Final = (
     {"da", "no", "sv"}, {"es", "pt", "ca"}, {"ru", "uk", "bg"}, {"zh", "ja"}, {"ar", "fa", "ur"},
-    {"hi", "mr", "ne"}, {"fi", "et"}, {"de", "nl"}, {"it", "es"}, {"fr", "ca"}, {"it", "ca"}, {"it", "pt"},
+    {"hi", "mr", "ne"}, {"fi", "et"}, {"de", "nl"}, {"it", "es"}, {"fr", "ca"}, {"it", "ca"},
+    {"it", "pt"},
 )  # fmt: skip
 # Letters that few languages have.
 _MARKS: Final = {
     **dict.fromkeys("ß", ("de",)), **dict.fromkeys("ñ¿¡", ("es",)), **dict.fromkeys("ãõ", ("pt",)),
-    **dict.fromkeys("łżźśćęą", ("pl",)), **dict.fromkeys("őű", ("hu",)), **dict.fromkeys("ğış", ("tr",)),
-    **dict.fromkeys("ěřů", ("cs",)), **dict.fromkeys("țșă", ("ro",)), **dict.fromkeys("ơưđ", ("vi",)),
+    **dict.fromkeys("łżźśćęą", ("pl",)), **dict.fromkeys("őű", ("hu",)),
+    **dict.fromkeys("ğış", ("tr",)),
+    **dict.fromkeys("ěřů", ("cs",)), **dict.fromkeys("țșă", ("ro",)),
+    **dict.fromkeys("ơưđ", ("vi",)),
     **dict.fromkeys("å", ("sv", "da", "no")), **dict.fromkeys("ø", ("da", "no")),
 }  # fmt: skip
 _WORD: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
@@ -143,7 +183,7 @@ def languages_of(text: str, least: int = MIN_WORDS) -> frozenset[str]:
     scores, own = _scores(words)
     if not scores:
         return frozenset()
-    (best, most), *others = scores.most_common(2)
+    best, most = scores.most_common(1)[0]
     group = set().union(*(each for each in _ALIKE if best in each), {best})
     is_sure = len(own[best]) >= 2 or (own[best] and most >= 2 and len(words) <= 12)
     if most < _SHARE * len(words) or not is_sure:

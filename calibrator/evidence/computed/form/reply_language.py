@@ -15,6 +15,7 @@ from calibrator.evidence.computed.form.languages import (
 )
 from calibrator.evidence.computed.form.wishes import COMMAND
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
+from calibrator.evidence.computed.word_lists import word_set
 
 _TRANSLATE: Final = re.compile(
     r"\btranslat(?:e|ion)\b|\bübersetz|\btraduc|\btraduis|\btraduir|\btraduzca|翻译|翻訳",
@@ -26,7 +27,9 @@ _TRANSLATE: Final = re.compile(
 def _target() -> re.Pattern[str]:
     name = name_pattern()
     return re.compile(
-        rf"\b(?:translat(?:e|ion|ed|ing)\b[^.?!\n]{{0,120}}?\b(?:in)?to|übersetz\w*\b[^.?!\n]{{0,120}}?\bins?|(?:tradu\w+)\b[^.?!\n]{{0,120}}?\b(?:al?|en|au|vers l'))\s+(?:the |das |el |le |l')?(?P<t>{name})\b",
+        rf"\b(?:translat(?:e|ion|ed|ing)\b[^.?!\n]{{0,120}}?\b(?:in)?to"
+        rf"|übersetz\w*\b[^.?!\n]{{0,120}}?\bins?|(?:tradu\w+)\b[^.?!\n]{{0,120}}?\b(?:al?|en|au"
+        rf"|vers l'))\s+(?:the |das |el |le |l')?(?P<t>{name})\b",
         re.IGNORECASE,
     )
 
@@ -35,15 +38,23 @@ def _target() -> re.Pattern[str]:
 def _wish() -> re.Pattern[str]:
     name = name_pattern()
     return re.compile(
-        rf"\b(?:answer|reply|respond|write|speak|explain|say it|tell me|response|responses|answers|replies|output|be|entirely|only|please|always|now)\b[^.?!\n]{{0,60}}?\bin (?:the )?(?P<a>{name})\b(?: language)?(?! and\b| or\b|\s*[,/]\s*{name})"
-        rf"|\b(?:antwort\w*|schreib\w*|erklär\w*)\b[^.?!\n]{{0,60}}?\bauf (?P<b>{name})\b|\b(?:responde\w*|escribe\w*|respuesta|explica\w*)\b[^.?!\n]{{0,60}}?\ben (?P<c>{name})\b"
-        rf"|\b(?:réponds|répondez|réponse|écris|écrivez|rédigez?|explique)\b[^.?!\n]{{0,60}}?\ben (?P<d>{name})\b|^in (?P<e>{name})[,:]|\bin (?P<f>{name}),? (?:please|only)\b|\bnow in (?P<g>{name})\b",
+        r"\b(?:answer|reply|respond|write|speak|explain|say it|tell me|response|responses|answers"
+        rf"|replies|output|be|entirely|only|please|always|now)\b[^.?!\n]{{0,60}}?\bin (?:the )?"
+        rf"(?P<a>{name})\b(?: language)?(?! and\b| or\b|\s*[,/]\s*{name})"
+        rf"|\b(?:antwort\w*|schreib\w*|erklär\w*)\b[^.?!\n]{{0,60}}?\bauf (?P<b>{name})\b|\b"
+        rf"(?:responde\w*|escribe\w*|respuesta|explica\w*)\b[^.?!\n]{{0,60}}?\ben (?P<c>{name})\b"
+        rf"|\b(?:réponds|répondez|réponse|écris|écrivez|rédigez?|explique)\b[^.?!\n]{{0,60}}?\ben "
+        rf"(?P<d>{name})\b|^in (?P<e>{name})[,:]|\bin (?P<f>{name}),? (?:please|only)\b|\bnow in "
+        rf"(?P<g>{name})\b",
         re.IGNORECASE | re.MULTILINE,
     )
 
 
 _OPEN: Final = re.compile(
-    r"\b(?:language|languages|sprache|idioma|langue|translat|übersetz|traduc|traduis|traduir|vocabulary|dictionary|phrase|how do (?:you|i) say|means? in|meaning of|grammar|pronounce|lyrics|poem|song|quote|lorem|correct|proofread|rewrite|paraphras|summar|code|html|python|javascript|sql|json|regex|function|letter|email|e-mail|word)",
+    r"\b(?:language|languages|sprache|idioma|langue|translat|übersetz|traduc|traduis|traduir"
+    r"|vocabulary|dictionary|phrase|how do (?:you|i) say|means? in|meaning of|grammar|pronounce"
+    r"|lyrics|poem|song|quote|lorem|correct|proofread|rewrite|paraphras|summar|code|html|python"
+    r"|javascript|sql|json|regex|function|letter|email|e-mail|word)",
     re.IGNORECASE,
 )
 
@@ -123,36 +134,8 @@ def _judge(reply: str, wanted: str, reason: str, least: int = 4) -> Verdict | No
     return None
 
 
-_NOT_LATIN: Final = frozenset(
-    [
-        "ru",
-        "uk",
-        "bg",
-        "zh",
-        "ja",
-        "ko",
-        "ar",
-        "fa",
-        "he",
-        "el",
-        "th",
-        "hi",
-        "mr",
-        "ne",
-        "bn",
-        "ta",
-        "te",
-        "kn",
-        "ml",
-        "gu",
-        "pa",
-        "si",
-        "km",
-        "ka",
-        "hy",
-        "am",
-        "ur",
-    ]
+_NOT_LATIN: Final = word_set(
+    "ru uk bg zh ja ko ar fa he el th hi mr ne bn ta te kn ml gu pa si km ka hy am ur"
 )
 
 
@@ -174,7 +157,8 @@ def _translation(exchange: Exchange) -> Verdict | None:
         return Verdict(False, "the text is not translated", "translation")
     asked = exchange.wishes[:MAX_TEXT].replace(text, " ") if text else exchange.wishes[:MAX_TEXT]
     if re.search(
-        r"\b(?:and then|explain|criti\w*|comment|word by word|both|table|pronunciation|grammar|notes?)\b",
+        r"\b(?:and then|explain|criti\w*|comment|word by word|both"
+        r"|table|pronunciation|grammar|notes?)\b",
         asked,
         re.IGNORECASE,
     ):
@@ -188,9 +172,9 @@ def _translation(exchange: Exchange) -> Verdict | None:
 def _is_copied(said: str, text: str) -> bool:
     """Return whether a reply is the text itself, which has more words than names."""
     words = text.split()
-    if len(words) < 2 or 2 * sum(word[:1].islower() for word in words) < len(words):
-        if script_of(text)[0] in ("LATIN", ""):
-            return False
+    is_mostly_names = 2 * sum(word[:1].islower() for word in words) < len(words)
+    if (len(words) < 2 or is_mostly_names) and script_of(text)[0] in ("LATIN", ""):
+        return False
     reply, own = _plain(said), _plain(text)
     return reply == own or (len(own) > 15 and own in reply and len(reply) < 1.5 * len(own))
 

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable
 from typing import Final
 
+from calibrator.evidence.computed.form.answer_kind import kind_fault
 from calibrator.evidence.computed.form.counts import count_fault, items_fault
 from calibrator.evidence.computed.form.layout import (
     exact_verdict,
-    kind_fault,
     layout_fault,
     order_verdict,
     repeated_verdict,
@@ -22,88 +22,87 @@ from calibrator.evidence.computed.form.wording import (
     words_fault,
 )
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
+from calibrator.evidence.computed.word_lists import word_list, word_set
 
 MAX_WISHES: Final = 6000  # characters of rules and instruction in which wishes are looked for
+
+
+def _beginnings(text: str) -> tuple[str, ...]:
+    """Return the words of a text, as str.startswith takes them."""
+    return tuple(word_list(text))
+
+
 # Each check with the beginnings of words without which it finds no wish.
 _CHECKS: Final[tuple[tuple[Callable[[list[str], str], str | None], tuple[str, ...]], ...]] = (
-    (count_fault, ("word", "sentence", "paragraph", "line", "bullet", "character", "wört", "wort", "sätz", "satz", "absätz", "zeile", "stichpunkt", "zeichen", "palabra", "oracion", "frase", "párrafo", "línea", "viñeta", "caracter", "mot", "phrase", "paragraphe", "ligne", "puce", "caractère", "point")),
-    (case_fault, ("case", "upper", "lower", "capital", "caps", "block", "großbuch", "kleinbuch", "mayúsc", "minúsc", "majusc", "minusc", "small")),
-    (ends_fault, ("start", "begin", "open", "end", "finish", "conclud", "clos", "beend", "empieza", "comienza", "termin", "finaliza", "acaba", "commenc", "début", "finis", "conclu", "clôtur")),
-    (words_fault, ("word", "keyword", "phrase", "term", "letter", "sentence", "wort", "wört", "buchstab", "palabra", "letra", "frase", "mot", "lettre")),
-    (frequency_fault, ("times", "once", "twice", "veces", "fois")),
-    (marks_fault, ("comma", "komma", "coma", "virgul", "mark", "semicolon", "hyphen", "digit", "numeral", "ziffer", "period", "stop", "quot", "asterisk", "emoji", "emoticon", "parenthes", "bracket", "accent", "acento", "tilde", "akzent", "ausruf", "frage", "signos", "guillemets", "comillas")),
-    (layout_fault, ("table", "list", "number", "bullet", "stichpunkt", "aufzähl", "viñeta", "punto", "puce", "comma", "komma", "coma", "virgul", "line", "zeile", "línea", "ligne", "markdown", "text", "block")),
-)  # fmt: skip
-_KINDS: Final = frozenset(
-    [
-        "yes",
-        "ja",
-        "sí",
-        "si",
-        "oui",
-        "one",
-        "single",
-        "word",
-        "wort",
-        "palabra",
-        "mot",
-        "number",
-        "zahl",
-        "número",
-        "nombre",
-        "chiffre",
-        "digit",
-        "digits",
-        "figure",
-        "integer",
-        "numeral",
-        "letter",
-        "only",
-        "just",
-        "nothing",
-        "no",
-        "without",
-        "simply",
-        "solely",
-    ]
+    (
+        count_fault,
+        _beginnings(
+            "word sentence paragraph line bullet character wört wort sätz satz absätz zeile"
+            " stichpunkt zeichen"
+            " palabra oracion frase párrafo línea viñeta caracter mot phrase paragraphe ligne puce"
+            " caractère"
+        ),
+    ),
+    (
+        case_fault,
+        _beginnings(
+            "case upper lower capital caps block großbuch kleinbuch mayúsc minúsc majusc minusc"
+            " small"
+        ),
+    ),
+    (
+        ends_fault,
+        _beginnings(
+            "start begin open end finish conclud clos beend empieza comienza termin finaliza acaba"
+            " commenc"
+            " début finis conclu clôtur"
+        ),
+    ),
+    (
+        words_fault,
+        _beginnings(
+            "word keyword phrase term letter sentence wort wört buchstab palabra letra frase mot"
+            " lettre"
+        ),
+    ),
+    (frequency_fault, _beginnings("times once twice veces fois")),
+    (
+        marks_fault,
+        _beginnings(
+            "comma komma coma virgul mark semicolon hyphen digit numeral ziffer period stop quot"
+            " asterisk"
+            " emoji emoticon parenthes bracket accent acento tilde akzent ausruf frage signos"
+            " guillemets"
+            " comillas"
+        ),
+    ),
+    (
+        layout_fault,
+        _beginnings(
+            "table list number bullet stichpunkt aufzähl viñeta punto puce comma komma coma virgul"
+            " line"
+            " zeile línea ligne markdown text block"
+        ),
+    ),
 )
-_LISTS: Final = frozenset(
-    [
-        "list",
-        "name",
-        "give",
-        "suggest",
-        "provide",
-        "tell",
-        "recommend",
-        "mention",
-        "share",
-        "write",
-        "show",
-        "state",
-        "nenne",
-        "gib",
-        "liste",
-        "enumera",
-        "dime",
-        "nombra",
-        "menciona",
-        "dame",
-        "cite",
-        "citez",
-        "donne",
-        "donnez",
-        "énumère",
-        "what",
-        "which",
-    ]
+_KINDS: Final = word_set(
+    "yes ja sí si oui one single word wort palabra mot number"
+    " zahl número nombre chiffre digit digits figure"
+    " integer numeral letter only just nothing no without simply solely"
+)
+_LISTS: Final = word_set(
+    "list name give suggest provide tell recommend mention share"
+    " write show state nenne gib liste enumera"
+    " dime nombra menciona dame cite citez donne donnez énumère what which"
 )
 _IF: Final = re.compile(
-    r"\b(?:if|when|whenever|unless|for example|e\.g\.|in case|wenn|falls|si|cuando|quand|lorsque|example|otherwise)\b",
+    r"\b(?:if|when|whenever|unless|for example|e\.g\.|in case|wenn|falls|si|cuando|quand|lorsque"
+    r"|example|otherwise)\b",
     re.IGNORECASE,
 )
 _ABOUT: Final = re.compile(
-    r"\b(?:where|how (?:to|do|can|many|would|should)|what (?:does|is|are|happens|would)|why|difference|meaning|mean"
+    r"\b(?:where|how (?:to|do|can|many|would|should)|what (?:does|is|are|happens|would)|why"
+    r"|difference|meaning|mean"
     r"|function|python|code|script|program|regex|sql|excel|html)\b",
     re.IGNORECASE,
 )
@@ -113,20 +112,26 @@ _ALLOWED: Final = re.compile(
 )
 # How a sentence of the rules begins that commands a form of the replies.
 _BUSINESS: Final = re.compile(
-    r"\b(?:customers?|orders?|refund|policy|returns|store|shop|price|days?|business|ticket|account|user(?:'s)? (?:has|is|asks))\b",
+    r"\b(?:customers?|orders?|refund|policy|returns|store|shop|price|days?|business|ticket|account"
+    r"|user(?:'s)? (?:has|is|asks))\b",
     re.IGNORECASE,
 )
 COMMAND: Final = re.compile(
-    r"^[\W\d]*(?:please|always|never|do not|don't|only|just|you (?:must|should|will|are to|always|only|answer|reply|respond)"
-    r"|(?:your|all|every|the|each) (?:answers?|repl(?:y|ies)|responses?|output)\b|answer|reply|respond|write|use|keep|output"
-    r"|format|return|avoid|end|start|begin|include|limit|give|speak|be|summari[sz]e|translate|classify|sort|no\b|in (?:one|at most|\d)"
-    r"|antworte|antworten|schreibe?|verwende|benutze|immer|responde|contesta|escribe|usa|siempre|réponds|répondez|écris|utilise"
+    r"^[\W\d]*(?:please|always|never|do not|don't|only|just|you (?:must|should|will|are to|always"
+    r"|only|answer|reply|respond)"
+    r"|(?:your|all|every|the|each) (?:answers?|repl(?:y|ies)|responses?|output)\b|answer|reply"
+    r"|respond|write|use|keep|output"
+    r"|format|return|avoid|end|start|begin|include|limit|give|speak|be|summari[sz]e|translate"
+    r"|classify|sort|no\b|in (?:one|at most|\d)"
+    r"|antworte|antworten|schreibe?|verwende|benutze|immer|responde|contesta|escribe|usa|siempre"
+    r"|réponds|répondez|écris|utilise"
     r"|toujours)\b",
     re.IGNORECASE,
 )
 # A problem of mathematics or programming speaks of the forms of other things.
 _PROBLEM: Final = re.compile(
-    r"\$[^$\n]{1,200}\$|\\(?:boxed|frac|sqrt|\[|\()|^\s*(?:example \d|input|constraints)\s*:",
+    r"\$[^$\n]{1,200}\$|\\(?:boxed|frac|sqrt|\[|\()|^\s*(?:example"
+    r" \d|input|constraints)\s*:",
     re.IGNORECASE | re.MULTILINE,
 )
 _ASKED: Final = re.compile(r"^(?P<head>[^:\n]{3,120}):\s+[^\n]*\?$")  # Answer briefly: why ..?

@@ -9,23 +9,40 @@ from calibrator.evidence.computed.form import counting
 
 _Q: Final = r"[\"“”«»„‟'‘’`]"
 _QUOTED: Final = re.compile(
-    r"[\"“„«](?P<a>[^\"”“»\n]{1,300})[\"”“»]|(?<!\w)['‘`](?P<b>[^'’`\n]{1,200})['’`](?!\w)"
+    r"[\"“„«](?P<a>[^\"”“»\n]{1,300})[\"”“»]|(?<!\w)['‘`]"
+    r"(?P<b>[^'’`\n]{1,200})['’`](?!\w)"
 )
-_REPLY: Final = r"(?:your |the |its |my |ta |votre |tu |la |deine |die )?(?:entire |whole |complete |full |ganze |toute )?(?:response|answer|reply|message|output|text|poem|letter|email|essay|post|antwort|respuesta|réponse|texte|texto|song|story|tweet|it|description|article)"
+_REPLY: Final = (
+    r"(?:your |the |its |my |ta |votre |tu |la |deine |die )?"
+    r"(?:entire |whole |complete |full |ganze |toute )?(?:response|answer|reply|message|output"
+    r"|text|poem|letter|email|essay|post|antwort|respuesta|réponse|texte|texto|song|story|tweet|it"
+    r"|description|article)"
+)
 _UPPER: Final = re.compile(
-    r"\b(?:upper[- ]?case|capital letters|all[- ]caps|all capitals|in capitals|block letters|großbuchstaben|mayúsculas?|majuscules?|capslock|capitali[sz]e (?:every letter|all (?:the )?(?:letters|your words)|everything))\b",
+    r"\b(?:upper[- ]?case|capital letters|all[- ]caps|all capitals|in capitals|block letters"
+    r"|großbuchstaben|mayúsculas?|majuscules?|capslock|capitali[sz]e (?:every letter|all (?:the )?"
+    r"(?:letters|your words)|everything))\b",
     re.IGNORECASE,
 )
 _LOWER: Final = re.compile(
-    r"\b(?:lower[- ]?cases?|small letters|kleinbuchstaben|minúsculas?|minuscules?|(?:without|no|not use|avoid)(?: any| using any)? capital(?: letter)?s?|no capitals)\b",
+    r"\b(?:lower[- ]?cases?|small letters|kleinbuchstaben|minúsculas?|minuscules?|(?:without|no"
+    r"|not use|avoid)(?: any| using any)? capital(?: letter)?s?|no capitals)\b",
     re.IGNORECASE,
 )
 _PARTIAL: Final = re.compile(
-    r"\b(?:consist\w*|strings?|input|first|title|heading|headings|names?|keys?|words? (?:in|with|that)|words? written|at least|at most|more than|less than|fewer than|exactly|\d+|one|two|three|times|each word|every word|sentence|beginning|start|start of|initial|some|certain|both|and lower|and upper|upper- and|mix\w*|labels?|sql|keywords|variable|constant|function|convert|converts|email|code|password|column|key points|letters? \w\b|para|mencion\w*|palabras (?:que|completas|escritas)|mots (?:en|écrits)|how|what|why|difference|number of|highlight|emphasi[sz]e|important|only (?:the|for))\b",
+    r"\b(?:consist\w*|strings?|input|first|title|heading|headings|names?|keys?|words? (?:in|with"
+    r"|that)|words? written|at least|at most|more than|less than|fewer than|exactly|\d+|one|two"
+    r"|three|times|each word|every word|sentence|beginning|start|start of|initial|some|certain"
+    r"|both|and lower|and upper|upper- and|mix\w*|labels?|sql|keywords|variable|constant|function"
+    r"|convert|converts|email|code|password|column|key points|letters? \w\b|para|mencion\w*"
+    r"|palabras (?:que|completas|escritas)|mots (?:en|écrits)|how|what|why|difference|number of"
+    r"|highlight|emphasi[sz]e|important|only (?:the|for))\b",
     re.IGNORECASE,
 )
 _WHOLE: Final = re.compile(
-    r"\b(?:all|entire|entirely|only|whole|everything|complete(?:ly)?|solely|just|answer|reply|response|write|in|fully|ganz|nur|todo|toda|solo|sólo|enteramente|tout|toute|entièrement|uniquement|output|antworte|responde|réponds)\b",
+    r"\b(?:all|entire|entirely|only|whole|everything|complete(?:ly)?|solely|just|answer|reply"
+    r"|response|write|in|fully|ganz|nur|todo|toda|solo|sólo|enteramente|tout|toute|entièrement"
+    r"|uniquement|output|antworte|responde|réponds)\b",
     re.IGNORECASE,
 )
 
@@ -54,7 +71,8 @@ def case_fault(sentences: list[str], reply: str) -> str | None:
             ):
                 continue
             if re.search(
-                r"\b(?:not|don't|avoid|never|without|nicht|no|sin|sans|pas)\b[^.]{0,70}$",
+                r"\b(?:not|don't|avoid|never|without|nicht|no|sin|sans"
+                r"|pas)\b[^.]{0,70}$",
                 sentence[: found.start()],
                 re.IGNORECASE,
             ):
@@ -74,15 +92,26 @@ def case_fault(sentences: list[str], reply: str) -> str | None:
 
 
 _START: Final = re.compile(
-    rf"\b(?:start|begin|starting|beginning|open|starts|begins|beginne|beginn|starte|empieza|comienza|commence[rz]?|débute[rz]?)\b\s*(?:{_REPLY})?\s*(?:with|by saying|mit|con|par|avec)\s+(?:the |dem |la |le |el |exactly |this )*(?:exact |following )?(?:words?|phrase|sentence|text|letters?|wort|satz|buchstaben|palabra|letra|frase|mot|lettre|phrase)?\s*:?\s*",
+    r"\b(?:start|begin|starting|beginning|open|starts|begins|beginne|beginn|starte|empieza"
+    rf"|comienza|commence[rz]?|débute[rz]?)\b\s*(?:{_REPLY})?\s*(?:with|by saying|mit|con|par"
+    r"|avec)\s+(?:the |dem |la |le |el |exactly |this )*(?:exact |following )?(?:words?|phrase"
+    r"|sentence|text|letters?|wort|satz|buchstaben|palabra|letra|frase|mot|lettre"
+    r"|phrase)?\s*:?\s*",
     re.IGNORECASE,
 )
 _END: Final = re.compile(
-    rf"\b(?:end|finish|conclude|ends?|ending|finishing|close|beende|ende|termina|finaliza|acaba|finis|termine[rz]?|finissez|terminez|conclu[aes]\w*|clôture[rz]?)\b\s*(?:{_REPLY})?\s*(?:with|by saying|mit|con|par|avec|off with)\s+(?:the |dem |la |le |el |exactly |this |these )*(?:exact |following |genauen |exacta |exacte )?(?:words?|phrase|sentence|text|letters?|wort|satz|palabra|letra|frase|mot|lettre|question)?\s*(?:exacta|exacte|exactly)?\s*:?\s*",
+    r"\b(?:end|finish|conclude|ends?|ending|finishing|close|beende|ende|termina|finaliza|acaba"
+    rf"|finis|termine[rz]?|finissez|terminez|conclu[aes]\w*|clôture[rz]?)\b\s*(?:{_REPLY})?\s*"
+    r"(?:with|by saying|mit|con|par|avec|off with)\s+(?:the |dem |la |le |el |exactly |this "
+    r"|these )*(?:exact |following |genauen |exacta |exacte )?(?:words?|phrase|sentence|text"
+    r"|letters?|wort|satz|palabra|letra|frase|mot|lettre|question)?\s*(?:exacta|exacte"
+    r"|exactly)?\s*:?\s*",
     re.IGNORECASE,
 )
 _INNER: Final = re.compile(
-    r"\b(?:each|every|all|paragraphs?|lines?|words?|bullets?|items?|sections?|names? (?:that|which)|that (?:start|begin|end)|stanzas?|titles?|post-?script\w*|notes?|cities|countries|verse|cada|chaque|jeder?|jedes|párrafo|paragraphe|second|third|last|segundo|deuxième)\b",
+    r"\b(?:each|every|all|paragraphs?|lines?|words?|bullets?|items?|sections?|names? (?:that"
+    r"|which)|that (?:start|begin|end)|stanzas?|titles?|post-?script\w*|notes?|cities|countries"
+    r"|verse|cada|chaque|jeder?|jedes|párrafo|paragraphe|second|third|last|segundo|deuxième)\b",
     re.IGNORECASE,
 )
 
@@ -142,11 +171,22 @@ def _is_at(body: str, wanted: str, *, is_start: bool, is_letter: bool) -> bool:
 
 
 _AVOID: Final = re.compile(
-    r"(?:n't|\b(?:do not|does not|without|avoid|never|not|no|refrain from|should not|must not|cannot|can't|ohne|nicht|vermeide|kein\w*|sin|evita|no (?:uses|utilices|incluyas)|sans|évite[zr]?|n'utilise[zr]?|n'emploie[zr]?|ne pas))\s+(?:\w+ ){0,3}?(?:use|using|include|including|mention|mentioning|say|saying|contain|containing|write|writing|utter|the|benutz\w*|verwend\w*|usar|utiliser|employer)?\s*(?:of )?(?:any of )?(?:the |any |das |die |der |la |las |el |le |les |following )*(?P<k>words?|keywords?|phrases?|terms?|letters?|wort|wörter|buchstaben?|palabras?|letras?|mots?|lettres?)\s*:?\s*",
+    r"(?:n't|\b(?:do not|does not|without|avoid|never|not|no|refrain from|should not|must not"
+    r"|cannot|can't|ohne|nicht|vermeide|kein\w*|sin|evita|no (?:uses|utilices|incluyas)|sans"
+    r"|évite[zr]?|n'utilise[zr]?|n'emploie[zr]?|ne pas))\s+(?:\w+ ){0,3}?(?:use|using|include"
+    r"|including|mention|mentioning|say|saying|contain|containing|write|writing|utter|the"
+    r"|benutz\w*|verwend\w*|usar|utiliser|employer)?\s*(?:of )?(?:any of )?(?:the |any |das |die "
+    r"|der |la |las |el |le |les |following )*(?P<k>words?|keywords?|phrases?|terms?|letters?|wort"
+    r"|wörter|buchstaben?|palabras?|letras?|mots?|lettres?)\s*:?\s*",
     re.IGNORECASE,
 )
 _USE: Final = re.compile(
-    r"\b(?:includ(?:e|es|ing)|us(?:e|es|ing)|contain(?:s|ing)?|mention(?:s|ing)?|incorporat(?:e|es|ing)|with|add(?:ing)?|verwende|benutze|enthält|incluy[ae]\w*|incluir|usa|utiliza|contener|contenga|inclu[eas]\w*|inclure|utilise[rz]?|contenir|mentionne[rz]?)\s+(?:all |both |each |at least )*(?:of )?(?:the |these |this |das |die |la |las |el |le |les |ces |following |exact )*(?P<k>words?|keywords?|phrases?|terms?|sentence|wort|wörter|palabras?(?: clave)?|mots?(?: clés?|-clés?)?|termes?|frase)\s*:?\s*",
+    r"\b(?:includ(?:e|es|ing)|us(?:e|es|ing)|contain(?:s|ing)?|mention(?:s|ing)?|incorporat(?:e|es"
+    r"|ing)|with|add(?:ing)?|verwende|benutze|enthält|incluy[ae]\w*|incluir|usa|utiliza|contener"
+    r"|contenga|inclu[eas]\w*|inclure|utilise[rz]?|contenir|mentionne[rz]?)\s+(?:all |both |each "
+    r"|at least )*(?:of )?(?:the |these |this |das |die |la |las |el |le |les |ces |following "
+    r"|exact )*(?P<k>words?|keywords?|phrases?|terms?|sentence|wort|wörter|palabras?(?: clave)?"
+    r"|mots?(?: clés?|-clés?)?|termes?|frase)\s*:?\s*",
     re.IGNORECASE,
 )
 
@@ -156,7 +196,8 @@ def words_fault(sentences: list[str], reply: str) -> str | None:
     folded = reply.replace("’", "'").casefold()
     for sentence in sentences:
         if re.search(
-            r"\b(?:each|every|paragraph|title|at least one of|one of|either|any of these|or)\b",
+            r"\b(?:each|every|paragraph|title|at least one of|one of"
+            r"|either|any of these|or)\b",
             sentence,
             re.IGNORECASE,
         ) and not _AVOID.search(sentence):
@@ -173,13 +214,15 @@ def words_fault(sentences: list[str], reply: str) -> str | None:
         for used in _USE.finditer(sentence):
             after = sentence[used.end() :]
             if re.search(
-                r"(?:n't|n'|\b(?:not|avoid|never|without|no|sin|sans|ohne|ne))\b",
+                r"(?:n't|n'|\b(?:not|avoid|never|without|no|sin|sans|ohne"
+                r"|ne))\b",
                 sentence[max(0, used.start() - 30) : used.start()],
                 re.IGNORECASE,
             ):
                 continue
             if re.search(
-                r"\b(?:less than|fewer than|at most|moins de|menos de|como máximo|au plus|weniger als)\b",
+                r"\b(?:less than|fewer than|at most|moins de|menos de|como"
+                r" máximo|au plus|weniger als)\b",
                 after,
                 re.IGNORECASE,
             ):
@@ -200,14 +243,16 @@ def _objects(text: str, kind: str, *, is_quoted: bool = False) -> list[str]:
             break
         found.append((quoted["a"] or quoted["b"]).strip())
         joined = re.compile(
-            r"[\]\s,;]*(?:and|or|nor|und|oder|y|o|ni|et|ou|&)?[\s,]*(?:the word |the phrase )?\[?"
+            r"[\]\s,;]*(?:and|or|nor|und|oder|y|o|ni|et|ou|&)?[\s,]*(?:the"
+            r" word |the phrase )?\[?"
         ).match(text, quoted.end())
         at = joined.end() if joined else quoted.end()
     if not found and text[:1] == "[":
         return _objects(text[1:], kind, is_quoted=is_quoted)
     if not found and not is_quoted and not kind.casefold().endswith("s"):
         bare = re.match(
-            r"(?P<w>[^\W\d_][\w-]*)(?=\s*(?:[.,;!)]|$|in\b|anywhere|at all|whatsoever|or\b|throughout|ever))",
+            r"(?P<w>[^\W\d_][\w-]*)(?=\s*(?:[.,;!)]|$|in\b|anywhere|at all"
+            r"|whatsoever|or\b|throughout|ever))",
             text,
         )
         if bare and bare["w"].casefold() not in (
@@ -238,11 +283,22 @@ def _has(folded: str, word: str, *, is_letter: bool, is_loose: bool = False) -> 
 
 
 _TIMES: Final = re.compile(
-    r"(?:the )?(?P<k>word|letter|phrase|term|keyword|palabra|letra|mot|lettre|terme)\s+[\"“«'‘`]?(?P<w>[^\s\"”»'’`]{1,40})[\"”»'’`]?\s+(?:should |must |has to |needs to |debe(?:ría)? |doit |devra |apparaisse |figure |aparezca )*(?:not )?(?:appear|occur|be (?:used|mentioned|present)|show up|aparecer|aparezca|apparaître|figurer?|figure|être présente?)?\s*(?P<b>at least|at most|less than|fewer than|more than|exactly|no more than|a minimum of|al menos|como mínimo|menos de|exactamente|au moins|moins de|au minimum|minimum)?\s*(?P<n>\d{1,3}|one|two|three|four|five|six|seven|eight|nine|ten|once|twice)\s*(?P<o>or more )?(?:times?|veces|fois)?\b",
+    r"(?:the )?(?P<k>word|letter|phrase|term|keyword|palabra|letra|mot|lettre|terme)\s+[\"“«'‘`]?"
+    r"(?P<w>[^\s\"”»'’`]{1,40})[\"”»'’`]?\s+(?:should |must |has to |needs to |debe(?:ría)? |doit "
+    r"|devra |apparaisse |figure |aparezca )*(?:not )?(?:appear|occur|be (?:used|mentioned"
+    r"|present)|show up|aparecer|aparezca|apparaître|figurer?|figure|être présente?)?\s*(?P<b>at"
+    r" least|at most|less than|fewer than|more than|exactly|no more than|a minimum of|al menos"
+    r"|como mínimo|menos de|exactamente|au moins|moins de|au minimum|minimum)?\s*(?P<n>\d{1,3}|one"
+    r"|two|three|four|five|six|seven|eight|nine|ten|once|twice)\s*(?P<o>or more )?(?:times?|veces"
+    r"|fois)?\b",
     re.IGNORECASE,
 )
 _TIMES2: Final = re.compile(
-    r"(?:use|mention|include|includes?|incluye|utiliza|inclu\w+)\s+(?:the |la |le |el )?(?P<k>word|letter|phrase|palabra|letra|mot|lettre)\s+[\"“«'‘`]?(?P<w>[^\s\"”»'’`]{1,40})[\"”»'’`]?\s+(?:for )?(?P<b>at least|exactly|more than|less than|at most|al menos|au moins|au minimum|moins de)\s*(?P<n>\d{1,3}|one|two|three|four|five|six|seven|eight|nine|ten|once|twice)\s*(?P<o>or more )?(?:times?|veces|fois)?\b",
+    r"(?:use|mention|include|includes?|incluye|utiliza|inclu\w+)\s+(?:the |la |le |el )?(?P<k>word"
+    r"|letter|phrase|palabra|letra|mot|lettre)\s+[\"“«'‘`]?(?P<w>[^\s\"”»'’`]{1,40})[\"”»'’`]?\s+"
+    r"(?:for )?(?P<b>at least|exactly|more than|less than|at most|al menos|au moins|au minimum"
+    r"|moins de)\s*(?P<n>\d{1,3}|one|two|three|four|five|six|seven|eight|nine|ten|once|twice)\s*"
+    r"(?P<o>or more )?(?:times?|veces|fois)?\b",
     re.IGNORECASE,
 )
 _SMALL: Final = {
@@ -296,7 +352,8 @@ _MARKS: Final = (
     ("comma", r"commas?|kommas?|comas|virgules?", ","),
     (
         "exclamation mark",
-        r"exclamation (?:marks?|points?)|ausrufezeichen|signos de exclamación",
+        r"exclamation (?:marks?|points?)|ausrufezeichen|signos de"
+        r" exclamación",
         "!",
     ),
     ("question mark", r"question marks?|fragezeichen", "?"),
@@ -318,12 +375,16 @@ def marks_fault(sentences: list[str], reply: str) -> str | None:
     for sentence in sentences:
         for name, pattern, marks in _MARKS:
             found = re.search(
-                rf"\b(?:no|without|avoid|not|don't|never|refrain from|free of|ohne|keine?n?|sin|sans|évite[zr]?|pas d[e']|n'utilise[zr]?|evita|no (?:uses|utilices|debe)|ne (?:pas )?\w+ (?:pas|aucun\w*))\b[^.!?;:]{{0,35}}?\b(?:{pattern})\b",
+                r"\b(?:no|without|avoid|not|don't|never|refrain from|free of"
+                r"|ohne|keine?n?|sin|sans|évite[zr]?|pas d[e']|n'utilise[zr]?|evita|no (?:uses"
+                rf"|utilices|debe)|ne (?:pas )?\w+ (?:pas|aucun\w*))\b[^.!?;:]{{0,35}}?\b"
+                rf"(?:{pattern})\b",
                 sentence,
                 re.IGNORECASE,
             )
             if not found or re.search(
-                r"\b(?:after|before|between|at the end|in the title|around|except|more than|too many|excessive|but)\b",
+                r"\b(?:after|before|between|at the end|in the title|around"
+                r"|except|more than|too many|excessive|but)\b",
                 sentence,
                 re.IGNORECASE,
             ):
@@ -334,11 +395,15 @@ def marks_fault(sentences: list[str], reply: str) -> str | None:
             elif any(mark in reply.casefold() for mark in marks):
                 return f"the reply has a{'n' if name[0] in 'aeiou' else ''} {name}"
         if re.search(
-            r"\b(?:wrap|wrapped|put|enclose|enclosed|inside|with|surround\w*|encadr\w*|entour\w*|entre)\b[^.]{0,60}\b(?:double quotation marks|double quotes|guillemets|comillas(?: dobles)?)\b",
+            r"\b(?:wrap|wrapped|put|enclose|enclosed|inside|with"
+            r"|surround\w*|encadr\w*|entour\w*|entre)\b[^.]{0,60}\b(?:double quotation marks"
+            r"|double quotes|guillemets|comillas(?: dobles)?)\b",
             sentence,
             re.IGNORECASE,
         ) and re.search(
-            r"\b(?:entire|whole|complete|your (?:response|answer|reply)|the (?:response|answer|reply)|l'intégralité|toda|entière|tu respuesta|votre réponse|ta réponse)\b",
+            r"\b(?:entire|whole|complete|your (?:response|answer|reply)"
+            r"|the (?:response|answer|reply)|l'intégralité|toda|entière|tu respuesta|votre réponse"
+            r"|ta réponse)\b",
             sentence,
             re.IGNORECASE,
         ):

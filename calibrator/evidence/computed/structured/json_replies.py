@@ -13,24 +13,39 @@ from calibrator.evidence.computed.verdict import MAX_SOURCE, MAX_TEXT, Exchange,
 
 MAX_DEPTH: Final = 50
 _WISH: Final = re.compile(
-    r"\b(?:return|reply|respond|answer|output|extract|give|produce|convert|turn|format|provide|generate|write|create|parse|make|present|put|list|represent|express|wrap|use|send|emit|pull|transform|read|fill|encode|gib|antworte|extrahiere|erzeuge|wandle|devuelve|responde|extrae|convierte|renvoie|réponds|extrais|donne|want|need|must be|should be)\b[^.?!\n]{0,140}?\bjson\b"
-    r"|\b(?:as|in|into|to|als|en|como) (?:an? |valid |a valid |pure |raw |ein |un )*json\b|\bjson (?:only|format|object|array|output|response|reply|schema)\b|^json\b|\bjson\s*:",
+    r"\b(?:return|reply|respond|answer|output|extract|give|produce|convert|turn|format|provide"
+    r"|generate|write|create|parse|make|present|put|list|represent|express|wrap|use|send|emit|pull"
+    r"|transform|read|fill|encode|gib|antworte|extrahiere|erzeuge|wandle|devuelve|responde|extrae"
+    r"|convierte|renvoie|réponds|extrais|donne|want|need|must be|should"
+    r" be)\b[^.?!\n]{0,140}?\bjson\b"
+    r"|\b(?:as|in|into|to|als|en|como) (?:an? |valid |a valid |pure |raw |ein |un )*json\b|\bjson "
+    r"(?:only|format|object|array|output|response|reply|schema)\b|^json\b|\bjson\s*:",
     re.IGNORECASE | re.MULTILINE,
 )
 _ABOUT: Final = re.compile(
-    r"\b(?:what is|what's|what are|explain|difference|how (?:do|does|can|to|would|should)|why|function|script|program|python|javascript|typescript|java|node|library|api|endpoint|schema for|file|parser|parsing|sql|class|code that|regex|curl|debug|error|validate|fix|is this|minify|pros and cons|compare|yaml)\b",
+    r"\b(?:what is|what's|what are|explain|difference|how (?:do|does|can|to|would|should)|why"
+    r"|function|script|program|python|javascript|typescript|java|node|library|api|endpoint|schema"
+    r" for|file|parser|parsing|sql|class|code that|regex|curl|debug|error|validate|fix|is this"
+    r"|minify|pros and cons|compare|yaml)\b",
     re.IGNORECASE,
 )
 _ONLY: Final = re.compile(
-    r"\b(?:only|just|nothing else|nothing but|solely|exclusively|no (?:other|extra|additional|further) (?:text|words|output|commentary|content)|no (?:text|prose|explanation|explanations|commentary|comments|markdown|preamble)|without (?:any )?(?:explanation|other text|additional text|markdown|commentary)|(?:do not|don't) (?:add|include|write|output) (?:any|anything)|nur|ausschließlich|solo|sólo|únicamente|uniquement|seulement|rien d'autre)\b",
+    r"\b(?:only|just|nothing else|nothing but|solely|exclusively|no (?:other|extra|additional"
+    r"|further) (?:text|words|output|commentary|content)|no (?:text|prose|explanation|explanations"
+    r"|commentary|comments|markdown|preamble)|without (?:any )?(?:explanation|other text"
+    r"|additional text|markdown|commentary)|(?:do not|don't) (?:add|include|write|output) (?:any"
+    r"|anything)|nur|ausschließlich|solo|sólo|únicamente|uniquement|seulement|rien d'autre)\b",
     re.IGNORECASE,
 )
 _BARE: Final = re.compile(
-    r"\b(?:no|without|not? use|avoid|omit|skip)\b[^.\n]{0,25}\b(?:markdown|code (?:fences?|blocks?)|backticks|fences?)\b|\braw json\b",
+    r"\b(?:no|without|not? use|avoid|omit|skip)\b[^.\n]{0,25}\b(?:markdown|code (?:fences?"
+    r"|blocks?)|backticks|fences?)\b|\braw json\b",
     re.IGNORECASE,
 )
 _FENCED: Final = re.compile(
-    r"```[ \t]*(?:json[c5]?)?[^\n]*\n(?P<code>.*?)(?:\n?[ \t]*```|\Z)", re.DOTALL | re.IGNORECASE
+    r"```[ \t]*(?:json[c5]?)?[^\n]*\n(?P<code>.*?)(?:\n?[ \t]*```"
+    r"|\Z)",
+    re.DOTALL | re.IGNORECASE,
 )
 
 
@@ -43,7 +58,8 @@ def verify_json(exchange: Exchange) -> Verdict | None:
     instruction = exchange.instruction[:MAX_TEXT]
     request = exchange.request[:MAX_TEXT]
     is_in_rules = bool(_WISH.search(rules)) and not re.search(
-        r"\b(?:if|when|whenever|unless)\b[^.\n]{0,80}\bjson\b|\bjson\b[^.\n]{0,60}\b(?:if|when|unless)\b",
+        r"\b(?:if|when|whenever|unless)\b[^.\n]{0,80}\bjson\b"
+        r"|\bjson\b[^.\n]{0,60}\b(?:if|when|unless)\b",
         rules,
         re.IGNORECASE,
     )
@@ -98,11 +114,14 @@ def judge_json(exchange: Exchange, wish: str, *, is_in_request: bool) -> Verdict
 
 
 _EXTRACTS: Final = re.compile(
-    r"\b(?:extract|parse|pull|convert|turn|transform|structure (?:this|the)|read|fill|slots?|identify|extrahiere|extrae|extrais|wandle|convierte|convertis|receipt|invoice)\b",
+    r"\b(?:extract|parse|pull|convert|turn|transform|structure (?:this|the)|read|fill|slots?"
+    r"|identify|extrahiere|extrae|extrais|wandle|convierte|convertis|receipt|invoice)\b",
     re.IGNORECASE,
 )
 _INVENTS: Final = re.compile(
-    r"\b(?:invent|make up|fictional|fake|sample|dummy|mock|random|example (?:data|user|of)|translate|summari[sz]e|rewrite|imagine|generate|compose|wrap|suggest|recommend|come up with)\b",
+    r"\b(?:invent|make up|fictional|fake|sample|dummy|mock|random|example (?:data|user|of)"
+    r"|translate|summari[sz]e|rewrite|imagine|generate|compose|wrap|suggest|recommend|come up"
+    r" with)\b",
     re.IGNORECASE,
 )
 
@@ -128,7 +147,8 @@ def _around(wish: str) -> Iterator[str]:
 def _declines(reply: str) -> bool:
     return bool(
         re.search(
-            r"\b(?:sorry|cannot|can't|unable|could you|please (?:provide|share|paste|send))\b|\?\s*$",
+            r"\b(?:sorry|cannot|can't|unable|could you|please (?:provide"
+            r"|share|paste|send))\b|\?\s*$",
             reply,
             re.IGNORECASE,
         )

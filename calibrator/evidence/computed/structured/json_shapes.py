@@ -8,33 +8,48 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from calibrator.evidence.computed.word_lists import word_set
+
 MAX_KEYS: Final = 60
 _OPTIONAL: Final = re.compile(
-    r"\b(?:leave out|omit|optional|if (?:it is |they are )?(?:stated|present|available|known|any|given|mentioned|possible|applicable)|that (?:the user|it|he|she|they|are|is|were|was)? ?(?:has |have )?(?:stated|mentioned|given|present)|where (?:stated|available|present)|only (?:the )?(?:fields|keys|slots) that|when (?:available|present)|skip)\b",
+    r"\b(?:leave out|omit|optional|if (?:it is |they are )?(?:stated|present|available|known|any"
+    r"|given|mentioned|possible|applicable)|that (?:the user|it|he|she|they|are|is|were|was)? ?"
+    r"(?:has |have )?(?:stated|mentioned|given|present)|where (?:stated|available|present)|only "
+    r"(?:the )?(?:fields|keys|slots) that|when (?:available|present)|skip)\b",
     re.IGNORECASE,
 )
 _STRICT: Final = re.compile(
-    r"\b(?:exactly|only|just|no other|no additional|no extra|nothing else|strictly)\b[^.\n]{0,40}\b(?:keys?|fields?|propert(?:y|ies)|attributes?)\b"
-    r"|\b(?:keys?|fields?|properties)\b[^.\n]{0,60}\b(?:only|exactly|and no others?|and nothing else|no others?|no (?:other|extra|additional) (?:keys?|fields?))\b",
+    r"\b(?:exactly|only|just|no other|no additional|no extra|nothing else"
+    r"|strictly)\b[^.\n]{0,40}\b(?:keys?|fields?|propert(?:y|ies)|attributes?)\b"
+    r"|\b(?:keys?|fields?|properties)\b[^.\n]{0,60}\b(?:only|exactly|and no others?|and nothing"
+    r" else|no others?|no (?:other|extra|additional) (?:keys?|fields?))\b",
     re.IGNORECASE,
 )
 _LISTED: Final = re.compile(
-    r"\b(?:keys?|fields?|propert(?:y|ies)|attributes?|schlüsseln?|felder[n]?|claves?|campos?|clés?|champs)\b"
-    r"(?:\s+(?:should be|must be|are|is|named|called|as follows|namely|exactly|following|only|these|below|to extract|to return|required|in this order|\(in this order\)))*\s*:?\s*"
+    r"\b(?:keys?|fields?|propert(?:y|ies)|attributes?|schlüsseln?|felder[n]?|claves?|campos?|clés?"
+    r"|champs)\b"
+    r"(?:\s+(?:should be|must be|are|is|named|called|as follows|namely|exactly|following|only"
+    r"|these|below|to extract|to return|required|in this order|\(in this order\)))*\s*:?\s*"
     r"(?P<k>[`\"'“*]?[A-Za-z_][\w]*(?:[ -][a-z]\w*)?[^.;\n{}?]{0,800})",
     re.IGNORECASE,
 )
 _WITH: Final = re.compile(
-    r"\bjson(?: object| array| list| format| output)?(?:,)?\s+(?:with|containing|that (?:has|contains|includes)|having|including|of|mit|con|avec)\s+(?!the (?:following|same)|keys?\b|fields?\b|an? |all |this|no |only|markdown)(?:the )?(?P<k>[`\"'“]?[A-Za-z_]\w*[`\"'”]?(?:\s*(?:\([^)\n]{0,80}\))?\s*(?:,|\band\b|\bund\b|\by\b|\bet\b)+\s*[`\"'“]?[A-Za-z_]\w*[`\"'”]?(?:\s*\([^)\n]{0,80}\))?){1,20})",
+    r"\bjson(?: object| array| list| format| output)?(?:,)?\s+(?:with|containing|that (?:has"
+    r"|contains|includes)|having|including|of|mit|con|avec)\s+(?!the (?:following|same)|keys?\b"
+    r"|fields?\b|an? |all |this|no |only|markdown)(?:the )?(?P<k>[`\"'“]?[A-Za-z_]\w*[`\"'”]?"
+    r"(?:\s*(?:\([^)\n]{0,80}\))?\s*(?:,|\band\b|\bund\b|\by\b"
+    r"|\bet\b)+\s*[`\"'“]?[A-Za-z_]\w*[`\"'”]?(?:\s*\([^)\n]{0,80}\))?){1,20})",
     re.IGNORECASE,
 )
 _BULLETS: Final = re.compile(
-    r"^[ \t]*[-*•][ \t]*[`\"'*]*(?P<k>[A-Za-z_]\w*)[`\"'*]*[ \t]*(?P<rest>[:(–—-][^\n]*)?$",
+    r"^[ \t]*[-*•][ \t]*[`\"'*]*(?P<k>[A-Za-z_]\w*)[`\"'*]*[ \t]*"
+    r"(?P<rest>[:(–—-][^\n]*)?$",
     re.MULTILINE,
 )
 _TYPES: Final = {
     "string": "string", "str": "string", "text": "string", "number": "number", "numeric": "number",
-    "integer": "integer", "int": "integer", "float": "number", "double": "number", "decimal": "number",
+    "integer": "integer", "int": "integer", "float": "number", "double": "number",
+    "decimal": "number",
     "boolean": "boolean", "bool": "boolean", "true/false": "boolean", "true or false": "boolean",
     "array": "array", "list": "array", "object": "object", "dict": "object", "zahl": "number",
     "ganzzahl": "integer", "número": "number", "entero": "integer", "nombre entier": "integer",
@@ -48,53 +63,10 @@ _NAMES: Final = {
     "array": "a list",
     "object": "an object",
 }
-_STOP: Final = frozenset(
-    [
-        "every",
-        "all",
-        "any",
-        "other",
-        "each",
-        "a",
-        "an",
-        "the",
-        "of",
-        "and",
-        "or",
-        "as",
-        "in",
-        "is",
-        "are",
-        "be",
-        "with",
-        "for",
-        "to",
-        "each",
-        "from",
-        "following",
-        "these",
-        "that",
-        "which",
-        "should",
-        "must",
-        "json",
-        "object",
-        "array",
-        "keys",
-        "key",
-        "fields",
-        "field",
-        "values",
-        "value",
-        "if",
-        "not",
-        "null",
-        "no",
-        "only",
-        "it",
-        "e.g",
-        "example",
-    ]
+_STOP: Final = word_set(
+    "every all any other each a an the of and or as in is are be"
+    " with for to each from following these that which should must json object array keys key"
+    " fields field values value if not null no only it e.g example"
 )
 
 
@@ -269,7 +241,8 @@ def read_shape(wish: str) -> Shape:
     """Read the keys, types and choices of a prompt, from prose, bullets, a template or a schema."""
     shape = Shape(is_optional=bool(_OPTIONAL.search(wish)), is_strict=bool(_STRICT.search(wish)))
     if re.search(
-        r"\bjson array\b|\bjson list\b|\barray of (?:json )?objects\b|\blist of (?:json )?objects\b",
+        r"\bjson array\b|\bjson list\b|\barray of (?:json )?objects\b"
+        r"|\blist of (?:json )?objects\b",
         wish,
         re.IGNORECASE,
     ):
@@ -312,19 +285,26 @@ def _keys_of(text: str) -> list[tuple[str, str]]:
             break
         rest = found["r"].strip()
         if rest.startswith(":") and not re.match(
-            rf":\s*(?:an? )?(?:{_TYPE_WORDS}|one of|either|[\"'`\w-]+\s*[|/])", rest, re.IGNORECASE
+            rf":\s*(?:an? )?(?:{_TYPE_WORDS}|one of|either|[\"'`\w-]+\s*["
+            r"|/])",
+            rest,
+            re.IGNORECASE,
         ):
             keys.append((found["k"], ""))
             break
         if rest and not re.match(r"[(:\[]|as\b|is\b|must\b|should\b|one of\b|either\b|in\b", rest):
             if (
                 re.match(
-                    r"(?:from|for|of|with|where|so|that|only|using|if|based|to|on|about)\b", rest
+                    r"(?:from|for|of|with|where|so|that|only|using|if|based|to|on"
+                    r"|about)\b",
+                    rest,
                 )
                 or len(rest.split()) > 1
             ):
                 if len(rest.split()) == 1 or re.match(
-                    r"(?:from|for|of|where|so|that|only|using|if|based|to|on|about)\b", rest
+                    r"(?:from|for|of|where|so|that|only|using|if|based|to|on"
+                    r"|about)\b",
+                    rest,
                 ):
                     keys.append((found["k"], ""))
                 break
@@ -338,7 +318,8 @@ def _read_remark(key: str, rest: str, shape: Shape) -> None:
     """Read the type or the choices in a remark on a key, such as `(integer)`."""
     plain = plain_key(key)
     found = re.match(
-        rf"\W{{0,3}}\s*(?:as |is |must be |should be |of type )?(?:an? )?(?P<t>{_TYPE_WORDS})\b(?! of (?:the|a)\b)",
+        rf"\W{{0,3}}\s*(?:as |is |must be |should be |of type )?(?:an?"
+        rf" )?(?P<t>{_TYPE_WORDS})\b(?! of (?:the|a)\b)",
         rest,
         re.IGNORECASE,
     )
@@ -356,7 +337,8 @@ def _read_remark(key: str, rest: str, shape: Shape) -> None:
 def choices_of(text: str) -> tuple[str, ...]:
     """Return the choices that a remark lists, in lower case; empty if it lists none."""
     found = re.search(
-        r"\b(?:one of|either|exactly one of|any of|allowed(?: values)?|options?)\b\s*(?:the following)?\s*:?\s*(?P<l>[^).;\n{}]{3,300})",
+        r"\b(?:one of|either|exactly one of|any of|allowed(?: values)?"
+        r"|options?)\b\s*(?:the following)?\s*:?\s*(?P<l>[^).;\n{}]{3,300})",
         text,
         re.IGNORECASE,
     )
@@ -364,7 +346,9 @@ def choices_of(text: str) -> tuple[str, ...]:
         parts = re.split(r"\s*(?:,|\||/|\bor\b|\band\b)\s*", found["l"])
     else:
         found = re.search(
-            r"(?P<l>[`\"'“]?[\w -]{1,30}[`\"'”]?(?:\s*(?:\||/)\s*[`\"'“]?[\w -]{1,30}[`\"'”]?){1,20})\s*[)\"}\]\n,;.]|(?P<q>[`\"'“][\w -]{1,30}[`\"'”](?:\s*(?:,|or|,\s*or)\s*[`\"'“][\w -]{1,30}[`\"'”]){1,20})",
+            r"(?P<l>[`\"'“]?[\w -]{1,30}[`\"'”]?(?:\s*(?:\|"
+            r"|/)\s*[`\"'“]?[\w -]{1,30}[`\"'”]?){1,20})\s*[)\"}\]\n,;.]|(?P<q>[`\"'“][\w"
+            r" -]{1,30}[`\"'”](?:\s*(?:,|or|,\s*or)\s*[`\"'“][\w -]{1,30}[`\"'”]){1,20})",
             text + "\n",
         )
         if not found:
@@ -384,7 +368,8 @@ def _read_later(key: str, wish: str, shape: Shape) -> None:
     plain = plain_key(key)
     quoted = re.escape(key)
     found = re.search(
-        rf"(?<!\w)[`\"']?{quoted}[`\"']?\s*(?:must be|should be|is|has to be|as|:|=|\()\s*(?P<r>[^\n]{{1,200}})",
+        rf"(?<!\w)[`\"']?{quoted}[`\"']?\s*(?:must be|should be|is|has"
+        rf" to be|as|:|=|\()\s*(?P<r>[^\n]{{1,200}})",
         wish,
     )
     if found and plain not in shape.types and plain not in shape.choices:
@@ -445,13 +430,16 @@ def _closing(text: str, start: int) -> int | None:
 def _is_template(block: str, before: str) -> bool:
     """Return whether a block in braces shows the wanted form, and is not the data."""
     if re.search(
-        r"\.\.\.|…|<[\w |/-]+>|:\s*(?:string|number|int(?:eger)?|float|bool(?:ean)?|str)\b|:\s*[\"'](?:string|number|int(?:eger)?|float|bool(?:ean)?|str|\.\.\.|)[\"']|\"\s*\|\s*\"|:\s*\"[\w ]+(?:\|[\w ]+)+\"",
+        r"\.\.\.|…|<[\w |/-]+>|:\s*(?:string|number|int(?:eger)?|float"
+        r"|bool(?:ean)?|str)\b|:\s*[\"'](?:string|number|int(?:eger)?|float|bool(?:ean)?|str"
+        r"|\.\.\.|)[\"']|\"\s*\|\s*\"|:\s*\"[\w ]+(?:\|[\w ]+)+\"",
         block,
     ):
         return True
     return bool(
         re.search(
-            r"\b(?:format|schema|structure|shape|template|form|looks? like|like this|of the form|exactly as)\b",
+            r"\b(?:format|schema|structure|shape|template|form|looks? like"
+            r"|like this|of the form|exactly as)\b",
             before[-120:],
         )
     )
@@ -461,7 +449,9 @@ def _read_block(block: str, shape: Shape) -> None:
     """Read the keys of a template with the type or the choices that follow each."""
     depth = 0
     for found in re.finditer(
-        r"[\"'“](?P<k>[A-Za-z_][\w -]{0,40})[\"'”]\s*:\s*(?P<v>[^,\n}]{0,120})|[{}]", block
+        r"[\"'“](?P<k>[A-Za-z_][\w -]{0,40})[\"'”]\s*:\s*"
+        r"(?P<v>[^,\n}]{0,120})|[{}]",
+        block,
     ):
         if found[0] in "{}":
             depth += 1 if found[0] == "{" else -1

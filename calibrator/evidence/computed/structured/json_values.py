@@ -15,20 +15,33 @@ from calibrator.evidence.computed.structured.json_shapes import Shape, plain_key
 
 MAX_VALUES: Final = 200
 _FREE: Final = re.compile(
-    r"sentiment|categor|type|status|summar|descri|topic|label|tag|keyword|reason|note|gender|priorit|intent|language|currenc|country|unit|kind|urgen|emotion|tone|class|level|severity|comment|explan|confiden|score|rating|title|subject|format|mood|opinion|action|answer|response|reply|message|question|translation|code$|abbrev|role|relation|genre|importance|frequency|method|mode|timezone|source|lang$|iso|event|purpose|symptom|issue|problem|request|need|feature|skill"
+    r"sentiment|categor|type|status|summar|descri|topic|label|tag|keyword|reason|note|gender"
+    r"|priorit|intent|language|currenc|country|unit|kind|urgen|emotion|tone|class|level|severity"
+    r"|comment|explan|confiden|score|rating|title|subject|format|mood|opinion|action|answer"
+    r"|response|reply|message|question|translation|code$|abbrev|role|relation|genre|importance"
+    r"|frequency|method|mode|timezone|source|lang$|iso|event|purpose|symptom|issue|problem|request"
+    r"|need|feature|skill"
 )
 _COMPUTED: Final = re.compile(
-    r"total|count|sum|average|mean|age$|duration|quantit|number|num|nights|days|subtotal|change|difference|length|size|amount_due|balance|year|hours|minutes|people|guests|seats|party|tax|remaining|percent|index|rank|id$"
+    r"total|count|sum|average|mean|age$|duration|quantit|number|num|nights|days|subtotal|change"
+    r"|difference|length|size|amount_due|balance|year|hours|minutes|people|guests|seats|party|tax"
+    r"|remaining|percent|index|rank|id$"
 )
 _EXACT: Final = re.compile(
-    r"name|e?mail|phone|tel|mobile|fax|iban|sku|number|date|price|cost|amount|city|company|url|website|zip|postal|street|address|customer|person|author|sender|recipient|vendor|store|brand|product|item|location|place|destination|origin"
+    r"name|e?mail|phone|tel|mobile|fax|iban|sku|number|date|price|cost|amount|city|company|url"
+    r"|website|zip|postal|street|address|customer|person|author|sender|recipient|vendor|store"
+    r"|brand|product|item|location|place|destination|origin"
 )
 _DATE_KEY: Final = re.compile(
-    r"date|day|deadline|birth|dob|datum|fecha|due|when|start|end|departure|arrival|check"
+    r"date|day|deadline|birth|dob|datum|fecha|due|when|start|end"
+    r"|departure|arrival|check"
 )
 _TIME_KEY: Final = re.compile(r"time|hour|uhrzeit|hora|heure|when|start|end")
 _RELATIVE: Final = re.compile(
-    r"\b(?:today|tomorrow|yesterday|tonight|(?:next|last|this|coming|following) (?:week|month|year|\w+day)|in \w+ (?:days?|weeks?|months?)|ago|monday|tuesday|wednesday|thursday|friday|saturday|sunday|later|weekend|heute|morgen|gestern|nächste\w*|mañana|ayer|hoy|próximo|demain|hier|prochain\w*)\b",
+    r"\b(?:today|tomorrow|yesterday|tonight|(?:next|last|this|coming|following) (?:week|month|year"
+    r"|\w+day)|in \w+ (?:days?|weeks?|months?)|ago|monday|tuesday|wednesday|thursday|friday"
+    r"|saturday|sunday|later|weekend|heute|morgen|gestern|nächste\w*|mañana|ayer|hoy|próximo"
+    r"|demain|hier|prochain\w*)\b",
     re.IGNORECASE,
 )
 _EMAIL: Final = re.compile(r"[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
@@ -77,7 +90,7 @@ class Source:
 
 
 def plain_words(text: str) -> str:
-    """Return a text in lower case, without accents, with single spaces for all but letters and digits."""
+    """Return the letters and digits of a text in lower case, with single spaces between words."""
     folded = unicodedata.normalize("NFKD", text.casefold())
     kept = "".join(character for character in folded if not unicodedata.combining(character))
     return " ".join(re.sub(r"[\W_]+", " ", kept).split())
@@ -102,7 +115,8 @@ def fault_of_values(value: Any, text: str, shape: Shape, wish: str) -> str | Non
     source = Source(text)
     is_verbatim = bool(
         re.search(
-            r"\b(?:copy|verbatim|as printed|in the words used|exactly as|word for word|as (?:it )?(?:is )?written|as (?:it )?appears?)\b",
+            r"\b(?:copy|verbatim|as printed|in the words used|exactly as"
+            r"|word for word|as (?:it )?(?:is )?written|as (?:it )?appears?)\b",
             wish,
             re.IGNORECASE,
         )
@@ -210,7 +224,7 @@ def _string_fault(
 
 
 def _dated(leaf: str, plain: str, source: Source) -> bool | None:
-    """Return whether a date or a time differs from all of the text; None if the value is neither."""
+    """Return whether a date or time differs from all of the text; None if it is neither."""
     dates = dates_in(leaf)
     if dates and (_DATE_KEY.search(plain) or dates[0].start == 0 == len(leaf) - dates[0].end):
         others = dates_in(source.text[:20_000])
@@ -225,9 +239,7 @@ def _dated(leaf: str, plain: str, source: Source) -> bool | None:
                 if found.has_year and (day.month, day.day) in wanted
             }
             return bool(years and given and not years & given)
-        if not others or _RELATIVE.search(source.text):
-            return False
-        return True
+        return bool(others) and not _RELATIVE.search(source.text)
     times = times_in(leaf)
     if times and (_TIME_KEY.search(plain) or times[0].start == 0):
         others_ = times_in(source.text[:20_000])
@@ -235,11 +247,8 @@ def _dated(leaf: str, plain: str, source: Source) -> bool | None:
         if {time.minutes % half for time in times} & {time.minutes % half for time in others_}:
             return False
         hours = {number for number in source.numbers if number.denominator == 1}
-        return (
-            False
-            if not others_
-            or any(Fraction(time.minutes // 60 % 12 or 12) in hours for time in times)
-            else True
+        return bool(others_) and not any(
+            Fraction(time.minutes // 60 % 12 or 12) in hours for time in times
         )
     return None
 
@@ -250,7 +259,9 @@ def _words_fault(
     parts = words.split()
     numbers = numbers_in(leaf)
     if len(numbers) == 1 and re.fullmatch(
-        r"[^\w]*[\d.,\s'%]+[^\w]*|[$€£¥]?\s?[\d.,']+\s?(?:[A-Za-z]{1,8}\.?|[$€£¥])?", leaf.strip()
+        r"[^\w]*[\d.,\s'%]+[^\w]*|[$€£¥]?\s?[\d.,']+\s?"
+        r"(?:[A-Za-z]{1,8}\.?|[$€£¥])?",
+        leaf.strip(),
     ):
         if any(value in source.numbers for number in numbers for value in number.values):
             return None

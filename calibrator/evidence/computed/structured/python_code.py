@@ -14,66 +14,35 @@ from collections.abc import Iterable
 from typing import Final
 
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
+from calibrator.evidence.computed.word_lists import word_set
 
 _QUICK: Final = frozenset(("python", "def", "numpy", "pandas"))
 _WANTED: Final = re.compile(
-    r"\b(?:write|implement|create|give|complete|define|make|code|provide|need|fix|correct|rewrite|refactor|finish|generate|develop|show|return|schreibe|implementiere|escribe|crea|écris|can you|could you|how (?:do|can|would) i|please)\b",
+    r"\b(?:write|implement|create|give|complete|define|make|code|provide|need|fix|correct|rewrite"
+    r"|refactor|finish|generate|develop|show|return|schreibe|implementiere|escribe|crea|écris|can"
+    r" you|could you|how (?:do|can|would) i|please)\b",
     re.IGNORECASE,
 )
 _PROGRAM: Final = re.compile(
-    r"\b(?:write|implement|create|complete|define|make|code|fix|correct|develop|finish|generate|need|schreibe|implementiere"
-    r"|escribe|crea|écris)\b[^.?!\n]{0,80}\b(?:function|program|script|class|code|method|funktion|programm|función|programa"
+    r"\b(?:write|implement|create|complete|define|make|code|fix|correct|develop|finish|generate"
+    r"|need|schreibe|implementiere"
+    r"|escribe|crea|écris)\b[^.?!\n]{0,80}\b(?:function|program|script|class|code|method|funktion"
+    r"|programm|función|programa"
     r"|fonction|programme)\b",
     re.IGNORECASE,
 )
 _FENCE: Final = re.compile(r"^[ \t]*(?P<f>```+|~~~+)[ \t]*(?P<lang>[\w+#.-]*)[^\n]*$", re.MULTILINE)
 _CODE: Final = re.compile(
-    r"^(?:def |class |import |from \w+ import |async def |@\w|for .+:$|while .+:$|if .+:$|print\(|return |lambda )",
+    r"^(?:def |class |import |from \w+ import |async def |@\w|for .+:$|while .+:$|if .+:$|print\("
+    r"|return |lambda )",
     re.MULTILINE,
 )
-_MODULES: Final = frozenset(
-    [
-        "math",
-        "re",
-        "os",
-        "sys",
-        "json",
-        "random",
-        "datetime",
-        "time",
-        "itertools",
-        "functools",
-        "collections",
-        "string",
-        "np",
-        "pd",
-        "plt",
-        "Counter",
-        "defaultdict",
-        "deque",
-        "heapq",
-        "bisect",
-        "copy",
-        "statistics",
-        "operator",
-        "typing",
-        "List",
-        "Dict",
-        "Tuple",
-        "Optional",
-        "Set",
-        "Union",
-        "Any",
-        "Callable",
-        "requests",
-        "subprocess",
-        "pathlib",
-        "Path",
-        "reduce",
-        "sqrt",
-        "Decimal",
-        "Fraction",
-    ]
+_MODULES: Final = word_set(
+    "math re os sys json random datetime time itertools functools"
+    " collections string np pd plt"
+    " Counter defaultdict deque heapq bisect copy statistics operator typing List Dict Tuple"
+    " Optional"
+    " Set Union Any Callable requests subprocess pathlib Path reduce sqrt Decimal Fraction"
 )
 _KNOWN: Final = frozenset(
     (
@@ -144,7 +113,8 @@ def python_blocks(reply: str, fences: list[re.Match[str]]) -> list[str]:
 def parse(code: str) -> ast.Module | str:
     """Return the syntax tree of some code, or why there is none; an empty reason if unclear."""
     if _depth(code) > MAX_DEPTH or re.search(
-        r"[-+~]{50}|(?:not\s+){50}|(?:\*\*\s*-?\w+\s*){30}|(?:\.\w+){80}|(?:lambda[^:\n]{0,20}:\s*){30}",
+        r"[-+~]{50}|(?:not\s+){50}|(?:\*\*\s*-?\w+\s*){30}|"
+        r"(?:\.\w+){80}|(?:lambda[^:\n]{0,20}:\s*){30}",
         code,
     ):
         return ""
@@ -175,14 +145,15 @@ def fault_of(blocks: list[str], asked: str) -> str | None:
     trees: list[ast.Module] = []
     for code in blocks:
         if re.search(
-            r"^\s*(?:>>>|\$ |%|!\w|\.\.\.\s)|^\s*#+ *\.\.\.|<[a-z_ ]+>|^\s*pip install",
+            r"^\s*(?:>>>|\$ |%|!\w|\.\.\.\s)|^\s*#+ *\.\.\.|<[a-z_ ]+>"
+            r"|^\s*pip install",
             code,
             re.MULTILINE,
         ):
             return None  # a session or a sketch
         tree = parse(code)
         if isinstance(tree, str):
-            return _indented(code) and None if not tree else _syntax_fault(code, tree, blocks)
+            return _syntax_fault(code, tree, blocks) if tree else None
         trees.append(tree)
     wanted, parameters = wanted_name(asked)
     defined = {
@@ -219,17 +190,23 @@ def wanted_name(asked: str) -> tuple[str | None, int | None]:
     """Return the name of the function that a request asks for, and the number of its parameters."""
     found = (
         re.search(
-            r"\b(?:function|class|funktion|función|fonction|method)\s*,?\s*(?:called|named|with the name|namens|llamad[ao]|nommée|appelée)\s*:?\s*[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))?",
+            r"\b(?:function|class|funktion|función|fonction|method)\s*,?\s*(?:called|named|with the"
+            r" name|namens|llamad[ao]|nommée|appelée)\s*:?\s*[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^"
+            r"()\n]{0,200}\))?",
             asked,
             re.IGNORECASE,
         )
         or re.search(
-            r"\b(?:write|implement|create|define|make|complete|schreibe|implementiere|escribe|crea|écris)\b[^.\n]{0,60}\b(?:function|funktion|función|fonction)\s+[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))",
+            r"\b(?:write|implement|create|define|make|complete|schreibe"
+            r"|implementiere|escribe|crea|écris)\b[^.\n]{0,60}\b(?:function|funktion|función"
+            r"|fonction)\s+[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))",
             asked,
             re.IGNORECASE,
         )
         or re.search(
-            r"\b(?:write|implement|create|define|make|complete|schreibe|implementiere|escribe|crea|écris)\b[^.\n]{0,60}\b(?:function|funktion|función|fonction)\s+[`](?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))?`",
+            r"\b(?:write|implement|create|define|make|complete|schreibe"
+            r"|implementiere|escribe|crea|écris)\b[^.\n]{0,60}\b(?:function|funktion|función"
+            r"|fonction)\s+[`](?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))?`",
             asked,
             re.IGNORECASE,
         )
@@ -315,8 +292,10 @@ def _is_given(name: str, asked: str) -> bool:
     plain = re.escape(name)
     return bool(
         re.search(
-            rf"[`'\"]{plain}\b|\b{plain}\s*[(=\[.:]|\b(?:called|named|variable|list|dict|dictionary|dataframe"
-            rf"|class|function|module|object|constant|global)\s+{plain}\b|\b{plain}\s+(?:function|class|module|variable)\b",
+            rf"[`'\"]{plain}\b|\b{plain}\s*[(=\[.:]|\b(?:called|named|variable|list|dict"
+            r"|dictionary|dataframe"
+            rf"|class|function|module|object|constant|global)\s+{plain}\b|\b{plain}\s+(?:function"
+            r"|class|module|variable)\b",
             asked,
         )
     )
@@ -346,7 +325,10 @@ def _bound(node: ast.AST) -> set[str]:
 def _return_fault(trees: Iterable[ast.Module], asked: str, wanted: str | None) -> str | None:
     """Return the fault of a function that is to return something and has no return."""
     if not re.search(
-        r"\bfunction\b[^.\n]{0,120}\b(?:that |which |and |to )?returns?\b", asked, re.IGNORECASE
+        r"\bfunction\b[^.\n]{0,120}\b(?:that |which |and |to"
+        r" )?returns?\b",
+        asked,
+        re.IGNORECASE,
     ):
         return None
     if re.search(r"\breturns? (?:nothing|none)\b", asked, re.IGNORECASE):

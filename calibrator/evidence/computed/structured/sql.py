@@ -7,90 +7,66 @@ import sqlite3
 from typing import Final
 
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
+from calibrator.evidence.computed.word_lists import word_set
 
 MAX_TABLES: Final = 100
 MAX_COLUMNS: Final = 300  # of one table
 MAX_QUERY: Final = 10_000  # characters
-_QUICK: Final = frozenset(
-    [
-        "sql",
-        "sqlite",
-        "query",
-        "queries",
-        "mysql",
-        "postgres",
-        "postgresql",
-        "abfrage",
-        "consulta",
-        "requête",
-    ]
+_QUICK: Final = word_set(
+    "sql sqlite query queries mysql postgres postgresql abfrage consulta requête"
 )
 _WANTED: Final = re.compile(
-    r"\b(?:write|give|generate|create|return|provide|produce|need|show|formulate|build|output|answer with|translate|convert|turn|what|which|schreibe|erstelle|escribe|écris|rédige)\b[^.?!\n]{0,80}\b(?:sql|sqlite|postgres(?:ql)?|mysql|query|select statement|abfrage|consulta|requête)\b"
-    r"|\b(?:sql|sqlite)(?: query)?\s*(?::|to |for |that |which |-)|\btext[- ]to[- ]sql\b|\bin sql\b|\b(?:reply|respond|answer) (?:only )?with (?:an? |the )?(?:sql|query)",
+    r"\b(?:write|give|generate|create|return|provide|produce|need|show|formulate|build|output"
+    r"|answer with|translate|convert|turn|what|which|schreibe|erstelle|escribe|écris"
+    r"|rédige)\b[^.?!\n]{0,80}\b(?:sql|sqlite|postgres(?:ql)?|mysql|query|select statement|abfrage"
+    r"|consulta|requête)\b"
+    r"|\b(?:sql|sqlite)(?: query)?\s*(?::|to |for |that |which |-)|\btext[- ]to[- ]sql\b|\bin"
+    r" sql\b|\b(?:reply|respond|answer) (?:only )?with (?:an? |the )?(?:sql|query)",
     re.IGNORECASE,
 )
 _NAME: Final = r"[\"`\[]?[A-Za-z_À-ÿ][\w$À-ÿ]*(?:\.[A-Za-z_][\w$]*)?[\"`\]]?"
 _CREATE: Final = re.compile(
-    rf"\bcreate\s+(?:temp(?:orary)?\s+)?table\s+(?:if\s+not\s+exists\s+)?(?P<t>{_NAME})\s*\(",
+    r"\bcreate\s+(?:temp(?:orary)?\s+)?table\s+"
+    rf"(?:if\s+not\s+exists\s+)?(?P<t>{_NAME})\s*\(",
     re.IGNORECASE,
 )
 _TABLE: Final = re.compile(
-    rf"(?<![\w.])(?:table\s+|tabelle\s+|tabla\s+)?(?P<t>{_NAME})\s*\((?P<c>[^()\n]{{1,4000}}(?:\([^()\n]{{0,60}}\)[^()\n]{{0,400}}){{0,20}})\)",
+    rf"(?<![\w.])(?:table\s+|tabelle\s+|tabla\s+)?(?P<t>{_NAME})\s*\((?P<c>[^()\n]{{1,4000}}"
+    rf"(?:\([^()\n]{{0,60}}\)[^()\n]{{0,400}}){{0,20}})\)",
     re.IGNORECASE,
 )
 _PROSE: Final = re.compile(
-    rf"\btable\s+(?:called |named )?(?P<t>{_NAME})\s*(?:,?\s*(?:with|has|having|containing|which has|that has)\s+(?:the )?(?:following )?(?:columns?|fields?|attributes)?|:)\s*:?\s*(?P<c>[A-Za-z_][^.;\n]{{1,1000}})",
+    rf"\btable\s+(?:called |named )?(?P<t>{_NAME})\s*(?:,?\s*(?:with|has|having|containing|which"
+    r" has|that has)\s+(?:the )?(?:following )?(?:columns?|fields?|attributes)?|:)\s*:?\s*"
+    rf"(?P<c>[A-Za-z_][^.;\n]{{1,1000}})",
     re.IGNORECASE,
 )
 _COLON: Final = re.compile(
-    rf"^[\s*-]*(?:table\s+)?(?P<t>{_NAME})\s*(?::|->|—|–)\s*(?P<c>[A-Za-z_]\w*(?:\s*\([\w ,()]{{1,40}}\))?(?:\s*,\s*[A-Za-z_]\w*(?:\s*\([\w ,()]{{1,40}}\))?)+)\s*\.?$",
+    rf"^[\s*-]*(?:table\s+)?(?P<t>{_NAME})\s*(?::|->|—|–)\s*(?P<c>[A-Za-z_]\w*(?:\s*\([\w ,"
+    rf"()]{{1,40}}\))?(?:\s*,\s*[A-Za-z_]\w*(?:\s*\([\w ,()]{{1,40}}\))?)+)\s*\.?$",
     re.IGNORECASE | re.MULTILINE,
 )
 _TYPES: Final = re.compile(
-    r"^(?:int(?:eger)?|bigint|smallint|text|varchar|char|nvarchar|string|date|datetime|timestamp|time|bool(?:ean)?|float|real|double|decimal|numeric|number|money|serial|uuid|json|jsonb|blob)\b",
+    r"^(?:int(?:eger)?|bigint|smallint|text|varchar|char|nvarchar|string|date|datetime|timestamp"
+    r"|time|bool(?:ean)?|float|real|double|decimal|numeric|number|money|serial|uuid|json|jsonb"
+    r"|blob)\b",
     re.IGNORECASE,
 )
-_KEYWORDS: Final = frozenset(
-    [
-        "primary",
-        "foreign",
-        "unique",
-        "check",
-        "constraint",
-        "key",
-        "index",
-        "select",
-        "from",
-        "where",
-        "values",
-        "count",
-        "sum",
-        "avg",
-        "min",
-        "max",
-        "in",
-        "and",
-        "or",
-        "not",
-        "on",
-        "using",
-        "references",
-        "with",
-        "exists",
-        "as",
-        "e.g",
-        "i.e",
-        "insert",
-        "into",
-        "table",
-        "columns",
-    ]
+_KEYWORDS: Final = word_set(
+    "primary foreign unique check constraint key index select"
+    " from where values count sum avg min max"
+    " in and or not on using references with exists as e.g i.e insert into table columns"
 )
 _FENCE: Final = re.compile(r"```[ \t]*(?P<lang>\w*)[^\n]*\n(?P<code>.*?)(?:```|\Z)", re.DOTALL)
 _STATEMENT: Final = re.compile(r"\b(?:select|with|insert|update|delete)\b", re.IGNORECASE)
 _FOREIGN: Final = re.compile(
-    r"\b(?:ilike|interval|extract\s*\(|top\s*\(?\d|qualify|rollup|cube|grouping|lateral|unnest|array|similar\s+to|regexp|rlike|fetch\s+(?:first|next)|date_trunc|pivot|generate_series|minus\b|limit\s+all|for\s+update|straight_join|at\s+time\s+zone|within\s+group|any\s*\(|all\s*\(|some\s*\(|cast\s*\([^)]*\bas\s+\w+\s+\w|isnull|nolock|outer\s+apply|cross\s+apply|convert\s*\(|separator|with\s+ties|tablesample|div\b|xor\b|position\s*\(|trim\s*\(\s*(?:both|leading|trailing)|substring\s*\([^,)]*\bfrom)|::|:=|@\w|\$\d|\?|%s|:\w+|<[a-z_]+>|\{\w*\}|#",
+    r"\b(?:ilike|interval|extract\s*\(|top\s*\(?\d|qualify|rollup|cube|grouping|lateral|unnest"
+    r"|array|similar\s+to|regexp|rlike|fetch\s+(?:first|next)|date_trunc|pivot|generate_series"
+    r"|minus\b|limit\s+all|for\s+update|straight_join|at\s+time\s+zone|within\s+group|any\s*\("
+    r"|all\s*\(|some\s*\(|cast\s*\([^)]*\bas\s+\w+\s+\w|isnull|nolock|outer\s+apply|cross\s+apply"
+    r"|convert\s*\(|separator|with\s+ties|tablesample|div\b|xor\b|position\s*\(|trim\s*\(\s*"
+    r"(?:both|leading|trailing)|substring\s*\([^,)]*\bfrom)|::|:=|@\w|\$\d|\?|%s|:\w+|<[a-z_]+>"
+    r"|\{\w*\}|#",
     re.IGNORECASE,
 )
 
@@ -125,7 +101,8 @@ def query_of(reply: str) -> str | None:
         if "```" in reply:
             return None
         found = re.search(
-            r"(?:^|\n|:\s+|`)\s*((?:select|with\s+\w+\s+as|insert\s+into|update\s+\w|delete\s+from)\b.*)",
+            r"(?:^|\n|:\s+|`)\s*((?:select|with\s+\w+\s+as|insert\s+into"
+            r"|update\s+\w|delete\s+from)\b.*)",
             reply,
             re.IGNORECASE | re.DOTALL,
         )
@@ -208,7 +185,8 @@ def _is_remark(text: str) -> bool:
     return bool(
         _TYPES.match(text)
         or re.match(
-            r"(?:primary|foreign|unique|not null|pk\b|fk\b|references|->|→|is\b|as\b|in\b)",
+            r"(?:primary|foreign|unique|not null|pk\b|fk\b|references|->|→"
+            r"|is\b|as\b|in\b)",
             text,
             re.IGNORECASE,
         )

@@ -1,4 +1,4 @@
-"""Questions on a table in the prompt: a cell, the largest or smallest, a sum, an average, a count."""
+"""Questions on a table in the prompt: a cell, the largest, a sum, an average, a count."""
 
 from __future__ import annotations
 
@@ -10,75 +10,25 @@ from typing import Final
 from calibrator.evidence.computed.answers import Answer, states_number
 from calibrator.evidence.computed.numbers import number_text, numbers_in
 from calibrator.evidence.computed.verdict import Exchange, Verdict
+from calibrator.evidence.computed.word_lists import word_set
 
 MAX_TABLE: Final = 12_000  # characters of a table
 MAX_ROWS: Final = 200
 _WORD: Final = re.compile(r"[^\W_]+")
-_STOP: Final = frozenset(
-    [
-        "the",
-        "a",
-        "an",
-        "of",
-        "in",
-        "is",
-        "was",
-        "were",
-        "are",
-        "did",
-        "does",
-        "do",
-        "has",
-        "have",
-        "had",
-        "what",
-        "which",
-        "who",
-        "whose",
-        "how",
-        "many",
-        "much",
-        "for",
-        "to",
-        "at",
-        "on",
-        "by",
-        "with",
-        "from",
-        "and",
-        "or",
-        "that",
-        "this",
-        "table",
-        "according",
-        "per",
-        "each",
-        "its",
-        "their",
-        "it",
-        "highest",
-        "lowest",
-        "largest",
-        "smallest",
-        "most",
-        "least",
-        "greatest",
-        "biggest",
-        "fewest",
-        "maximum",
-        "minimum",
-        "max",
-        "min",
-        "total",
-        "sum",
-        "average",
-        "mean",
-        "number",
-        "value",
-    ]
+_STOP: Final = word_set(
+    "the a an of in is was were are did does do has have had what"
+    " which who whose how many much for to at on by with from and or that this table according per"
+    " each its their it highest lowest largest smallest most least greatest biggest fewest maximum"
+    " minimum max min total sum average mean number value"
 )
-_MAX: Final = r"highest|largest|biggest|greatest|most|maximum|max|best|longest|oldest|tallest|heaviest|most expensive|latest"
-_MIN: Final = r"lowest|smallest|least|fewest|minimum|min|shortest|youngest|lightest|cheapest|least expensive|earliest"
+_MAX: Final = (
+    r"highest|largest|biggest|greatest|most|maximum|max|best"
+    r"|longest|oldest|tallest|heaviest|most expensive|latest"
+)
+_MIN: Final = (
+    r"lowest|smallest|least|fewest|minimum|min|shortest|youngest"
+    r"|lightest|cheapest|least expensive|earliest"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +135,9 @@ def _numeric(cells: list[str]) -> list[Fraction] | None:
     for cell in cells:
         found = numbers_in(cell)
         if len(found) != 1 or not re.fullmatch(
-            r"[^\w]*[\d.,'\s]+\s*(?:%|[A-Za-z]{1,6}\.?|[€$£])?|[€$£]\s?[\d.,']+", cell
+            r"[^\w]*[\d.,'\s]+\s*(?:%|[A-Za-z]{1,6}\.?|[€$£])?"
+            r"|[€$£]\s?[\d.,']+",
+            cell,
         ):
             return None
         values.append(found[0].value)
@@ -193,19 +145,29 @@ def _numeric(cells: list[str]) -> list[Fraction] | None:
 
 
 _EXTREME: Final = re.compile(
-    rf"^(?:which|what|who|whose) (?P<row>[\w ]{{0,40}}?)\s*(?:has|have|had|got|with|is|was|are|shows?|sold|scored|costs?|earns?|made|won|sells?|recorded|received)\s+(?:the )?(?P<kind>{_MAX}|{_MIN})\s*(?P<col>[\w /%()$€-]{{0,60}})\?$",
+    rf"^(?:which|what|who|whose) (?P<row>[\w ]{{0,40}}?)\s*(?:has|have|had|got|with|is|was|are"
+    r"|shows?|sold|scored|costs?|earns?|made|won|sells?|recorded|received)\s+(?:the )?"
+    rf"(?P<kind>{_MAX}|{_MIN})\s*(?P<col>[\w /%()$€-]{{0,60}})\?$",
     re.IGNORECASE,
 )
 _VALUE: Final = re.compile(
-    rf"^(?:what|how much) (?:is|was|are) the (?P<kind>total|sum of(?: the| all)?|average|mean|{_MAX}|{_MIN}|median)\s*(?:of )?(?P<col>[\w /%()$€-]{{1,60}}?)(?: (?:in the table|of all \w+|across all \w+|of the \w+|for all \w+|overall|per \w+))?\?$",
+    r"^(?:what|how much) (?:is|was|are) the (?P<kind>total|sum of(?: the| all)?|average|mean"
+    rf"|{_MAX}|{_MIN}|median)\s*(?:of )?(?P<col>[\w /%()$€-]{{1,60}}?)(?: (?:in the table|of all"
+    r" \w+|across all \w+|of the \w+|for all \w+|overall|per \w+))?\?$",
     re.IGNORECASE,
 )
 _ROWS: Final = re.compile(
-    r"^how many (?P<what>[\w ]{1,40}?) (?:are (?:there|listed|shown|in the table)|does the table (?:list|have)|(?:have|had|has|with|cost|scored|sold|are) (?:an? |the )?(?P<col>[\w /%]{0,40}?)\s*(?P<cmp>more than|less than|over|under|above|below|at least|at most|greater than|fewer than|older than|younger than) (?P<n>[$€£]?[\d.,]+)[^?]{0,20})\s*(?:in the table)?\?$",
+    r"^how many (?P<what>[\w ]{1,40}?) (?:are (?:there|listed|shown|in the table)|does the table "
+    r"(?:list|have)|(?:have|had|has|with|cost|scored|sold|are) (?:an? |the )?(?P<col>[\w"
+    r" /%]{0,40}?)\s*(?P<cmp>more than|less than|over|under|above|below|at least|at most|greater"
+    r" than|fewer than|older than|younger than) (?P<n>[$€£]?[\d.,]+)[^?]{0,20})\s*(?:in the"
+    r" table)?\?$",
     re.IGNORECASE,
 )
 _CELL: Final = re.compile(
-    r"^(?:what|how much|how many|when|where|who)(?:'s| is| was| are| were| does| did)?\s*(?:the )?(?P<col>[\w /%()-]{1,50}?)\s+(?:of|for|does|did|by|in|from|has|have)\s+(?:the )?(?P<row>[^?]{1,60}?)(?: (?:have|cost|score|sell|sold|earn|make))?\?$",
+    r"^(?:what|how much|how many|when|where|who)(?:'s| is| was| are| were| does| did)?\s*(?:the )?"
+    r"(?P<col>[\w /%()-]{1,50}?)\s+(?:of|for|does|did|by|in|from|has|have)\s+(?:the )?"
+    r"(?P<row>[^?]{1,60}?)(?: (?:have|cost|score|sell|sold|earn|make))?\?$",
     re.IGNORECASE,
 )
 
@@ -272,7 +234,8 @@ def _lookup(table: Table, question: str, reply: str) -> Verdict | None:
         return _extreme(table, found, reply)
     found = _CELL.match(question)
     if not found or re.search(
-        rf"\b(?:{_MAX}|{_MIN}|total|average|sum|difference|combined|first|last|other)\b",
+        rf"\b(?:{_MAX}|{_MIN}|total|average|sum|difference|combined"
+        r"|first|last|other)\b",
         question,
         re.IGNORECASE,
     ):

@@ -10,29 +10,32 @@ from math import gcd, lcm
 from typing import Final
 
 from calibrator.evidence.computed.answers import Answer, is_comma_language
-from calibrator.evidence.computed.numbers import number_text
+from calibrator.evidence.computed.numbers import digits_for_words, number_text
 from calibrator.evidence.computed.sums.expressions import (
     Expression,
-    digits_for_words,
     read_expression,
     root_of,
 )
 from calibrator.evidence.computed.sums.integers import about_integers
 from calibrator.evidence.computed.sums.problems import about_amounts
 from calibrator.evidence.computed.verdict import Exchange, Verdict
+from calibrator.evidence.computed.word_lists import word_set
 
 Form = Callable[[str, bool], Answer | None]
 MAX_QUESTION: Final = 400  # characters of a question that may be one sum
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-ZÄÖÜÀ-Ý¿¡0-9])|(?<=[?!])\s+|\n+")
 _FORMAT: Final = re.compile(
-    r"^(?:(?:please )?(?:just|only|answer|reply|respond|give|return|show|explain|round|no |think|use"
+    r"^(?:(?:please )?(?:just|only|answer|reply|respond|give|return|show|explain|round|no |think"
+    r"|use"
     r"|write|state|output|keep|be|do not|don't|express|nur|antworte|gib|solo|responde|réponds"
     r"|donne|uniquement|seulement|erkläre|runde|redondea|arrondis|let's|step)\b)",
     re.IGNORECASE,
 )
 _LEAD: Final = re.compile(
-    r"^[¿¡\s]*(?:(?:what(?=\s.{1,80}\sis\s*[?.]*$)|what(?: is| are|'s|s| does| do| will be| would be)|how much(?: is| are| does| do|'s)?"
-    r"|how many (?:is|are)|calculate|compute|evaluate|work out|find|solve|simplify|figure out|add up"
+    r"^[¿¡\s]*(?:(?:what(?=\s.{1,80}\sis\s*[?.]*$)|what(?: is| are|'s|s| does| do| will be| would"
+    r" be)|how much(?: is| are| does| do|'s)?"
+    r"|how many (?:is|are)|calculate|compute|evaluate|work out|find|solve|simplify|figure out|add"
+    r" up"
     r"|give me|tell me|was (?:ist|sind|ergibt|macht|gibt)|wie ?viel (?:ist|sind|ergibt|macht|gibt)"
     r"|berechne|rechne(?: aus)?|cu[aá]nto (?:es|son|da|vale|suma|suman)|cu[aá]l es|calcula"
     r"|combien (?:font|fait|vaut|valent)|calculez?|quel(?:le)? est|quanto (?:é|fa|è))\s*:?\s+)"
@@ -41,15 +44,20 @@ _LEAD: Final = re.compile(
     re.IGNORECASE,
 )
 _TAIL: Final = re.compile(
-    r"(?:\s*,?\s*\b(?:is|equals?|equal to|come to|make|makes|give|in total|altogether|exactly|ergibt"
-    r"|ergeben|as (?:a )?(?:decimal|number|whole number)|in numbers?)\b)?\s*[=?.:\s]*(?:(?<!\d)!)?[=?.:\s]*$",
+    r"(?:\s*,?\s*\b(?:is|equals?|equal to|come to|make|makes|give|in total|altogether|exactly"
+    r"|ergibt"
+    r"|ergeben|as (?:a )?(?:decimal|number|whole number)|in numbers?)\b)?\s*[=?.:\s]*(?:"
+    r"(?<!\d)!)?[=?.:\s]*$",
     re.IGNORECASE,
 )
 _ROUND: Final = re.compile(
-    r",?\s*\(?\b(?:and )?(?:please )?(?:round(?:ed|ing)?(?: (?:it|your answer|the (?:answer|result)|off|up or down))?"
+    r",?\s*\(?\b(?:and )?(?:please )?(?:round(?:ed|ing)?(?: (?:it|your answer|the (?:answer"
+    r"|result)|off|up or down))?"
     r"(?: to)?|correct to|to|auf|gerundet auf|redondeado a|arrondi à)\s+(?:the )?"
-    r"(?:(?P<places>one|two|three|four|\d)\s+(?:decimal(?: place)?s?|dp\b|nachkommastellen?|decimales?|décimales?)(?: places?)?"
-    r"|nearest\s+(?P<unit>whole(?: number)?|integer|ones?|tens?|hundreds?|thousands?|tenth|hundredth"
+    r"(?:(?P<places>one|two|three|four|\d)\s+(?:decimal(?: place)?s?|dp\b|nachkommastellen?"
+    r"|decimales?|décimales?)(?: places?)?"
+    r"|nearest\s+(?P<unit>whole(?: number)?|integer|ones?|tens?|hundreds?|thousands?|tenth"
+    r"|hundredth"
     r"|thousandth|cent|dollar|euro|10|100|1000)\b)\)?",
     re.IGNORECASE,
 )
@@ -63,7 +71,10 @@ _UNITS: Final = {
 }  # fmt: skip
 _NUMERALS: Final = frozenset(("hexadecimal", "hex", "binary", "roman", "octal"))
 _NUMBERISH: Final = re.compile(
-    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|half|third|quarter|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez|deux|trois|quatre|cinq|sept|huit|neuf|dix|hundred|dozen|twenty|thirty|forty|fifty)\b",
+    r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten"
+    r"|eleven|twelve|half|third|quarter|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|dos|tres"
+    r"|cuatro|cinco|seis|siete|ocho|nueve|diez|deux|trois|quatre|cinq|sept|huit|neuf|dix|hundred"
+    r"|dozen|twenty|thirty|forty|fifty)\b",
     re.IGNORECASE,
 )
 
@@ -167,16 +178,20 @@ def _sum_answer(shown: str, read: Expression) -> Answer:
 
 
 _LIST: Final = re.compile(
-    r"^[¿\s]*(?:(?:what(?:'s| is| are)|which(?: number)?(?: is)?|calculate|compute|find|give me|determine|was ist|berechne"
+    r"^[¿\s]*(?:(?:what(?:'s| is| are)|which(?: number)?(?: is)?|calculate|compute|find|give me"
+    r"|determine|was ist|berechne"
     r"|cu[aá]l es|calcula|quel(?:le)? est|calculez?)\s+)?(?:the |der |die |das |el |la |le )?"
     r"(?P<what>average|arithmetic mean|mean|median|sum|total|product|difference|quotient|maximum"
     r"|max|minimum|min|largest|biggest|greatest|smallest|lowest|highest|range|mode|gcd|hcf|lcm"
     r"|greatest common (?:divisor|factor)|highest common factor|(?:least|lowest) common multiple"
     r"|durchschnitt|mittelwert|summe|produkt|differenz|promedio|media|suma|moyenne|somme|produit"
     r"|différence|diferencia|producto|größte|kleinste|mayor|menor)"
-    r"(?: (?:value|number|zahl|número|nombre|one))?\s*(?:of|von|aus|de|zwischen|between|entre|among|in|:|,|\()"
-    r"\s*(?:the |these |this |los |les |den |dieser )?(?:\d+ )?(?:numbers|values|list|set|zahlen|números|nombres|following numbers)?\s*:?\s*"
-    r"(?P<items>[-\d][^a-zA-Z?]*?(?:\s*(?:and|und|y|et|e|or|oder|o|ou)\s+-?[\d.,/]+)?)\s*[)\]]?[?.!\s]*$",
+    r"(?: (?:value|number|zahl|número|nombre|one))?\s*(?:of|von|aus|de|zwischen|between|entre"
+    r"|among|in|:|,|\()"
+    r"\s*(?:the |these |this |los |les |den |dieser )?(?:\d+ )?(?:numbers|values|list|set|zahlen"
+    r"|números|nombres|following numbers)?\s*:?\s*"
+    r"(?P<items>[-\d][^a-zA-Z?]*?(?:\s*(?:and|und|y|et|e|or|oder|o"
+    r"|ou)\s+-?[\d.,/]+)?)\s*[)\]]?[?.!\s]*$",
     re.IGNORECASE,
 )
 _ITEM: Final = re.compile(r"-?\d+(?:[.,]\d+)?(?:/\d+)?")
@@ -272,28 +287,38 @@ def _rarer_of_list(what: str, items: list[Fraction]) -> Fraction | None:
 _NUM: Final = r"-?[$€£]?\s?\d[\d.,]*\d?(?:/\d+)?(?:\s?(?:€|\$|£|dollars?|euros?|pounds?))?"
 _SHARE: Final = re.compile(
     rf"^[¿\s]*(?:(?P<a>{_NUM}) is what (?:%|percent(?:age)?|per cent) of (?P<b>{_NUM})"
-    rf"|what (?:%|percent(?:age)?|per cent) (?:of (?P<b2>{_NUM}) is (?P<a2>{_NUM})|is (?P<a3>{_NUM}) (?:out )?of (?P<b3>{_NUM}))"
-    rf"|(?:what is )?(?P<a4>{_NUM}) (?:out )?of (?P<b4>{_NUM}) (?:as a|in) (?:%|percent(?:age)?|per cent)"
-    rf"|wie ?viel prozent (?:von (?P<b5>{_NUM}) sind (?P<a5>{_NUM})|sind (?P<a6>{_NUM}) von (?P<b6>{_NUM}))"
+    rf"|what (?:%|percent(?:age)?|per cent) (?:of (?P<b2>{_NUM}) is (?P<a2>{_NUM})|is "
+    rf"(?P<a3>{_NUM}) (?:out )?of (?P<b3>{_NUM}))"
+    rf"|(?:what is )?(?P<a4>{_NUM}) (?:out )?of (?P<b4>{_NUM}) (?:as a|in) (?:%|percent(?:age)?"
+    r"|per cent)"
+    rf"|wie ?viel prozent (?:von (?P<b5>{_NUM}) sind (?P<a5>{_NUM})|sind (?P<a6>{_NUM}) von "
+    rf"(?P<b6>{_NUM}))"
     rf"|qué porcentaje de (?P<b7>{_NUM}) es (?P<a7>{_NUM})"
     rf"|quel pourcentage de (?P<b8>{_NUM}) (?:représente(?:nt)?|est|font) (?P<a8>{_NUM}))[?.\s]*$",
     re.IGNORECASE,
 )
 _WHOLE: Final = re.compile(
-    rf"^(?P<a>{_NUM}) is (?P<p>[\d.,]+)\s?(?:%|percent|per cent) of what(?: number)?[?.\s]*$",
+    rf"^(?P<a>{_NUM}) is (?P<p>[\d.,]+)\s?(?:%|percent|per cent) of"
+    r" what(?: number)?[?.\s]*$",
     re.IGNORECASE,
 )
 _CHANGE: Final = re.compile(
-    rf"^(?:what is |what's |calculate |find |compute )?(?:the )?percent(?:age)?\s?(?P<kind>change|increase|decrease|growth|difference)?"
+    r"^(?:what is |what's |calculate |find |compute )?(?:the )?percent(?:age)?\s?(?P<kind>change"
+    r"|increase|decrease|growth|difference)?"
     rf"(?: is it)? (?:from|when \w+ \w+ from) (?P<a>{_NUM}) to (?P<b>{_NUM})[?.\s]*$",
     re.IGNORECASE,
 )
 _MOVED: Final = re.compile(
     rf"^(?:(?:what is|what's|what do you get if you|calculate|compute|how much is) )?(?:"
-    rf"(?P<verb>increase|raise|decrease|reduce|lower|discount) (?P<a>{_NUM}) by (?P<p>[\d.,]+)\s?(?:%|percent|per cent)"
-    rf"|(?P<a2>{_NUM}) (?P<verb2>increased|raised|decreased|reduced|lowered|discounted) by (?P<p2>[\d.,]+)\s?(?:%|percent|per cent)"
-    rf"|(?P<p3>[\d.,]+)\s?(?:%|percent|per cent) (?P<verb3>off|more than|less than|discount on) (?P<a3>{_NUM})"
-    rf"|(?P<a4>{_NUM}) (?P<verb4>plus|with|minus|less|after|\+|incl(?:uding|\.)?)(?: an?)? (?P<p4>[\d.,]+)\s?(?:%|percent|per cent)(?P<tail4> (?:tax|vat|tip|sales tax|gst|interest|discount|off|mwst))?"
+    rf"(?P<verb>increase|raise|decrease|reduce|lower|discount) (?P<a>{_NUM}) by (?P<p>[\d.,]+)\s?"
+    r"(?:%|percent|per cent)"
+    rf"|(?P<a2>{_NUM}) (?P<verb2>increased|raised|decreased|reduced|lowered|discounted) by "
+    r"(?P<p2>[\d.,]+)\s?(?:%|percent|per cent)"
+    r"|(?P<p3>[\d.,]+)\s?(?:%|percent|per cent) (?P<verb3>off|more than|less than|discount on) "
+    rf"(?P<a3>{_NUM})"
+    rf"|(?P<a4>{_NUM}) (?P<verb4>plus|with|minus|less|after|\+|incl(?:uding|\.)?)(?: an?)? "
+    r"(?P<p4>[\d.,]+)\s?(?:%|percent|per cent)(?P<tail4> (?:tax|vat|tip|sales tax|gst|interest"
+    r"|discount|off|mwst))?"
     rf")[?.\s]*$",
     re.IGNORECASE,
 )
@@ -346,7 +371,10 @@ def _percentages(text: str, is_comma: bool) -> Answer | None:
         if not first or second is None:
             return None
         value = (second - first) / abs(first) * 100
-        shown = f"from {number_text(first)} to {number_text(second)} is a change of {number_text(value, 2)} %"
+        shown = (
+            f"from {number_text(first)} to {number_text(second)} is a"
+            f" change of {number_text(value, 2)} %"
+        )
         return Answer(shown, "arithmetic", abs(value), (first, second, -abs(value)), is_rough=True)
     return _moved(text, is_comma)
 
@@ -372,7 +400,10 @@ def _moved(text: str, is_comma: bool) -> Answer | None:
     ):
         return None
     value = start * (100 + (-share if is_less else share)) / 100
-    shown = f"{number_text(start)} {'minus' if is_less else 'plus'} {number_text(share)} % is {number_text(value)}"
+    shown = (
+        f"{number_text(start)} {'minus' if is_less else 'plus'}"
+        f" {number_text(share)} % is {number_text(value)}"
+    )
     return Answer(shown, "arithmetic", value, (start, share, abs(value - start)))
 
 
@@ -400,188 +431,36 @@ def _powers(text: str, is_comma: bool) -> Answer | None:
     return None
 
 
-_LISTS: Final = frozenset(
-    [
-        "average",
-        "mean",
-        "median",
-        "sum",
-        "total",
-        "product",
-        "difference",
-        "quotient",
-        "maximum",
-        "max",
-        "minimum",
-        "min",
-        "largest",
-        "biggest",
-        "greatest",
-        "smallest",
-        "lowest",
-        "highest",
-        "range",
-        "mode",
-        "gcd",
-        "hcf",
-        "lcm",
-        "least",
-        "durchschnitt",
-        "mittelwert",
-        "summe",
-        "produkt",
-        "differenz",
-        "promedio",
-        "media",
-        "suma",
-        "moyenne",
-        "somme",
-        "produit",
-        "différence",
-        "diferencia",
-        "producto",
-        "größte",
-        "kleinste",
-        "mayor",
-        "menor",
-    ]
+_LISTS: Final = word_set(
+    "average mean median sum total product difference quotient"
+    " maximum max minimum min largest biggest"
+    " greatest smallest lowest highest range mode gcd hcf lcm least durchschnitt mittelwert summe"
+    " produkt"
+    " differenz promedio media suma moyenne somme produit différence diferencia producto größte"
+    " kleinste"
+    " mayor menor"
 )
-_INTEGERS: Final = frozenset(
-    [
-        "prime",
-        "primes",
-        "even",
-        "odd",
-        "square",
-        "squares",
-        "perfect",
-        "composite",
-        "primzahl",
-        "primzahlen",
-        "gerade",
-        "ungerade",
-        "primo",
-        "primos",
-        "par",
-        "impar",
-        "premier",
-        "premiers",
-        "pair",
-        "impair",
-        "divisible",
-        "multiple",
-        "multiples",
-        "teilbar",
-        "fibonacci",
-        "powers",
-        "factors",
-        "factorization",
-        "factorisation",
-        "divisors",
-        "teiler",
-        "next",
-        "roman",
-        "römisch",
-        "römischen",
-        "römische",
-        "romanos",
-        "romains",
-        "binary",
-        "octal",
-        "hexadecimal",
-        "hex",
-        "decimal",
-        "base",
-        "binär",
-        "binario",
-        "binaire",
-        "larger",
-        "bigger",
-        "greater",
-        "more",
-        "smaller",
-        "less",
-        "lesser",
-        "higher",
-        "lower",
-        "largest",
-        "biggest",
-        "smallest",
-        "größer",
-        "kleiner",
-        "mayor",
-        "menor",
-        "plus",
-        "sort",
-        "order",
-        "arrange",
-        "rank",
-        "sortiere",
-        "ordne",
-        "ordena",
-        "trie",
-        "triez",
-        "sequence",
-        "series",
-        "pattern",
-    ]
+_INTEGERS: Final = word_set(
+    "prime primes even odd square squares perfect composite"
+    " primzahl primzahlen gerade ungerade primo"
+    " primos par impar premier premiers pair impair divisible multiple multiples teilbar fibonacci"
+    " powers"
+    " factors factorization factorisation divisors teiler next roman römisch römischen römische"
+    " romanos"
+    " romains binary octal hexadecimal hex decimal base binär binario binaire larger bigger"
+    " greater more"
+    " smaller less lesser higher lower largest biggest smallest größer kleiner mayor menor plus"
+    " sort order"
+    " arrange rank sortiere ordne ordena trie triez sequence series pattern"
 )
-_AMOUNTS: Final = frozenset(
-    [
-        "cost",
-        "costs",
-        "costing",
-        "price",
-        "priced",
-        "discount",
-        "discounted",
-        "off",
-        "reduced",
-        "tip",
-        "tax",
-        "gratuity",
-        "bill",
-        "meal",
-        "dinner",
-        "lunch",
-        "order",
-        "vat",
-        "commission",
-        "deposit",
-        "charge",
-        "split",
-        "divide",
-        "share",
-        "divided",
-        "shared",
-        "pays",
-        "pay",
-        "buys",
-        "buy",
-        "change",
-        "car",
-        "train",
-        "bus",
-        "cyclist",
-        "bike",
-        "plane",
-        "runner",
-        "boat",
-        "truck",
-        "hiker",
-        "walker",
-        "km",
-        "mph",
-        "kph",
-        "far",
-        "take",
-        "takes",
-        "left",
-        "remain",
-        "have",
-        "has",
-        "now",
-    ]
+_AMOUNTS: Final = word_set(
+    "cost costs costing price priced discount discounted off"
+    " reduced tip tax gratuity bill meal dinner"
+    " lunch order vat commission deposit charge split divide share divided shared pays pay buys"
+    " buy change"
+    " car train bus cyclist bike plane runner boat truck hiker walker km mph kph far take takes"
+    " left remain"
+    " have has now"
 )
 _FORMS: Final[tuple[tuple[Form, frozenset[str]], ...]] = (
     (_expression, frozenset()),

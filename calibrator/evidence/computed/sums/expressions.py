@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
-from calibrator.evidence.computed.numbers import VULGAR, number_words, readings, word_numbers
+from calibrator.evidence.computed.numbers import (
+    VULGAR,
+    digits_for_words,
+    number_words,
+    readings,
+)
+from calibrator.evidence.computed.word_lists import word_set
 
 MAX_LENGTH: Final = 300  # characters of an expression
 MAX_BITS: Final = 2000  # size of an intermediate result
@@ -47,11 +53,13 @@ _WORDS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
         (r"\b(?:a |one |the |1 )?half(?: of)?\b|\bdie hälfte von\b|\bhälfte von\b", "(1/2)@"),
         (r"\b(?:la )?mitad de\b|\b(?:la )?moitié de\b", "(1/2)@"),
         (
-            r"\b(?:a |one |1 )?third of\b|\bein drittel von\b|\bun tercio de\b|\bun tiers de\b",
+            r"\b(?:a |one |1 )?third of\b|\bein drittel von\b|\bun tercio"
+            r" de\b|\bun tiers de\b",
             "(1/3)@",
         ),
         (
-            r"\b(?:a |one |1 )?(?:quarter|fourth) of\b|\bein viertel von\b|\bun cuarto de\b",
+            r"\b(?:a |one |1 )?(?:quarter|fourth) of\b|\bein viertel von\b"
+            r"|\bun cuarto de\b",
             "(1/4)@",
         ),
         (r"\b(?:un|le) quart de\b", "(1/4)@"),
@@ -82,172 +90,31 @@ _TOKEN: Final = re.compile(
 )
 _SCALE: Final = {"thousand": 1000, "million": 10**6, "millionen": 10**6, "billion": 10**9}
 _MONEY: Final = re.compile(
-    r"[$€£¥]|(?<=\d)\s?\b(?:dollars?|euros?|pounds?|eur|usd|gbp|bucks|cents?|francs?|franken|pesos?)\b",
+    r"[$€£¥]|(?<=\d)\s?\b(?:dollars?|euros?|pounds?|eur|usd|gbp|bucks|cents?|francs?|franken"
+    r"|pesos?)\b",
     re.IGNORECASE,
 )
 
 
 # Words that may be in an expression, beside the words for numbers.
-_ALLOWED: Final = frozenset(
-    [
-        "per",
-        "cent",
-        "percent",
-        "prozent",
-        "por",
-        "ciento",
-        "pour",
-        "pct",
-        "square",
-        "root",
-        "of",
-        "from",
-        "sqrt",
-        "raíz",
-        "cuadrada",
-        "de",
-        "del",
-        "racine",
-        "carrée",
-        "quadratwurzel",
-        "wurzel",
-        "aus",
-        "von",
-        "cube",
-        "cubique",
-        "cúbica",
-        "dritte",
-        "to",
-        "the",
-        "power",
-        "raised",
-        "hoch",
-        "elevado",
-        "a",
-        "la",
-        "à",
-        "puissance",
-        "st",
-        "nd",
-        "rd",
-        "th",
-        "squared",
-        "au",
-        "carré",
-        "al",
-        "cuadrado",
-        "im",
-        "quadrat",
-        "zum",
-        "cubed",
-        "cubo",
-        "factorial",
-        "multiplied",
-        "by",
-        "with",
-        "multipliziert",
-        "mit",
-        "multiplicado",
-        "multiplié",
-        "par",
-        "times",
-        "mal",
-        "fois",
-        "divided",
-        "geteilt",
-        "dividiert",
-        "durch",
-        "divisé",
-        "divisée",
-        "dividido",
-        "entre",
-        "over",
-        "modulo",
-        "mod",
-        "plus",
-        "added",
-        "más",
-        "und",
-        "and",
-        "minus",
-        "less",
-        "menos",
-        "moins",
-        "take",
-        "away",
-        "x",
-        "half",
-        "one",
-        "die",
-        "hälfte",
-        "mitad",
-        "moitié",
-        "third",
-        "ein",
-        "drittel",
-        "un",
-        "tercio",
-        "tiers",
-        "quarter",
-        "fourth",
-        "viertel",
-        "cuarto",
-        "le",
-        "quart",
-        "fifth",
-        "fünftel",
-        "tenth",
-        "zehntel",
-        "thirds",
-        "quarters",
-        "fourths",
-        "fifths",
-        "eighths",
-        "tenths",
-        "double",
-        "twice",
-        "das",
-        "doppelte",
-        "el",
-        "doble",
-        "triple",
-        "thrice",
-        "dreifache",
-        "quadruple",
-        "du",
-        "des",
-        "hundred",
-        "thousand",
-        "million",
-        "billion",
-        "trillion",
-        "dozen",
-        "number",
-        "numbers",
-        "les",
-        "der",
-        "pi",
-        "y",
-        "et",
-        "dollars",
-        "dollar",
-        "euros",
-        "euro",
-        "pounds",
-        "pound",
-        "eur",
-        "usd",
-        "gbp",
-        "bucks",
-        "cents",
-        "cent",
-        "francs",
-        "franc",
-        "franken",
-        "pesos",
-        "peso",
-        "millionen",
-    ]
+_ALLOWED: Final = word_set(
+    "per cent percent prozent por ciento pour pct square root of"
+    " from sqrt raíz cuadrada de del racine carrée"
+    " quadratwurzel wurzel aus von cube cubique cúbica dritte to the power raised hoch elevado a"
+    " la à puissance st nd rd th"
+    " squared au carré al cuadrado im quadrat zum cubed cubo factorial multiplied by with"
+    " multipliziert mit"
+    " multiplicado multiplié par times mal fois divided geteilt dividiert durch divisé divisée"
+    " dividido entre over"
+    " modulo mod plus added más und and minus less menos moins take away x half one die hälfte"
+    " mitad moitié third ein"
+    " drittel un tercio tiers quarter fourth viertel cuarto le quart fifth fünftel tenth zehntel"
+    " thirds quarters"
+    " fourths fifths eighths tenths double twice das doppelte el doble triple thrice dreifache"
+    " quadruple du des"
+    " hundred thousand million billion trillion dozen number numbers les der pi y et dollars"
+    " dollar euros euro pounds pound"
+    " eur usd gbp bucks cents cent francs franc franken pesos peso millionen"
 )
 _LETTERS: Final = re.compile(r"[^\W\d_]+")
 
@@ -284,16 +151,6 @@ def read_expression(text: str, is_comma_decimal: bool = False) -> Expression | N
         return None
     numbers = [token for token in tokens if isinstance(token, Fraction)]
     return Expression(value, numbers, "".join(t for t in tokens if isinstance(t, str)))
-
-
-def digits_for_words(text: str) -> str:
-    """Return a text whose number words are written in digits."""
-    parts: list[str] = []
-    end = 0
-    for number in word_numbers(text):
-        parts += [text[end : number.start], str(number.value)]
-        end = number.end
-    return "".join((*parts, text[end:]))
 
 
 def tokenize(text: str, is_comma_decimal: bool) -> list[Fraction | str] | None:
@@ -471,10 +328,7 @@ def root_of(value: Fraction, degree: int) -> Fraction:
 
 
 def _whole_root(value: int, degree: int) -> int | None:
-    if degree == 2:
-        root = math.isqrt(value)
-    else:
-        root = round(float(value) ** (1 / degree))
+    root = math.isqrt(value) if degree == 2 else round(float(value) ** (1 / degree))
     return root if root**degree == value else None
 
 

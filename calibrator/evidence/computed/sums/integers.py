@@ -10,8 +10,9 @@ from math import isqrt
 from typing import Final
 
 from calibrator.evidence.computed.answers import Answer
-from calibrator.evidence.computed.numbers import number_text
-from calibrator.evidence.computed.sums.expressions import digits_for_words, read_expression
+from calibrator.evidence.computed.numbers import digits_for_words, number_text
+from calibrator.evidence.computed.sums.expressions import read_expression
+from calibrator.evidence.computed.sums.numerals import about_numerals
 
 LARGEST: Final = 10**9  # of a number whose divisors are looked for
 MAX_SERIES: Final = 60
@@ -44,10 +45,13 @@ def prime_factors(number: int) -> list[int]:
 
 
 _PROPERTY: Final = re.compile(
-    rf"^(?:is|ist|es|est|¿es)\s+(?:the number |die zahl |el número |le nombre )?{_INT}\s+(?:an? |ein[e]? |un[ae]? )?"
+    rf"^(?:is|ist|es|est|¿es)\s+(?:the number |die zahl |el número |le nombre )?{_INT}\s+(?:an? "
+    r"|ein[e]? |un[ae]? )?"
     r"(?P<what>prime|even|odd|perfect square|square|composite|primzahl|gerade|ungerade|primo|par"
-    r"|impar|premier|pair|impair|divisible by (?P<by>\d{1,9})|(?:a )?multiple of (?P<of>\d{1,9})|durch (?P<durch>\d{1,9}) teilbar)"
-    r"(?:\s+(?:number|zahl))?(?:\s*,?\s*(?:or not|or (?:an? )?(?:composite|odd|even|prime)(?: number)?|oder nicht|oder (?:un)?gerade|o (?:im)?par|o no|ou (?:im)?pair))?\s*\?",
+    r"|impar|premier|pair|impair|divisible by (?P<by>\d{1,9})|(?:a )?multiple of (?P<of>\d{1,9})"
+    r"|durch (?P<durch>\d{1,9}) teilbar)"
+    r"(?:\s+(?:number|zahl))?(?:\s*,?\s*(?:or not|or (?:an? )?(?:composite|odd|even|prime)(?:"
+    r" number)?|oder nicht|oder (?:un)?gerade|o (?:im)?par|o no|ou (?:im)?pair))?\s*\?",
     re.IGNORECASE,
 )
 
@@ -75,7 +79,8 @@ def _property(text: str) -> Answer | None:
             f"{number} is {'' if is_true else 'not '}a square", "arithmetic", is_yes=is_true
         )
     choice = re.search(
-        r"\b(?:or|oder|o|ou)\s+(?:an? )?(composite|odd|even|prime|(?:un)?gerade|(?:im)?par|(?:im)?pair)",
+        r"\b(?:or|oder|o|ou)\s+(?:an? )?(composite|odd|even|prime|"
+        r"(?:un)?gerade|(?:im)?par|(?:im)?pair)",
         text,
         re.IGNORECASE,
     )
@@ -102,11 +107,16 @@ def _property(text: str) -> Answer | None:
 
 
 _PRIME_LIST: Final = re.compile(
-    r"^(?:what are|list|name|give(?: me)?|write|tell me|show(?: me)?|nenne|liste|enumera|dime|cite|which are)?\s*(?:all )?(?:the |die |los |las |les )?"
-    r"(?:(?:first|ersten|primeros|premiers)\s+(?P<count>\d{1,2})\s+|(?P<count2>\d{1,2})\s+(?:primeros |premiers |first ))?"
-    r"(?P<what>prime(?: number)?s|prime numbers|even numbers|odd numbers|primzahlen|números primos|nombres premiers|perfect squares|square numbers|squares|fibonacci numbers|multiples of (?P<of>\d{1,6})|powers of (?P<power>\d{1,2}))"
+    r"^(?:what are|list|name|give(?: me)?|write|tell me|show(?: me)?|nenne|liste|enumera|dime|cite"
+    r"|which are)?\s*(?:all )?(?:the |die |los |las |les )?"
+    r"(?:(?:first|ersten|primeros|premiers)\s+(?P<count>\d{1,2})\s+|(?P<count2>\d{1,2})\s+"
+    r"(?:primeros |premiers |first ))?"
+    r"(?P<what>prime(?: number)?s|prime numbers|even numbers|odd numbers|primzahlen|números primos"
+    r"|nombres premiers|perfect squares|square numbers|squares|fibonacci numbers|multiples of "
+    r"(?P<of>\d{1,6})|powers of (?P<power>\d{1,2}))"
     r"(?:\s+(?:between|zwischen|entre|from)\s+(?P<a>\d{1,6})\s+(?:and|to|und|y|et)\s+(?P<b>\d{1,6})"
-    r"|\s+(?:below|under|less than|smaller than|unter|kleiner als|menores (?:que|de)|inférieurs à|up to)\s+(?P<under>\d{1,6}))?\s*[?.!]*$",
+    r"|\s+(?:below|under|less than|smaller than|unter|kleiner als|menores (?:que|de)|inférieurs à"
+    r"|up to)\s+(?P<under>\d{1,6}))?\s*[?.!]*$",
     re.IGNORECASE,
 )
 
@@ -135,7 +145,8 @@ def _series(text: str) -> Answer | None:
     if is_member is None:
         return None
     if count and count <= MAX_SERIES and not found["a"] and not found["under"]:
-        series, at = [], 0
+        series: list[int] = []
+        at = 0
         while len(series) < count and at < 100_000:
             at += 1
             if is_member(at):
@@ -165,15 +176,22 @@ def _series(text: str) -> Answer | None:
 
 
 _FACTORS: Final = re.compile(
-    rf"^(?:what (?:is|are)|list|name|give(?: me)?|find|was (?:ist|sind))?\s*(?:all )?(?:the )?(?P<what>prime factori[sz]ation|prime factors|factors|divisors|positive divisors|primfaktorzerlegung|teiler) (?:of|von) {_INT}\s*[?.]*$",
+    r"^(?:what (?:is|are)|list|name|give(?: me)?|find|was (?:ist|sind))?\s*(?:all )?(?:the )?"
+    r"(?P<what>prime factori[sz]ation|prime factors|factors|divisors|positive divisors"
+    rf"|primfaktorzerlegung|teiler) (?:of|von) {_INT}\s*[?.]*$",
     re.IGNORECASE,
 )
 _HOW_MANY: Final = re.compile(
-    r"^how many (?:prime numbers|primes)(?: are there)?(?: (?:are|exist))? (?:between (?P<a>\d{1,6}) and (?P<b>\d{1,6})|(?:below|under|less than|smaller than|up to) (?P<under>\d{1,6}))(?: are there)?\s*\?*$",
+    r"^how many (?:prime numbers|primes)(?: are there)?(?: (?:are|exist))? (?:between "
+    r"(?P<a>\d{1,6}) and (?P<b>\d{1,6})|(?:below|under|less than|smaller than|up to) "
+    r"(?P<under>\d{1,6}))(?: are there)?\s*\?*$",
     re.IGNORECASE,
 )
 _NEXT: Final = re.compile(
-    rf"^(?:what(?:'s| is) )?(?:the )?(?P<what>next|smallest|first|largest|biggest|previous|nächste|kleinste|größte)\s+(?P<kind>prime(?: number)?|primzahl|perfect square|even number|odd number|multiple of (?P<of>\d{{1,6}}))\s+(?:after|above|greater than|larger than|bigger than|nach|über|before|below|less than|smaller than|under)\s+{_INT}\s*[?.]*$",
+    r"^(?:what(?:'s| is) )?(?:the )?(?P<what>next|smallest|first|largest|biggest|previous|nächste"
+    r"|kleinste|größte)\s+(?P<kind>prime(?: number)?|primzahl|perfect square|even number|odd"
+    rf" number|multiple of (?P<of>\d{{1,6}}))\s+(?:after|above|greater than|larger than|bigger"
+    rf" than|nach|über|before|below|less than|smaller than|under)\s+{_INT}\s*[?.]*$",
     re.IGNORECASE,
 )
 
@@ -244,124 +262,18 @@ def _next(found: re.Match[str], text: str) -> Answer | None:
     return None
 
 
-_ROMAN: Final = tuple(
-    zip(
-        (1000, 900, 500, 400, 100, 90, 50, 40, 10, 9, 5, 4, 1),
-        ["M", "CM", "D", "CD", "C", "XC", "L", "XL", "X", "IX", "V", "IV", "I"],
-        strict=True,
-    )
-)
-
-
-def roman(number: int) -> str:
-    """Return a number from 1 to 3999 in Roman numerals."""
-    text = ""
-    for value, sign in _ROMAN:
-        while number >= value:
-            text, number = text + sign, number - value
-    return text
-
-
-_TO_ROMAN: Final = re.compile(
-    rf"(?:{_INT}(?: in| as| to| into|en)? (?:a )?(?:roman numerals?|römischen? (?:zahlen|ziffern)|números romanos|chiffres romains))",
-    re.IGNORECASE,
-)
-_FROM_ROMAN: Final = re.compile(
-    r"\b(?:what (?:number )?(?:is|does)|convert|was ist|which number is|value of)\b.{0,40}?\b(?P<r>[MDCLXVI]{2,15})\b"
-)
-_BASES: Final = {
-    "binary": 2,
-    "octal": 8,
-    "hexadecimal": 16,
-    "hex": 16,
-    "decimal": 10,
-    "base 2": 2,
-    "base 8": 8,
-    "base 16": 16,
-    "base 10": 10,
-    "binär": 2,
-    "dezimal": 10,
-    "binario": 2,
-    "binaire": 2,
-}
-_BASE: Final = re.compile(
-    r"^(?:what(?:'s| is)|convert|write|express|translate)?\s*(?:the )?(?P<from>binary|decimal|hex(?:adecimal)?|octal)?\s*(?:number )?(?P<x>0x[0-9a-f]{1,12}|0b[01]{1,40}|[0-9][0-9a-f]{0,39}|[a-f][0-9a-f]{1,12})\s*(?:\(?(?P<from2>binary|decimal|hex(?:adecimal)?|octal|base (?:2|8|10|16))\)?\s*)?(?:in|to|into|as|from (?P<from3>binary|decimal|hex(?:adecimal)?|octal) to)\s+(?:a )?(?P<to>binary|decimal|hex(?:adecimal)?|octal|base (?:2|8|10|16))(?: (?:number|notation|form))?\s*[?.]*$",
-    re.IGNORECASE,
-)
-
-
-def _numerals(text: str) -> Answer | None:
-    found = _TO_ROMAN.search(text)
-    if found and len(text) < 90:
-        number = _int(found["n"])
-        if 0 < number < 4000:
-            right = roman(number)
-            return Answer(
-                f"{number} is {right} in Roman numerals", "arithmetic", words=(right,), is_only=True
-            )
-    if re.search(r"roman|römisch", text, re.IGNORECASE) and len(text) < 90:
-        found = _FROM_ROMAN.search(text)
-        if found:
-            for number in range(1, 4000):
-                if roman(number) == found["r"]:
-                    return Answer(f"{found['r']} is {number}", "arithmetic", Fraction(number))
-    return _other_base(text)
-
-
-def _other_base(text: str) -> Answer | None:
-    found = _BASE.match(text)
-    if not found:
-        return None
-    written = found["x"].casefold()
-    named = found["from"] or found["from2"] or found["from3"]
-    target = _BASES[found["to"].casefold()]
-    base = (
-        16
-        if written.startswith("0x")
-        else 2
-        if written.startswith("0b")
-        else _BASES[named.casefold()]
-        if named
-        else (10 if target != 10 else 2)
-    )
-    try:
-        value = int(written.removeprefix("0x").removeprefix("0b"), base)
-    except ValueError:
-        return None
-    if target == 10:
-        return Answer(
-            f"{found['x']} is {value} in decimal",
-            "arithmetic",
-            Fraction(value),
-            tuple(Fraction(int(written)) for _ in range(written.isdigit())),
-        )
-    right = {2: f"{value:b}", 8: f"{value:o}", 16: f"{value:x}"}[target]
-    others = [
-        f"{other:b}" if target == 2 else f"{other:o}" if target == 8 else f"{other:x}"
-        for other in range(max(0, value - 40), value + 40)
-        if other != value
-    ]
-    forms = (
-        (right, f"0b{right}", right.zfill(8), right.zfill(4))
-        if target == 2
-        else (right, f"0x{right}", f"0o{right}")
-    )
-    if right == written:
-        return None
-    return Answer(
-        f"{value} is {right} in {found['to']}",
-        "arithmetic",
-        words=forms,
-        others=tuple(o for o in others if o != str(value) and o not in forms),
-    )
-
-
 _COMPARED: Final = re.compile(
-    r"^(?:which (?:number |one |of these |of the following |fraction )*(?:is|are)|what(?:'s| is)|welche (?:zahl )?ist|cuál es|¿cuál es|lequel est|quel nombre est)\s*(?:the )?(?:el |le |la )?(?P<what>larger|bigger|greater|more|smaller|less|lesser|higher|lower|largest|biggest|smallest|größer|kleiner|mayor|menor|plus grand|plus petit)(?: number| one|, )?\s*[:,]?\s*(?P<a>[-\d][\d.,/^]*)\s*,?\s*(?:or|and|oder|o|ou|vs\.?)\s*(?P<b>[-\d][\d.,/^]*)\s*\?*$",
+    r"^(?:which (?:number |one |of these |of the following |fraction )*(?:is|are)|what(?:'s| is)"
+    r"|welche (?:zahl )?ist|cuál es|¿cuál es|lequel est|quel nombre est)\s*(?:the )?(?:el |le |la"
+    r" )?(?P<what>larger|bigger|greater|more|smaller|less|lesser|higher|lower|largest|biggest"
+    r"|smallest|größer|kleiner|mayor|menor|plus grand|plus petit)(?: number| one|, )?\s*[:,]?\s*"
+    r"(?P<a>[-\d][\d.,/^]*)\s*,?\s*(?:or|and|oder|o|ou|vs\.?)\s*(?P<b>[-\d][\d.,/^]*)\s*\?*$",
     re.IGNORECASE,
 )
 _IS_LARGER: Final = re.compile(
-    r"^(?:is|ist|es|¿es|est)\s+(?P<a>-?\d[\d.,/^]*)\s+(?P<what>larger|bigger|greater|more|smaller|less|higher|lower|größer|kleiner|mayor|menor)\s+(?:than|als|que)\s+(?P<b>-?\d[\d.,/^]*)\s*\?+$",
+    r"^(?:is|ist|es|¿es|est)\s+(?P<a>-?\d[\d.,/^]*)\s+(?P<what>larger|bigger|greater|more|smaller"
+    r"|less|higher|lower|größer|kleiner|mayor|menor)\s+(?:than|als|que)\s+"
+    r"(?P<b>-?\d[\d.,/^]*)\s*\?+$",
     re.IGNORECASE,
 )
 _SMALL: Final = ("smaller", "less", "lesser", "lower", "smallest", "kleiner", "menor", "plus petit")
@@ -393,7 +305,10 @@ def _compared(text: str) -> Answer | None:
 
 
 _SORT: Final = re.compile(
-    r"^(?:sort|order|arrange|put|rank|sortiere|ordne|ordena|trie|triez)\s+(?:these |the |the following |diese |die |estos |los |ces |les )*(?:numbers|values|zahlen|números|nombres)?\s*(?P<order>(?:in |from |by |de |vom |von |en )?[^:\d-]{0,60}?)\s*:?\s*(?P<items>-?\d[-\d\s,.;]*\d(?:\s*(?:and|und|y|et)\s*-?[\d.]+)?)\s*(?P<order2>[^\d]{0,70})$",
+    r"^(?:sort|order|arrange|put|rank|sortiere|ordne|ordena|trie|triez)\s+(?:these |the |the"
+    r" following |diese |die |estos |los |ces |les )*(?:numbers|values|zahlen|números|nombres)?\s*"
+    r"(?P<order>(?:in |from |by |de |vom |von |en )?[^:\d-]{0,60}?)\s*:?\s*"
+    r"(?P<items>-?\d[-\d\s,.;]*\d(?:\s*(?:and|und|y|et)\s*-?[\d.]+)?)\s*(?P<order2>[^\d]{0,70})$",
     re.IGNORECASE,
 )
 
@@ -405,13 +320,16 @@ def _sorted(text: str) -> Answer | None:
     order = f"{found['order']} {found['order2']}".casefold()
     is_down = bool(
         re.search(
-            r"descend|decreas|largest (?:to|first)|high(?:est)? to low|big(?:gest)? to small|absteigend|descendente|décroissant|größten zu|mayor a menor",
+            r"descend|decreas|largest (?:to|first)|high(?:est)? to low|big"
+            r"(?:gest)? to small|absteigend|descendente|décroissant|größten zu|mayor a menor",
             order,
         )
     )
     is_up = bool(
         re.search(
-            r"ascend|increas|smallest (?:to|first)|low(?:est)? to high|small to (?:big|large)|aufsteigend|ascendente|(?<!dé)croissant|kleinsten zu|menor a mayor",
+            r"ascend|increas|smallest (?:to|first)|low(?:est)? to high"
+            r"|small to (?:big|large)|aufsteigend|ascendente|(?<!dé)croissant|kleinsten zu|menor a"
+            r" mayor",
             order,
         )
     )
@@ -433,7 +351,10 @@ def _sorted(text: str) -> Answer | None:
 
 
 _GOES_ON: Final = re.compile(
-    r"^(?:what (?:number )?(?:is|comes)(?: the)? next(?: number)?(?: in (?:the|this) (?:sequence|series|pattern))?|complete the (?:sequence|series)|continue the (?:sequence|series)|next number in the sequence)\s*[:?,]?\s*(?P<items>-?\d[-\d\s,.]*?\d)\s*,?\s*(?:\.{3}|…|_+|\?|\.)*\s*$",
+    r"^(?:what (?:number )?(?:is|comes)(?: the)? next(?: number)?(?: in (?:the|this) (?:sequence"
+    r"|series|pattern))?|complete the (?:sequence|series)|continue the (?:sequence|series)|next"
+    r" number in the sequence)\s*[:?,]?\s*(?P<items>-?\d[-\d\s,.]*?\d)\s*,?\s*(?:\.{3}|…|_+|\?"
+    r"|\.)*\s*$",
     re.IGNORECASE,
 )
 
@@ -461,7 +382,7 @@ def _goes_on(text: str) -> Answer | None:
     return Answer(f"the next number is {number_text(value)}", "arithmetic", value, tuple(items))
 
 
-_FORMS: Final = (_property, _series, _factors, _numerals, _compared, _sorted, _goes_on)
+_FORMS: Final = (_property, _series, _factors, about_numerals, _compared, _sorted, _goes_on)
 
 
 def about_integers(text: str, is_comma_decimal: bool = False) -> Answer | None:

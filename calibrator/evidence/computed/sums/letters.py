@@ -18,26 +18,36 @@ _QUICK: Final = re.compile(
 _Q: Final = r"[\"'“”‘’«»„`*]*"
 _WORD: Final = rf"{_Q}(?P<w>[^\W\d_]{{2,40}}){_Q}"
 _COUNT: Final = re.compile(
-    rf"^(?:how many (?:times (?:does|do) )?(?:the )?(?:letters? )?{_Q}(?P<c>[a-z]){_Q}(?:'?s|es)?(?: letters?)? ?(?:are |is |do |does |appears? |occurs? |you see |can you find |there )*(?:in|have)"
-    rf"|how often does (?:the )?(?:letter )?{_Q}(?P<c2>[a-z]){_Q} (?:appear|occur) in|count the (?:number of )?(?:letter )?{_Q}(?P<c3>[a-z]){_Q}(?:'?s)? in|wie viele {_Q}(?P<c4>[a-z]){_Q}(?:'?s)? (?:sind |hat |gibt es )?(?:in|im)?)"
+    rf"^(?:how many (?:times (?:does|do) )?(?:the )?(?:letters? )?{_Q}(?P<c>[a-z]){_Q}(?:'?s|es)?"
+    r"(?: letters?)? ?(?:are |is |do |does |appears? |occurs? |you see |can you find |there )*"
+    r"(?:in|have)"
+    rf"|how often does (?:the )?(?:letter )?{_Q}(?P<c2>[a-z]){_Q} (?:appear|occur) in|count the "
+    rf"(?:number of )?(?:letter )?{_Q}(?P<c3>[a-z]){_Q}(?:'?s)? in|wie viele {_Q}(?P<c4>[a-z]){_Q}"
+    r"(?:'?s)? (?:sind |hat |gibt es )?(?:in|im)?)"
     rf" (?:the |das |dem )?(?:word |wort )?{_WORD}\s*[?.]*$",
     re.IGNORECASE,
 )
 _KIND: Final = re.compile(
-    rf"^how many (?P<kind>letters|characters|vowels|consonants|syllables) (?:are |is )?(?:there )?(?:in|does|make up) (?:the )?(?:word )?{_WORD}(?: have| contain)?\s*[?.]*$",
+    r"^how many (?P<kind>letters|characters|vowels|consonants|syllables) (?:are |is )?(?:there )?"
+    rf"(?:in|does|make up) (?:the )?(?:word )?{_WORD}(?: have| contain)?\s*[?.]*$",
     re.IGNORECASE,
 )
 _BACK: Final = re.compile(
-    rf"^(?:(?:spell|write|say|reverse|what is|what's|type|give me|schreibe|print|flip)\s+)?(?:the )?(?:letters (?:of|in) )?(?:word |string |wort )?(?:the word )?{_WORD}(?P<tail> (?:backwards?|in reverse(?: order)?|reversed|rückwärts|spelled backwards|al revés|à l'envers))?\s*[?.!]*$",
+    r"^(?:(?:spell|write|say|reverse|what is|what's|type|give me|schreibe|print|flip)\s+)?(?:the"
+    rf" )?(?:letters (?:of|in) )?(?:word |string |wort )?(?:the word )?{_WORD}(?P<tail> "
+    r"(?:backwards?|in reverse(?: order)?|reversed|rückwärts|spelled backwards|al revés|à"
+    r" l'envers))?\s*[?.!]*$",
     re.IGNORECASE,
 )
 _PALINDROME: Final = re.compile(rf"^is (?:the word )?{_WORD} an? palindrome\s*\?+$", re.IGNORECASE)
 _WORDS_IN: Final = re.compile(
-    r"^how many words (?:are )?(?:there )?in (?:the |this )?(?:following )?(?:sentence|phrase|text)?\s*:?\s*[\"“'‘«](?P<t>[^\"”“»]{3,200})[\"”'’»]\s*[?.]*$",
+    r"^how many words (?:are )?(?:there )?in (?:the |this )?(?:following )?(?:sentence|phrase"
+    r"|text)?\s*:?\s*[\"“'‘«](?P<t>[^\"”“»]{3,200})[\"”'’»]\s*[?.]*$",
     re.IGNORECASE,
 )
 _NTH: Final = re.compile(
-    rf"^(?:what is|what's|which is) the (?P<n>first|second|third|fourth|fifth|sixth|last|\d{{1,2}}(?:st|nd|rd|th)) (?P<what>letter|character) (?:of|in) (?:the word )?{_WORD}\s*[?.]*$",
+    rf"^(?:what is|what's|which is) the (?P<n>first|second|third|fourth|fifth|sixth|last|\d{{1,2}}"
+    rf"(?:st|nd|rd|th)) (?P<what>letter|character) (?:of|in) (?:the word )?{_WORD}\s*[?.]*$",
     re.IGNORECASE,
 )
 _ORDINALS: Final = {"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6}

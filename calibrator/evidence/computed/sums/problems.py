@@ -8,8 +8,7 @@ from fractions import Fraction
 from typing import Final
 
 from calibrator.evidence.computed.answers import Answer
-from calibrator.evidence.computed.numbers import number_text, readings
-from calibrator.evidence.computed.sums.expressions import digits_for_words
+from calibrator.evidence.computed.numbers import digits_for_words, number_text, readings
 
 _N: Final = r"[$€£]?\s?\d[\d,]*(?:\.\d+)?"
 _MONEY: Final = r"(?:\s?(?:dollars?|euros?|pounds?|bucks|usd|eur|gbp|€|\$|£))?"
@@ -22,17 +21,34 @@ def _value(text: str) -> Fraction:
 
 
 _PRICE_OFF: Final = re.compile(
-    rf"^(?:if )?(?:an? |the |my )?[\w' -]{{1,40}}? (?:costs?|is|was|is priced at|sells for|normally costs|originally costs?|has a price of|priced at) (?P<a>{_N}){_MONEY}"
-    rf"(?:,? (?:and|but|with|,)?\s*(?:it )?(?:is|it's|gets?|has|at|on sale for|on sale at|is on sale for|is reduced by|is discounted by|was reduced by|discounted by|reduced by|there is|with)?\s*(?:now )?|\.\s*(?:it is |it's |it gets |there is |with )?(?:now )?(?:discounted by |reduced by |on sale for |on sale at )?)(?:an? )?(?P<p>\d[\d.]*){_PC}\s*(?P<kind>off|discount(?:ed)?|cheaper|reduction|less|more|increase|tax|vat|sales tax)?"
-    r"[.,;]?\s*(?:what(?:'s| is) (?:the|its) (?:new |final |sale |discounted |total |reduced )?(?:price|cost)(?: now| after (?:the )?discount)?|how much (?:does it|is it|do i pay|will i pay|would i pay|do you pay|is the (?:final )?price)(?: cost)?(?: now| in total)?|what do i pay|what does it cost(?: now)?)\s*\?*$",
+    rf"^(?:if )?(?:an? |the |my )?[\w' -]{{1,40}}? (?:costs?|is|was|is priced at|sells for"
+    rf"|normally costs|originally costs?|has a price of|priced at) (?P<a>{_N}){_MONEY}"
+    r"(?:,? (?:and|but|with|,)?\s*(?:it )?(?:is|it's|gets?|has|at|on sale for|on sale at|is on"
+    r" sale for|is reduced by|is discounted by|was reduced by|discounted by|reduced by|there is"
+    r"|with)?\s*(?:now )?|\.\s*(?:it is |it's |it gets |there is |with )?(?:now )?(?:discounted"
+    rf" by |reduced by |on sale for |on sale at )?)(?:an? )?(?P<p>\d[\d.]*){_PC}\s*(?P<kind>off"
+    r"|discount(?:ed)?|cheaper|reduction|less|more|increase|tax|vat|sales tax)?"
+    r"[.,;]?\s*(?:what(?:'s| is) (?:the|its) (?:new |final |sale |discounted |total |reduced )?"
+    r"(?:price|cost)(?: now| after (?:the )?discount)?|how much (?:does it|is it|do i pay|will i"
+    r" pay|would i pay|do you pay|is the (?:final )?price)(?: cost)?(?: now| in total)?|what do i"
+    r" pay|what does it cost(?: now)?)\s*\?*$",
     re.IGNORECASE,
 )
 _TIP: Final = re.compile(
-    rf"^(?:what(?:'s| is)|how much is|calculate|what would be|how much(?: should i (?:tip|leave)(?: for)?)?)\s*(?:the |an? )?(?P<p>\d[\d.]*){_PC} (?P<kind>tip|gratuity|tax|sales tax|vat|discount|commission|deposit|service charge)? ?(?:on|of|for|from) (?:an? |my )?(?:bill (?:of|for) |order of |meal of |total of )?(?P<a>{_N}){_MONEY}(?: (?:bill|meal|dinner|order|tab|check|purchase|item|price))?\s*\?*\.?$",
+    r"^(?:what(?:'s| is)|how much is|calculate|what would be|how much(?: should i (?:tip|leave)"
+    rf"(?: for)?)?)\s*(?:the |an? )?(?P<p>\d[\d.]*){_PC} (?P<kind>tip|gratuity|tax|sales tax|vat"
+    r"|discount|commission|deposit|service charge)? ?(?:on|of|for|from) (?:an? |my )?(?:bill "
+    rf"(?:of|for) |order of |meal of |total of )?(?P<a>{_N}){_MONEY}(?: (?:bill|meal|dinner|order"
+    r"|tab|check|purchase|item|price))?\s*\?*\.?$",
     re.IGNORECASE,
 )
 _TOTAL: Final = re.compile(
-    rf"^(?:my |the |our )?(?:bill|meal|dinner|order|lunch|check|item|purchase)?\s*(?:is|was|costs?|comes to|of)\s*(?P<a>{_N}){_MONEY}[.,]?\s*(?:and )?(?:if )?(?:i |we )?(?:want to |would like to |will |plus |with |add(?:ing)? |leave |give |tip |plus )*(?:an? )?(?P<p>\d[\d.]*){_PC}\s*(?P<kind>tip|tax|gratuity|vat|sales tax)?[.,]?\s*(?P<ask>(?:what(?:'s| is)|how much (?:is|do i pay|do we pay|will i pay|in total)|what do i pay).*?(?P<total>total|altogether|pay|overall|in all|final|tip)?.*?)\s*\?*$",
+    r"^(?:my |the |our )?(?:bill|meal|dinner|order|lunch|check|item|purchase)?\s*(?:is|was|costs?"
+    rf"|comes to|of)\s*(?P<a>{_N}){_MONEY}[.,]?\s*(?:and )?(?:if )?(?:i |we )?(?:want to |would"
+    r" like to |will |plus |with |add(?:ing)? |leave |give |tip |plus )*(?:an? )?"
+    rf"(?P<p>\d[\d.]*){_PC}\s*(?P<kind>tip|tax|gratuity|vat|sales tax)?[.,]?\s*(?P<ask>(?:what"
+    r"(?:'s| is)|how much (?:is|do i pay|do we pay|will i pay|in total)|what do i pay).*?"
+    r"(?P<total>total|altogether|pay|overall|in all|final|tip)?.*?)\s*\?*$",
     re.IGNORECASE,
 )
 
@@ -76,31 +92,59 @@ def _prices(text: str) -> Answer | None:
 
 
 _SPLIT: Final = re.compile(
-    rf"^(?:(?:if )?(?:we |you |i )?(?:split|divide|share)|how much (?:does|will) each (?:person |of them )?(?:pay|get) if) (?:a (?:bill|sum|total) of |the bill of )?(?P<a>{_N}){_MONEY}(?: \w+)?(?: is (?:split|divided|shared))?(?: equally| evenly)? (?:among|between|by|amongst) (?P<n>\d{{1,4}}) ?(?:people|friends|persons|kids|children|of us|ways)?(?: equally| evenly)?(?:[,.]?\s*(?:how much|what|how many) .{{0,50}})?\s*\?*\.?$",
+    r"^(?:(?:if )?(?:we |you |i )?(?:split|divide|share)|how much (?:does|will) each (?:person "
+    rf"|of them )?(?:pay|get) if) (?:a (?:bill|sum|total) of |the bill of )?(?P<a>{_N}){_MONEY}(?:"
+    r" \w+)?(?: is (?:split|divided|shared))?(?: equally| evenly)? (?:among|between|by|amongst) "
+    rf"(?P<n>\d{{1,4}}) ?(?:people|friends|persons|kids|children|of us|ways)?(?: equally| evenly)?"
+    rf"(?:[,.]?\s*(?:how much|what|how many) .{{0,50}})?\s*\?*\.?$",
     re.IGNORECASE,
 )
 _CHANGE: Final = re.compile(
-    rf"^(?:if )?(?:i|you|she|he|someone|a customer) (?:pays? (?:with )?(?:a )?(?P<a>{_N}){_MONEY}(?: bill| note)? for (?:something|an? [\w ]{{1,30}}|items?) (?:that costs?|costing|worth|at|priced at) (?P<b>{_N}){_MONEY}|buys? (?:something|an? [\w ]{{1,30}}) for (?P<b2>{_N}){_MONEY} and pays? (?:with )?(?:a )?(?P<a2>{_N}){_MONEY}(?: bill| note)?)[,.]?\s*(?:how much|what)(?: is (?:the|my|your))? change.{{0,30}}\?*$",
+    rf"^(?:if )?(?:i|you|she|he|someone|a customer) (?:pays? (?:with )?(?:a )?(?P<a>{_N}){_MONEY}"
+    rf"(?: bill| note)? for (?:something|an? [\w ]{{1,30}}|items?) (?:that costs?|costing|worth|at"
+    rf"|priced at) (?P<b>{_N}){_MONEY}|buys? (?:something|an? [\w ]{{1,30}}) for "
+    rf"(?P<b2>{_N}){_MONEY} and pays? (?:with )?(?:a )?(?P<a2>{_N}){_MONEY}(?: bill|"
+    rf" note)?)[,.]?\s*(?:how much|what)(?: is (?:the|my|your))? change.{{0,30}}\?*$",
     re.IGNORECASE,
 )
 _SPEED: Final = re.compile(
-    r"^(?:if )?(?:an? |the |my )?(?:car|train|bus|cyclist|bike|plane|runner|boat|truck|person|hiker|driver|i|ship|walker)\s?(?:is )?(?:driv(?:es?|ing)|travel(?:s|ing|ling|led)?|go(?:es|ing)|mov(?:es?|ing)|run(?:s|ning)?|walk(?:s|ing)?|fl(?:ies|y|ying)|rid(?:es?|ing)|cycl(?:es?|ing))(?: at)?(?: a (?:constant )?speed of)? (?:at )?(?P<v>\d[\d.]*) ?(?:km/h|kph|mph|miles per hour|kilomet(?:er|re)s (?:per|an) hour|km per hour|miles an hour|m/s|met(?:er|re)s per second)(?: for|,? how far .{0,40}? in) (?P<t>\d[\d.]*) ?(?P<u>hours?|h|minutes?|min|seconds?)[,.]?\s*(?:how far|what distance|how many (?:km|kilomet(?:er|re)s|miles|met(?:er|re)s))?.{0,60}\?*$",
+    r"^(?:if )?(?:an? |the |my )?(?:car|train|bus|cyclist|bike|plane|runner|boat|truck|person"
+    r"|hiker|driver|i|ship|walker)\s?(?:is )?(?:driv(?:es?|ing)|travel(?:s|ing|ling|led)?|go(?:es"
+    r"|ing)|mov(?:es?|ing)|run(?:s|ning)?|walk(?:s|ing)?|fl(?:ies|y|ying)|rid(?:es?|ing)|cycl"
+    r"(?:es?|ing))(?: at)?(?: a (?:constant )?speed of)? (?:at )?(?P<v>\d[\d.]*) ?(?:km/h|kph|mph"
+    r"|miles per hour|kilomet(?:er|re)s (?:per|an) hour|km per hour|miles an hour|m/s|met(?:er"
+    r"|re)s per second)(?: for|,? how far .{0,40}? in) (?P<t>\d[\d.]*) ?(?P<u>hours?|h|minutes?"
+    r"|min|seconds?)[,.]?\s*(?:how far|what distance|how many (?:km|kilomet(?:er|re)s|miles|met"
+    r"(?:er|re)s))?.{0,60}\?*$",
     re.IGNORECASE,
 )
 _TAKES: Final = re.compile(
-    r"^how long (?:does|will|would) it take (?:a \w+ )?to (?:drive|travel|cover|go|walk|cycle|fly) (?P<d>\d[\d.,]*) ?(?P<du>km|kilomet(?:er|re)s|miles|mi) (?:at|with)(?: a(?: constant| steady)? speed of)? (?P<v>\d[\d.]*) ?(?P<vu>km/h|kph|mph|miles per hour|kilomet(?:er|re)s per hour|km per hour)\s*\?*$",
+    r"^how long (?:does|will|would) it take (?:a \w+ )?to (?:drive|travel|cover|go|walk|cycle|fly)"
+    r" (?P<d>\d[\d.,]*) ?(?P<du>km|kilomet(?:er|re)s|miles|mi) (?:at|with)(?: a(?: constant|"
+    r" steady)? speed of)? (?P<v>\d[\d.]*) ?(?P<vu>km/h|kph|mph|miles per hour|kilomet(?:er|re)s"
+    r" per hour|km per hour)\s*\?*$",
     re.IGNORECASE,
 )
 _EACH: Final = re.compile(
-    rf"^if (?P<n>\d{{1,6}}) (?P<what>[a-z]{{2,20}}) costs? (?P<a>{_N}){_MONEY},? (?:how much (?:do|does|will|would|are|is)|what (?:do|does|will|would)|what is the (?:cost|price) of) (?P<m>\d{{1,6}}|one|1)(?: of them| [a-z]{{2,20}})?(?: cost| be)?\s*\?*$",
+    rf"^if (?P<n>\d{{1,6}}) (?P<what>[a-z]{{2,20}}) costs? (?P<a>{_N}){_MONEY},? (?:how much (?:do"
+    r"|does|will|would|are|is)|what (?:do|does|will|would)|what is the (?:cost|price) of) "
+    rf"(?P<m>\d{{1,6}}|one|1)(?: of them| [a-z]{{2,20}})?(?: cost| be)?\s*\?*$",
     re.IGNORECASE,
 )
 _TIMES: Final = re.compile(
-    rf"^(?:what(?:'s| is) the (?:total )?(?:cost|price) of|how much (?:do|does|are|is|will|would)|what do) (?P<n>\d{{1,6}}) (?P<what>[a-z]{{2,20}}(?: [a-z]{{2,20}})?) (?:cost )?(?:at|for|if (?:one|each|a \w+) (?:costs?|is)|if they (?:cost|are)|that cost|costing|priced at) (?P<a>{_N}){_MONEY}(?: each| apiece| a piece| per \w+)?(?: cost)?(?: in total)?\s*\?*$",
+    r"^(?:what(?:'s| is) the (?:total )?(?:cost|price) of|how much (?:do|does|are|is|will|would)"
+    rf"|what do) (?P<n>\d{{1,6}}) (?P<what>[a-z]{{2,20}}(?: [a-z]{{2,20}})?) (?:cost )?(?:at|for"
+    r"|if (?:one|each|a \w+) (?:costs?|is)|if they (?:cost|are)|that cost|costing|priced at) "
+    rf"(?P<a>{_N}){_MONEY}(?: each| apiece| a piece| per \w+)?(?: cost)?(?: in total)?\s*\?*$",
     re.IGNORECASE,
 )
 _LEFT: Final = re.compile(
-    r"^(?:if )?(?P<who>[Ii]|[A-Z][a-z]+|she|he|you|there (?:are|were)) (?:have|has|had|are|were)?\s*(?P<a>\d{1,6}) (?P<what>[a-z]{2,20})(?:[.,]| and)\s*(?:and )?(?:i |she |he |you |then )?(?P<verb>give away|gives away|give|gives|gave away|gave|eat|eats|ate|lose|loses|lost|sell|sells|sold|use|used|spend|spends|spent|buy|buys|bought|find|finds|found|get|gets|got|receive|received) (?P<b>\d{1,6})(?: more)?(?: of them| away| \w+)?[,.]?\s*[Hh]ow many (?:\w+ )?(?:do|does|are|did)?\s?.{0,30}?(?:left|have|has|now|remain)\s?.{0,15}\?*$",
+    r"^(?:if )?(?P<who>[Ii]|[A-Z][a-z]+|she|he|you|there (?:are|were)) (?:have|has|had|are"
+    r"|were)?\s*(?P<a>\d{1,6}) (?P<what>[a-z]{2,20})(?:[.,]| and)\s*(?:and )?(?:i |she |he |you "
+    r"|then )?(?P<verb>give away|gives away|give|gives|gave away|gave|eat|eats|ate|lose|loses|lost"
+    r"|sell|sells|sold|use|used|spend|spends|spent|buy|buys|bought|find|finds|found|get|gets|got"
+    r"|receive|received) (?P<b>\d{1,6})(?: more)?(?: of them| away| \w+)?[,.]?\s*[Hh]ow many "
+    r"(?:\w+ )?(?:do|does|are|did)?\s?.{0,30}?(?:left|have|has|now|remain)\s?.{0,15}\?*$",
 )
 
 

@@ -160,11 +160,15 @@ def _add_temperatures(table: dict[str, Unit]) -> None:
     kelvin = Unit("kelvin", "temperature", Fraction(1))
     for names, unit in (
         (
-            "celsius|°c|º c|ºc|c|centigrade|degrees celsius|degrees c|degree celsius|deg c|grad celsius|grados celsius|grados centígrados|degrés celsius|° celsius|° c|degrees centigrade",
+            "celsius|°c|º c|ºc|c|centigrade|degrees celsius|degrees c"
+            "|degree celsius|deg c|grad celsius|grados celsius|grados centígrados|degrés celsius|°"
+            " celsius|° c|degrees centigrade",
             celsius,
         ),
         (
-            "fahrenheit|°f|ºf|f|degrees fahrenheit|degrees f|degree fahrenheit|deg f|grad fahrenheit|grados fahrenheit|degrés fahrenheit|° fahrenheit|° f",
+            "fahrenheit|°f|ºf|f|degrees fahrenheit|degrees f|degree"
+            " fahrenheit|deg f|grad fahrenheit|grados fahrenheit|degrés fahrenheit|° fahrenheit|°"
+            " f",
             fahrenheit,
         ),
         ("kelvin|kelvins|k|degrees kelvin", kelvin),

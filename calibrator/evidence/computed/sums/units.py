@@ -9,15 +9,16 @@ from functools import cache
 from typing import Final
 
 from calibrator.evidence.computed.answers import is_comma_language
-from calibrator.evidence.computed.numbers import Number, number_text, numbers_in
-from calibrator.evidence.computed.sums.expressions import digits_for_words
+from calibrator.evidence.computed.numbers import Number, digits_for_words, number_text, numbers_in
 from calibrator.evidence.computed.sums.unit_table import Unit, units
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 
 MAX_QUESTION: Final = 250  # characters
 _QUICK: Final = re.compile(
-    r"\b(?:convert|conversion|how (?:many|much|long|tall|far|heavy|fast|hot|cold|big)|what(?:'s| is| are)|in|to|into|wie ?viele?|cu[aá]nt[oa]s?"
-    r"|combien|express|rechne|umrechnen|konvertiere|convierte|convertis|convertir|was (?:ist|sind)|equals?|=)\b|=",
+    r"\b(?:convert|conversion|how (?:many|much|long|tall|far|heavy|fast|hot|cold|big)|what(?:'s|"
+    r" is| are)|in|to|into|wie ?viele?|cu[aá]nt[oa]s?"
+    r"|combien|express|rechne|umrechnen|konvertiere|convierte|convertis|convertir|was (?:ist|sind)"
+    r"|equals?|=)\b|=",
     re.IGNORECASE,
 )
 SIGNIFICANT: Final = Fraction(6, 1000)  # a rough figure may differ by this share
@@ -52,19 +53,34 @@ def _unit_pattern() -> str:
 def _forms() -> tuple[re.Pattern[str], ...]:
     unit, number = (
         _unit_pattern(),
-        r"(?P<n>(?:an?|-?\d[\d.,]*(?:\s?/\s?\d+|\s\d/\d)?|½|¼|¾)(?:\s(?:million|thousand|billion))?)",
+        (
+            r"(?P<n>(?:an?|-?\d[\d.,]*(?:\s?/\s?\d+|\s\d/\d)?|½|¼|¾)(?:\s"
+            r"(?:million|thousand|billion))?)"
+        ),
     )
     quantity = rf"{number}\s?-?(?P<u>{unit})"
     more = rf"(?:\s?(?:,|and|\s)?\s*(?P<n2>\d[\d.,]*)\s?(?P<u2>{unit}))?"
-    ask = r"(?:what(?:'s| is| are| would be)?|how (?:much|long|tall|far|fast|heavy|hot|cold|big) is|express|give|write|was (?:ist|sind)|wie ?viel (?:ist|sind))"
-    convert = r"(?:convert|change|turn|transform|konvertiere|rechne|wandle|convierte|convertis(?:sez)?|convertir|express)"
+    ask = (
+        r"(?:what(?:'s| is| are| would be)?|how (?:much|long|tall|far"
+        r"|fast|heavy|hot|cold|big) is|express|give|write|was (?:ist|sind)|wie ?viel (?:ist|sind))"
+    )
+    convert = (
+        r"(?:convert|change|turn|transform|konvertiere|rechne|wandle"
+        r"|convierte|convertis(?:sez)?|convertir|express)"
+    )
     patterns = (
         # how many T are (there) in N U
-        rf"(?:how (?:many|much)|wie ?viele?|cu[aá]nt[oa]s|combien (?:de |d'))\s*(?P<t>{unit})\s*(?:(?:of \w+ )?(?:are|is|do|does|make|makes|equals?|sind|ist|hay|son|hat|haben|tiene|fait|font|y a-t-il|il y a|in|en)\s*)*(?:there )?(?:in |you get from |en |dans |contained in |make up )?{quantity}{more}(?: (?:have|contain|equal|equals))?",
+        rf"(?:how (?:many|much)|wie ?viele?|cu[aá]nt[oa]s|combien (?:de |d'))\s*(?P<t>{unit})\s*"
+        r"(?:(?:of \w+ )?(?:are|is|do|does|make|makes|equals?|sind|ist|hay|son|hat|haben|tiene"
+        r"|fait|font|y a-t-il|il y a|in|en)\s*)*(?:there )?(?:in |you get from |en |dans "
+        rf"|contained in |make up )?{quantity}{more}(?: (?:have|contain|equal|equals))?",
         # how many T does N U have
-        rf"(?:how many|wie ?viele?|cu[aá]nt[oa]s|combien (?:de |d'))\s*(?P<t>{unit})\s*(?:does|do|hat|tiene|a)\s+{quantity}{more}\s*(?:have|contain|equal|correspond to)?",
+        rf"(?:how many|wie ?viele?|cu[aá]nt[oa]s|combien (?:de |d'))\s*(?P<t>{unit})\s*(?:does|do"
+        rf"|hat|tiene|a)\s+{quantity}{more}\s*(?:have|contain|equal|correspond to)?",
         # convert N U to T; what is N U in T; N U in T
-        rf"(?:(?:{ask}|{convert})\s*:?\s+)?(?:the (?:speed|temperature|distance|weight|length) (?:of )?)?{quantity}{more}\s*(?:is how many|equals how many|are how many|to|into|in|as|expressed in|=|en|nach|zu|auf|à|a)\s*(?:\?\s*)?(?P<t>{unit})(?:\s(?:um|umrechnen))?",
+        rf"(?:(?:{ask}|{convert})\s*:?\s+)?(?:the (?:speed|temperature|distance|weight|length) "
+        rf"(?:of )?)?{quantity}{more}\s*(?:is how many|equals how many|are how many|to|into|in|as"
+        rf"|expressed in|=|en|nach|zu|auf|à|a)\s*(?:\?\s*)?(?P<t>{unit})(?:\s(?:um|umrechnen))?",
     )
     return tuple(
         re.compile(rf"^[¿¡\s]*{pattern}\s*[?.!=]*$", re.IGNORECASE) for pattern in patterns
@@ -74,20 +90,24 @@ def _forms() -> tuple[re.Pattern[str], ...]:
 def read_conversion(question: str, is_comma_decimal: bool = False) -> Conversion | None:
     """Read a question on one line that asks for a conversion and nothing else."""
     text = re.sub(
-        r"[\s,;.!?–-]+(?:\(?(?:round(?:ed)?|to|give|answer|reply|respond|just|only|use|approximately|please)\b[^?]{0,80}(?:decimals?|decimal places?|number|digits?|whole number|integer|tenth|hundredth|figures?|place)\b[^?]{0,30}\)?)[.?!]*$",
+        r"[\s,;.!?–-]+(?:\(?(?:round(?:ed)?|to|give|answer|reply|respond|just|only|use"
+        r"|approximately|please)\b[^?]{0,80}(?:decimals?|decimal places?|number|digits?|whole"
+        r" number|integer|tenth|hundredth|figures?|place)\b[^?]{0,30}\)?)[.?!]*$",
         "",
         question,
         flags=re.IGNORECASE,
     ).strip()
     text = re.sub(
-        r"\b(?:roughly|approximately|about|exactly|etwa|ungefähr|aproximadamente|environ)\s",
+        r"\b(?:roughly|approximately|about|exactly|etwa|ungefähr"
+        r"|aproximadamente|environ)\s",
         "",
         text,
         flags=re.IGNORECASE,
     )
     if not re.search(r"\d", text):
         text = re.sub(
-            r"^(how many [\w ]+ (?:are |is )?(?:there )?(?:in|make|does|equal)) (an?|one)\b",
+            r"^(how many [\w ]+ (?:are |is )?(?:there )?(?:in|make|does"
+            r"|equal)) (an?|one)\b",
             r"\1 1",
             text,
             flags=re.IGNORECASE,
@@ -192,22 +212,38 @@ def _states(number: Number, unit: Unit, conversion: Conversion) -> bool | None:
 
 def _quantities(text: str, is_comma: bool) -> list[tuple[Number, Unit | None]]:
     """Return the numbers of a text with their units; `5 feet 11 inches` is one quantity."""
-    pattern = re.compile(rf"\s?\*{{0,2}}\s?-?\\?(?:text\{{)?\s?({_unit_pattern()})", re.IGNORECASE)
+    pattern = _unit_after()
     found: list[tuple[Number, Unit | None]] = []
     end = -10
     for number in numbers_in(text, is_comma):
         after = pattern.match(text, number.end)
         unit = _unit(after[1]) if after else None
-        if found and unit is not None and number.start - end <= 6 and not unit.zero:
-            last, unit2 = found[-1]
-            if unit2 is not None and unit2.dimension == unit.dimension and unit2.size > unit.size:
-                if re.fullmatch(r"[\s,*]*(?:and|und|y|et)?\s*", text[end : number.start]):
-                    values = tuple(
-                        v + w * unit.size / unit2.size for v in last.values for w in number.values
-                    )
-                    found[-1] = (Number(values, 2, last.start, number.end), unit2)
-                    end = after.end() if after else number.end
-                    continue
-        found.append((number, unit))
+        joined = _joined(found[-1], number, unit, text[end : number.start]) if found else None
+        if joined is not None:
+            found[-1] = joined
+        else:
+            found.append((number, unit))
         end = after.end() if after else number.end
     return found
+
+
+@cache
+def _unit_after() -> re.Pattern[str]:
+    """Return the pattern of a unit that follows a number."""
+    return re.compile(rf"\s?\*{{0,2}}\s?-?\\?(?:text\{{)?\s?({_unit_pattern()})", re.IGNORECASE)
+
+
+def _joined(
+    last: tuple[Number, Unit | None], number: Number, unit: Unit | None, between: str
+) -> tuple[Number, Unit] | None:
+    """Return one quantity of two that follow each other, the smaller unit after the larger."""
+    first, larger = last
+    if unit is None or larger is None or unit.zero or unit.dimension != larger.dimension:
+        return None
+    if larger.size <= unit.size or not re.fullmatch(
+        r"[\s,*]{0,4}(?:and|und|y|et)?\s{0,2}", between
+    ):
+        return None
+    share = unit.size / larger.size
+    values = tuple(one + other * share for one in first.values for other in number.values)
+    return Number(values, 2, first.start, number.end), larger

@@ -1,0 +1,13 @@
+"""Lists of words, written as one text each."""
+
+from __future__ import annotations
+
+
+def word_list(text: str) -> list[str]:
+    """Return the words of a text in their order."""
+    return text.split()
+
+
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of a text as a set."""
+    return frozenset(text.split())
