@@ -6,6 +6,7 @@ LiteLLM and Portkey also run themselves, in `test_litellm_guardrail.py` and
 
 from __future__ import annotations
 
+import inspect
 import json
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from proxy.config.guardrails import GuardrailsConfig
 from proxy.errors import ExitStatus, StartupError
+from proxy.guardrails.application import GuardrailsApplication
 from proxy.guardrails.listening import bind_guardrails, check_guardrails
 from proxy.guardrails.questions import OVERHEAD, Questions
 from tests.conftest import StartProxy
@@ -184,6 +186,13 @@ def test_no_reply_is_judged_as_the_answer_to_another_question(gate: LiveProxy) -
         scraped(gate.desk), "pinocchio_scores_total", status="skipped", reason="no_question"
     )
     assert after == (before or 0) + 1
+
+
+def test_the_token_is_compared_in_constant_time() -> None:
+    """No time can be measured that surely; so the comparison itself is looked at."""
+    source = inspect.getsource(GuardrailsApplication._is_token)
+    assert "hmac.compare_digest(presented, self._secret)" in source
+    assert "==" not in source
 
 
 def test_a_reply_without_its_question_has_no_number(gate: LiveProxy) -> None:
