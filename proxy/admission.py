@@ -16,7 +16,7 @@ from functools import partial
 from typing import Final
 
 from policies import Policy
-from proxy.config.allowed_surfaces import check_surface
+from proxy.config.allowed_surfaces import check_minting, check_surface
 from proxy.config.sections import AttachConfig, TeamConfig
 from proxy.config.setup import Setup, problem_of
 from proxy.errors import InvalidKeyError, ProxyError, RateLimitedError
@@ -109,6 +109,8 @@ class Admission:
             scope[TAKE] = partial(self._take, guest.rates)
         if guest.surfaces is not None:
             check_surface(names_in(raw_path_of(scope)), guest.surfaces)
+        else:
+            check_minting(names_in(raw_path_of(scope)))
         return guest
 
     def _take(self, rates: tuple[Rate, ...]) -> None:

@@ -26,7 +26,7 @@ from proxy.wire.http import (
     error_reply,
     raw_path_of,
 )
-from proxy.wire.spelling import ANY_ID, id_at, means, names_in, shows_answers
+from proxy.wire.spelling import ANY_ID, id_at, is_listed, means, names_in, shows_answers
 
 
 class Routes:
@@ -89,7 +89,8 @@ class Routes:
             return
         names = names_in(raw_path_of(scope))
         is_scored = any(means(names, path) for path, *_ in self._scored)
-        if is_scored or (self.is_enforced and shows_answers(names)):
+        is_other = shows_answers(names) or not is_listed(names)
+        if is_scored or (self.is_enforced and is_other):
             why = "a policy decides on these answers"
             if not self.is_enforced:
                 why = "ids in these requests are checked"

@@ -56,6 +56,12 @@ def is_substitution(text: str) -> bool:
     return match is not None and match["whole"] is not None
 
 
+def variables_in(text: str, env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that a text names and the environment has, with their values."""
+    names = (match["name"] for match in _SUBSTITUTION.finditer(text) if match["name"])
+    return {name: env[name] for name in names if env.get(name)}
+
+
 def substitute(text: str, env: Mapping[str, str]) -> tuple[str, list[str]]:
     """Replace every `${NAME}` and `${NAME:-default}`; return the text and what was wrong.
 

@@ -31,6 +31,8 @@ class Document:
     value: Value
     source: str
     _lines: Mapping[Location, int] = field(repr=False)
+    substituted: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The variables of the environment that stand in it, with their values; perhaps secrets."""
 
     def line(self, location: Location) -> int:
         """Return the line, from 1, of a key or list item, or of its nearest existing ancestor."""
@@ -73,7 +75,7 @@ def parse_document(text: str, source: str, env: Mapping[str, str] | None = None)
     value = builder.build()
     if builder.problems:
         raise InvalidDocumentError(builder.problems)
-    return Document(value, source, builder.lines)
+    return Document(value, source, builder.lines, builder.substituted)
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:

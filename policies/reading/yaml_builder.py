@@ -13,7 +13,13 @@ from typing import Final, TypeAlias
 import yaml
 
 from policies.errors import InvalidDocumentError, Problem
-from policies.reading.scalars import Scalar, is_substitution, resolve, substitute
+from policies.reading.scalars import (
+    Scalar,
+    is_substitution,
+    resolve,
+    substitute,
+    variables_in,
+)
 
 Value: TypeAlias = "Scalar | list[Value] | dict[str, Value]"
 
@@ -34,6 +40,7 @@ class Builder:
     def __init__(self, text: str, source: str, env: Mapping[str, str] | None) -> None:
         self.problems: list[Problem] = []
         self.lines: dict[Location, int] = {}
+        self.substituted: dict[str, str] = {}  # what variables of the environment have put in
         self._source = source
         self._env = env
         self._events = self._parse(text)
@@ -119,6 +126,7 @@ class Builder:
         is_plain = _is_plain(event)
         if self._env is not None and "${" in text:
             is_plain = is_plain and is_substitution(text)
+            self.substituted |= variables_in(text, self._env)
             text, wrong = substitute(text, self._env)
             for message in wrong:
                 self._report(event, message)

@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from proxy.errors import NotAllowedError
+from proxy.wire.spelling import mints_credentials
 
 SCORED: Final = ("chat", "completions", "responses", "messages")
 OTHERS: Final = (
@@ -23,6 +24,21 @@ def surface_of(names: Sequence[str]) -> str | None:
         return None
     first = "".join(names[1:2]).casefold().partition(".")[0]
     return first if first in SURFACES else "other"
+
+
+def check_minting(names: Sequence[str]) -> None:
+    """Raises NotAllowedError for a place that gives clients credentials of upstream's.
+
+    With these a client talks to upstream past its key here, its limits and the record: whoever
+    wants that names the surface in `surfaces`.
+    """
+    if mints_credentials(names):
+        surface = surface_of(names)
+        raise NotAllowedError(
+            "this gives clients a credential of upstream's, past their keys here; name "
+            f"{surface!r} in `surfaces` to allow it",
+            code="surface_off",
+        )
 
 
 def check_surface(names: Sequence[str], allowed: Collection[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +31,8 @@ _KINDS: Final = {  # pydantic's words name classes of ours
     "less_than_equal": "must be at most {le:g}",
     "literal_error": "must be {expected}",
 }
+_SECRET_NAMES: Final = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
+_SHORTEST_SECRET: Final = 4  # characters; a shorter text stands in too many words
 _SWITCHES: Final = {("admin",), ("calibrator", "images", "fetch")}  # sections or true or false
 
 
@@ -64,7 +67,16 @@ def sentence(document: Document, loc: Location, message: str, at: Location = ())
     """A problem with its key's path as people write it: `upstreams.openai.base_url`."""
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
     text = f"{path.lstrip('.')}: {message}" if path else message
-    return Problem(document.source, document.line(at or loc), text)
+    return Problem(document.source, document.line(at or loc), _without_secrets(document, text))
+
+
+def _without_secrets(document: Document, text: str) -> str:
+    """A sentence with the names of variables in place of secrets that they hold: sentences quote
+    what stands at a wrong place, and go to terminals and logs."""
+    for name, value in document.substituted.items():
+        if _SECRET_NAMES.search(name) and len(value) >= _SHORTEST_SECRET:
+            text = text.replace(value, f"${{{name}}}")
+    return text
 
 
 def located(path: Path | None, key: Location, message: str) -> str:

@@ -18,13 +18,14 @@ from proxy.desk.figures import Figures, Labels, added, figures_of
 from proxy.desk.process_figures import process_metrics
 from proxy.errors import ProxyError, StoreError
 from proxy.exchange.metrics import Metrics
-from proxy.exchange.series import Counter, Histogram, add_distribution, histogram_family
+from proxy.exchange.series import OTHER, Counter, Histogram, add_distribution, histogram_family
 from proxy.generation import Parts
 from proxy.learning.drift import alarms_now
 from proxy.reloading import Reloading
 
 DISTRIBUTION: Final = "pinocchio-proxy"
 BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+MOST_QUEUES: Final = 100  # that have series of their own
 DRIFT_FOR_S: Final = 15.0  # monitors are read on once a minute
 
 
@@ -204,7 +205,7 @@ class Gauges:
         )
 
     def _held(self) -> Iterator[Metric]:
-        waiting = _readable(lambda: self._desk.stats()["queues"])
+        waiting = _bounded(_readable(lambda: self._desk.stats()["queues"]))
         now, labels = time.time(), ("queue", "kind")
 
         def series(value: Callable[[dict[str, Any]], float]) -> Iterator[tuple[Labels, float]]:
@@ -249,6 +250,19 @@ class Gauges:
             known = [(about, float(count)) for about, count in alarms]
             self._drift = time.monotonic(), known
         return known
+
+
+def _bounded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The largest queues, and all others as one of each kind: agents name queues as they like."""
+    rows = sorted(rows, key=lambda row: -row["count"])
+    kept, others = rows[:MOST_QUEUES], dict[str, dict[str, Any]]()
+    for row in rows[MOST_QUEUES:]:
+        known = others.setdefault(row["kind"], {**row, "queue": OTHER, "count": 0, "escalated": 0})
+        known["count"] += row["count"]
+        known["escalated"] += row["escalated"]
+        known["oldest_at"] = min(known["oldest_at"], row["oldest_at"])
+        known["time_used"] = max(known["time_used"] or 0.0, row["time_used"] or 0.0)
+    return [*kept, *others.values()]
 
 
 def _readable(read: Callable[[], list[Any]]) -> list[Any]:

@@ -6,13 +6,20 @@ import re
 import unicodedata
 from functools import lru_cache
 
-_KEPT = frozenset("\n\t\u200c\u200d")  # the joiners of scripts and emoji
+_KEPT = frozenset("\n\t")
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Zl", "Zp"))
 _SUSPECT = re.compile(  # a superset of what is hidden, found fast
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u0600-\u061c\u06dd\u070f\u0890-\u08e2\u180e\u200b\u200e-\u200f"
-    "\u2028-\u202e\u2060-\u206f\ud800-\uf8ff\ufeff\ufff9-\ufffb\U000110bd-\U000e0fff"
-    "\U000f0000-\U0010ffff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u061c\u06dd\u070f\u0890-\u08e2\u115f\u1160"
+    "\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\uf8ff"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000110bd-\U000e0fff\U000f0000-\U0010ffff]"
 )
+_IGNORABLE = re.compile(  # Unicode's Default_Ignorable_Code_Point, and a blank that is no space
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_JOINERS = "\u200c\u200d"
+_PRESENTATIONS = "\ufe0e\ufe0f"  # of an emoji, as text or in colours
+_KEYCAPS, _KEYCAP = "#*0123456789", "\u20e3"
 
 
 def visible(text: str) -> str:
@@ -20,12 +27,28 @@ def visible(text: str) -> str:
 
     Half a surrogate pair, which no page can hold, is shown in the same way.
     """
-    return _SUSPECT.sub(lambda found: _shown(found[0]), text.replace("\r\n", "\n"))
+    return _SUSPECT.sub(_in_place, text.replace("\r\n", "\n"))
+
+
+def _in_place(found: re.Match[str]) -> str:
+    """A sign, or its code point; of two in a row the second one joins and presents nothing."""
+    sign, before = found[0], found.string[found.start() - 1 : found.start()]
+    is_keycap = before in [*_KEYCAPS] and found.string.startswith(_KEYCAP, found.end())
+    if sign in _PRESENTATIONS and (_is_symbol(before) or is_keycap):
+        return sign
+    if sign in _JOINERS and before and not before.isascii() and before not in _JOINERS:
+        return sign
+    return _shown(sign)
+
+
+def _is_symbol(sign: str) -> bool:
+    return bool(sign) and not sign.isascii() and unicodedata.category(sign)[0] == "S"
 
 
 @lru_cache(maxsize=1_024)
 def _shown(character: str) -> str:
-    if character in _KEPT or unicodedata.category(character) not in _HIDDEN:
+    is_hidden = unicodedata.category(character) in _HIDDEN or _IGNORABLE.match(character)
+    if character in _KEPT or not is_hidden:
         return character
     return f"⸨U+{ord(character):04X}⸩"
 

@@ -20,7 +20,32 @@ from proxy.store.reviews.queue import Listed
 from proxy.wire.json_splice import json_object
 
 EDITED: Final = "changed by the reviewer"
+AMBIGUOUS: Final = "tools may read this differently"
 MOST_REMEMBERED: Final = 2_000  # replies whose marks are known, see `Marks`
+
+
+def plain_arguments(arguments: str) -> dict[str, Any] | None:
+    """Return the arguments of a call by their names, as every tool reads them.
+
+    None for what is no JSON object, and for one in which a member stands twice: of these one tool
+    takes the first and another the last, and a reviewer would see only one.
+    """
+    try:
+        values = json.loads(arguments or "{}", object_pairs_hook=_once, parse_constant=_none_such)
+    except (ValueError, RecursionError):
+        return None
+    return values if isinstance(values, dict) else None
+
+
+def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(members)
+    if len(found) != len(members):
+        raise ValueError("a member stands twice")
+    return found
+
+
+def _none_such(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +63,18 @@ class WaitingCall:
     @property
     def values(self) -> dict[str, Any] | None:
         """The arguments by their names; None where the text is no JSON object."""
-        try:
-            values = json.loads(self.arguments or "{}")
-        except (ValueError, RecursionError):
-            return None
-        return values if isinstance(values, dict) else None
+        return plain_arguments(self.arguments)
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether tools may read different arguments in the text of an object."""
+        return self.values is None and self.arguments.lstrip().startswith("{")
 
     @property
     def pieces(self) -> list[tuple[str, str]]:
         """Each argument as code, `amount=84.2`, with its mark or an empty text."""
         if (values := self.values) is None:
-            return [(self.arguments, "")]
+            return [(self.arguments, AMBIGUOUS if self.is_ambiguous else "")]
         return [
             (f"{name}={_code(each)}", self.marks.get(name, "")) for name, each in values.items()
         ]

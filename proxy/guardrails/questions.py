@@ -28,10 +28,16 @@ class Questions:
         return len(self._kept)
 
     def keep(self, key: Key, asked: Json) -> bool:
-        """Remembers what was asked, in place of an earlier question; False where it is too large
-        for all the room there is."""
-        self._drop(key)
+        """Remembers what was asked; False where it is too large for all the room there is.
+
+        Clients choose the gateway's id. Where two questions come under one, nobody knows which of
+        them a reply answers, and neither is told.
+        """
         body = compact(asked)
+        before = None if key not in self._kept or self._has_expired(key) else self._kept[key][1]
+        if before is not None and before != body:
+            body = b""
+        self._drop(key)
         if len(body) + OVERHEAD > self._most or len(key[1]) > LONGEST_ID:
             return False
         self._kept[key] = self._now() + self._keep_s, body
@@ -45,7 +51,7 @@ class Questions:
         if key in self._kept and self._has_expired(key):
             self._drop(key)
         kept = self._kept.get(key)
-        return None if kept is None else json_object(kept[1])
+        return json_object(kept[1]) if kept is not None and kept[1] else None
 
     def _has_expired(self, key: Key) -> bool:
         return self._kept[key][0] <= self._now()

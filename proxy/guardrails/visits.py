@@ -6,6 +6,7 @@ recorded as a reply of the proxy's would be.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -159,6 +160,9 @@ async def _job(services: Services, exchange: Exchange, visit: Visit) -> Job:
     if visit.asked is not None:
         digest = await asked.apart(services.holding.request_digest, asked, request)
     if digest is not None:
+        # the gateway's token is that of all its clients: an approval is for the one that asked
+        whose = dumps([digest, visit.caller.key, visit.caller.team])
+        digest = hashlib.sha256(whose).hexdigest()
         calls = digest_of_calls(visit.format, dumps(visit.completion))
         earlier = await services.holding.earlier(visit.format, digest, request, calls)
     return Job(services, exchange, asked, digest, earlier)

@@ -222,10 +222,16 @@ async def resumed(
 
 
 async def released_id(store: Store, id: str, key_hash: str) -> str | None:
-    """Upstream's id of a reply that was released, for the client that asked; else None."""
+    """Upstream's id of a reply that was released, for the client that asked; else None.
+
+    Raises NotFoundError for one that a reviewer changed: upstream would go on with its own words.
+    """
     held = await store.get(id)
     if held is None or held.state != RELEASED or not hmac.compare_digest(held.key_hash, key_hash):
         return None
+    if held.revised is not None:
+        text = f"{id[:80]!r} was changed by a reviewer: send its text as input instead"
+        raise NotFoundError(text, code="unknown_id")
     theirs = (json_object(held.reply) or {}).get("id")
     return theirs if isinstance(theirs, str) else None
 

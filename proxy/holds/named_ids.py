@@ -34,13 +34,14 @@ _MEMBERS: Final = frozenset(
         *("file_id", "file_ids", "input_file_id", "output_file_id", "error_file_id"),
         *("training_file", "validation_file", "vector_store_id", "vector_store_ids"),
         *("container", "container_id", "assistant_id", "thread_id", "batch_id", "skill_id"),
-        *("upload_id", "part_ids", "video_id", "eval_id"),
+        *("upload_id", "part_ids", "video_id", "eval_id", "audio"),
     }
 )
 _MAY_NAME: Final = re.compile(
-    rb'_ids?"|conversation"|container"|_file"|"input"|"items"|\\u', re.IGNORECASE
+    rb'_ids?"|conversation"|container"|_file"|"input"|"items"|"audio"|\\u', re.IGNORECASE
 )
-_OF_REFERENCE: Final = {"type", "id", "status", "summary"}  # an item with more says itself what
+_OF_REFERENCE: Final = {"type", "id", "status"}  # an item that says more says itself what it is
+_REFERENCES: Final = "item_reference"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +70,49 @@ def ids_in_query(query: str) -> set[str]:
     return {value for _, value in parse_qsl(query)}
 
 
-async def ids_in_body(body: bytes) -> set[str]:
+async def ids_in_body(body: bytes, *, is_json: bool = False) -> set[str]:
     """The ids that a JSON body names, in each of the ways that a reader may take it.
 
-    Empty for what is no JSON. Raises BadRequestError for what is nested too deeply, or for more
-    ids or values than anybody needs.
+    Raises BadRequestError for what is nested too deeply, for more ids or values than anybody needs,
+    and for what claims to be JSON (`is_json`) and only some readers can read; other bodies that are
+    no JSON name nothing.
     """
+    body = _in_utf8(body)
+    if is_json and not _is_read(body):
+        text = "the body is no JSON that every reader reads, and might name an id"
+        raise BadRequestError(text, code="invalid_json")
     if not _MAY_NAME.search(body):
         return set()
     return await apart(_ids_in_large, body) if has_many(body) else _ids_of(body, _loads)
+
+
+def ids_in_form(body: bytes) -> set[str]:
+    """The values of a form, of which some are ids."""
+    return {value for _, value in parse_qsl(body.decode("latin-1"))}
+
+
+def _in_utf8(body: bytes) -> bytes:
+    """JSON in UTF-16 or UTF-32, which `json.loads` and servers that use it read, in UTF-8."""
+    encoding = json.detect_encoding(body[:8])
+    if encoding.startswith("utf-8"):
+        return body
+    try:
+        return body.decode(encoding, "surrogatepass").encode("utf-8", "surrogatepass")
+    except ValueError:
+        return body
+
+
+def _is_read(body: bytes) -> bool:
+    """Whether a body is JSON to all readers; of a large one its own reading tells."""
+    if has_many(body):
+        return True
+    try:
+        _loads(body)
+    except RecursionError:
+        return True  # which is told where ids are looked for
+    except ValueError:
+        return False
+    return True
 
 
 def _ids_in_large(body: bytes) -> set[str]:
@@ -110,6 +145,9 @@ class _Pairs(list[tuple[str, Any]]):
     """The members of a JSON object, a repeated one too."""
 
 
+_EMPTY: Final[tuple[Any, ...]] = (None, "", [])
+
+
 def _ids_in(value: Any) -> Iterator[str]:
     waiting = [value]
     while waiting:
@@ -138,7 +176,11 @@ def _texts_in(member: Any) -> Iterator[str]:
 
 
 def _references_in(items: Any) -> Iterator[str]:
-    """The ids of items that stand for what upstream keeps."""
+    """The ids of items that stand for what upstream keeps: by their type, or because they say
+    nothing themselves."""
     for item in items if isinstance(items, list) else []:
-        if isinstance(item, _Pairs) and {name for name, _ in item} <= _OF_REFERENCE:
+        if not isinstance(item, _Pairs):
+            continue
+        is_named = any(name == "type" and each == _REFERENCES for name, each in item)
+        if is_named or {name for name, each in item if each not in _EMPTY} <= _OF_REFERENCE:
             yield from _texts_in(item)

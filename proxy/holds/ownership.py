@@ -20,13 +20,13 @@ from proxy.exchange.request import CompletionRequest
 from proxy.formats import CHAT, RESPONSES
 from proxy.gate.key_hash import hash_key
 from proxy.holds.held import held_format
-from proxy.holds.named_ids import Place, ids_in_body, ids_in_query, place_in
+from proxy.holds.named_ids import Place, ids_in_body, ids_in_form, ids_in_query, place_in
 from proxy.store.owned_ids import WITHHELD, OwnedIds, Owner
 from proxy.store.reviews.held_replies import RELEASED, Store
 from proxy.wire.encoding import can_decode, decoded
 from proxy.wire.http import Request
 from proxy.wire.json_splice import json_object
-from proxy.wire.spelling import names_in, shows_answers
+from proxy.wire.spelling import is_listed, names_in, shows_answers
 from proxy.wire.sse import data_of
 
 _UNDECIDED_READS: Final = ((("conversations",), "items"), (("responses",), "input_items"))
@@ -36,6 +36,7 @@ _READS: Final = ("GET", "HEAD", "OPTIONS")
 _MADE_WITH: Final = ("id", "output_file_id", "error_file_id", "thread_id")
 _END_OF_EVENT: Final = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _LONGEST_EVENT: Final = 2**20
+_FORM: Final = "application/x-www-form-urlencoded"
 NOWHERE: Final = Place(None)
 
 
@@ -109,8 +110,12 @@ class Ownership:
         if not request.body:
             return set()
         encoding = request.header(b"content-encoding")
+        kind = (request.header(b"content-type") or "").partition(";")[0].strip().lower()
+        if kind == _FORM:
+            return ids_in_form(request.body)
+        is_json = self.needs_keys and (kind == "application/json" or kind.endswith("+json"))
         if encoding is None:
-            return await ids_in_body(request.body)
+            return await ids_in_body(request.body, is_json=is_json)
         if not can_decode(encoding):
             message = f"a body with content-encoding {encoding!r} is not read; send it plain"
             raise BadRequestError(message, code="unsupported_encoding")
@@ -119,7 +124,7 @@ class Ownership:
         except UpstreamBrokenError as error:
             message = f"the body is no valid {encoding}, or too large"
             raise BadRequestError(message, code="invalid_encoding") from error
-        return await ids_in_body(body)
+        return await ids_in_body(body, is_json=is_json)
 
     async def _check(
         self,
@@ -257,7 +262,8 @@ def _refuse_answers(request: Request, names: Sequence[str]) -> None:
     if request.method in ("DELETE", "HEAD", "OPTIONS"):
         return
     places = [names, *(("", *names_in(request.header(name) or "")) for name in _IN_PLACE_OF_PATH)]
-    if any(map(shows_answers, places)) or _converses(request.body, names):
+    is_other = not is_listed(names) or any(map(shows_answers, places))
+    if is_other or _converses(request.body, names):
         raise BadRequestError(
             "a policy decides on answers of models, which it cannot at this path; "
             "ask at one that is scored",

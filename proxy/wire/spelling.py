@@ -24,6 +24,25 @@ _NOT_OF_NAME = re.compile(r"[^a-z0-9_-]")
 _UNSEEN = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 _ALONE = frozenset({"complete", "completion", "edits", "chat", "generate", "infill"})
 _BELOW = frozenset({"completions", "responses", "messages", "history", "output_items"})
+_WITHOUT_ANSWERS = frozenset(  # first names of places where no model answers in words
+    {
+        *("audio", "batches", "containers", "conversations", "embeddings", "evals", "files"),
+        *("fine_tuning", "images", "models", "moderations", "organization", "realtime", "rerank"),
+        *("skills", "tokenize", "detokenize", "uploads", "usage", "vector_stores", "videos"),
+        *("assistants", "chat", "completions", "messages", "responses"),  # kept and counted
+    }
+)
+_MINTS = frozenset(  # what gives a client a credential of upstream's own
+    {
+        *(("realtime", "client_secrets"), ("realtime", "sessions"), ("realtime", "calls")),
+        *(("realtime", "transcription_sessions"), ("realtime", "translations")),
+        *(
+            ("chatkit", "sessions"),
+            ("organization", "admin_api_keys"),
+            ("organization", "projects"),
+        ),
+    }
+)
 _CHATS = frozenset({("chat", "completions"), ("chat", "deferred-completion")})
 _CUT_OFF = " ."
 ANY_ID = "{id}"
@@ -61,10 +80,24 @@ def shows_answers(names: Sequence[str]) -> bool:
     if folded[0] == "models":  # names of models have slashes
         return folded[-1].rpartition(":")[2].endswith("generatecontent")
     last = _NOT_OF_NAME.split(folded[-1], maxsplit=1)[0]
+    if folded[0] == "responses" and last == "compact":
+        return True
     is_alone = len(folded) == 1 and last in _ALONE
     is_below = len(folded) > 1 and last in _BELOW
     is_chat = not _CHATS.isdisjoint(pairwise(folded))
     return is_alone or is_below or is_chat or (folded[0] == "threads" and "runs" in folded)
+
+
+def is_listed(names: Sequence[str]) -> bool:
+    """Whether a path is of an API of which it is known that no model answers there in words."""
+    first = _NOT_OF_NAME.split(_folded(names[1]), maxsplit=1)[0] if len(names) > 1 else ""
+    return not first or first in _WITHOUT_ANSWERS
+
+
+def mints_credentials(names: Sequence[str]) -> bool:
+    """Whether upstream gives a client a key there, with which it goes past this proxy."""
+    folded = [_NOT_OF_NAME.split(_folded(name), maxsplit=1)[0] for name in names[1:3]]
+    return tuple(folded) in _MINTS
 
 
 def id_at(names: Sequence[str], place: Sequence[str]) -> str | None:

@@ -27,6 +27,7 @@ from proxy.desk.console.reviews import LABELS, MOST_OF_A_NOTE, Given, check_look
 from proxy.desk.console.shown import MOST_TURNS, shown
 from proxy.desk.desk import Desk, Verdict
 from proxy.desk.edits.editable import surface_of
+from proxy.desk.waiting_calls import calls_in
 from proxy.errors import BadRequestError, DecidedError, NotFoundError, ProxyError
 from proxy.formats.conversation import answered, asked
 from proxy.store.reviews.approvals import approved_by, has_approved, person_of, revision_of
@@ -237,6 +238,9 @@ def queues_of(webhooks: tuple[WebhookConfig, ...]) -> dict[str, frozenset[str] |
 def _verdict_in(fields: Mapping[str, str], held: HeldReply, link: Link) -> Verdict:
     """The decision in a form; raises BadRequestError, also for one on what was not shown."""
     kind, correct = fields["verdict"], fields.get("correct", "")
+    calls = calls_in(held.edit or held.reply, held.path)
+    if kind == "approve" and any(call.is_ambiguous for call in calls):
+        raise BadRequestError("tools may read its arguments differently: decide at the desk")
     if kind not in VERDICTS or correct not in LABELS:
         raise BadRequestError("a verdict is approve or reject, and correct true or false")
     if "opened" not in fields:

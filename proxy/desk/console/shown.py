@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from proxy.desk.console import text
 from proxy.desk.unseen import one_line
-from proxy.desk.waiting_calls import WaitingCall
+from proxy.desk.waiting_calls import AMBIGUOUS, WaitingCall, plain_arguments
 from proxy.formats.conversation import Part, Turn
 
 MOST_SHOWN: Final = 20_000
@@ -90,7 +90,8 @@ def shown(
 
 def _marked(part: ShownPart, call: WaitingCall) -> ShownPart:
     fields = tuple(replace(each, mark=call.marks.get(each.name, "")) for each in part.fields)
-    return replace(part, fields=fields, risk=call.risk)
+    risk = f"{AMBIGUOUS}: it is shown as its text" if call.is_ambiguous else call.risk
+    return replace(part, fields=fields, risk=risk)
 
 
 def _shown(part: Part, most: int, is_formatted: bool) -> ShownPart:
@@ -101,7 +102,9 @@ def _shown(part: Part, most: int, is_formatted: bool) -> ShownPart:
         return ShownPart(part.kind, "", html=html, cut=cut)
     if part.kind == "call":
         fields = fields_of(part.text)
-        laid_out = "" if fields else text.laid_out(part.text)[:most]
+        is_plain = plain_arguments(part.text) is not None
+        whole = text.laid_out(part.text) if is_plain else part.text
+        laid_out = "" if fields else whole[:most]
         return ShownPart("call", laid_out, one_line(part.name, 80), fields=fields, cut=cut)
     if part.kind == "image":
         return ShownPart("image", part.text)  # nobody needs half of one
@@ -117,11 +120,8 @@ def fields_of(arguments: str) -> tuple[Field, ...]:
 
 
 def _object(arguments: str) -> dict[str, Any]:
-    try:
-        values = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return {}
-    return values if isinstance(values, dict) else {}
+    """The arguments as every tool reads them; of others the text is shown."""
+    return (plain_arguments(arguments) if arguments else None) or {}
 
 
 def _fields(values: dict[str, Any]) -> Iterator[Field]:

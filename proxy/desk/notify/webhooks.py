@@ -39,6 +39,7 @@ TIMEOUT_S: Final = 10.0
 LEASE_S: Final = 60.0  # longer than an attempt takes
 MOST_ATTEMPTS: Final = 9
 FIRST_WAIT_S, FACTOR, MOST_WAIT_S = 5.0, 4, 6 * 3_600.0
+MOST_DIGITS = 20  # of the seconds that a receiver asks to wait
 TIDY_EVERY_S: Final = 3_600.0
 GONE: Final = 410
 
@@ -213,5 +214,6 @@ def _failure(response: httpx.Response) -> tuple[str | None, float]:
     if response.is_success:
         return None, 0.0
     asked = response.headers.get("retry-after", "")
-    wait_s = min(float(asked), MOST_WAIT_S) if asked.isdigit() else 0.0
+    is_number = asked.isascii() and asked.isdigit() and len(asked) <= MOST_DIGITS
+    wait_s = min(float(asked), MOST_WAIT_S) if is_number else 0.0
     return f"status {response.status_code}", wait_s

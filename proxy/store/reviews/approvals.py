@@ -30,7 +30,8 @@ _DIGITS: Final = 16  # of a revision, in hex
 
 def person_of(reviewer: str) -> str:
     """One text for all spellings of a reviewer's name, whatever token or login it came with."""
-    return unicodedata.normalize("NFKC", reviewer).casefold().strip()
+    seen = (each for each in reviewer if unicodedata.category(each) not in ("Cf", "Cc", "Mn"))
+    return unicodedata.normalize("NFKC", "".join(seen)).casefold().strip()
 
 
 def approved_by(approved: str | None) -> list[dict[str, Any]]:

@@ -290,6 +290,11 @@ class ReviewQueue:
         rows = self._rows(listed(SEEN_QUEUES.get(), is_all=is_all))
         return [StandingApproval(**row._mapping) for row in rows]
 
+    def standing_by_id(self, id: str) -> StandingApproval | None:
+        """One of these, in force or not, however many are newer."""
+        rows = self._rows(listed(SEEN_QUEUES.get(), is_all=True, id=id))
+        return StandingApproval(**rows[0]._mapping) if rows else None
+
     def revoke(self, id: str, by: str) -> bool:
         """Ends a standing approval; False where there is none to end."""
         with self._changing() as connection:

@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import orjson
 import sqlalchemy as sa
 
 from proxy.store.chain.chain import note_change
@@ -100,7 +99,7 @@ def pattern_of(arguments: str, any_of: Collection[str] = ()) -> str:
     Of arguments that are no JSON object the whole text counts; raises ValueError where one of
     `any_of` is not among them.
     """
-    values = _object(arguments)
+    values = _comparable(arguments)
     if unknown := [name for name in any_of if name not in (values or {})]:
         raise ValueError(f"the call has no argument {unknown[0]!r}")
     if values is None:
@@ -111,7 +110,7 @@ def pattern_of(arguments: str, any_of: Collection[str] = ()) -> str:
 
 def covers(pattern: str, arguments: str) -> bool:
     """Whether a call with these arguments is like the one that was approved."""
-    told, values = json.loads(pattern), _object(arguments)
+    told, values = json.loads(pattern), _comparable(arguments)
     if values is None or "text" in told:
         return values is None and told.get("text") == _digest(arguments)
     left = {name: value for name, value in values.items() if name not in told["any"]}
@@ -120,10 +119,28 @@ def covers(pattern: str, arguments: str) -> bool:
     )
 
 
-def _object(arguments: str) -> dict[str, Any] | None:
-    """None for what is no JSON object, or one in which a member stands twice."""
+def _comparable(arguments: str) -> dict[str, Any] | None:
+    """The arguments by their names; None where their text has to be compared."""
+    values = _object(arguments)
     try:
-        value = json.loads(arguments or "{}", object_pairs_hook=_once)
+        _canonical(values)
+    except RecursionError:
+        return None
+    return values
+
+
+def _object(arguments: str) -> dict[str, Any] | None:
+    """None for what is no JSON object, or one in which a member stands twice.
+
+    Numbers with a fraction or an exponent stay as they are written, and NaN is no JSON.
+    """
+    try:
+        value = json.loads(
+            arguments or "{}",
+            object_pairs_hook=_once,
+            parse_float=_Written,
+            parse_constant=_refuse_constant,
+        )
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
@@ -136,12 +153,30 @@ def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+class _Written(str):
+    """A number as it is written: 1e999 is no null, and 1.0 no 1."""
+
+    __slots__ = ()
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
 def _digest(value: Any) -> str:
-    try:
-        told = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-    except TypeError:  # a large integer, or half a surrogate pair
-        told = json.dumps(value, sort_keys=True).encode()
-    return hashlib.sha256(told).hexdigest()
+    return hashlib.sha256(_canonical(value).encode()).hexdigest()
+
+
+def _canonical(value: Any) -> str:
+    """The same text for the same JSON value, and for no other one; raises RecursionError."""
+    if isinstance(value, _Written):
+        return str(value)
+    if isinstance(value, list):
+        return f"[{','.join(map(_canonical, value))}]"
+    if isinstance(value, dict):
+        members = (f"{json.dumps(name)}:{_canonical(value[name])}" for name in sorted(value))
+        return f"{{{','.join(members)}}}"
+    return json.dumps(value)
 
 
 # --- given, used, revoked ------------------------------------------------------------------------
@@ -215,9 +250,12 @@ def revoke(connection: sa.Connection, id: str, by: str) -> bool:
     return True
 
 
-def listed(queues: Collection[str] | None, *, is_all: bool = False) -> sa.Select[Any]:
-    """A query for StandingApprovals of some queues, the newest first."""
+def listed(
+    queues: Collection[str] | None, *, is_all: bool = False, id: str | None = None
+) -> sa.Select[Any]:
+    """A query for StandingApprovals of some queues, the newest first; or for the one of an id."""
     query = sa.select(_standing).order_by(_standing.c.created_at.desc()).limit(MOST_LISTED)
+    query = query if id is None else query.where(_standing.c.id == id)
     query = query if queues is None else query.where(_standing.c.queue.in_(sorted(queues)))
     return query if is_all else query.where(*_is_open())
 

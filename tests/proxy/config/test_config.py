@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from textwrap import dedent
@@ -53,6 +54,35 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
         return load_config(Path("proxy.yaml"), env)
 
     return from_text
+
+
+SECRET_HERE = """
+upstreams:
+  one: {base_url: https://api.example.com/v1, api_key: k}
+  two: {litellm: auto}
+models: [{match: "*", upstream: one}]
+calibrator: {checkpoint: embedded, device: auto, timeout_s: 2.0}
+store: sqlite:///pinocchio.db
+limits: {max_body: 64MB, max_held: 100}
+admin: {host: 127.0.0.1, port: 8001}
+keys: required
+surfaces: [chat]
+webhooks: [{url: https://hooks.example.com/x, events: [held], format: json}]
+"""
+
+
+def test_no_sentence_about_a_mistake_tells_a_secret(load: Load) -> None:
+    """Wherever a variable with a key is put by mistake, its name stands in the sentence."""
+    secret, told = "sk-live-canary-9c1d", []
+    for found in re.finditer(r": ([^\s{}\[\],]+)(?=[,}\n])|\[(\w+)\]", SECRET_HERE):
+        place = slice(*found.span(found.lastindex or 0))
+        text = SECRET_HERE[: place.start] + "${THE_API_KEY}" + SECRET_HERE[place.stop :]
+        try:
+            load(text, THE_API_KEY=secret)
+        except InvalidDocumentError as error:
+            told.append(str(error))
+    assert len(told) >= 10
+    assert [each for each in told if secret in each] == []
 
 
 # --- what a file means --------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+import sqlalchemy as sa
 from playwright.sync_api import Browser, expect
 from structlog.testing import capture_logs
 
@@ -20,8 +22,9 @@ from proxy.desk.access.links import LINKS, Link, Signer, link_url
 from proxy.desk.console.link_pages import queues_of
 from proxy.desk.desk import Desk, Verdict
 from proxy.errors import DecidedError
+from proxy.store.database import open_engine
 from proxy.store.reviews.events import KEPT_S
-from proxy.store.reviews.held_replies import HELD, REJECTED, RELEASED
+from proxy.store.reviews.held_replies import HELD, REJECTED, RELEASED, held_replies
 from proxy.store.reviews.queue import ReviewQueue
 from proxy.store.reviews.used_links import LinkUse, found_use
 from tests.conftest import StartProxy
@@ -239,6 +242,38 @@ def test_what_was_not_looked_at_is_not_decided(proxy: LiveProxy, page: httpx.Cli
     assert state(proxy, id) == "open"
     assert send(page, path, confirmed="yes").status_code == 200
     assert state(proxy, id) == "released"
+
+
+def test_what_tools_may_read_differently_is_not_approved_by_a_link(
+    proxy: LiveProxy, page: httpx.Client
+) -> None:
+    """A member stands twice: its text is shown as it is, marked, and decided on at the desk."""
+    twice = '{"order": "A-1", "amount": 1000000, "amount": 5}'
+    id = held_id(proxy, "Paris p=0.5", model="tools", tools=[TOOL])
+    change_arguments(proxy, id, twice)
+    shown = page.post(path_to(id), data={"step": "show"}).text
+    assert ("1000000" in shown, "read this differently" in shown) == (True, True), shown
+    refused = send(page, path_to(id), confirmed="yes")
+    assert (refused.status_code, state(proxy, id)) == (400, "open")
+    [call] = proxy.desk.get(f"{API}/reviews/{id}").json()["calls"]
+    assert call["arguments"] == twice
+    assert send(page, path_to(id), verdict="reject").status_code == 200
+
+
+def change_arguments(proxy: LiveProxy, id: str, arguments: str) -> None:
+    """Writes other arguments into the one call of a held reply."""
+    engine = open_engine(proxy.config.store)
+    with engine.begin() as connection:
+        its = held_replies.c.id == id
+        reply = json.loads(
+            connection.execute(sa.select(held_replies.c.reply).where(its)).scalar_one()
+        )
+        [call] = reply["choices"][0]["message"]["tool_calls"]
+        call["function"]["arguments"] = arguments
+        connection.execute(
+            held_replies.update().where(its).values(reply=json.dumps(reply).encode())
+        )
+    engine.dispose()
 
 
 def test_another_site_cannot_send_the_form(proxy: LiveProxy) -> None:

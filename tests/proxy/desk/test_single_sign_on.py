@@ -428,6 +428,22 @@ def test_an_answer_that_nobody_asked_for_opens_nothing(
     assert entered(lied_to, lying, query, **cookies).status_code == 403
 
 
+def test_a_login_counts_once(lied_to: LiveProxy, lying: LyingIssuer) -> None:
+    """The same answer with the same cookie opens nothing the second time, whatever the issuer says:
+    who has seen both cannot log in again."""
+    with browser(lied_to) as page:
+        asked = parse_qs(urlsplit(begun(page)).query)
+        lying.nonce = asked["nonce"][0]
+        [cookie] = [each for each in page.cookies.jar if each.name.endswith("_login")]
+        answer = f"?code=c&state={asked['state'][0]}"
+        assert page.get(BACK + answer).status_code == 303
+    with browser(lied_to) as thief:
+        thief.cookies.set(cookie.name, cookie.value or "")
+        refused = thief.get(BACK + answer)
+        assert (refused.status_code, "was used before" in refused.text) == (403, True)
+        assert thief.get(f"{API}/me").status_code != 200
+
+
 def test_another_issuers_answer_is_refused(lied_to: LiveProxy, lying: LyingIssuer) -> None:
     with browser(lied_to) as page:
         state = parse_qs(urlsplit(begun(page)).query)["state"][0]

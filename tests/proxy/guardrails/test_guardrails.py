@@ -6,6 +6,7 @@ LiteLLM and Portkey also run themselves, in `test_litellm_guardrail.py` and
 
 from __future__ import annotations
 
+import inspect
 import json
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 from proxy.config.guardrails import GuardrailsConfig
 from proxy.errors import ExitStatus, StartupError
+from proxy.guardrails.application import GuardrailsApplication
 from proxy.guardrails.listening import bind_guardrails, check_guardrails
 from proxy.guardrails.questions import OVERHEAD, Questions
 from tests.conftest import StartProxy
@@ -78,12 +80,14 @@ def of_litellm(kind: str, id: str, **members: Any) -> Json:
     return told | members
 
 
-def visit(proxy: LiveProxy, id: str, text: str, **reply: Any) -> Json:
+def visit(proxy: LiveProxy, id: str, text: str, asked: Json | None = None, **reply: Any) -> Json:
     """What LiteLLM is told of a reply, whose question it has told before."""
+    beside = asked or {}
     messages = [{"role": "user", "content": f"{QUESTION[0]['content']} ({id})"}]
     tools = [TOOL] if "tool_calls" in reply else None
     texts = [messages[0]["content"]]
-    asked = of_litellm("request", id, structured_messages=messages, texts=texts, tools=tools)
+    members = {"structured_messages": messages, "texts": texts, "tools": tools, **beside}
+    asked = of_litellm("request", id, **members)
     assert ask(proxy, LITELLM, asked).json() == {"action": "NONE"}
     told = of_litellm("response", id, texts=[text], **reply)
     answered = ask(proxy, LITELLM, told)
@@ -146,6 +150,49 @@ def test_a_call_that_is_approved_passes_once_the_model_makes_it_again(gate: Live
     assert decide(gate, id, verdict="approve").status_code == 200
     renamed = {**CALL, "id": "c2"}
     assert visit(gate, "call", "p=0.5", tool_calls=[renamed]) == {"action": "NONE"}
+
+
+@pytest.mark.parametrize(
+    "other", [{"user_api_key_alias": "mallory"}, {"user_api_key_team_alias": "t"}]
+)
+def test_an_approval_is_that_of_the_gateways_client(gate: LiveProxy, other: Json) -> None:
+    """All clients of a gateway come with its one token; another key or team asks anew."""
+    id = f"whose {other}"
+    first = visit(gate, id, "p=0.5", tool_calls=[CALL])
+    decide(gate, first["blocked_reason"].split("/")[-1], verdict="approve")
+    its = {"request_data": {"user_api_key_hash": "88dc", "user_api_key_alias": "app"} | other}
+    elsewhere = visit(gate, id, "p=0.5", asked=its, tool_calls=[CALL], **its)
+    assert elsewhere["action"] == "BLOCKED"
+    assert elsewhere["blocked_reason"] != first["blocked_reason"]
+    assert visit(gate, id, "p=0.5", tool_calls=[CALL]) == {"action": "NONE"}
+
+
+def test_no_reply_is_judged_as_the_answer_to_another_question(gate: LiveProxy) -> None:
+    """Clients choose the gateway's id of a call: of two questions under one, neither is known."""
+    first = visit(gate, "swapped", "p=0.5", tool_calls=[CALL])
+    decide(gate, first["blocked_reason"].split("/")[-1], verdict="approve")
+    asked = of_litellm("request", "shared", texts=["Refund to my card"], tools=[TOOL])
+    asked["structured_messages"] = [{"role": "user", "content": "Refund to my card"}]
+    assert ask(gate, LITELLM, asked).json() == {"action": "NONE"}
+    approved = [{"role": "user", "content": f"{QUESTION[0]['content']} (swapped)"}]
+    again = of_litellm("request", "shared", structured_messages=approved, tools=[TOOL])
+    assert ask(gate, LITELLM, again | {"texts": [approved[0]["content"]]}).json()
+    told = of_litellm("response", "shared", texts=["p=0.97"], tool_calls=[CALL])
+    before = value(
+        scraped(gate.desk), "pinocchio_scores_total", status="skipped", reason="no_question"
+    )
+    ask(gate, LITELLM, told)
+    after = value(
+        scraped(gate.desk), "pinocchio_scores_total", status="skipped", reason="no_question"
+    )
+    assert after == (before or 0) + 1
+
+
+def test_the_token_is_compared_in_constant_time() -> None:
+    """No time can be measured that surely; so the comparison itself is looked at."""
+    source = inspect.getsource(GuardrailsApplication._is_token)
+    assert "hmac.compare_digest(presented, self._secret)" in source
+    assert "==" not in source
 
 
 def test_a_reply_without_its_question_has_no_number(gate: LiveProxy) -> None:
@@ -362,8 +409,11 @@ def test_questions_are_kept_for_a_time_and_in_a_space() -> None:
         {"m": "bbbb"},
         {"m": "cccc"},
     ]
-    assert questions.keep(("g", "b"), {"m": "BBBB"})
-    assert questions.find(("g", "b")) == {"m": "BBBB"}
+    assert questions.keep(("g", "b"), {"m": "bbbb"})
+    assert questions.find(("g", "b")) == {"m": "bbbb"}
+    for other in ("BBBB", "bbbb"):  # whichever of two it answers
+        assert questions.keep(("g", "b"), {"m": other})
+        assert questions.find(("g", "b")) is None
     assert not questions.keep(("g", "large"), {"m": "x" * 3 * size})
     assert not questions.keep(("g", "i" * 1_000), {})
     now[0] = 10.0

@@ -14,6 +14,7 @@ import pytest
 from proxy.holds.named_ids import Place, ids_in_body, place_in
 from tests.conftest import StartProxy
 from tests.running.client_keys import OWN_KEY, bearer, make_key, wait_until_known
+from tests.running.desk_client import DESK, decide
 from tests.running.live_proxy import LiveProxy, error_of, question
 from tests.running.responses_requests import UNSURE
 from tests.servers.responses_upstream import ResponsesUpstream
@@ -141,6 +142,22 @@ def test_a_held_response_is_not_gone_on_with(
     theirs = [*responses_upstream.stored][-1]
     again = {"model": "ok", "input": "repeat it p=0.9", "previous_response_id": theirs}
     assert code_of(proxy.http.post("/v1/responses", json=again)) == (404, "unknown_id")
+
+
+def test_an_edited_response_is_not_gone_on_with(
+    start_responses: StartProxy, responses_upstream: ResponsesUpstream
+) -> None:
+    """Upstream keeps what it wrote itself: a model would repeat what the reviewer took out."""
+    proxy = start_responses(policy=UNSURE % ("hold", "hold"), **DESK)
+    held = proxy.http.post("/v1/responses", json={"model": "ok", "input": SECRET}).json()
+    theirs = [*responses_upstream.stored][-1]
+    told = held["id"]
+    assert decide(proxy, told, verdict="edit", content="[removed]").status_code == 200
+    sent = len(responses_upstream.received)
+    for id in (told, theirs):
+        again = {"model": "ok", "input": "repeat it p=0.9", "previous_response_id": id}
+        assert code_of(proxy.http.post("/v1/responses", json=again)) == (404, "unknown_id")
+    assert len(responses_upstream.received) == sent
 
 
 def test_a_held_response_stays_held_over_a_restart(
@@ -348,6 +365,63 @@ def test_surfaces_hold_without_keys(start: Start) -> None:
 )
 def test_a_path_says_where_it_goes(path: str, place: Place) -> None:
     assert place_in(path.split()) == place
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"input": [{"type": "item_reference", "id": "msg_A"}]},
+        {"input": [{"type": "item_reference", "id": "msg_A", "x": None}]},
+        {"input": [{"type": "item_reference", "id": "msg_A", "content": "more"}]},
+        {"input": [{"id": "msg_A"}]},
+        {"input": [{"type": "reasoning", "id": "msg_A", "summary": []}]},
+        {"input": [{"type": "reasoning", "id": "msg_A", "summary": [], "encrypted_content": None}]},
+        {"messages": [{"role": "assistant", "audio": {"id": "msg_A"}}]},
+        {"file_id": "msg_A"},
+    ],
+)
+async def test_ids_are_found_however_a_body_names_them(body: Any, encoding: str) -> None:
+    """In each way that upstream may read it: more members, other encodings."""
+    assert "msg_A" in await ids_in_body(json.dumps(body).encode(encoding))
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"file_id":"f",}', b'{"file_id":"f"} // x', b"{file_id: f}", b"x"]
+)
+async def test_json_that_only_some_can_read_is_refused(proxy: LiveProxy, body: bytes) -> None:
+    """Where ids belong to keys; a body that says it is something else may be anything."""
+    ada = client(proxy)
+    json_type, plain = {"content-type": "application/json"}, {"content-type": "text/plain"}
+    refused = ada.post("/vector_stores", content=body, headers=json_type)
+    assert code_of(refused) == (400, "invalid_json")
+    relayed = ada.post("/vector_stores", content=body, headers=plain)
+    assert "x-pinocchio-error" not in relayed.headers
+
+
+def test_a_form_names_ids(proxy: LiveProxy) -> None:
+    """Some upstreams read forms where the API says JSON."""
+    ada, bob = client(proxy), client(proxy)
+    id = ada.post("/files", json={"purpose": "x"}).json()["id"]
+    assert code_of(bob.post("/vector_stores", data={"file_ids": id})) == (404, "unknown_id")
+    relayed = ada.post("/vector_stores", data={"file_ids": id})
+    assert "x-pinocchio-error" not in relayed.headers
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/realtime/client_secrets", "/realtime/sessions", "/Realtime/calls", "/chatkit/sessions"],
+)
+def test_no_key_gets_a_credential_of_upstreams(
+    start: Start, upstream: StoringUpstream, path: str
+) -> None:
+    """With it a client would go past its key here; who wants that names the surface."""
+    upstream.requests.clear()
+    refused = client(start(**KEYS)).post(path, json={})
+    assert code_of(refused) == (403, "surface_off")
+    assert ("POST", path) not in upstream.requests
+    allowed = client(start(**KEYS, surfaces=["realtime", "other"])).post(path, json={})
+    assert "x-pinocchio-error" not in allowed.headers
 
 
 def test_texts_name_nothing() -> None:

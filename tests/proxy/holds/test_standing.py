@@ -17,11 +17,11 @@ import pytest
 import sqlalchemy as sa
 
 from proxy.desk.desk import Desk, Verdict
-from proxy.desk.standing import LikeThis
-from proxy.errors import BadRequestError
+from proxy.desk.standing import LikeThis, end
+from proxy.errors import BadRequestError, NotFoundError
 from proxy.store.reviews.held_replies import Store
 from proxy.store.reviews.queue import SEEN_QUEUES, ReviewQueue
-from proxy.store.reviews.standing import covers, pattern_of, standing_approvals
+from proxy.store.reviews.standing import MOST_LISTED, covers, pattern_of, standing_approvals
 from tests.conftest import StartProxy
 from tests.proxy.actions.test_actions import WEATHER, policy
 from tests.proxy.desk.test_approvals import put
@@ -119,6 +119,58 @@ def test_a_pattern_covers_the_same_arguments_and_any_of_those_named() -> None:
 
 
 # At the desk
+
+
+@pytest.mark.parametrize(
+    "value", ["1e999", "-1e999", "Infinity", "NaN", "0", "false", '""', '"null"']
+)
+def test_null_covers_nothing_but_null(value: str) -> None:
+    """What one writer of JSON makes null of is another number to the tool that reads it."""
+    pattern = pattern_of('{"order": "A-1", "limit": null}')
+    assert covers(pattern, '{"limit":null,"order":"A-1"}')
+    assert not covers(pattern, f'{{"order": "A-1", "limit": {value}}}')
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("1", "1.0"),
+        ("1.50", "1.5"),
+        ("1e3", "1000"),
+        ("1.5", '"1.5"'),
+        ("1.5", '{"number": "1.5"}'),
+        ("true", "1"),
+        ("0.1", "0.10000000000000001"),
+        ("9007199254740993", "9007199254740992"),
+        ('{"a": [1.5]}', '{"a": [1.50]}'),
+    ],
+)
+def test_numbers_are_compared_as_they_are_written(one: str, other: str) -> None:
+    """Tools differ in what they make of a number; a reviewer has approved this one."""
+    for first, second in ((one, other), (other, one)):
+        pattern = pattern_of(f'{{"amount": {first}}}')
+        assert covers(pattern, f'{{"amount": {first}}}')
+        assert not covers(pattern, f'{{"amount": {second}}}')
+
+
+def test_one_is_revoked_however_many_are_newer(store_url: str) -> None:
+    """It is still in force, although no list shows it any more."""
+    queue = ReviewQueue(store_url)
+    values = {"key_hash": "k", "rule_digest": "r", "queue": "q", "review_id": "x", "tool": "t"}
+    values |= {"arguments": '{"exact": {}, "any": []}', "created_by": "ada", "uses": 0}
+    with queue.engine.begin() as connection:
+        for number in range(MOST_LISTED + 1):
+            made = {"created_at": float(number), "expires_at": time.time() + 600, "most_uses": 3}
+            connection.execute(standing_approvals.insert(), {**values, **made, "id": f"s{number}"})
+    assert "s0" not in {each.id for each in queue.standing(is_all=True)}
+    assert end(queue, "s0", "ada")["revoked_by"] == "ada"
+    with pytest.raises(NotFoundError):
+        end(queue, "s9999", "ada")
+    token = SEEN_QUEUES.set(frozenset({"another"}))
+    with pytest.raises(NotFoundError):
+        end(queue, "s1", "ada")
+    SEEN_QUEUES.reset(token)
+    queue.close()
 
 
 def test_calls_like_the_approved_one_go_without_a_reviewer(proxy: LiveProxy) -> None:

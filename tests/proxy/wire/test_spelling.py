@@ -156,6 +156,14 @@ def test_what_is_spelled_otherwise_goes_on_as_it_was_spelled(
         ("POST", "/v1/responses/resp_1"),
         ("PUT", "/v1/responses/resp_1"),
         ("GET", "/v1/responses/resp_1/cancel"),
+        ("POST", "/v1/responses/compact"),
+        ("POST", "/v1/sessions/s/events"),
+        ("GET", "/v1/agents/sessions/s"),
+        ("POST", "/v1/chatkit/threads/t"),
+        ("POST", "/v1/rag/query"),
+        ("POST", "/v1/summarize"),
+        ("POST", "/v1/OCR"),
+        ("POST", "/v1/something/of/tomorrow"),
     ],
 )
 def test_no_other_place_of_answers_passes(

@@ -23,14 +23,36 @@ def test_what_cannot_be_seen_is_shown_by_its_number() -> None:
 
 
 def test_every_hidden_character_is_found() -> None:
-    """No character of a hidden category passes, but line ends, tabs and the joiners of scripts."""
+    """No character of a hidden category passes by itself, but line ends and tabs."""
     hidden = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
     passing = [
         character
         for character in map(chr, range(0x110000))
         if unicodedata.category(character) in hidden and visible(character) == character
     ]
-    assert passing == ["\t", "\n", "\u200c", "\u200d"]
+    assert passing == ["\t", "\n"]
+
+
+UNSEEN = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180f\u2800\u3164\ufe00\ufe0f\uffa0\U000e0100"
+
+
+@pytest.mark.parametrize("sign", UNSEEN)
+@pytest.mark.parametrize("before", ["", "a", "pay 5", "\u00e9", "\u2665\ufe0f"])
+def test_no_sign_that_nobody_sees_carries_words(sign: str, before: str) -> None:
+    """Letters, marks and symbols without a shape could hide an instruction from a reviewer."""
+    assert visible(before + sign * 2).endswith(f"⸨U+{ord(sign):04X}⸩" * 2)
+
+
+@pytest.mark.parametrize("signs", ["\u200d\u200c" * 20, "\ufe0e\ufe0f" * 20])
+def test_signs_that_are_kept_spell_nothing(signs: str) -> None:
+    """One joiner behind a letter of its script, one presentation behind an emoji: no more."""
+    assert len(visible(f"\u2665{signs}")) > 40 * 6
+    assert visible(f"a{signs}").count("⸨") == 40
+
+
+def test_emoji_are_shown_as_they_are() -> None:
+    given = "\u2665\ufe0f 1\ufe0f\u20e3 \u2764\ufe0e \U0001f469\u200d\U0001f469"
+    assert visible(given) == given
 
 
 def test_ordinary_text_of_any_script_stays_as_it_is() -> None:
