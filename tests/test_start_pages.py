@@ -108,8 +108,8 @@ def test_an_app_sees_confidences_and_gets_what_a_reviewer_released(tmp_path: Pat
     assert reader.said("python ask.py") == ["reply: 0.4 based on likeness\nstream: 0.4\n"]
     assert "about 50 more labels are needed" in reader.said("pinocchio advise")[0]
     assert "policy careful@" in reader.said("pinocchio check")[0]
-    delivered, held = reader.said("curl -s ")
-    assert ("content_filter" in delivered, "content_filter" in held) == (False, True)
+    got = [each for line, texts in reader.printed.items() if "curl -s " in line for each in texts]
+    assert ["content_filter" in each for each in got] == [False, True, False]
     *_, [released] = reader.printed.values()
     assert "Yes, 91 is a prime number" in released
 

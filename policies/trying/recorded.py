@@ -93,10 +93,11 @@ def read_facts(node: Node) -> Facts:
 
 
 def _basis(node: Node) -> tuple[str, ...]:
-    """One name or several, in the order of `BASES`."""
-    listed = isinstance(node.value, list)
-    found = {item.choice(BASES, None) for item in (node.items() if listed else [node])}
-    return tuple(each for each in BASES if each in found) if node.value is not None else ()
+    """One name or several, each once."""
+    if node.value is None:
+        return ()
+    items = node.items() if isinstance(node.value, list) else [node]
+    return tuple(dict.fromkeys(item.choice(BASES, BASES[0]) for item in items))
 
 
 def _flag(node: Node) -> bool | None:

@@ -5,4 +5,4 @@ who may; `api.py` is the way in for programs, `console/` for people. Until the d
 only `listening.py` is imported, and `figures.py`, which every worker tells the desk at a scrape.
 """
 
-__all__ = ["desk", "figures", "listening", "standing", "waiting_calls"]
+__all__ = ["basis", "desk", "figures", "listening", "standing", "waiting_calls"]

@@ -210,6 +210,11 @@ _OF_EXCHANGE: Final = (
     exchanges.c.policy,
     exchanges.c.facts,
     exchanges.c.conversation,
+    exchanges.c.support,
+    exchanges.c.basis,
+    exchanges.c.act,
+    exchanges.c.needs_facts,
+    exchanges.c.is_familiar,
 )
 
 

@@ -221,7 +221,7 @@ def test_an_unknown_pack_names_the_nearest_and_lists_all() -> None:
     assert str(caught.value) == (
         "helpdsk: there is no pack of this name; did you mean 'helpdesk'? "
         "(packs: agent-tools, best-of-n, cascade, finance, healthcare, helpdesk, observe, "
-        "second-opinion)"
+        "rag, second-opinion, second-opinion-facts)"
     )
     with pytest.raises(InvalidDocumentError, match=r"no pack of this name \(packs: agent-tools"):
         load_policy("zzz")

@@ -62,7 +62,7 @@ def test_findings_are_facts_of_fixtures(tmp_path: Path) -> None:
         0.4,
         "m",
         support=0.2,
-        basis=("context", "opinions"),
+        basis=("opinions", "context"),
         act="refusal",
         needs_facts=True,
         familiar=False,

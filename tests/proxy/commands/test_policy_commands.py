@@ -333,11 +333,11 @@ def test_fixtures_pass_differ_or_are_unusable(tmp_path: Path) -> None:
 
 def test_a_replay_shows_what_would_change(rows: Path) -> None:
     """Both policies, the ways between them, and money; rows of plain text call no tools."""
-    done = run("replay", "--policies", "healthcare", "--before", "helpdesk", "--rows", rows)
+    done = run("replay", "--policies", "healthcare", "--before", "observe", "--rows", rows)
     assert done.exit_code == 0, done.output
     for part in (
         "healthcare@",
-        "helpdesk@",
+        "observe@",
         "replies are treated differently",
         "deliver by default -> hold by default",
         "review queue nurse",
@@ -345,6 +345,8 @@ def test_a_replay_shows_what_would_change(rows: Path) -> None:
     ):
         assert part in done.stdout
     assert "lack" not in done.stdout
+    told = run("replay", "--policies", "helpdesk", "--rows", rows).stdout
+    assert "the record lacks 'basis' and 'support'" in told, "a confidence alone tells neither"
     rule = "{name: team, when: {team: support}, then: hold}"
     policy = rows.with_name("team.yaml")
     policy.write_text(f"version: 1\nname: team\nrules: [{rule}]\ndefault: deliver\n")
