@@ -6,4 +6,4 @@
 words and templates are in `words/*.yaml`.
 """
 
-__all__ = ["corpora"]
+__all__ = ["corpora", "mixture"]

@@ -4,4 +4,4 @@
 `evidence.safetensors`; `sources.yaml` lists the files that it learns from.
 """
 
-__all__: list[str] = []
+__all__ = ["examples", "reader_fit", "support_fit"]

@@ -19,8 +19,8 @@ from calibrator.evidence.context.pieces import documents_of
 from calibrator.evidence.context.reader import CONTEXT_WORDS, Cutter, assemble
 from calibrator.evidence.context.support import REQUEST_WEIGHT
 from calibrator.evidence.conversation import read_conversation
-from calibrator.evidence.making.__main__ import made_rows
 from calibrator.evidence.making.corpora import from_passages
+from calibrator.evidence.making.mixture import made_rows
 
 Row = Mapping[str, Any]
 ENTAIL, NEUTRAL, CONTRADICT, NOT_ENTAIL = range(4)  # the last: neutral or contradict

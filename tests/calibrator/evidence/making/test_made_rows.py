@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from calibrator.evidence.making.__main__ import made_rows
+from calibrator.evidence.making.mixture import made_rows
 
 LABELS = {"entail", "contradict", "neutral"}
 KINDS = {"policies", "tables", "passages", "dialogues"}
