@@ -23,6 +23,7 @@ from calibrator.commands.terminal import (
     report_bad,
     resumable,
     say,
+    say_copies,
     sentences,
     training_files,
     writer,
@@ -118,6 +119,7 @@ def evaluate(
         shown_studies, names = [read_study(path) for path in studies or []], _tags(tags)
         scorer = _scorer(calibrator, device, recalibration, scores, is_sensitive, rescore)
         rows, bad = _rows(files, scorer)
+        say_copies(rows)
         train_rows = _training(train_files, rows, is_wanted=not no_baselines)
         found = _scores_of(rows, scorer, scores or [], names)
         evaluation = _judged(rows, found, train_rows, keep)

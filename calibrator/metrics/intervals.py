@@ -135,7 +135,8 @@ def bca(value: float, resampled: Floats, jackknife: Floats, level: float = LEVEL
         return Interval(value, math.nan, math.nan)
     below = (np.sum(drawn < value) + np.sum(drawn <= value)) / 2 / len(drawn)
     bias = NORMAL.inv_cdf(min(max(below, 0.5 / len(drawn)), 1 - 0.5 / len(drawn)))
-    pull = np.nanmean(jackknife) - jackknife[np.isfinite(jackknife)]
+    left_out = jackknife[np.isfinite(jackknife)]  # none where each reply is the last of its label
+    pull = left_out.mean() - left_out if len(left_out) else left_out
     spread = float(np.sum(pull**2) ** 1.5)
     acceleration = float(np.sum(pull**3)) / (6 * spread) if spread else 0.0
     ends = []
