@@ -110,6 +110,7 @@ if TYPE_CHECKING:
         resolve_recalibrations,
         versions_named,
     )
+    from calibrator.rows.copies import copies_in
     from calibrator.rows.files import check_readable
     from calibrator.rows.kept_scores import keeping
     from calibrator.rows.rows import Row, open_lines
@@ -175,6 +176,7 @@ _LAZY = {
     "fixed": "calibrator.recalibration.trial",
     "gains": "calibrator.metrics.gains",
     "group_key": "calibrator.recalibration.curves",
+    "copies_in": "calibrator.rows.copies",
     "holds_chance": "calibrator.metrics.intervals",
     "install_command": "calibrator.installing",
     "judge_prompt": "calibrator.baselines.asked_judge",
@@ -299,6 +301,7 @@ __all__ = [
     "checkpoint_card",
     "cli",
     "compared",
+    "copies_in",
     "depiction",
     "estimated_share",
     "export_weights",

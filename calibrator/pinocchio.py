@@ -21,6 +21,13 @@ from calibrator.text.images import checked_image, local_images
 from calibrator.text.replies import other_reply, plain, reply_messages
 from calibrator.text.transcript import Question, depiction, message_text, read_question
 
+_ARGUMENTS = frozenset(
+    {
+        *("response", "messages", "tools", "question", "answer", "source_model", "model"),
+        *("benchmark", "prompt_variant", "others"),
+    }
+)  # columns of a DataFrame that are read
+
 
 class Pinocchio:
     """A loaded calibrator that reads OpenAI responses, dicts and plain strings.
@@ -114,10 +121,16 @@ class Pinocchio:
         images = (checked_image(image),)
         return self._score([Item(question, answer, source_model, None, None, images)])[0]
 
-    def score_batch(self, items: Iterable[Mapping[str, Any] | Item]) -> list[float]:
-        """P(correct) of many: mappings with the keyword arguments of `score`, or `Item`s."""
+    def score_batch(self, items: Iterable[Mapping[str, Any] | Item] | Any) -> list[float]:
+        """Return P(correct) of many replies, in their order.
+
+        `items` are mappings with the keyword arguments of `score`, or `Item`s, or a DataFrame
+        (pandas; whatever has `columns` and `to_dict`) with these as columns; `model` is another
+        name for `source_model` there, other columns are left out, and missing values are none.
+        Raises ValueError for a DataFrame without a question or a reply.
+        """
         read, variants = [], []
-        for item in items:
+        for item in _records(items) if hasattr(items, "columns") else items:
             asked = {} if isinstance(item, Item) else dict(item)
             variants.append(asked.pop("prompt_variant", None))
             read.append(self._shown(item) if isinstance(item, Item) else self._item(**asked))
@@ -188,6 +201,29 @@ class Pinocchio:
             ):
                 confidences[i] = score.confidence
         return confidences
+
+
+def _records(frame: Any) -> list[dict[str, Any]]:
+    """Return the rows of a DataFrame as keyword arguments of `score`."""
+    columns = set(map(str, frame.columns))
+    if not columns & {"question", "messages"} or not columns & {"response", "answer"}:
+        raise ValueError(
+            "a DataFrame needs a column 'question' or 'messages', and 'response' or 'answer'; this "
+            f"one has {', '.join(sorted(columns)) or 'no columns'}"
+        )
+    found = []
+    for row in frame.to_dict("records"):
+        kept = {key: row[key] for key in row.keys() & _ARGUMENTS if not _is_missing(row[key])}
+        if "model" in kept:
+            kept.setdefault("source_model", kept.pop("model"))
+            kept.pop("model", None)
+        found.append(kept)
+    return found
+
+
+def _is_missing(value: Any) -> bool:
+    """Return whether a cell is empty: None, or NaN, which differs from itself."""
+    return value is None or (isinstance(value, float) and value != value)
 
 
 def _path(name: str, value: Any) -> str:

@@ -19,6 +19,7 @@ from calibrator.commands.terminal import (
     refuse,
     report_bad,
     resumable,
+    say_copies,
     sentences,
 )
 from calibrator.metrics.numbers import figure
@@ -87,6 +88,7 @@ def advise(
     with sentences(), resumable():
         check_readable([*files, scores])
         rows, bad = load_labelled(files)
+        say_copies(rows)
         found = _scores(rows, scores, calibrator, device, recalibration)
         advice = run(rows, found.confidence, own_auroc(calibrator) if scores is None else math.nan)
     command = next_command(advice, files, calibrator)

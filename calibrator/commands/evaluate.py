@@ -30,6 +30,7 @@ from calibrator.commands.terminal import (
     report_bad,
     resumable,
     say,
+    say_copies,
     sentences,
     training_files,
     writer,
@@ -137,6 +138,7 @@ def evaluate(
         evaluation, bad = unjudged(scorer.name if scorer else calibrator), list[RowError]()
         if files:
             rows, bad = _rows(files, scorer)
+            say_copies(rows)
             train_rows = _training(train_files, rows, is_wanted=not no_baselines)
             found = _scores_of(rows, scorer, scores or [], names)
             evaluation = _judged(rows, found, train_rows, keep)

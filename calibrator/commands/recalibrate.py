@@ -15,6 +15,7 @@ from calibrator.commands.terminal import (
     print_table,
     report_bad,
     say,
+    say_copies,
     sentences,
 )
 from calibrator.errors import JudgingError
@@ -68,10 +69,12 @@ def recalibrate(
             return
         if scores:
             rows, bad = load_labelled(files, "read")
+            say_copies(rows)
             rows, found = read_one_kind(scores, rows, knows_others=knows_others)
         else:
             scorer = keeping(load_scorer(calibrator, device), device)
             rows, bad = load_labelled(files, image_use(scorer))
+            say_copies(rows)
             rows, found = _scores(rows, scorer, knows_others)
         if study:
             _report(rows, found, study, as_json)
@@ -114,6 +117,7 @@ def _join_signals(
 
     scorer = None if scores else keeping(load_scorer(calibrator, device), device)
     every, bad = load_labelled(files, "read" if scorer is None else image_use(scorer))
+    say_copies(every)
     rows = [row for row in every if row.signals.kinds]
     if not rows:
         raise JudgingError("no row has 'judged' and 'judge', or 'logprobs'")

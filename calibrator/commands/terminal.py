@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -21,6 +21,9 @@ from calibrator.errors import (
     os_error_sentence,
 )
 from calibrator.rows.row_fields import ROW_FORM, SAMPLE
+
+if TYPE_CHECKING:
+    from calibrator.rows.rows import Row
 
 FAILED, UNUSABLE_INPUT, INTERRUPTED = 1, 2, 130
 NAMED_ROWS = 3  # of those with the same fault
@@ -70,6 +73,8 @@ def sentences() -> Iterator[None]:
     try:
         with extras():
             yield
+    except BrokenPipeError:
+        raise  # whoever read the output has enough; the command ends without a word
     except (CalibratorError, OSError) as error:
         status = FAILED if isinstance(error, MissingExtraError) else UNUSABLE_INPUT
         sentence = os_error_sentence(error) if isinstance(error, OSError) else str(error)
@@ -190,7 +195,8 @@ def report_bad(bad: Sequence[RowError], total: int) -> None:
     """
     counts = Counter(error.message for error in bad)
     named: Counter[str] = Counter()
-    for error in bad:
+    files = {error.source: place for place, error in reversed([*enumerate(bad)])}
+    for error in sorted(bad, key=lambda each: (files[each.source], each.line)):
         named[error.message] += 1
         if named[error.message] <= NAMED_ROWS:
             say(str(error))
@@ -201,6 +207,14 @@ def report_bad(bad: Sequence[RowError], total: int) -> None:
     if bad:
         say(f"pinocchio: {len(bad)} of {total} rows could not be used")
         raise typer.Exit(FAILED)
+
+
+def say_copies(rows: Sequence[Row]) -> None:
+    """Say how many labelled rows repeat or contradict another one; nothing where none does."""
+    from calibrator.rows.copies import copies_in
+
+    for sentence in copies_in(rows).sentences():
+        say(f"pinocchio: {sentence}")
 
 
 def training_files(files: Sequence[Path], given: Sequence[Path] | None) -> list[Path]:

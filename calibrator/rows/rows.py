@@ -22,6 +22,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import stat
 import zlib
 from collections.abc import Iterator, Sequence
@@ -43,6 +44,13 @@ from calibrator.text.transcript import Question, depiction, message_text, read_q
 MAX_LINE_BYTES = 16 * 2**20
 _GZIP = b"\x1f\x8b"
 _pipes_read: set[int] = set()
+_FIELDS = frozenset(
+    {b"question", b"response", b"messages", b"correct", b"confidence", b"answer", b"question_id"}
+)
+_PANDAS = (
+    "rows are JSON lines, one object a line. With pandas: pd.{}(FILE)"
+    '.to_json("rows.jsonl", orient="records", lines=True)'
+)
 OTHER_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")  # of byte order, in UTF-16 and UTF-32
 
 # Which names a scorer is told: the model alone, as where completions are served, where nobody knows
@@ -122,7 +130,9 @@ def _label(raw: dict[str, Any]) -> int | None:
     if value is None:
         return None
     if value not in (0, 1):  # True and False are 1 and 0
-        raise ValueError(f"'correct' must be 0 or 1, not {value!r}")
+        is_quoted = value in ("0", "1", "true", "false", "True", "False")
+        hint = ", without quotes" if is_quoted else ""
+        raise ValueError(f"'correct' must be 0 or 1{hint}, not {value!r}")
     return int(value)
 
 
@@ -311,11 +321,30 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes | RowError]]:
                 sentence = "the file begins as UTF-16 or UTF-32 does; save it as UTF-8"
                 yield number, RowError(source, number, sentence)
                 return
+            if number == 1 and (other := _other_form(line)):
+                yield number, RowError(source, number, other)
+                return
             if len(line) > MAX_LINE_BYTES:
                 too_long = f"longer than {MAX_LINE_BYTES} bytes; the file is read no further"
                 yield number, RowError(source, number, too_long)
                 return
             yield number, line
+
+
+def _other_form(line: bytes) -> str | None:
+    """Return what a file is that has no JSON lines, by its first line, and how to make some of it.
+
+    Only what is sure is told so: a CSV file by a header that names fields of rows.
+    """
+    start = line.strip().lower()
+    if start.startswith(b"par1"):
+        return f"this is a Parquet file; {_PANDAS.format('read_parquet')}"
+    if start == b"[" or (start.startswith(b"[") and b"{" in start[:20]):
+        return f"this is one JSON array; {_PANDAS.format('read_json')}"
+    header = {cell.strip(b" \"'\xef\xbb\xbf") for cell in re.split(rb"[,;\t]", start)}
+    if len(header) > 1 and not start.startswith(b"{") and header & _FIELDS:
+        return f"this looks like a CSV file; {_PANDAS.format('read_csv')}"
+    return None
 
 
 def read_row(source: str, number: int, line: bytes, images: ImageUse = "refuse") -> Row | RowError:

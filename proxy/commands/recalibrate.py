@@ -305,7 +305,8 @@ def _print_learnt(
     typer.echo(f"  on verdicts it was not fitted on, against {before or 'none'}: {told_figures}")
     gain = tried.gain
     typer.echo(
-        f"  gain of log loss {gain.value:+.4f}, 95 % within {gain.low:+.4f} {gain.high:+.4f}"
+        f"  gain of log loss {gain.value:+.4f}, 95 % between {gain.low:+.4f} and "
+        f"{gain.high:+.4f}{'' if gain.low > 0 else ': may be no gain'}"
     )
     if learnt.unknown:
         typer.echo(

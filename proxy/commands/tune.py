@@ -119,7 +119,7 @@ def _from_files(
     files: list[Path], start: TunableCheckpoint, current: Recalibration | None
 ) -> tuple[TuningTrial, dict[str, Any], list[str]]:
     """What rows teach, facts of them, and what was wrong with others."""
-    from calibrator import TUNING_STEPS, Progress, load_labelled
+    from calibrator import TUNING_STEPS, Progress, copies_in, load_labelled
     from proxy.learning.tuning import learn_tuning_of_rows
 
     labelled, bad = load_labelled(files)
@@ -129,7 +129,7 @@ def _from_files(
     with Progress("learning", TUNING_STEPS) as bar:
         learnt = learn_tuning_of_rows(rows, found, own, start, current, progress=bar.advance)
     questions = len({row.question_id for row in rows})
-    problems = [str(each) for each in bad]
+    problems = [*(str(each) for each in bad), *copies_in(labelled).sentences()]
     if calls := len(labelled) - len(rows):
         problems.append(
             f"{counted(calls, 'row calls', 'rows call')} tools, which is judged by parts that "

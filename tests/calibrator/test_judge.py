@@ -143,6 +143,21 @@ def test_many_at_once(judge: Pinocchio) -> None:
     assert judge.score_batch([]) == []
 
 
+def test_a_data_frame_is_judged_row_by_row(judge: Pinocchio) -> None:
+    """Columns are the arguments of `score`, `model` among them; empty cells and other columns are
+    passed over; a frame without replies is refused with its columns."""
+    rows = [
+        {"question": "What is 2+2?", "response": "4", "model": "gpt-4o", "correct": 1},
+        {"question": "What is 3+3?", "response": "7", "model": None, "correct": 0},
+    ]
+    frame = pytest.importorskip("pandas").DataFrame(rows)
+    first = judge.score("4", question="What is 2+2?", source_model="gpt-4o")
+    second = judge.score("7", question="What is 3+3?")
+    assert judge.score_batch(frame) == pytest.approx([first, second], abs=1e-6)
+    with pytest.raises(ValueError, match="'response' or 'answer'; this one has correct, question"):
+        judge.score_batch(frame[["question", "correct"]])
+
+
 def test_tags_are_used_where_they_are_known(judge: Pinocchio) -> None:
     """B03, W05: the response's model is the source model; unless known, it changes nothing."""
     plain = judge.score("8,611 m", messages=MESSAGES)

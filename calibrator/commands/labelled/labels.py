@@ -61,8 +61,8 @@ def audit(rows: Rows, as_json: AsJson = False) -> None:
         typer.echo(json_line(asdict(found)), nl=False)
         return
     typer.echo(
-        f"{found.wrong} of {found.looked_at} labels are wrong: {found.rate.value:.2%}, 95 % within "
-        f"{found.rate.low:.2%} and {found.rate.high:.2%}"
+        f"{found.wrong} of {found.looked_at} labels are wrong: {found.rate.value:.2%}, 95 % "
+        f"between {found.rate.low:.2%} and {found.rate.high:.2%}"
     )
     for name, wrong in found.wrong_by.items():
         typer.echo(f"  {wrong} graded by {name or 'nobody knows whom'}")

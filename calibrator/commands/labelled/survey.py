@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calibrator.commands.terminal import FAILED, Files, print_table, report_bad, say, sentences
+from calibrator.commands.terminal import (
+    FAILED,
+    Files,
+    print_table,
+    report_bad,
+    say,
+    say_copies,
+    sentences,
+)
 from calibrator.metrics.numbers import figure
 from calibrator.rows.files import check_readable, json_line
 
@@ -44,6 +52,7 @@ def survey(
     with sentences():
         check_readable([*files, *(train or [])])
         rows, bad = load_labelled(files, "ignore")
+        say_copies(rows)
         card = checkpoint_card(calibrator) if calibrator else None
         models = trained_models(rows, card["source_models"] if card else ())
         both = shared_questions(rows, load_labelled(train, "ignore")[0]) if train else 0

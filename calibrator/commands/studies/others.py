@@ -16,6 +16,7 @@ from calibrator.commands.terminal import (
     report_bad,
     resumable,
     say,
+    say_copies,
     sentences,
     write_if_named,
 )
@@ -185,6 +186,7 @@ def advise_on_opinions(
             raise JudgingError(f"--max-error must be between 0 and 1, not {wish.max_error:g}")
         check_readable(files)
         rows, bad = load_labelled(files)
+        say_copies(rows)
         scorer, alone = scores_alone(rows, calibrator, device)
         found = advise_opinion(scorer, rows, alone, model=wish.model, max_error=wish.max_error)
     if as_json:

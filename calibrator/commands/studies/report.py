@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from calibrator.commands.progress import Progress
-from calibrator.commands.terminal import report_bad, resumable, say, sentences, training_files
+from calibrator.commands.terminal import (
+    report_bad,
+    resumable,
+    say,
+    say_copies,
+    sentences,
+    training_files,
+)
 from calibrator.errors import InputError
 from calibrator.extras import check_installed, check_scikit_learn
 from calibrator.rows.files import check_readable
@@ -103,6 +110,7 @@ def _scored(
 
     scorer = load_scorer(options.calibrator, options.device)
     rows, bad = load_labelled(files, image_use(scorer))
+    say_copies(rows)
     train: list[Row] = []
     if options.is_retrained:
         beside = _training_files(given, files, options.train)

@@ -23,6 +23,7 @@ from calibrator.commands.terminal import (
     report_bad,
     resumable,
     say,
+    say_copies,
     sentences,
     training_files,
     write_if_named,
@@ -186,6 +187,7 @@ def _run(
     with sentences(), resumable():
         _check(name, method, output, files, train, others)
         test, bad = load_labelled(files)
+        say_copies(test)
         if name in ("opinion", "cascade"):
             study_others("opinion" if name == "opinion" else "cascade", test, others, output)
         elif name == "failures":

@@ -227,6 +227,8 @@ def _tell(found: Collected, folder: Path) -> None:
     """Prints what was made of each benchmark, what failed, and the bill."""
     from proxy.collecting.bill import sentence
 
+    if not found.split.train and not found.split.test:
+        _say(_why_empty(found))
     for each in found.split.counted:
         band = "" if each.is_in_band else ", out of the band: neither trained nor tested on"
         typer.echo(
@@ -250,6 +252,21 @@ def _tell(found: Collected, folder: Path) -> None:
     if found.unlabelled:
         _say(f"{counted(found.unlabelled, 'answer')} without a label: no judge could be read")
     typer.echo(f"written to {folder}")
+
+
+def _why_empty(found: Collected) -> str:
+    """Say why no row was written, and what to do."""
+    outside = [each for each in found.split.counted if not each.is_in_band]
+    if not outside:
+        return (
+            "train.jsonl and test.jsonl are empty: no answer has a label; the lines below say what "
+            "became of them"
+        )
+    shares = ", ".join(f"{plain(each.benchmark)} {each.accuracy:.3f}" for each in outside)
+    return (
+        "train.jsonl and test.jsonl are empty: models are right too often or too seldom "
+        f"({shares}) to learn from; keep such benchmarks with --band, such as --band 0 1"
+    )
 
 
 def _name(bad: list[RowError]) -> None:

@@ -210,7 +210,7 @@ def _auroc(labelled: Sequence[Labelled]) -> Interval | None:
 
 def _cannot_rank(auroc: Interval, found: Certification) -> str:
     """What to do where right replies are no surer than wrong ones."""
-    told = f"AUROC {auroc.value:.3f}, 95 % within {auroc.low:.3f} and {auroc.high:.3f}"
+    told = f"AUROC {auroc.value:.3f}, 95 % between {auroc.low:.3f} and {auroc.high:.3f}"
     so = ""
     if found.threshold is not None:
         so = "the threshold holds because few replies are wrong, not because it sorts them; "

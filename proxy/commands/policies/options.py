@@ -35,6 +35,8 @@ def sentences() -> Iterator[None]:
 
     try:
         yield
+    except BrokenPipeError:
+        raise  # whoever read the output has enough; the command ends without a word
     except (CalibratorError, PolicyError, OSError, ValueError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(UNUSABLE_INPUT) from error
@@ -48,6 +50,7 @@ def policy_named(name: str) -> Policy:
 
 
 def scored_rows(paths: Sequence[Path], calibrator: str, device: str) -> list[ScoredRow]:
+    from calibrator import copies_in
     from proxy.commands.policies.labelled_rows import load_scored
 
     rows, bad = load_scored(paths, calibrator, device)
@@ -55,6 +58,8 @@ def scored_rows(paths: Sequence[Path], calibrator: str, device: str) -> list[Sco
         typer.echo(str(error), err=True)
     if bad:
         typer.echo(f"pinocchio: {counted(len(bad), 'row')} could not be used", err=True)
+    for sentence in copies_in([each.row for each in rows]).sentences():
+        typer.echo(f"pinocchio: {sentence}", err=True)
     if not rows:
         raise ValueError(f"no labelled row in {', '.join(map(str, paths))}")
     return rows

@@ -77,7 +77,7 @@ def show_estimate(
             typer.echo(f"{told}, too few to say anything")
         else:
             typer.echo(
-                f"{told}, {right['value']:.1%} right (95 % within {right['low']:.1%} and "
+                f"{told}, {right['value']:.1%} right (95 % between {right['low']:.1%} and "
                 f"{right['high']:.1%}), mean confidence {sure['value']:.1%}"
             )
     if volunteered:

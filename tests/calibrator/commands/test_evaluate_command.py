@@ -387,7 +387,7 @@ NASTY: list[Json] = [
     {"response": "5", "correct": 0.0},
 ]
 UNUSABLE: list[tuple[Json, str]] = [
-    ({"correct": "1"}, "'correct' must be 0 or 1, not '1'"),
+    ({"correct": "1"}, "'correct' must be 0 or 1, without quotes, not '1'"),
     ({"correct": float("nan")}, "'correct' must be 0 or 1, not nan"),
     ({"correct": 0.5}, "'correct' must be 0 or 1, not 0.5"),
     ({"correct": [1]}, "'correct' must be 0 or 1, not [1]"),

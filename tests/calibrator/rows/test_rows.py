@@ -167,7 +167,7 @@ def test_labels(label: Any, expected: int | None) -> None:
          "the response has neither content nor tool calls, only 'error'"),
         ({"messages": "x", "response": "a"}, "'messages' must be a list with at least one message"),
         ({**GOOD, "correct": 2}, "'correct' must be 0 or 1, not 2"),
-        ({**GOOD, "correct": "1"}, "'correct' must be 0 or 1, not '1'"),
+        ({**GOOD, "correct": "1"}, "'correct' must be 0 or 1, without quotes, not '1'"),
         ({**GOOD, "correct": float("nan")}, "'correct' must be 0 or 1, not nan"),
         ({**GOOD, "correct": 0.5}, "'correct' must be 0 or 1, not 0.5"),
         ({**GOOD, "model": 5}, "'model' must be a string, not int"),
@@ -199,6 +199,34 @@ def test_every_mistake_has_its_sentence(path: Path, row: Any, message: str) -> N
 def test_lines_that_are_no_json(path: Path, line: bytes, message: str) -> None:
     """Broken lines are told with their place, also those that would exhaust the stack."""
     assert sentence(path, line) == message
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"question,response,correct\nq,r,1\nq,r,0\n", "this looks like a CSV file"),
+        (b'"id";"question";"response"\n1;q;r\n', "this looks like a CSV file"),
+        (b"question\tresponse\nq\tr\n", "this looks like a CSV file"),
+        (b'[{"question": "q"},\n{"question": "p"}]\n', "this is one JSON array"),
+        (b'[\n{"question": "q"}\n]\n', "this is one JSON array"),
+        (b"PAR1\x15\x04\n\x15\n", "this is a Parquet file"),
+    ],
+)
+def test_files_of_another_form_are_refused_once(path: Path, content: bytes, told: str) -> None:
+    """With the line of pandas that makes rows of them, and not a sentence for each line."""
+    path.write_bytes(content)
+    [(number, error)] = read_rows(path)
+    assert number == 1
+    assert isinstance(error, RowError)
+    assert told in error.message
+    assert '.to_json("rows.jsonl", orient="records", lines=True)' in error.message
+
+
+@pytest.mark.parametrize("label", ["0", "1", "true", "False"])
+def test_labels_in_quotes_are_told_so(path: Path, label: str) -> None:
+    """A label that is a string says what is wrong with it."""
+    line = json.dumps({"question": "q", "response": "r", "correct": label}).encode()
+    assert f"'correct' must be 0 or 1, without quotes, not '{label}'" in sentence(path, line)
 
 
 def test_absurd_numbers_are_a_bad_row(path: Path) -> None:

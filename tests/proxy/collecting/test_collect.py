@@ -76,6 +76,19 @@ def test_a_faulty_upstream_is_asked_until_it_answers(
     assert (paid["calls"], paid["prompt_tokens"], paid["dollars"]) == (3, 9, 9.0)
 
 
+def test_empty_outputs_are_explained_first(folder: Path, upstream: FaultyUpstream) -> None:
+    """Where no benchmark is in the band nothing is trained or tested on: the first line says why,
+    with the option that keeps it, and with that option there are rows."""
+    done = collect(folder, "--model", "empty", "--questions", "3")
+    assert rows_in(folder, "run/train.jsonl") == rows_in(folder, "run/test.jsonl") == []
+    told = [line for line in done.stderr.splitlines() if "are empty" in line]
+    assert told[0].startswith("train.jsonl and test.jsonl are empty: models are right too often")
+    assert "--band 0 1" in told[0]
+    kept = collect(folder, "--model", "empty", "--questions", "3", "--band", "0", "1", output="all")
+    assert "are empty" not in kept.stderr
+    assert rows_in(folder, "all/train.jsonl") + rows_in(folder, "all/test.jsonl")
+
+
 def test_a_refused_key_ends_it_at_once(folder: Path, upstream: FaultyUpstream) -> None:
     """The other requests would fail as well; nothing is written."""
     done = collect(folder, "--model", "status-401", "--concurrency", "1")

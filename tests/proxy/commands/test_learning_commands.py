@@ -38,7 +38,7 @@ def test_estimates_are_told_for_each_kind_of_replies(traffic: Traffic, capsys: P
     show_estimate(config=traffic.config, since="30d", as_json=False)
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["delivered", "held", "all"]
-    assert "95 % within" in lines[0]
+    assert "95 % between" in lines[0]
 
 
 def test_nothing_labelled_is_no_number(traffic: Traffic, capsys: Printed) -> None:

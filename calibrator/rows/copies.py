@@ -1,0 +1,54 @@
+"""Rows that say the same twice, and rows that contradict each other: both mislead who evaluates.
+
+Copies make intervals over replies too narrow, because they are not independent evidence. The same
+reply labelled right and wrong is an error in one of the labels, and no calibrator can rank it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from calibrator.rows.rows import Row
+
+_Key: TypeAlias = "tuple[str, str]"  # a question and a reply to it
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """How many rows there are, how many of them repeat another one, and how many contradict one.
+
+    `repeated` counts rows beyond the first with the same question, reply and model.
+    `contradicting` counts rows whose question and reply have both labels; `example` is one of them.
+    """
+
+    rows: int
+    repeated: int
+    contradicting: int
+    example: Row | None = None
+
+    def sentences(self) -> Iterator[str]:
+        """Yield what a person should know, nothing where there are no copies."""
+        if self.repeated:
+            yield (
+                f"{self.repeated:,} of {self.rows:,} rows repeat another one (same question, reply "
+                "and model): intervals over replies are too narrow, those over questions are right"
+            )
+        if self.example is not None:
+            at = f", such as {self.example.source}:{self.example.line}" if self.example.line else ""
+            yield (
+                f"{self.contradicting:,} rows contradict each other: the same reply to the same "
+                f"question is labelled both correct and wrong{at}"
+            )
+
+
+def copies_in(rows: Sequence[Row]) -> Copies:
+    """Count copies and contradictions among labelled rows, by the texts that are judged."""
+    seen: set[tuple[str, str, str | None]] = set()
+    labels: dict[_Key, set[int | None]] = {}
+    for row in rows:
+        seen.add((row.question, row.answer, row.model))
+        labels.setdefault((row.question, row.answer), set()).add(row.correct)
+    both = [row for row in rows if len(labels[row.question, row.answer] - {None}) > 1]
+    return Copies(len(rows), len(rows) - len(seen), len(both), both[0] if both else None)
