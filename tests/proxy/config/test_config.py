@@ -60,14 +60,14 @@ SECRET_HERE = """
 upstreams:
   one: {base_url: https://api.example.com/v1, api_key: k}
   two: {litellm: auto}
-models: [{match: "*", upstream: one}]
+models: [{match: m, upstream: one}]
 calibrator: {checkpoint: embedded, device: auto, timeout_s: 2.0}
 store: sqlite:///pinocchio.db
 limits: {max_body: 64MB, max_held: 100}
 admin: {host: 127.0.0.1, port: 8001}
 keys: required
 surfaces: [chat]
-webhooks: [{url: https://hooks.example.com/x, events: [held], format: json}]
+webhooks: [{url: https://hooks.example.com/x, events: [held], format: slack}]
 """
 
 
@@ -76,7 +76,7 @@ def test_no_sentence_about_a_mistake_tells_a_secret(load: Load) -> None:
     secret, told = "sk-live-canary-9c1d", []
     for found in re.finditer(r": ([^\s{}\[\],]+)(?=[,}\n])|\[(\w+)\]", SECRET_HERE):
         place = slice(*found.span(found.lastindex or 0))
-        text = SECRET_HERE[: place.start] + "${THE_API_KEY}" + SECRET_HERE[place.stop :]
+        text = SECRET_HERE[: place.start] + '"${THE_API_KEY}"' + SECRET_HERE[place.stop :]
         try:
             load(text, THE_API_KEY=secret)
         except InvalidDocumentError as error:

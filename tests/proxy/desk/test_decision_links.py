@@ -249,7 +249,7 @@ def test_what_tools_may_read_differently_is_not_approved_by_a_link(
 ) -> None:
     """A member stands twice: its text is shown as it is, marked, and decided on at the desk."""
     twice = '{"order": "A-1", "amount": 1000000, "amount": 5}'
-    id = held_id(proxy, "Paris p=0.5", model="tools", tools=[TOOL])
+    id = held_id(proxy, "Lisbon p=0.5", model="tools", tools=[TOOL])
     change_arguments(proxy, id, twice)
     shown = page.post(path_to(id), data={"step": "show"}).text
     assert ("1000000" in shown, "read this differently" in shown) == (True, True), shown
