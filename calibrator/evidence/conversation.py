@@ -107,7 +107,7 @@ def split_request(text: str) -> tuple[str, str]:
     A short request is all instruction. In a longer one, the paragraphs at either end that ask or
     command are the instruction; if none does, the last paragraph is.
     """
-    if len(text) <= LONG_REQUEST and "\n" not in text.strip():
+    if (len(text) <= LONG_REQUEST and "\n" not in text.strip()) or not text.strip():
         return text, ""
     parts = [part for part in _PARAGRAPH.split(text.strip()) if part.strip()]
     if len(parts) == 1:

@@ -44,11 +44,13 @@ def test_a_reply_gets_the_verdict_of_the_table(
     if wanted == "open":
         assert verdict is None
     elif wanted == "wrong":
-        assert verdict is not None and not verdict.is_right
+        assert verdict is not None
+        assert not verdict.is_right
     elif task == "json":
         assert verdict is None or verdict.is_right
     else:
-        assert verdict is not None and verdict.is_right
+        assert verdict is not None
+        assert verdict.is_right
     if verdict is not None:
         assert verdict.reason
         assert task is None or verdict.task == task
