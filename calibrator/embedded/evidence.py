@@ -31,6 +31,7 @@ FACT_RIGHT: Final = 0.95  # P(correct) where a table of facts agrees with the re
 CHECKED_BELOW: Final = 0.5  # confidence below which a check says why
 OF_FORM: Final = frozenset({"form"})  # wishes that a reply may miss and still be right
 FORM_SHIFT: Final = -1.2  # log-odds, for a wish of form that was not kept
+TOOLS_OFFERED: Final = "Available functions (JSON):"  # as `text.transcript` writes them
 NOT_READ: Final = "context_not_read"
 
 
@@ -48,7 +49,7 @@ class Mix:
     base: float = 0.0
     computed_right: float = 0.93
     computed_wrong: float = 0.06
-    unfamiliar: float = 0.35
+    unfamiliar: float = 0.5
     computed_likeness: float = 0.15
 
     @classmethod
@@ -110,9 +111,10 @@ class Evidence:
 
     def _is_unfamiliar(self, reply: ReadReply) -> bool:
         """Return whether the calibrator was not trained on tasks of this kind."""
-        has_tools = reply.item.tool_use is not None
         task = self._task
-        return task is not None and task.is_unfamiliar(reply.conversation, has_tools=has_tools)
+        if task is None or reply.item.tool_use is not None or TOOLS_OFFERED in reply.item.question:
+            return False  # calls and their offers were learnt
+        return task.is_unfamiliar(reply.conversation)
 
     def _weighed(
         self, reply: ReadReply, judgement: Judgement | None, is_unfamiliar: bool, score: Score

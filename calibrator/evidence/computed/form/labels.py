@@ -15,26 +15,42 @@ _WORDS: Final = word_set(
     " klassifiziere klassifizieren clasifica classe classez"
     " classer assign spam ham positive negative"
 )
-_ITEM: Final = r"[`\"'“”*]?[\w][\w /&-]{0,38}[`\"'“”*]?"
-_AS: Final = re.compile(
-    r"\b(?:classify|categori[sz]e|label|tag|sort|rate|klassifiziere|clasifica|classe[rz]?|assign"
-    rf"|identify|determine)\b[^.?!\n:]{{0,160}}?\b(?:as|into|under|with|one of|between|from|als"
-    r"|como|comme|among|either)\s*(?:one of|exactly one of|either|the following|these|only|just"
-    rf"|one|(?:the )?(?:labels?|categories|options|classes|words))*\s*:?\s*(?P<l>{_ITEM}(?:\s*"
-    r"(?:,\s*(?:or|and|oder|und|o|y|ou|et)?|/|\||\bor\b|\boder\b|\bou\b|\bo\b"
-    rf"|\band\b)\s*{_ITEM}){{1,30}})\s*(?=[.:;?!)\n(]|$)",
-    re.IGNORECASE,
+# What comes before a list of labels, and the characters that end it.
+_LEADS: Final = (
+    (
+        re.compile(
+            r"\b(?:labels?|categor(?:y|ies)|classes|options|choices|kategorien|categorías"
+            r"|catégories"
+            r"|tags|one of|sentiments?|intents?|allowed values)\b[^.?!\n:]{0,60}:\s*",
+            re.IGNORECASE,
+        ),
+        ".:?!)\n",
+    ),
+    (
+        re.compile(
+            r"\b(?:sentiment|category|label|class|topic|intent|priority|urgency|language|mood"
+            r"|stance"
+            r"|tone|polarity|type|kategorie)\b[^.?!\n(]{0,80}\(",
+            re.IGNORECASE,
+        ),
+        ")\n",
+    ),
+    (
+        re.compile(
+            r"\b(?:classify|categori[sz]e|label|tag|sort|rate|klassifiziere|clasifica|classe[rz]?"
+            r"|assign|identify|determine)\b[^.?!\n:]{0,160}?\b(?:as|into|under|with|one of|between"
+            r"|from|als|como|comme|among|either)\s+",
+            re.IGNORECASE,
+        ),
+        ".:;?!)\n(",
+    ),
 )
-_LISTED: Final = re.compile(
-    r"\b(?:labels?|categor(?:y|ies)|classes|options|choices|kategorien|categorías|catégories|tags"
-    rf"|one of|sentiments?|intents?|allowed values)\b[^.?!\n:]{{0,60}}:\s*(?P<l>{_ITEM}(?:\s*"
-    rf"(?:,\s*(?:or|and)?|/|\||;|\bor\b|\band\b)\s*{_ITEM}){{1,60}})\s*(?=[.:?!)\n]|$)",
-    re.IGNORECASE,
+_SEPARATOR: Final = re.compile(
+    r"\s*(?:,|/|\||;|\bor\b|\band\b|\boder\b|\bund\b|\bou\b|\bet\b|\bo\b)\s*", re.IGNORECASE
 )
-_PAREN: Final = re.compile(
-    r"\b(?:sentiment|category|label|class|topic|intent|priority|urgency|language|mood|stance|tone"
-    rf"|polarity|type|kategorie)\b[^.?!\n(]{{0,80}}\((?P<l>{_ITEM}(?:\s*(?:,\s*(?:or|and)?|/|\|"
-    rf"|\bor\b)\s*{_ITEM}){{1,30}})\)",
+_BEFORE_LABEL: Final = re.compile(
+    r"^(?:either|one of|exactly one of|as|an?|the|o|y|these|the following|only|just|labels?"
+    r"|categories)\s+",
     re.IGNORECASE,
 )
 _BULLETS: Final = re.compile(
@@ -114,23 +130,29 @@ def labels_of(wishes: str) -> list[str]:
             labels.append(none[1])
         return [label.casefold() for label in labels if label]
     either = _EITHER.match(wishes.strip())
-    for pattern in (_LISTED, _PAREN, _AS):
-        found = either or pattern.search(wishes)
-        if found:
-            parts = re.split(
-                r"\s*(?:,|/|\||;|\bor\b|\band\b|\boder\b|\bund\b|\bou\b"
-                r"|\bet\b)\s*",
-                found["l"],
-            )
-            labels = [part.strip(" `\"'“”*.").casefold() for part in parts]
-            labels = [
-                re.sub(r"^(?:either|one of|as|an?|the|o|y)\s+", "", label)
-                for label in labels
-                if label
-            ]
-            if len(labels) > 1 and all(len(label.split()) <= 4 for label in labels):
+    if either:
+        return _split(either["l"])
+    for pattern, ends in _LEADS:
+        for found in pattern.finditer(wishes):
+            rest = wishes[found.end() : found.end() + 600]
+            places = [place for end in ends if (place := rest.find(end)) >= 0]
+            labels = _split(rest[: min(places, default=len(rest))])
+            if labels:
                 return labels
     return []
+
+
+def _split(text: str) -> list[str]:
+    """Return the labels of an enumeration in lower case; none if it is prose."""
+    labels = []
+    for part in _SEPARATOR.split(text)[:MAX_LABELS]:
+        label = part.strip(" `\"'“”*.").casefold()
+        label = _BEFORE_LABEL.sub("", _BEFORE_LABEL.sub("", label))
+        if label:
+            labels.append(label)
+    if any(len(label.split()) > 4 or not re.match(r"\w", label) for label in labels):
+        return []
+    return labels if len(labels) > 1 else []
 
 
 def judge_label(reply: str, labels: list[str], *, is_only: bool) -> Verdict | None:

@@ -334,27 +334,33 @@ def _read_remark(key: str, rest: str, shape: Shape) -> None:
         shape.choices.setdefault(plain, choices)
 
 
+_CHOICES: Final = re.compile(
+    r"\b(?:one of|either|exactly one of|any of|allowed(?: values)?|options?)\b\s*(?:the"
+    r" following)?\s*:?\s*"
+    r"(?P<l>[^).;\n{}]{3,300})",
+    re.IGNORECASE,
+)
+
+
 def choices_of(text: str) -> tuple[str, ...]:
-    """Return the choices that a remark lists, in lower case; empty if it lists none."""
-    found = re.search(
-        r"\b(?:one of|either|exactly one of|any of|allowed(?: values)?"
-        r"|options?)\b\s*(?:the following)?\s*:?\s*(?P<l>[^).;\n{}]{3,300})",
-        text,
-        re.IGNORECASE,
-    )
+    """Return the choices that a remark lists, in lower case; empty if it lists none.
+
+    They follow `one of`, are separated by bars or slashes, or stand in quotation marks.
+    """
+    text = text[:400]
+    found = _CHOICES.search(text)
     if found:
         parts = re.split(r"\s*(?:,|\||/|\bor\b|\band\b)\s*", found["l"])
     else:
-        found = re.search(
-            r"(?P<l>[`\"'“]?[\w -]{1,30}[`\"'”]?(?:\s*(?:\|"
-            r"|/)\s*[`\"'“]?[\w -]{1,30}[`\"'”]?){1,20})\s*[)\"}\]\n,;.]|(?P<q>[`\"'“][\w"
-            r" -]{1,30}[`\"'”](?:\s*(?:,|or|,\s*or)\s*[`\"'“][\w -]{1,30}[`\"'”]){1,20})",
-            text + "\n",
-        )
-        if not found:
+        inner = re.split(r"[)\]}\n;]", text.strip(" :(="), maxsplit=1)[0]
+        quoted = re.findall(r"[`\"'“]([\w -]{1,30})[`\"'”]", inner)
+        if "|" in inner or re.search(r"\w\s?/\s?\w", inner):
+            parts = re.split(r"\s*[|/]\s*", inner.strip(" ,.\"'`"))
+        elif len(quoted) > 1 and not re.sub(r"[`\"'“”,\s]|\bor\b|[\w -]", "", inner):
+            parts = quoted
+        else:
             return ()
-        parts = re.split(r"\s*(?:,|\||/|\bor\b)\s*", found["l"] or found["q"])
-    cleaned = [part.strip(" `\"'“”()[]:*.").casefold() for part in parts]
+    cleaned = [part.strip(" `\"'“”()[]:*.,").casefold() for part in parts]
     cleaned = [part for part in cleaned if part]
     if len(cleaned) < 2 or any(len(part.split()) > 3 for part in cleaned):
         return ()
