@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import ssl
 import uuid
 from collections.abc import Callable, Generator, Iterator
@@ -33,6 +34,11 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
     from tests.running.browser import Visit
+
+# under nohup, in the background of a script and in some containers the process that runs the tests
+# ignores SIGINT, and what it starts would too
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 StartProxy = Callable[..., LiveProxy]
 

@@ -50,6 +50,14 @@ LearningRate = Annotated[
 ModelDropout = Annotated[float, typer.Option(help="Chance to hide the model's name.")]
 BenchmarkDropout = Annotated[float, typer.Option(help="Chance to hide the benchmark's name.")]
 Seed = Annotated[int, typer.Option(help="The same seed shuffles alike.")]
+Threads = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="Threads on the CPU; 0 leaves it to PyTorch, which takes all cores. On cores that "
+        "others use too, and in containers with a CPU quota, 1 is often fastest.",
+    ),
+]
 Device = Annotated[str, typer.Option(help="auto uses a GPU if there is one.")]
 
 
@@ -74,6 +82,7 @@ def train_llm(
     checkpointing: Checkpointing = True,
     seed: Seed = 20_261_121,
     device: Device = "auto",
+    threads: Threads = 0,
 ) -> None:
     """Train a language model to be a calibrator, with an adapter as in the paper.
 
@@ -107,5 +116,9 @@ def train_llm(
             device=device,
         )
         check_readable(files)
+        if threads:
+            import torch
+
+            torch.set_num_threads(threads)
         with Progress("training", 0) as bar:
             run(output, config, bar.say, progress=bar.update)

@@ -7,7 +7,9 @@ after the proxy's listener, so that those who wait for a reviewer there can stil
 from __future__ import annotations
 
 import asyncio
+import atexit
 import errno
+import os
 import secrets
 import socket
 import tempfile
@@ -15,6 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import structlog
@@ -63,7 +66,19 @@ class AdminSocket:
         handle, path = tempfile.mkstemp(prefix="pinocchio-login-", text=True)
         with open(handle, "w", encoding="utf-8") as file:
             file.write(f"{link}\n")
+        _remove_at_exit(Path(path))
         return f"  review desk {self.url} (login link, works once: in {path}, for you alone)"
+
+
+def _remove_at_exit(file: Path) -> None:
+    """Remove a login file when this process ends; workers that it forks leave it alone."""
+    maker = os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == maker:
+            file.unlink(missing_ok=True)
+
+    atexit.register(remove)
 
 
 def check_admin(config: AdminConfig) -> None:

@@ -1,7 +1,8 @@
 """The last layer, computed where the model is read: at one position of each row.
 
 All its tokens are asked for are keys and values; queries, the output and the MLP are needed at the
-last one alone. For attention layers as Qwen3.5 (whose queries bring a gate) and Qwen3-VL have them.
+last one alone. For attention layers as Qwen3.5 (whose queries bring a gate), Qwen3-VL
+and Llama have them.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class LastLayer(nn.Module):
         super().__init__()
         self.input_layernorm: nn.Module = layer.input_layernorm
         self.self_attn: Any = layer.self_attn
+        self.has_norms = hasattr(layer.self_attn, "q_norm")  # of queries and keys; Llama has none
         self.post_attention_layernorm: nn.Module = layer.post_attention_layernorm
         self.mlp: nn.Module = layer.mlp
 
@@ -68,7 +70,10 @@ class LastLayer(nn.Module):
     ) -> Tensor:
         attention = self.self_attn
         size = attention.head_dim
-        keys = attention.k_norm(attention.k_proj(normed).unflatten(-1, (-1, size))).transpose(1, 2)
+        keys = attention.k_proj(normed).unflatten(-1, (-1, size))
+        if self.has_norms:
+            keys = attention.k_norm(keys)
+        keys = keys.transpose(1, 2)
         values = attention.v_proj(normed).unflatten(-1, (-1, size)).transpose(1, 2)
         keys = _turned(keys, *turns)
         if cache is not None:
@@ -76,7 +81,10 @@ class LastLayer(nn.Module):
         asked = attention.q_proj(_at(normed, last))
         is_gated = asked.shape[-1] == 2 * attention.o_proj.in_features
         asked = asked.unflatten(-1, (-1, size * (1 + is_gated)))
-        query = attention.q_norm(asked[..., :size]).transpose(1, 2)
+        query = asked[..., :size]
+        if self.has_norms:
+            query = attention.q_norm(query)
+        query = query.transpose(1, 2)
         before = keys.shape[2] - normed.shape[1]
         is_seen = torch.arange(keys.shape[2], device=last.device) <= (before + last)[:, None]
         found = functional.scaled_dot_product_attention(

@@ -49,4 +49,6 @@ def use_fused_norms(text_model: Any) -> None:
             setattr(layer, name, Norm(getattr(layer, name), is_for_matrices=True))
         if (attention := getattr(layer, "self_attn", None)) is not None:
             for name in ("q_norm", "k_norm"):
+                if not hasattr(attention, name):  # Llama has none
+                    continue
                 setattr(attention, name, Norm(getattr(attention, name), is_for_matrices=False))

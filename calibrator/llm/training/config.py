@@ -130,12 +130,22 @@ def _started(config: LlmTrainConfig) -> Beginning:
 def _located(base: str, revision: str | None = None) -> tuple[Path, str, str | None]:
     """The folder of a base, what a checkpoint calls it, and the commit where it is of the hub."""
     folder = Path(base).expanduser()
+    if folder.suffix == ".gguf" or (folder.is_dir() and _has_only_gguf(folder)):
+        raise TrainingError(
+            f"{base} is GGUF, which is not read here: make a folder of safetensors of it, with the "
+            "packages transformers and gguf: AutoModelForCausalLM.from_pretrained(FOLDER, "
+            "gguf_file=NAME).save_pretrained(OUT), and AutoTokenizer likewise"
+        )
     if folder.is_dir():
         return folder, str(folder.resolve()), None
     if not is_hub_name(base):
         raise TrainingError(f"there is no folder {base!r}, and it is no hub name")
     folder = download(base, revision, instead="name a folder with --base")
     return folder, base.partition("@")[0], folder.name  # a snapshot is named after its commit
+
+
+def _has_only_gguf(folder: Path) -> bool:
+    return not (folder / "config.json").exists() and any(folder.glob("*.gguf"))
 
 
 def architecture_of(base: Path) -> Architecture:

@@ -25,6 +25,7 @@ from calibrator.checkpoints.devices import default_dtype
 from calibrator.checkpoints.digests import digest_of
 from calibrator.checkpoints.llm_config import AdapterConfig, LlmConfig
 from calibrator.errors import NotScorableError, TrainingError
+from calibrator.llm.layers.servable import check_servable
 from calibrator.llm.serving.calibrator import LlmCalibrator
 from calibrator.llm.serving.loading import ADAPTER, load_base
 from calibrator.llm.serving.model import LabelModel
@@ -107,6 +108,7 @@ def _prepared(
     prompts = load_prompts(known, begun.base)
     pixels = None if known.images is None else load_pixel_reader(known.images, begun.base)
     model = load_base(begun.base, known.architecture)
+    check_servable(model)
     dtype = default_dtype(processes.device)
     model.to(processes.device, torch.float32 if dtype == torch.float16 else dtype)
     wanted = known.adapter or AdapterConfig()

@@ -89,14 +89,27 @@ def list_reviews(
 
 
 @reviews.command("show")
-def show_review(id: str, config: ConfigOption = None) -> None:
-    """Show one held reply with all that upstream answered."""
+def show_review(
+    id: str,
+    config: ConfigOption = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, with all that upstream answered.")
+    ] = False,
+) -> None:
+    """Show one held reply: what was asked, what was answered, the calls, and why it is held."""
     with _desk(config) as desk:
         held = desk.held(id)
         reply = None if held.is_forgotten else json.loads(held.reply)
         facts = _facts(desk, held)
         _tell_of_missing(desk, [held.policy])
-    typer.echo(plain_json(json.dumps({**facts, "reply": reply}, indent=2, ensure_ascii=False)))
+    if as_json:
+        text = json.dumps({**facts, "reply": reply}, indent=2, ensure_ascii=False)
+        typer.echo(plain_json(text))
+        return
+    from proxy.commands.reviews.shown_review import lines_of
+
+    for line in lines_of(facts, held):
+        typer.echo(line)
 
 
 @reviews.command("approve")

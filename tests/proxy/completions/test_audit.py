@@ -90,7 +90,7 @@ def test_the_queue_does_not_say_that_a_delivered_reply_will_be_rejected(
     assert "to be checked within 13 d" in line
     assert "reject" not in line
     config = str(tmp_path / "proxy.yaml")
-    shown = json.loads(run_cli("reviews", "show", kept["id"], "--config", config).stdout)
+    shown = json.loads(run_cli("reviews", "show", kept["id"], "--json", "--config", config).stdout)
     reviewed = proxy.desk.get(f"{API}/reviews/{kept['id']}").json()
     assert (shown["on_expiry"], reviewed["on_expiry"]) == (None, None)
     with logged_in(proxy) as client:

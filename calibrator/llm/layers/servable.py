@@ -1,0 +1,77 @@
+"""Whether a base model is one that the layers for scoring compute right, tried on a few tokens.
+
+Training does not go through those layers, so that a base they do not fit would be found out only
+when its checkpoint is loaded, after hours.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from calibrator.errors import TrainingError
+from calibrator.llm.layers.last_layer import LastLayer, reading
+from calibrator.llm.layers.norms import Norm
+from calibrator.llm.layers.replace import text_model_of
+
+_TESTED: Final = ("qwen3_5", "qwen3_vl")  # whose own tests compare all layers
+_TOKENS: Final = 12
+_TOLERANCE: Final = 1e-3
+
+
+def check_servable(model: Any) -> None:
+    """Raise TrainingError for a base that could be trained, but not be served afterwards.
+
+    Its last layer and its norms are computed as they are for scoring, and have to give what
+    transformers' own give. The model is as it was afterwards.
+    """
+    kind = str(getattr(model.config, "model_type", "of an unknown kind"))
+    if kind.startswith(_TESTED):
+        return
+    try:
+        is_right = _is_last_layer_right(model) and _are_norms_right(text_model_of(model))
+    except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
+        raise _refusal(kind, str(error)) from error
+    if not is_right:
+        raise _refusal(kind, "other numbers than transformers' own")
+
+
+def _refusal(kind: str, why: str) -> TrainingError:
+    return TrainingError(
+        f"a base of the kind {kind!r} could be trained, but not be served: the layers for scoring "
+        f"do not fit it ({why}). Known to fit are Qwen3.5, Qwen3-VL, Qwen3, Qwen2.5, Llama and "
+        "SmolLM2"
+    )
+
+
+@torch.no_grad()
+def _is_last_layer_right(model: Any) -> bool:
+    text_model = text_model_of(model)
+    vocabulary = text_model.get_input_embeddings().weight
+    ids = torch.arange(_TOKENS, device=vocabulary.device)[None] % len(vocabulary)
+    own = text_model.layers[-1]
+    before: Tensor = text_model(input_ids=ids, use_cache=False).last_hidden_state[:, -1]
+    text_model.layers[-1] = LastLayer(own)
+    try:
+        with reading(torch.tensor([_TOKENS - 1], device=ids.device)):
+            found = text_model(input_ids=ids, use_cache=False).last_hidden_state
+    finally:
+        text_model.layers[-1] = own
+    return found.shape[1] == 1 and _are_alike(before, found[:, 0])
+
+
+@torch.no_grad()
+def _are_norms_right(text_model: Any) -> bool:
+    """Compare each norm that is replaced, on numbers of an ordinary size."""
+    layer = text_model.layers[-1]
+    for norm in (layer.input_layernorm, layer.post_attention_layernorm):
+        states = torch.linspace(-2, 2, norm.weight.numel(), device=norm.weight.device)[None]
+        if not _are_alike(norm(states), Norm(norm, is_for_matrices=False)(states)):
+            return False
+    return True
+
+
+def _are_alike(one: Tensor, other: Tensor) -> bool:
+    return torch.allclose(one.float(), other.float(), rtol=_TOLERANCE, atol=_TOLERANCE)

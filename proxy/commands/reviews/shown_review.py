@@ -1,0 +1,80 @@
+"""One held reply as a person reads it on a terminal; `reviews show --json` has all of it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from proxy.commands.exits import plain
+
+if TYPE_CHECKING:
+    from proxy.store.reviews.held_replies import HeldReply
+
+_INDENT: Final = "  "
+_TIMES: Final = (("created_at", "since"), ("expires_at", "until"), ("decided_at", "decided"))
+
+
+def lines_of(facts: Mapping[str, Any], held: HeldReply) -> Iterator[str]:
+    """Yield what a reviewer needs to decide: state, confidence, question, reply, calls.
+
+    `facts` are those of `--json`. Nothing that a text brings along can move the terminal's cursor.
+    """
+    confidence = facts["confidence"]
+    sure = "no confidence" if confidence is None else f"confidence {confidence:.2f}"
+    yield f"{plain(str(facts['id']))}  {facts['state']}, queue {plain(str(facts['queue']))}"
+    yield f"{_INDENT}{plain(str(facts['model']))}, {sure}, policy {plain(str(facts['policy']))}"
+    told = [f"{word} {_at(facts[name])}" for name, word in _TIMES if facts.get(name) is not None]
+    if told:
+        yield f"{_INDENT}{', '.join(told)}"
+    yield from _decision(facts)
+    yield "Question"
+    yield from _indented(str(facts["question"] or "(not kept)"))
+    yield "Reply"
+    yield from _indented("(not kept any more)" if held.is_forgotten else _text_of(held))
+    for call in facts["calls"]:
+        yield from _call(call)
+
+
+def _decision(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield who decided, what the note says, how many approvals there are, and an edit."""
+    if facts.get("decided_by"):
+        yield f"{_INDENT}decided by {plain(str(facts['decided_by']))}"
+    if facts.get("note"):
+        yield f"{_INDENT}note: {plain(str(facts['note']))}"
+    if approvals := facts.get("approvals"):
+        given = len(approvals["given"])
+        yield f"{_INDENT}approvals: {given} of {approvals['needed']}"
+    if facts.get("revision"):
+        yield f"{_INDENT}edited; approve it with --revision {plain(str(facts['revision']))}"
+
+
+def _call(call: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a call, an argument a line, with what is odd about it."""
+    risk = f"  [{plain(str(call['risk']))}]" if call.get("risk") else ""
+    yield f"Call {plain(str(call.get('name')))}{risk}"
+    arguments, marks = call.get("arguments"), call.get("marks") or {}
+    if not isinstance(arguments, dict):
+        yield from _indented(str(arguments))
+        return
+    for name, value in arguments.items():
+        mark = f"  [{plain(str(marks[name]))}]" if marks.get(name) else ""
+        yield f"{_INDENT}{plain(str(name))}: {plain(json.dumps(value, ensure_ascii=False))}{mark}"
+
+
+def _text_of(held: HeldReply) -> str:
+    from proxy.formats.conversation import answered
+
+    turns = answered(held.edit or held.reply, held.path)
+    texts = [part.text for turn in turns for part in turn.parts if part.kind == "text"]
+    return "\n".join(texts) or "(no text)"
+
+
+def _indented(text: str) -> Iterator[str]:
+    for line in text.splitlines() or [""]:
+        yield f"{_INDENT}{plain(line)}"
+
+
+def _at(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))

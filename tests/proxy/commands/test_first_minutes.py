@@ -1,0 +1,113 @@
+"""What a person meets in the first minutes: a held reply, the log in a terminal, login files."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.listener.logs import TerminalLines
+from tests.conftest import StartProxy
+from tests.running.live_proxy import ROOT, environment, run_cli
+
+HOLD = "{version: 1, name: desk, mode: enforce, default: {hold: {queue: q, reply: error}}}"
+
+
+def test_a_held_reply_is_readable(start_proxy: StartProxy, tmp_path: Path) -> None:
+    """State, confidence, question and reply in a few lines; `--json` has all of it."""
+    proxy = start_proxy(policy=HOLD)
+    id = proxy.ask("Paris, p=0.31").headers["x-pinocchio-review-id"]
+    (tmp_path / "proxy.yaml").write_text(f"store: sqlite:///{proxy.store_path}\n")
+    config = "--config", str(tmp_path / "proxy.yaml")
+    lines = run_cli("reviews", "show", id, *config).stdout.splitlines()
+    assert lines[0] == f"{id}  open, queue q"
+    assert "confidence 0.31, policy desk/" in lines[1]
+    assert lines[lines.index("Reply") + 1] == "  Paris, p=0.31"
+    assert len(lines) < 12
+    assert "{" not in "".join(lines)
+    assert '"reply": {' in run_cli("reviews", "show", id, "--json", *config).stdout
+
+
+REQUEST: dict[str, Any] = {
+    "event": "request",
+    "level": "info",
+    "timestamp": "2026-11-27T17:10:32.5Z",
+    "status": 200,
+    "model": "gpt-5-mini",
+    "action": "deliver",
+    "overhead_ms": 2.6,
+    "generation": 1,
+    "confidence": 0.6123,
+    "confidence_status": "scored",
+    "request_id": "req_1",
+    "path": "/v1/x",
+}
+UNSCORED = {key: value for key, value in REQUEST.items() if key != "confidence"}
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (REQUEST, "17:10:32 gpt-5-mini 200 0.61 deliver 3 ms"),
+        (REQUEST | {"worker": 2}, "17:10:32 [2] gpt-5-mini 200 0.61 deliver 3 ms"),
+        (
+            UNSCORED | {"reason": "image", "confidence_status": "not_supported"},
+            "17:10:32 gpt-5-mini 200 - deliver 3 ms reason=image",
+        ),
+        (
+            REQUEST | {"action": "hold", "status": 422, "review_id": "held-1"},
+            "17:10:32 gpt-5-mini 422 0.61 hold 3 ms review_id=held-1",
+        ),
+        ({"event": "request", "level": "info"}, "- - - -"),
+    ],
+)
+def test_a_request_is_one_row_of_a_terminal(event: dict[str, Any], line: str) -> None:
+    """Time, model, status, confidence, action and overhead, and what is out of the ordinary."""
+    assert TerminalLines()(None, "info", dict(event)) == line
+
+
+def test_other_lines_of_a_terminal_keep_their_facts() -> None:
+    """Only requests are brief."""
+    line = TerminalLines()(None, "warning", {"event": "store_gone", "level": "warning", "lag": 3})
+    assert "store_gone" in line
+    assert "lag" in line
+
+
+def test_login_files_are_removed_when_the_proxy_ends(tmp_path: Path) -> None:
+    """The file with the login link is there while the process runs, and gone after it."""
+    code = (
+        "import socket, pathlib; from proxy.desk.listening import AdminSocket\n"
+        "listening = socket.create_server(('127.0.0.1', 0))\n"
+        "AdminSocket(listening, 'code').greeting(is_terminal=False)\n"
+        f"print(len(list(pathlib.Path({str(tmp_path)!r}).glob('pinocchio-login-*'))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env=environment() | {"TMPDIR": str(tmp_path)},
+    )
+    assert done.stdout.strip() == "1"
+    assert not list(tmp_path.glob("pinocchio-login-*"))
+
+
+def test_the_suite_heeds_ctrl_c_where_it_is_ignored() -> None:
+    """Under nohup or in the background of a script SIGINT is ignored; the tests' processes, and
+    those that they start, take it all the same."""
+    code = "import tests.conftest, signal; print(signal.getsignal(signal.SIGINT))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+        env=environment(),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )
+    assert "default_int_handler" in done.stdout
