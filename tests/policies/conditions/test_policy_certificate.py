@@ -30,7 +30,7 @@ from policies import (
 )
 
 CALIBRATOR = "embedded@1+platt@2"
-PROVED = certify([Labelled(str(n), 0.905 if n < 90 else 0.405, n < 90) for n in range(120)], 0.05)
+PROVED = certify([Labelled(str(n), 0.905 if n < 150 else 0.405, n < 150) for n in range(180)], 0.05)
 GRANT = PROVED.grant(CALIBRATOR, Scope())
 GATE = """\
     version: 1
