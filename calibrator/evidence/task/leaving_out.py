@@ -1,10 +1,12 @@
 """Measures `TaskFamiliarity` on kinds of tasks that were left out of its fitting.
 
     python -m calibrator.evidence.task.leaving_out $DATA
+    python -m calibrator.evidence.task.leaving_out $DATA --benchmarks
 
 Each kind of `examples.KINDS` is left out in turn, in data sets and own requests alike. The known
 questions are those of the test split, as benchmarks ask them and in a user's words. Own known
-requests are left out by fifths.
+requests are left out by fifths. `--benchmarks` leaves out known benchmarks instead, a quarter of
+them at a time: what is flagged then is a data set, not a kind of task.
 """
 
 from __future__ import annotations
@@ -41,6 +43,7 @@ from calibrator.evidence.task.variants import varied
 Array = NDArray[np.generic]
 
 PARTS: Final = 5
+QUARTERS: Final = 4
 TEST_ROWS, KNOWN_TEST_ROWS = 40, 400  # of a file
 OWN, USER, GIVEN = "own requests", "all in the request", "rules, turns or tools"
 
@@ -72,6 +75,18 @@ def judged(data: Path, config: TaskConfig) -> Iterator[Judged]:
     known = list(known_examples(data / "test", KNOWN_TEST_ROWS, 0))
     yield from _judge(state, read(known), "test questions")
     yield from _judge(state, read(list(varied(known, 1))), "in a user's words")
+
+
+def benchmarks_judged(data: Path, config: TaskConfig) -> Iterator[Judged]:
+    """Yield what a model says of the test questions of benchmarks that it was not fitted on."""
+    teaching = read(teaching_examples(data))
+    sources = np.array([example.source for example in teaching.examples])
+    known = list(known_examples(data / "test", KNOWN_TEST_ROWS, 0))
+    names = sorted({example.source for example in known})
+    for part in range(QUARTERS):
+        left_out = names[part::QUARTERS]
+        state = _fit(teaching.at(np.flatnonzero(~np.isin(sources, left_out))), config)
+        yield from _judge(state, read([e for e in known if e.source in left_out]), "left out")
 
 
 def _fit(teaching: Read, config: TaskConfig) -> dict[str, Array]:
@@ -114,8 +129,12 @@ def _unfamiliar(data: Path) -> Iterator[Example]:
     yield from own_examples()
 
 
-def main(data: Path) -> None:
+def main(data: Path, benchmarks: bool = False) -> None:
     """Print the share that is flagged of each kind when it is left out, and of known questions."""
+    if benchmarks:
+        rows = list(benchmarks_judged(data, TaskConfig()))
+        _print("known, benchmarks left out", [(row.source, row.is_flagged) for row in rows])
+        return
     rows = list(judged(data, TaskConfig()))
     for group in (USER, GIVEN, OWN):
         chosen = [row for row in rows if row.group == group and row.kind in KINDS]
