@@ -53,7 +53,14 @@ from policies.deciding.decision import (
     with_asked,
 )
 from policies.deciding.judge import Judge
-from policies.deciding.policy import Policy, certified, load_policy, pack_names, parse_policy
+from policies.deciding.policy import (
+    Policy,
+    certified,
+    load_policy,
+    pack_names,
+    pack_text,
+    parse_policy,
+)
 from policies.deciding.rules import Rule
 from policies.deciding.rules import slug as rule_slug
 from policies.deciding.second_opinion import SecondOpinion
@@ -204,6 +211,7 @@ __all__ = [
     "nearest",
     "one_per_question",
     "pack_names",
+    "pack_text",
     "parse_certificate",
     "parse_document",
     "parse_policy",

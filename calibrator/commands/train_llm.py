@@ -91,14 +91,16 @@ def train_llm(
     """
     with sentences(), resumable():
         from calibrator.llm.training.config import PAPER, LlmTrainConfig
+        from calibrator.llm.training.processes import use_threads
         from calibrator.llm.training.train import train_llm as run
         from calibrator.rows.selection import Selection
 
         if start and preset is not None:
             raise TrainingError("a checkpoint to start from keeps its preset; leave out --preset")
+        selection = Selection(rows=rows, balance_power=balance_power, seed=seed)
         config = LlmTrainConfig(
             data=tuple(map(str, sorted(files))),
-            selection=Selection(rows=rows, balance_power=balance_power, seed=seed),
+            selection=selection,
             name=name,
             preset=preset or PAPER,
             base=base,
@@ -116,9 +118,6 @@ def train_llm(
             device=device,
         )
         check_readable(files)
-        if threads:
-            import torch
-
-            torch.set_num_threads(threads)
+        use_threads(threads)
         with Progress("training", 0) as bar:
             run(output, config, bar.say, progress=bar.update)

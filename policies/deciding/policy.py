@@ -167,6 +167,14 @@ def pack_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _PACKS.glob("*.yaml")))
 
 
+def pack_text(name: str) -> str:
+    """Return the text of a pack's file; raises InvalidDocumentError for an unknown name."""
+    if not NAME.fullmatch(name):
+        names = ", ".join(pack_names())
+        raise InvalidDocumentError([Problem(name, 0, f"this is no name of a pack ({names})")])
+    return Path(_place(name)).read_text(encoding="utf-8")
+
+
 def _read_policy(document: Document) -> Policy:
     root = Node.root(document)
     root.check_keys(KEYS, required=("version", "name", "default"))

@@ -21,6 +21,12 @@ from calibrator.errors import TrainingError
 T = TypeVar("T")
 
 
+def use_threads(count: int) -> None:
+    """Let PyTorch take so many threads on the CPU; 0 leaves it all cores."""
+    if count:
+        torch.set_num_threads(count)
+
+
 class Processes:
     """This process among its kind; `device` is its own."""
 

@@ -20,9 +20,43 @@ def init(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path(
         "proxy.yaml"
     ),
+    policy: Annotated[
+        str, typer.Option(help="Write this pack as a policy to change instead; FILE - prints it.")
+    ] = "",
 ) -> None:
     """Write a configuration with every setting, its default and what it does, to be changed."""
+    if policy:
+        _write_pack(policy, path)
+        return
     text = (IN_WHEEL if IN_WHEEL.is_file() else IN_CLONE).read_text(encoding="utf-8")
+    _write(path, text)
+    is_default = path == Path("proxy.yaml")
+    option = "" if is_default else f" --config {path}"
+    typer.echo(f"{path} has every setting with its default. Next, here:")
+    typer.echo(
+        f"  pinocchio check{option}    # after each change: says with file and line what is wrong"
+    )
+    typer.echo(f"  pinocchio serve{option}    # on 127.0.0.1:8000; OPENAI_API_KEY as in that file")
+
+
+def _write_pack(name: str, path: Path) -> None:
+    """Write a pack into `NAME.yaml` unless another file is named, or print it for `-`."""
+    from policies import InvalidDocumentError, pack_text
+
+    try:
+        text = pack_text(name)
+    except InvalidDocumentError as error:
+        raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
+    if str(path) == "-":
+        typer.echo(text, nl=False)
+        return
+    written = Path(f"{name}.yaml") if path == Path("proxy.yaml") else path
+    _write(written, text)
+    typer.echo(f"{written} is the pack {name}. In proxy.yaml: policies: {written}")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a new file; ends the process where one is there already or none can be written."""
     try:
         with path.open("x", encoding="utf-8") as file:  # never over somebody's work
             file.write(text)
@@ -32,10 +66,3 @@ def init(
     except OSError as error:
         message = f"cannot write {path}: {error.strerror or error}"
         raise stop(ExitStatus.UNUSABLE_INPUT, message) from error
-    is_default = path == Path("proxy.yaml")
-    option = "" if is_default else f" --config {path}"
-    typer.echo(f"{path} has every setting with its default. Next, here:")
-    typer.echo(
-        f"  pinocchio check{option}    # after each change: says with file and line what is wrong"
-    )
-    typer.echo(f"  pinocchio serve{option}    # on 127.0.0.1:8000; OPENAI_API_KEY as in that file")

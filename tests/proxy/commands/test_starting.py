@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from policies import load_policy, parse_policy
 from proxy.config.sections import Config, load_config
 from proxy.store import schema
 from tests.running.databases import execute
@@ -34,6 +35,20 @@ def test_init_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
     refused = run_cli("init", "nowhere/gate.yaml", cwd=tmp_path)
     assert refused.returncode == 2
     assert refused.stderr.startswith("cannot write nowhere/gate.yaml: ")
+
+
+def test_init_prints_or_copies_a_pack(tmp_path: Path) -> None:
+    """A pack to change, word for word as it ships, in a file that a configuration can name; an
+    unknown name is one sentence."""
+    shown = run_cli("init", "-", "--policy", "agent-tools", cwd=tmp_path).stdout
+    assert parse_policy(shown, "x.yaml").name == load_policy("agent-tools").name
+    copied = run_cli("init", "--policy", "agent-tools", cwd=tmp_path)
+    assert (tmp_path / "agent-tools.yaml").read_text() == shown
+    assert "policies: agent-tools.yaml" in copied.stdout
+    assert run_cli("init", "--policy", "agent-tools", cwd=tmp_path).returncode == 2
+    refused = run_cli("init", "--policy", "helpdsk", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "no pack of this name" in refused.stderr
 
 
 def test_migrate_makes_the_tables_and_may_run_again(tmp_path: Path, store_url: str) -> None:
