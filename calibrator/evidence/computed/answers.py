@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from calibrator.evidence.computed.numbers import Number, numbers_in
+from calibrator.evidence.computed.numbers import Number, number_text, numbers_in
 from calibrator.evidence.computed.verdict import MAX_TEXT, Verdict
 
 SHORT: Final = 60  # characters; a reply of this length is an answer and nothing else
@@ -94,7 +94,8 @@ def states_number(
 def _judge(number: Number, wanted: Fraction, text: str, is_rough: bool) -> bool | None:
     """Judge one number: True if it is the wanted one, None if it may be a rounding of it."""
     if number.is_close(wanted):
-        return True
+        is_cut = 10**4 % wanted.denominator == 0 and wanted not in number.values
+        return None if is_cut and not is_rough else True  # 0.38 for 0.375
     before = text[max(0, number.start - 25) : number.start]
     is_hedged = is_rough or bool(_HEDGE.search(before))
     if is_hedged and wanted.denominator != 1 and number.is_within(wanted, ROUNDED):
@@ -223,6 +224,7 @@ class Answer:
     is_rough: bool = False
     is_rounded: bool = False
     is_only: bool = False  # a short reply without the word is wrong
+    exact_pi: Fraction | None = None  # a reply may also give the number as this many times π
     is_first: bool = False  # of several words the first is the answer: 9.9 is larger than 9.11
 
     def verdict(self, reply: str, is_comma_decimal: bool = False) -> Verdict | None:
@@ -245,6 +247,9 @@ class Answer:
             return states_series(reply, self.series, self.known)
         if self.number is None:
             return None
+        if self.exact_pi is not None and re.search(r"\d\s?\*?\s?(?:π|\\?pi\b)", reply[:MAX_TEXT]):
+            shown = re.findall(r"(\d[\d.,]*)\s?\*?\s?(?:π|\\?pi\b)", reply[:MAX_TEXT])
+            return True if number_text(self.exact_pi) in shown else None
         return states_number(
             reply,
             self.number,

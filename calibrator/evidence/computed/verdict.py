@@ -101,8 +101,16 @@ _FAREWELL: Final = re.compile(
 )
 
 
+_FORMAT: Final = re.compile(
+    r"^(?:please )?(?:answer|reply|respond|antworte|responde"
+    r"|réponds)\b[^:?!\d]{0,60}[:.]\s+(?=\S)",
+    re.IGNORECASE,
+)
+
+
 def without_courtesies(text: str) -> str:
-    """Return a request on one line without greetings before it and thanks after it."""
+    """Return a request on one line without greetings, thanks, and a form of the reply before it."""
+    text = _FORMAT.sub("", text, count=1)
     for _ in range(4):
         found = _COURTESY.match(text)
         if found is None:

@@ -9,10 +9,12 @@ from fractions import Fraction
 
 from calibrator.evidence.computed.answers import says_yes, states_number
 from calibrator.evidence.computed.calendar.reading import (
+    MONTH_NAMES,
     NAMES,
     date_text,
     dates_in,
     is_no_day,
+    months,
     weekdays,
     weekdays_in,
 )
@@ -129,3 +131,16 @@ def judge_other_weekday(reply: str, wanted: int, known: int) -> Verdict | None:
     if named[-1] == wanted:
         return Verdict(True, reason, "date")
     return Verdict(False, reason, "date") if wanted not in named else None
+
+
+def judge_month(reply: str, wanted: int, known: int) -> Verdict | None:
+    """Judge a month; the one of the question may be repeated."""
+    reason = f"it is {MONTH_NAMES[wanted - 1]}"
+    words = re.findall(r"[^\W\d_]{3,}", reply[:MAX_TEXT].casefold())
+    named = [months()[word] for word in words if word in months() and word != "mar"]
+    fresh = [number for number in named if number != known or known == wanted]
+    if not fresh:
+        return None
+    if fresh[-1] == wanted:
+        return Verdict(True, reason, "date")
+    return Verdict(False, reason, "date") if wanted not in fresh else None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from calendar import isleap, monthrange
-from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import date
 from typing import Final
 
@@ -17,15 +15,16 @@ from calibrator.evidence.computed.calendar.date_answers import (
     judge_yes,
     moved_date,
 )
+from calibrator.evidence.computed.calendar.questions import Judge, Question, read_question
 from calibrator.evidence.computed.calendar.reading import (
     NAMES,
-    FoundDate,
     date_text,
     dates_in,
     months,
     weekdays,
     weekdays_in,
 )
+from calibrator.evidence.computed.calendar.years import about_order, about_years
 from calibrator.evidence.computed.numbers import digits_for_words
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 
@@ -125,42 +124,6 @@ def _named_days(question: str, today: date | None) -> str:
         return f"{found['y']}-{month:02d}-{day:02d}"
 
     return _FEAST.sub(replaced, question.replace("’", "'"))
-
-
-Judge = Callable[[str], Verdict | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question whose dates are replaced by marks: @0 for the first, @1 for the second."""
-
-    text: str
-    dates: tuple[FoundDate, ...]
-    today: date | None
-    weekday: int | None
-
-    def day(self, mark: str | None) -> date | None:
-        """Return the date of a mark if it has a year, or takes that of today, and one reading."""
-        if mark is None:
-            return None
-        found = self.dates[int(mark)]
-        return found.value if found.has_year or self.today else None
-
-
-def read_question(text: str, today: date | None, weekday: int | None) -> Question | None:
-    """Replace the dates of a question by marks; None if there are more than four."""
-    dates = dates_in(text, today.year if today else 2000)
-    if len(dates) > 4:
-        return None
-    parts, end = [], 0
-    for at, found in enumerate(dates):
-        parts += [text[end : found.start], f"@{at}"]
-        end = found.end
-    marked = "".join((*parts, text[end:]))
-    names = "|".join(weekdays())
-    marked = re.sub(rf"\b(?:{names}),? (?:the |den |dem )?(?=@)", "", marked, flags=re.IGNORECASE)
-    marked = re.sub(r"\b(?:the|on|der|den|dem|am|el|le)\s+(?=@)", "", marked, flags=re.IGNORECASE)
-    return Question(marked, tuple(dates), today, weekday)
 
 
 _NAMES: Final = "|".join(weekdays())
@@ -471,4 +434,16 @@ def _until(question: Question) -> Judge | None:
     return lambda reply: judge_count(reply, days, {days + 1, days - 1}, known, reason)
 
 
-_FORMS: Final = (_weekday, _between, _after, _years, _age, _iso, _relative, _dayname, _until)
+_FORMS: Final = (
+    about_years,
+    about_order,
+    _weekday,
+    _between,
+    _after,
+    _years,
+    _age,
+    _iso,
+    _relative,
+    _dayname,
+    _until,
+)

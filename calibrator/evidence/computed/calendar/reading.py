@@ -60,8 +60,8 @@ def date_pattern() -> str:
     names = "|".join(sorted(map(re.escape, months()), key=len, reverse=True))
     return (
         r"(?<![\w/.-])(?:(?P<y1>\d{4})[-/.](?P<m1>\d{1,2})[-/.](?P<d1>\d{1,2})(?!\d)"
-        rf"|(?P<d2>\d{{1,2}})(?:st|nd|rd|th|er|º|\.)?\s*(?:of\s+|de\s+)?(?P<m2>{names})\b\.?,?\s*"
-        rf"(?:de\s+|del\s+|of\s+)?(?P<y2>\d{{4}})?(?!\d)"
+        rf"|(?P<d2>\d{{1,2}})(?:st|nd|rd|th|er|º|\.)?\s*(?:of\s+|de\s+)?(?P<m2>{names})\b"
+        r"(?:\.?,?\s*(?:de\s+|del\s+|of\s+)?(?P<y2>\d{4}))?(?!\d)"
         rf"|(?P<m3>{names})\b\.?\s+(?:the\s+)?(?P<d3>\d{{1,2}})(?:st|nd|rd|th)?\b(?:\s*,?\s*"
         rf"(?P<y3>\d{{4}}))?(?!\d)"
         r"|(?P<a4>\d{1,2})(?P<sep>[/.-])(?P<b4>\d{1,2})(?P=sep)(?P<y4>\d{4}|\d{2})(?!\d))"

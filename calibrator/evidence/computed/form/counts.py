@@ -47,7 +47,7 @@ _SKIP_BEFORE: Final = re.compile(
     r"|roughly"
     r"|approximately|circa|etwa|ungefähr|aproximadamente|environ|unas|unos|paragraphs? of"
     r"|sentences? of"
-    r"|lines? of|title|subject|heading|password|stanzas?|verse|capital(?:ized|ised)?|uppercase"
+    r"|lines? of|title|subject|heading|stanzas?|verse|capital(?:ized|ised)?|uppercase"
     r"|all caps|capitals?|bold|italic\w*|highlight\w*|emphasi[sz]e\w*|keyword|start\w*|begins?"
     r"|letter"
     r"|appear\w*|repeated|times|rhym\w*|vowel\w*|separate\w*)\b",

@@ -61,7 +61,7 @@ _BULLETS: Final = re.compile(
 _EITHER: Final = re.compile(
     r"^(?:is|are) (?:this|the|that)(?: following)? (?P<n>review|text|message|e-?mail|comment|tweet"
     r"|sentence|feedback|statement|post|headline|ticket)s?(?: below)? (?P<l>[a-z]+(?:, [a-z]+)*,?"
-    r" or [a-z]+)\b[?:]",
+    r" or (?:not )?[a-z]+)\b[?:]",
     re.IGNORECASE,
 )
 _TASK: Final = re.compile(

@@ -10,6 +10,7 @@ from typing import Final
 
 MAX_TEXT: Final = 4000  # characters that are looked at
 MIN_WORDS: Final = 4
+MIN_LETTERS: Final = 4
 _SHARE: Final = 0.12  # share of the words that must be function words of the language
 
 # Frequent words that few other of these languages share.
@@ -21,7 +22,8 @@ _WORDS: Final = {
     " there their what been will can about should into than your its be by it as at or when"
     " how more also these but my we our if do does",
     "de": "gibt morgen heute keinen keine kein jetzt dann hier ob mich"
-    " mir uns euch haben ihren seine sehr wurden sollte müssen können bitte danke warum welche"
+    " mir uns euch haben ihren seine sehr wurden sollte müssen können bitte danke habe hast hatte"
+    " bin bist warum welche"
     " welcher der die das und ist nicht ein eine einen einem einer mit auf für von den dem des"
     " sich auch wird sind als wie bei oder nach aus wir ich sie haben hat werden zum zur im"
     " durch über nur noch aber dass kann wurde war es du mein ihr ihre diese dieser wenn man"
@@ -171,7 +173,7 @@ def languages_of(text: str, least: int = MIN_WORDS) -> frozenset[str]:
     """
     text = text[:MAX_TEXT]
     script, share = script_of(text)
-    if share < 0.6:
+    if share < 0.6 or sum(map(str.isalpha, text[:200])) < MIN_LETTERS:
         return frozenset()
     if script in _SCRIPTS:
         return frozenset(_SCRIPTS[script])

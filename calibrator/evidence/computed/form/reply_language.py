@@ -18,7 +18,8 @@ from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.evidence.computed.word_lists import word_set
 
 _TRANSLATE: Final = re.compile(
-    r"\btranslat(?:e|ion)\b|\bübersetz|\btraduc|\btraduis|\btraduir|\btraduzca|翻译|翻訳",
+    r"\btranslat(?:e|ion)\b|\bhow (?:do|would|can) (?:you|i|we) say\b|\bwie sagt man\b|\bübersetz"
+    r"|\btraduc|\btraduis|\btraduir|\btraduzca|翻译|翻訳",
     re.IGNORECASE,
 )
 
@@ -29,7 +30,8 @@ def _target() -> re.Pattern[str]:
     return re.compile(
         rf"\b(?:translat(?:e|ion|ed|ing)\b[^.?!\n]{{0,120}}?\b(?:in)?to"
         rf"|übersetz\w*\b[^.?!\n]{{0,120}}?\bins?|(?:tradu\w+)\b[^.?!\n]{{0,120}}?\b(?:al?|en|au"
-        rf"|vers l'))\s+(?:the |das |el |le |l')?(?P<t>{name})\b",
+        rf"|vers l')|how (?:do|would|can) (?:you|i|we) say\b[^\n]{{0,120}}?\bin"
+        rf"|wie sagt man\b[^\n]{{0,120}}?\bauf)\s+(?:the |das |el |le |l')?(?P<t>{name})\b",
         re.IGNORECASE,
     )
 
@@ -173,6 +175,7 @@ def _is_copied(said: str, text: str) -> bool:
     """Return whether a reply is the text itself, which has more words than names."""
     words = text.split()
     is_mostly_names = 2 * sum(word[:1].islower() for word in words) < len(words)
+    is_mostly_names = is_mostly_names and not languages_of(text, 2)
     if (len(words) < 2 or is_mostly_names) and script_of(text)[0] in ("LATIN", ""):
         return False
     reply, own = _plain(said), _plain(text)

@@ -18,6 +18,7 @@ from calibrator.evidence.computed.form.wording import (
     case_fault,
     ends_fault,
     frequency_fault,
+    letters_fault,
     marks_fault,
     words_fault,
 )
@@ -65,6 +66,7 @@ _CHECKS: Final[tuple[tuple[Callable[[list[str], str], str | None], tuple[str, ..
             " lettre"
         ),
     ),
+    (letters_fault, _beginnings("word letter")),
     (frequency_fault, _beginnings("times once twice veces fois")),
     (
         marks_fault,
@@ -101,7 +103,7 @@ _IF: Final = re.compile(
     re.IGNORECASE,
 )
 _ABOUT: Final = re.compile(
-    r"\b(?:where|how (?:to|do|can|many|would|should)|what (?:does|is|are|happens|would)|why"
+    r"\b(?:how (?:to|do|can|many|would|should)|what (?:does|is|are|happens|would)|why"
     r"|difference|meaning|mean"
     r"|function|python|code|script|program|regex|sql|excel|html)\b",
     re.IGNORECASE,

@@ -170,6 +170,36 @@ def _is_at(body: str, wanted: str, *, is_start: bool, is_letter: bool) -> bool:
     return said.endswith(words)
 
 
+_EVERY: Final = re.compile(
+    r"\b(?:every|each|all(?: the| of the)?) words?\b[^.]{0,20}\b(?:starts?|begins?|starting"
+    r"|beginning) with (?:the )?(?:same )?(?:letter )?[\"“'‘]?(?P<l>[A-Za-z])[\"”'’]?(?!\w)",
+    re.IGNORECASE,
+)
+_LETTERED: Final = re.compile(
+    r"\b(?:an?|one) (?P<n>\d{1,2}|three|four|five|six|seven|eight"
+    r"|nine|ten)[- ]letter word\b",
+    re.IGNORECASE,
+)
+
+
+def letters_fault(sentences: list[str], reply: str) -> str | None:
+    """Return a word with another beginning or length than a reply's words must have, or None."""
+    said = counting.words(reply)
+    for sentence in sentences:
+        found = _EVERY.search(sentence)
+        if found and len(said) <= 60:
+            wrong = [word for word in said if word[:1].casefold() != found["l"].casefold()]
+            if wrong and len(said) > 1:
+                return f'"{wrong[0]}" does not start with {found["l"]}'
+        found = _LETTERED.search(sentence)
+        if found and len(said) == 1:
+            written = found["n"].casefold()
+            number = int(written) if written.isdigit() else _SMALL[written]
+            if len(said[0]) != number:
+                return f'"{said[0]}" has {len(said[0])} letters, not {number}'
+    return None
+
+
 _AVOID: Final = re.compile(
     r"(?:n't|\b(?:do not|does not|without|avoid|never|not|no|refrain from|should not|must not"
     r"|cannot|can't|ohne|nicht|vermeide|kein\w*|sin|evita|no (?:uses|utilices|incluyas)|sans"

@@ -75,7 +75,8 @@ def _first_sentences(instruction: str, request: str) -> str:
     """Return the sentences of a request that speak of JSON, with a little around them."""
     text = instruction if "json" in instruction.casefold() else request
     place = text.casefold().find("json")
-    return text[max(0, place - 300) : place + 300]
+    before = re.split(r"[.?!\n]\s", text[max(0, place - 300) : place])[-1]
+    return before + re.split(r"[.?!:\n]", text[place : place + 300])[0]
 
 
 def judge_json(exchange: Exchange, wish: str, *, is_in_request: bool) -> Verdict | None:

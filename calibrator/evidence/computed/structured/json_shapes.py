@@ -55,6 +55,12 @@ _TYPES: Final = {
     "ganzzahl": "integer", "número": "number", "entero": "integer", "nombre entier": "integer",
 }  # fmt: skip
 _TYPE_WORDS: Final = "|".join(sorted(map(re.escape, _TYPES), key=len, reverse=True))
+_SINGLE: Final = re.compile(
+    r"\bjson\b[^.\n]{0,40}?\b(?:with|key|field)\s+[`\"'“](?P<k>\w+)[`\"'”]\s+(?:as|is|being) "
+    r"(?:an? )?"
+    rf"(?P<t>{_TYPE_WORDS})\b",
+    re.IGNORECASE,
+)
 _NAMES: Final = {
     "string": "a string",
     "number": "a number",
@@ -269,6 +275,10 @@ def read_shape(wish: str) -> Shape:
             _read_remark(found["k"], found["rest"] or "", shape)
         if len(shape.keys) < 2:
             shape.keys.clear()
+    single = _SINGLE.search(wish)
+    if single and not shape.keys:
+        shape.keys[plain_key(single["k"])] = single["k"]
+        shape.types[plain_key(single["k"])] = _TYPES[single["t"].casefold()]
     for key in list(shape.keys.values()):
         _read_later(key, wish, shape)
     return shape

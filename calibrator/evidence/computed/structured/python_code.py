@@ -103,6 +103,14 @@ def python_blocks(reply: str, fences: list[re.Match[str]]) -> list[str]:
         code = reply[opening.end() : closing.start()]
         if lang in ("python", "py", "python3") or (not lang and _CODE.search(code)):
             blocks.append(code.strip("\n"))
+    line = reply.strip()
+    if (
+        not fences
+        and "\n" not in line
+        and re.match(r"^[\w.]+(?:\(|\s=\s|\[)|^\[.*for ", line)
+        and len(line) < 200
+    ):
+        blocks.append(line)
     if not fences and re.match(
         r"^\s*(?:def |class |import |from \w+ import |async def |@\w+)", reply
     ):

@@ -46,6 +46,11 @@ _COLON: Final = re.compile(
     rf"()]{{1,40}}\))?(?:\s*,\s*[A-Za-z_]\w*(?:\s*\([\w ,()]{{1,40}}\))?)+)\s*\.?$",
     re.IGNORECASE | re.MULTILINE,
 )
+_BULLETED: Final = re.compile(
+    r"^[ \t]*(?:\*\*|#+ |table:? )?[`\"]?(?P<t>[A-Za-z_]\w*)[`\"]?(?:\*\*)?(?: table)?:?[ \t]*\n"
+    r"(?P<c>(?:[ \t]*[-*•][ \t]+[^\n]{1,80}(?:\n|$)){2,60})",
+    re.IGNORECASE | re.MULTILINE,
+)
 _TYPES: Final = re.compile(
     r"^(?:int(?:eger)?|bigint|smallint|text|varchar|char|nvarchar|string|date|datetime|timestamp"
     r"|time|bool(?:ean)?|float|real|double|decimal|numeric|number|money|serial|uuid|json|jsonb"
@@ -133,6 +138,13 @@ def schema_of(text: str) -> dict[str, list[str]]:
                 tables[name] = columns
             if len(tables) >= MAX_TABLES:
                 return tables
+    for found in _BULLETED.finditer(text):
+        listed = ", ".join(
+            re.sub(r"^[ \t]*[-*•][ \t]+", "", line) for line in found["c"].splitlines()
+        )
+        columns = _listed(listed)
+        if columns:
+            tables.setdefault(found["t"], columns)
     return tables
 
 

@@ -6,17 +6,19 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from math import gcd, lcm
 from typing import Final
 
 from calibrator.evidence.computed.answers import Answer, is_comma_language
-from calibrator.evidence.computed.numbers import digits_for_words, number_text
+from calibrator.evidence.computed.numbers import number_text
+from calibrator.evidence.computed.sums.algebra import about_equations, without_verbs
 from calibrator.evidence.computed.sums.expressions import (
     Expression,
     read_expression,
     root_of,
 )
 from calibrator.evidence.computed.sums.integers import about_integers
+from calibrator.evidence.computed.sums.lists import about_lists
+from calibrator.evidence.computed.sums.percentages import about_percentages, amount
 from calibrator.evidence.computed.sums.problems import about_amounts
 from calibrator.evidence.computed.verdict import Exchange, Verdict
 from calibrator.evidence.computed.word_lists import word_set
@@ -107,6 +109,7 @@ def compute(question: str, is_comma_decimal: bool = False) -> Answer | None:
     parts = [part for part in _SENTENCE.split(rounded) if part.strip(" .?!")]
     asked = [part for part in parts if not _FORMAT.match(part)] or parts[:1]
     main = " ".join(asked).strip()
+    main = without_verbs(_from_lead(main))
     words = set(re.findall(r"[^\W\d_]+", main.casefold()))
     for form, needed in _FORMS:
         if needed and not needed & words:
@@ -115,6 +118,21 @@ def compute(question: str, is_comma_decimal: bool = False) -> Answer | None:
         if answer is not None:
             return _rounded(answer, digits) if digits else answer
     return None
+
+
+_LATER_LEAD: Final = re.compile(
+    r"(?:[:,;–—-]|\bthat|\bso|\bis,)\s+(?=(?:what(?:'s| is)|how"
+    r" much is|calculate|compute)\b)",
+    re.IGNORECASE,
+)
+
+
+def _from_lead(text: str) -> str:
+    """Return a question without words before its question word, if there is no number in them."""
+    found = _LATER_LEAD.search(text)
+    if found is None or any(character.isdigit() for character in text[: found.start()]):
+        return text
+    return text[found.end() :]
 
 
 def _rounded(answer: Answer, asked: re.Match[str]) -> Answer | None:
@@ -177,236 +195,6 @@ def _sum_answer(shown: str, read: Expression) -> Answer:
     return Answer(text, "arithmetic", read.value, tuple(read.numbers))
 
 
-_LIST: Final = re.compile(
-    r"^[¿\s]*(?:(?:what(?:'s| is| are)|which(?: number)?(?: is)?|calculate|compute|find|give me"
-    r"|determine|was ist|berechne"
-    r"|cu[aá]l es|calcula|quel(?:le)? est|calculez?)\s+)?(?:the |der |die |das |el |la |le )?"
-    r"(?P<what>average|arithmetic mean|mean|median|sum|total|product|difference|quotient|maximum"
-    r"|max|minimum|min|largest|biggest|greatest|smallest|lowest|highest|range|mode|gcd|hcf|lcm"
-    r"|greatest common (?:divisor|factor)|highest common factor|(?:least|lowest) common multiple"
-    r"|durchschnitt|mittelwert|summe|produkt|differenz|promedio|media|suma|moyenne|somme|produit"
-    r"|différence|diferencia|producto|größte|kleinste|mayor|menor)"
-    r"(?: (?:value|number|zahl|número|nombre|one))?\s*(?:of|von|aus|de|zwischen|between|entre"
-    r"|among|in|:|,|\()"
-    r"\s*(?:the |these |this |los |les |den |dieser )?(?:\d+ )?(?:numbers|values|list|set|zahlen"
-    r"|números|nombres|following numbers)?\s*:?\s*"
-    r"(?P<items>[-\d][^a-zA-Z?]*?(?:\s*(?:and|und|y|et|e|or|oder|o"
-    r"|ou)\s+-?[\d.,/]+)?)\s*[)\]]?[?.!\s]*$",
-    re.IGNORECASE,
-)
-_ITEM: Final = re.compile(r"-?\d+(?:[.,]\d+)?(?:/\d+)?")
-
-
-def _list_form(text: str, is_comma: bool) -> Answer | None:
-    found = _LIST.match(digits_for_words(text))
-    if not found:
-        return None
-    items = _items(found["items"], is_comma)
-    if items is None or len(items) < 2:
-        return None
-    what = found["what"].casefold()
-    value = _of_list(what, items)
-    if value is None:
-        return None
-    shown = ", ".join(number_text(item) for item in items)
-    known = () if value in items else tuple(items)
-    return Answer(f"the {what} of {shown} is {number_text(value)}", "arithmetic", value, known)
-
-
-def _items(text: str, is_comma: bool) -> list[Fraction] | None:
-    """Return the numbers of a list that is separated by commas, semicolons, spaces or `and`."""
-    text = re.sub(r"\b(?:and|und|y|et|e|or|oder|o|ou)\b|&", ";", text)
-    text = re.sub(r"[\[\]()]", " ", text)
-    if is_comma and ";" not in text and re.search(r"\d,\d", text) and not re.search(r", ", text):
-        return None  # 1,2,3 may be decimals
-    text = re.sub(r",\s+|,(?=\d{4})|(?<!\d),|,(?!\d)", ";", text)
-    if (
-        not is_comma
-        and re.search(r"\d,\d", text)
-        and not re.fullmatch(r"[^,]*(?:\d,\d{3}[^,]*)+", text)
-    ):
-        text = text.replace(",", ";")
-    items: list[Fraction] = []
-    for part in re.split(r"[;\s]+", text.strip(" ;.")):
-        plain = part.replace(",", "." if is_comma else "")
-        if not part:
-            continue
-        if not re.fullmatch(r"-?\d{1,20}(?:\.\d{1,20}|/[1-9]\d{0,8})?", plain):
-            return None
-        items.append(Fraction(plain))
-    return items
-
-
-def _of_list(what: str, items: list[Fraction]) -> Fraction | None:
-    if what in (
-        "average",
-        "arithmetic mean",
-        "mean",
-        "durchschnitt",
-        "mittelwert",
-        "promedio",
-        "media",
-        "moyenne",
-    ):
-        return sum(items, Fraction(0)) / len(items)
-    if what in ("sum", "total", "summe", "suma", "somme"):
-        return sum(items, Fraction(0))
-    if what in ("product", "produkt", "produit", "producto"):
-        value = Fraction(1)
-        for item in items:
-            value *= item
-        return value if value.numerator.bit_length() < 200 else None
-    if what in ("max", "maximum", "largest", "biggest", "greatest", "highest", "größte", "mayor"):
-        return max(items)
-    if what in ("min", "minimum", "smallest", "lowest", "kleinste", "menor"):
-        return min(items)
-    return _rarer_of_list(what, items)
-
-
-def _rarer_of_list(what: str, items: list[Fraction]) -> Fraction | None:
-    if what in ("difference", "differenz", "différence", "diferencia"):
-        return abs(items[0] - items[1]) if len(items) == 2 else None
-    if what == "quotient":
-        return items[0] / items[1] if len(items) == 2 and items[1] else None
-    if what == "range":
-        return max(items) - min(items)
-    if what == "median":
-        ordered, half = sorted(items), len(items) // 2
-        return ordered[half] if len(items) % 2 else (ordered[half - 1] + ordered[half]) / 2
-    if what == "mode":
-        counts = {item: items.count(item) for item in items[:100]}
-        best = [item for item, count in counts.items() if count == max(counts.values())]
-        return best[0] if len(best) == 1 else None
-    if any(item.denominator != 1 or item <= 0 for item in items):
-        return None
-    whole = [int(item) for item in items]
-    is_divisor = what in ("gcd", "hcf") or "divisor" in what or "factor" in what
-    return Fraction(gcd(*whole) if is_divisor else lcm(*whole))
-
-
-_NUM: Final = r"-?[$€£]?\s?\d[\d.,]*\d?(?:/\d+)?(?:\s?(?:€|\$|£|dollars?|euros?|pounds?))?"
-_SHARE: Final = re.compile(
-    rf"^[¿\s]*(?:(?P<a>{_NUM}) is what (?:%|percent(?:age)?|per cent) of (?P<b>{_NUM})"
-    rf"|what (?:%|percent(?:age)?|per cent) (?:of (?P<b2>{_NUM}) is (?P<a2>{_NUM})|is "
-    rf"(?P<a3>{_NUM}) (?:out )?of (?P<b3>{_NUM}))"
-    rf"|(?:what is )?(?P<a4>{_NUM}) (?:out )?of (?P<b4>{_NUM}) (?:as a|in) (?:%|percent(?:age)?"
-    r"|per cent)"
-    rf"|wie ?viel prozent (?:von (?P<b5>{_NUM}) sind (?P<a5>{_NUM})|sind (?P<a6>{_NUM}) von "
-    rf"(?P<b6>{_NUM}))"
-    rf"|qué porcentaje de (?P<b7>{_NUM}) es (?P<a7>{_NUM})"
-    rf"|quel pourcentage de (?P<b8>{_NUM}) (?:représente(?:nt)?|est|font) (?P<a8>{_NUM}))[?.\s]*$",
-    re.IGNORECASE,
-)
-_WHOLE: Final = re.compile(
-    rf"^(?P<a>{_NUM}) is (?P<p>[\d.,]+)\s?(?:%|percent|per cent) of"
-    r" what(?: number)?[?.\s]*$",
-    re.IGNORECASE,
-)
-_CHANGE: Final = re.compile(
-    r"^(?:what is |what's |calculate |find |compute )?(?:the )?percent(?:age)?\s?(?P<kind>change"
-    r"|increase|decrease|growth|difference)?"
-    rf"(?: is it)? (?:from|when \w+ \w+ from) (?P<a>{_NUM}) to (?P<b>{_NUM})[?.\s]*$",
-    re.IGNORECASE,
-)
-_MOVED: Final = re.compile(
-    rf"^(?:(?:what is|what's|what do you get if you|calculate|compute|how much is) )?(?:"
-    rf"(?P<verb>increase|raise|decrease|reduce|lower|discount) (?P<a>{_NUM}) by (?P<p>[\d.,]+)\s?"
-    r"(?:%|percent|per cent)"
-    rf"|(?P<a2>{_NUM}) (?P<verb2>increased|raised|decreased|reduced|lowered|discounted) by "
-    r"(?P<p2>[\d.,]+)\s?(?:%|percent|per cent)"
-    r"|(?P<p3>[\d.,]+)\s?(?:%|percent|per cent) (?P<verb3>off|more than|less than|discount on) "
-    rf"(?P<a3>{_NUM})"
-    rf"|(?P<a4>{_NUM}) (?P<verb4>plus|with|minus|less|after|\+|incl(?:uding|\.)?)(?: an?)? "
-    r"(?P<p4>[\d.,]+)\s?(?:%|percent|per cent)(?P<tail4> (?:tax|vat|tip|sales tax|gst|interest"
-    r"|discount|off|mwst))?"
-    rf")[?.\s]*$",
-    re.IGNORECASE,
-)
-
-
-def amount(text: str, is_comma: bool = False) -> Fraction | None:
-    """Return the value of an amount with or without a sign of currency."""
-    read = read_expression(text, is_comma)
-    return None if read is None else read.value
-
-
-def _percentages(text: str, is_comma: bool) -> Answer | None:
-    if (
-        "%" not in text
-        and "perc" not in text
-        and "per cent" not in text
-        and "roz" not in text
-        and "porc" not in text
-        and "pourc" not in text
-    ):
-        return None
-    found = _SHARE.match(text)
-    if found:
-        parts = {key[0]: value for key, value in found.groupdict().items() if value}
-        part, whole = amount(parts["a"], is_comma), amount(parts["b"], is_comma)
-        if part is None or not whole:
-            return None
-        value = part / whole * 100
-        return Answer(
-            f"{number_text(part)} is {number_text(value)} % of {number_text(whole)}",
-            "arithmetic",
-            value,
-            (part, whole),
-        )
-    found = _WHOLE.match(text)
-    if found:
-        part, share = amount(found["a"], is_comma), amount(found["p"], is_comma)
-        if part is None or not share:
-            return None
-        value = part / share * 100
-        return Answer(
-            f"{number_text(part)} is {number_text(share)} % of {number_text(value)}",
-            "arithmetic",
-            value,
-            (part, share),
-        )
-    found = _CHANGE.match(text)
-    if found:
-        first, second = amount(found["a"], is_comma), amount(found["b"], is_comma)
-        if not first or second is None:
-            return None
-        value = (second - first) / abs(first) * 100
-        shown = (
-            f"from {number_text(first)} to {number_text(second)} is a"
-            f" change of {number_text(value, 2)} %"
-        )
-        return Answer(shown, "arithmetic", abs(value), (first, second, -abs(value)), is_rough=True)
-    return _moved(text, is_comma)
-
-
-def _moved(text: str, is_comma: bool) -> Answer | None:
-    found = _MOVED.match(text)
-    if not found:
-        return None
-    groups = {key.rstrip("234"): value for key, value in found.groupdict().items() if value}
-    start, share = amount(groups["a"], is_comma), amount(groups["p"], is_comma)
-    if start is None or share is None:
-        return None
-    verb, tail = groups["verb"].casefold(), groups.get("tail", "").casefold()
-    is_less = (
-        verb.startswith(("de", "re", "low", "dis", "off", "less", "minus"))
-        or "disc" in tail
-        or "off" in tail
-    )
-    if (
-        verb in ("plus", "minus", "with", "after", "+", "less")
-        and not tail
-        and verb not in ("plus",)
-    ):
-        return None
-    value = start * (100 + (-share if is_less else share)) / 100
-    shown = (
-        f"{number_text(start)} {'minus' if is_less else 'plus'}"
-        f" {number_text(share)} % is {number_text(value)}"
-    )
-    return Answer(shown, "arithmetic", value, (start, share, abs(value - start)))
-
-
 def _powers(text: str, is_comma: bool) -> Answer | None:
     """Compute `what power of 2 is 1024` and `log2 of 8` and roots with a degree."""
     found = re.match(
@@ -453,6 +241,13 @@ _INTEGERS: Final = word_set(
     " sort order"
     " arrange rank sortiere ordne ordena trie triez sequence series pattern"
 )
+_ALGEBRA: Final = word_set(
+    "simplify reduce fraction decimal percentage percent solve x y area perimeter circumference"
+    " volume"
+    " surface hypotenuse rectangle square circle triangle cube kürze löse resuelve simplifica"
+    " simplifie"
+    " fläche umfang área perímetro aire périmètre"
+)
 _AMOUNTS: Final = word_set(
     "cost costs costing price priced discount discounted off"
     " reduced tip tax gratuity bill meal dinner"
@@ -460,13 +255,15 @@ _AMOUNTS: Final = word_set(
     " buy change"
     " car train bus cyclist bike plane runner boat truck hiker walker km mph kph far take takes"
     " left remain"
-    " have has now"
+    " have has now bought ordered purchased recipe dish serves older younger absent missing there"
+    " each"
 )
 _FORMS: Final[tuple[tuple[Form, frozenset[str]], ...]] = (
     (_expression, frozenset()),
-    (_list_form, _LISTS),
-    (_percentages, frozenset()),
+    (about_lists, _LISTS),
+    (about_percentages, frozenset()),
     (_powers, frozenset(("root",))),
     (about_integers, _INTEGERS),
+    (about_equations, _ALGEBRA),
     (about_amounts, _AMOUNTS),
 )

@@ -135,6 +135,35 @@ def _members(what: str, found: re.Match[str]) -> Callable[[int], bool] | None:
     return None
 
 
+_NTH: Final = re.compile(
+    r"^(?:what(?:'s| is) |tell me |give me )?the (?P<n>\d{1,3})(?:st|nd|rd|th) (?P<what>prime(?:"
+    r" number)?|fibonacci number|perfect square|square number|even number|odd number)\s*[?.]*$",
+    re.IGNORECASE,
+)
+
+
+def _nth(text: str) -> Answer | None:
+    found = _NTH.match(text)
+    if not found or found["what"].casefold().startswith("fib"):
+        return None
+    what, left, at = found["what"].casefold(), int(found["n"]), 0
+    while left and at < 10_000:
+        at += 1
+        is_member = (
+            is_prime(at)
+            if "prime" in what
+            else isqrt(at) ** 2 == at
+            if "square" in what
+            else at % 2 == (0 if "even" in what else 1)
+        )
+        left -= is_member
+    return (
+        Answer(f"it is {at}", "arithmetic", Fraction(at), (Fraction(int(found["n"])),))
+        if not left
+        else None
+    )
+
+
 def _series(text: str) -> Answer | None:
     found = _PRIME_LIST.match(digits_for_words(text))
     if not found:
@@ -305,10 +334,10 @@ def _compared(text: str) -> Answer | None:
 
 
 _SORT: Final = re.compile(
-    r"^(?:sort|order|arrange|put|rank|sortiere|ordne|ordena|trie|triez)\s+(?:these |the |the"
+    r"^(?:sort|order|arrange|put|rank|list|sortiere|ordne|ordena|trie|triez)\s+(?:these |the |the"
     r" following |diese |die |estos |los |ces |les )*(?:numbers|values|zahlen|números|nombres)?\s*"
     r"(?P<order>(?:in |from |by |de |vom |von |en )?[^:\d-]{0,60}?)\s*:?\s*"
-    r"(?P<items>-?\d[-\d\s,.;]*\d(?:\s*(?:and|und|y|et)\s*-?[\d.]+)?)\s*(?P<order2>[^\d]{0,70})$",
+    r"(?P<items>-?\d[-\d\s,.;/]*\d(?:\s*(?:and|und|y|et)\s*-?[\d.]+)?)\s*(?P<order2>[^\d]{0,70})$",
     re.IGNORECASE,
 )
 
@@ -382,7 +411,7 @@ def _goes_on(text: str) -> Answer | None:
     return Answer(f"the next number is {number_text(value)}", "arithmetic", value, tuple(items))
 
 
-_FORMS: Final = (_property, _series, _factors, about_numerals, _compared, _sorted, _goes_on)
+_FORMS: Final = (_nth, _property, _series, _factors, about_numerals, _compared, _sorted, _goes_on)
 
 
 def about_integers(text: str, is_comma_decimal: bool = False) -> Answer | None:

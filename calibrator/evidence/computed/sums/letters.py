@@ -11,7 +11,8 @@ from calibrator.evidence.computed.verdict import Exchange, Verdict
 
 MAX_QUESTION: Final = 300  # characters
 _QUICK: Final = re.compile(
-    r"how many|wie viele|cuántas|combien|backwards?|revers|palindrome|rückwärts|letter|uppercase"
+    r"how many|count|wie viele|cuántas|combien|backwards?|revers|palindrome|rückwärts|letter"
+    r"|uppercase"
     r"|upper case|lowercase|lower case|spell",
     re.IGNORECASE,
 )
@@ -41,8 +42,14 @@ _BACK: Final = re.compile(
 )
 _PALINDROME: Final = re.compile(rf"^is (?:the word )?{_WORD} an? palindrome\s*\?+$", re.IGNORECASE)
 _WORDS_IN: Final = re.compile(
-    r"^how many words (?:are )?(?:there )?in (?:the |this )?(?:following )?(?:sentence|phrase"
+    r"^(?:how many words (?:are )?(?:there )?in|count the (?:number of )?words in) (?:the |this )?"
+    r"(?:following )?(?:sentence|phrase"
     r"|text)?\s*:?\s*[\"“'‘«](?P<t>[^\"”“»]{3,200})[\"”'’»]\s*[?.]*$",
+    re.IGNORECASE,
+)
+_WORDS_OF: Final = re.compile(
+    r"^(?:how many words (?:are )?(?:there )?in|count the (?:number of )?words in) (?:the |this )"
+    r"(?:following )?(?:sentence|phrase|text)\s*:\s*(?P<t>[^\"“]{3,300})$",
     re.IGNORECASE,
 )
 _NTH: Final = re.compile(
@@ -78,7 +85,7 @@ def about_letters(question: str) -> Answer | None:
             return None
         count = {"vowels": vowels, "consonants": len(word) - vowels}.get(kind, len(word))
         return Answer(f'"{found["w"]}" has {count} {kind}', "letters", Fraction(count))
-    found = _WORDS_IN.match(question)
+    found = _WORDS_IN.match(question) or _WORDS_OF.match(question)
     if found:
         count = len(found["t"].split())
         return Answer(f"the sentence has {count} words", "letters", Fraction(count))

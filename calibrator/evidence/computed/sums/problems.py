@@ -240,7 +240,78 @@ def _motion(text: str) -> Answer | None:
     return None
 
 
-_FORMS: Final[tuple[Callable[[str], Answer | None], ...]] = (_prices, _everyday, _motion)
+_BOUGHT: Final = re.compile(
+    r"^(?:if )?(?:i|you|we|she|he|someone|[A-Z]\w+) (?:bought|buys?|purchased?|ordered|orders?) "
+    rf"(?P<n>\d{{1,5}}) (?P<what>[\w ]{{2,30}}?)"
+    rf" (?:at|for|that cost|which cost|costing|priced at) (?P<a>{_N}){_MONEY} (?:each|apiece|a"
+    r" piece|per \w+)[.,]? *"
+    r"(?:how much|what)\b.{0,60}\?*$",
+    re.IGNORECASE,
+)
+_RECIPE: Final = re.compile(
+    r"^(?:a|the|my|if a) (?:recipe|dish|cake|batch) (?:for|that serves|serves|serving) "
+    r"(?P<n>\d{1,3})(?: \w+)? (?:needs?|requires?|uses?|calls for|takes?) "
+    r"(?P<a>\d[\d.]*) ?(?P<u>\w+)? ?(?:of )?(?P<what>\w+)?[.,]? *how (?:much|many) .{0,60}?(?:for"
+    r"|serve) (?P<m>\d{1,3})(?: \w+)?\s*\?*$",
+    re.IGNORECASE,
+)
+_AGE: Final = re.compile(
+    r"^(?:if )?(?P<a>[A-Z]\w+) is (?P<n>\d{1,2}) years? (?P<k>older|younger) than (?P<b>[A-Z]\w+)"
+    r"(?:[.,]| and) *(?:and )?(?P<c>[A-Z]\w+) is (?P<m>\d{1,3})(?: years old)?[.,]? *[Hh]ow old is"
+    r" (?P<d>[A-Z]\w+)\s*\?*$"
+)
+_PART: Final = re.compile(
+    r"^(?:there (?:are|were)|a (?:class|bus|group|team) (?:has|of)) (?P<a>\d{1,6}) (?P<what>\w+)"
+    r"(?: in [\w ]{1,30}?)?(?:,? and|,|\.) *(?P<b>\d{1,6}) (?:of them |\w+ )?(?:are|were|is) "
+    r"(?P<k>absent|missing|ill|sick|sold|broken|gone|empty|taken|boys|girls|red|blue|green|men"
+    r"|women)[.,]? *how many (?:\w+ )?(?:are|were|remain|is)\b(?P<ask>.{0,40}?)\?*$",
+    re.IGNORECASE,
+)
+
+
+def _told(text: str) -> Answer | None:
+    found = _BOUGHT.match(text)
+    if found:
+        count, price = int(found["n"]), _value(found["a"])
+        shown = f"{count} * {number_text(price)} = {number_text(count * price)}"
+        return Answer(shown, "arithmetic", count * price, (Fraction(count), price))
+    found = _RECIPE.match(text)
+    if found and int(found["n"]):
+        amount, people, wanted = _value(found["a"]), int(found["n"]), int(found["m"])
+        value = amount * wanted / people
+        known = (amount, Fraction(people), Fraction(wanted), amount / people)
+        return Answer(f"for {wanted} it takes {number_text(value)}", "arithmetic", value, known)
+    found = _AGE.match(text)
+    if found and found["c"] in (found["a"], found["b"]) and found["d"] in (found["a"], found["b"]):
+        if found["c"] == found["d"]:
+            return None
+        step = (
+            int(found["n"])
+            if (found["k"] == "older") == (found["d"] == found["a"])
+            else -int(found["n"])
+        )
+        value = Fraction(int(found["m"]) + step)
+        return Answer(
+            f"{found['d']} is {value}",
+            "arithmetic",
+            value,
+            (Fraction(found["n"]), Fraction(found["m"])),
+        )
+    found = _PART.match(text)
+    if found and found["k"].casefold() not in found["ask"].casefold():
+        first, second = Fraction(found["a"]), Fraction(found["b"])
+        return Answer(
+            f"{first} - {second} = {first - second}", "arithmetic", first - second, (first, second)
+        )
+    return None
+
+
+_FORMS: Final[tuple[Callable[[str], Answer | None], ...]] = (
+    _prices,
+    _everyday,
+    _motion,
+    _told,
+)
 
 
 def about_amounts(text: str, is_comma_decimal: bool = False) -> Answer | None:

@@ -8,14 +8,15 @@ from fractions import Fraction
 from functools import cache
 from typing import Final
 
-from calibrator.evidence.computed.answers import is_comma_language
+from calibrator.evidence.computed.answers import Answer, is_comma_language
 from calibrator.evidence.computed.numbers import Number, digits_for_words, number_text, numbers_in
 from calibrator.evidence.computed.sums.unit_table import Unit, units
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 
 MAX_QUESTION: Final = 250  # characters
 _QUICK: Final = re.compile(
-    r"\b(?:convert|conversion|how (?:many|much|long|tall|far|heavy|fast|hot|cold|big)|what(?:'s|"
+    r"\b(?:than|which|convert|conversion|how (?:many|much|long|tall|far|heavy|fast|hot|cold|big)"
+    r"|what(?:'s|"
     r" is| are)|in|to|into|wie ?viele?|cu[aá]nt[oa]s?"
     r"|combien|express|rechne|umrechnen|konvertiere|convierte|convertis|convertir|was (?:ist|sind)"
     r"|equals?|=)\b|=",
@@ -156,10 +157,90 @@ def verify_units(exchange: Exchange) -> Verdict | None:
     if not question or len(question) > MAX_QUESTION or not _QUICK.search(question):
         return None
     is_comma = is_comma_language(question)
-    conversion = read_conversion(question, is_comma)
-    if conversion is None:
+    conversion = read_conversion(question, is_comma) or read_statement(question, is_comma)
+    if conversion is not None:
+        return judge_conversion(conversion, exchange.reply, is_comma)
+    answer = compared(question, is_comma)
+    return None if answer is None else answer.verdict(exchange.reply, is_comma)
+
+
+@cache
+def _statement() -> re.Pattern[str]:
+    unit = _unit_pattern()
+    return re.compile(
+        rf"^(?P<before>[^.?!]{{3,120}}?\d[^?!]{{0,60}}?)(?:[.;,!]|\s[–—-])\s+(?:so )?(?:how "
+        r"(?:many|much)|what(?:'s| is)(?: that| it| this)?(?: in)?|in)\s+"
+        rf"(?P<t>{unit})(?:\s(?:is|are|does|do|would)\s(?:that|it|this|i|he|she|they)(?: weigh| be"
+        r"| have| run)?)?\s*\?*$",
+        re.IGNORECASE,
+    )
+
+
+def read_statement(question: str, is_comma_decimal: bool = False) -> Conversion | None:
+    """Read a statement with one quantity that is followed by "How many miles is that?"."""
+    found = _statement().match(question)
+    if found is None:
         return None
-    return judge_conversion(conversion, exchange.reply, is_comma)
+    quantities = [each for each in _quantities(found["before"], is_comma_decimal) if each[1]]
+    target = _unit(found["t"])
+    if len(quantities) != 1 or target is None or len(numbers_in(found["before"])) > 2:
+        return None
+    number, unit = quantities[0]
+    if unit is None or unit.dimension != target.dimension or unit == target:
+        return None
+    return Conversion(number.value, unit, target)
+
+
+@cache
+def _comparison() -> tuple[re.Pattern[str], re.Pattern[str]]:
+    quantity = rf"\d[\d.,]*\s?{_unit_pattern()}"
+    more = (
+        r"(?P<k>longer|more|heavier|larger|bigger|greater|farther"
+        r"|further|faster|warmer|hotter|higher|shorter|less|lighter|smaller|slower|colder|cooler"
+        r"|lower)"
+    )
+    return (
+        re.compile(
+            r"^(?:which|what) (?:one |distance |weight |temperature |amount |speed )?is (?:the"
+            rf" )?{more}(?: one)?\s*[:,-]?\s*(?P<a>{quantity})\s*(?:,\s*)?(?:or|and)\s+"
+            rf"(?P<b>{quantity})\s*\?*$",
+            re.IGNORECASE,
+        ),
+        re.compile(
+            rf"^(?:is|are) (?P<a>{quantity}) {more} than "
+            rf"(?P<b>{quantity})\s*\?+$",
+            re.IGNORECASE,
+        ),
+    )
+
+
+_LESS: Final = ("shorter", "less", "lighter", "smaller", "slower", "colder", "cooler", "lower")
+
+
+def compared(question: str, is_comma_decimal: bool = False) -> Answer | None:
+    """Compute which of two quantities is the larger, or return None."""
+    if " than " not in question and not re.match(r"^(?:which|what)\b", question, re.IGNORECASE):
+        return None
+    choice, statement = _comparison()
+    found = choice.match(question) or statement.match(question)
+    if found is None:
+        return None
+    quantities = [_quantities(found[key], is_comma_decimal) for key in ("a", "b")]
+    if any(len(each) != 1 for each in quantities):
+        return None
+    (first, unit), (second, other) = (each[0] for each in quantities)
+    if unit is None or other is None or unit.dimension != other.dimension:
+        return None
+    sizes = unit.to_base(first.value), other.to_base(second.value)
+    if sizes[0] == sizes[1]:
+        return None
+    is_first = (sizes[0] < sizes[1]) == (found["k"].casefold() in _LESS)
+    if found.re is statement:
+        shown = f"{found['a']} is {'' if is_first else 'not '}{found['k']} than {found['b']}"
+        return Answer(shown, "units", is_yes=is_first)
+    right, wrong = (found["a"], found["b"]) if is_first else (found["b"], found["a"])
+    shown = f"{right} is {found['k']} than {wrong}"
+    return Answer(shown, "units", words=(right,), others=(wrong,), is_first=True)
 
 
 def judge_conversion(

@@ -57,8 +57,6 @@ PIECES = st.sampled_from(
         "[",
         '"',
         ":",
-    )
-    + (
         "SELECT",
         "ATTACH",
         ";",
