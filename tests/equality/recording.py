@@ -20,7 +20,7 @@ from typing import Literal
 Field = tuple[bytes, bytes]
 Framing = Literal["length", "chunked", "close", "none"]
 
-PING = "/v1/ping"  # answered by itself and not recorded: is the connection still in order?
+PING = "/v1/models/ping"  # answered by itself and not recorded: is the connection still in order?
 PONG = b'{"pong":true}'
 SILENCE_S = 60  # longer than anything takes, also on a busy machine
 WITHOUT_BODY = (204, 304)
