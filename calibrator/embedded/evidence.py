@@ -20,7 +20,7 @@ from calibrator.evidence.finding import Finding
 from calibrator.evidence.task.familiarity import TaskFamiliarity
 from calibrator.features.weights import Array
 from calibrator.recalibration.curves import log_odds, probability
-from calibrator.scorer import COMPUTED, CONTEXT, FACTS, LIKENESS, Item, Score, Unsupported
+from calibrator.scorer import CALLS, COMPUTED, CONTEXT, FACTS, LIKENESS, Item, Score, Unsupported
 from calibrator.text.restated_question import without_question
 
 MIX: Final = "evidence.mix"
@@ -45,7 +45,7 @@ class Mix:
     """
 
     support: float = 1.0
-    likeness: float = 0.15
+    likeness: float = 0.0  # beside a context it ranks no reply better
     base: float = 0.0
     computed_right: float = 0.93
     computed_wrong: float = 0.06
@@ -120,6 +120,9 @@ class Evidence:
         self, reply: ReadReply, judgement: Judgement | None, is_unfamiliar: bool, score: Score
     ) -> Score:
         """Return one score, changed by the strongest evidence that there is."""
+        if reply.item.tool_use is not None:
+            # what an agent says that it did was compared with its calls already
+            return replace(score, basis=(CALLS,), act=reply.act.kind)
         likeness = log_odds(score.confidence)
         found = self._strongest(reply, judgement, likeness, is_unfamiliar)
         if found.basis == LIKENESS and not found.reasons:
@@ -199,6 +202,8 @@ def _is_grounded(reply: ReadReply, is_unfamiliar: bool) -> bool:
     knows such questions better.
     """
     conversation = reply.conversation
+    if reply.item.tool_use is not None:
+        return False
     has_context = bool(conversation.rules or conversation.results or conversation.earlier)
     return reply.act.kind in GROUNDED_ACTS and (has_context or is_unfamiliar)
 
