@@ -189,7 +189,7 @@ def test_a_held_call_runs_once_it_is_released(setting: Setting, proxy: ProxyProc
     with setting.agent(WRONG) as agent:
         id = setting.held(agent)
         assert setting.ledger() == []
-        facts = json.loads(setting.review("show", id))
+        facts = json.loads(setting.review("show", id, "--json"))
         assert (facts["queue"], facts["state"]) == ("approvals", "open")
         assert [call["name"] for call in facts["calls"]] == ["refund_order"]
         setting.review("release", id)

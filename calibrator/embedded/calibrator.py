@@ -135,9 +135,9 @@ class EmbeddedCalibrator:
         self.reads_tool_use = parts.calls is not None
         self._source_models = {name: at + 1 for at, name in enumerate(config.source_models)}
         self._benchmarks = frozenset(config.benchmarks)
-        self._evidence = None
+        self.evidence: Evidence | None = None
         if parts.evidence is not None:
-            self._evidence = Evidence.from_state(parts.evidence, self._cut)
+            self.evidence = Evidence.from_state(parts.evidence, self._cut)
         self._opinions = None
         if parts.opinion is not None and parts.forest is not None:
             known = self._word_pieces, config.layout, self._source_models
@@ -359,11 +359,11 @@ class EmbeddedCalibrator:
         return argument_doubts(reply, score, numbers)
 
     def _score_texts(self, items: Sequence[Item], meanwhile: Callable[[], None]) -> list[Score]:
-        if self._evidence is None or not items:
+        if self.evidence is None or not items:
             return self._likeness(items, meanwhile)
         replies = [evidence.read_reply(item) for item in items]
         scores = self._likeness([each.bare for each in replies], meanwhile)
-        return self._evidence.weigh(replies, scores)
+        return self.evidence.weigh(replies, scores)
 
     def _likeness(self, items: Sequence[Item], meanwhile: Callable[[], None]) -> list[Score]:
         """Score texts by how much they are like right ones."""

@@ -60,10 +60,14 @@ class Mix:
 
 @dataclass(frozen=True, slots=True)
 class ReadReply:
-    """A reply with its conversation and what it does; `item` is as it came."""
+    """A reply with its conversation and what it does.
+
+    `item` is as it came; `answer` is its text without restatements of the question.
+    """
 
     item: Item
     conversation: Conversation
+    answer: str
     act: Act
 
     @property
@@ -77,7 +81,8 @@ def read_reply(item: Item) -> ReadReply:
     """Read the conversation of an item, and recognise what its reply does."""
     messages = item.messages or (item.tool_use.messages if item.tool_use is not None else ())
     conversation = read_conversation(messages, item.question)
-    return ReadReply(item, conversation, recognise(conversation, item.answer))
+    answer = without_question(conversation.request, item.answer)
+    return ReadReply(item, conversation, answer, recognise(conversation, answer))
 
 
 class Evidence:
@@ -127,7 +132,7 @@ class Evidence:
         found = self._strongest(reply, judgement, likeness, is_unfamiliar)
         if found.basis == LIKENESS and not found.reasons:
             found.reasons = [*score.because]
-        finding = fit(reply.conversation, reply.act, reply.item.answer)
+        finding = fit(reply.conversation, reply.act, reply.answer)
         basis = found.basis
         if finding is not None and basis != COMPUTED and _counts(finding):
             found.odds += finding.shift

@@ -29,6 +29,7 @@ from calibrator.checkpoints.checkpoint import (
 from calibrator.checkpoints.digests import sha256_of
 from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.embedded.calibrator import EmbeddedCalibrator, load_embedded
+from calibrator.embedded.evidence import Evidence, ReadReply, read_reply
 from calibrator.embedded.familiarity import PREFIX as FAMILIARITY
 from calibrator.embedded.familiarity import Familiarity
 from calibrator.errors import TrainingError
@@ -39,8 +40,9 @@ from calibrator.features.tower import Tower
 from calibrator.features.weights import Array, read_weights
 from calibrator.loading import FAKE
 from calibrator.metrics.metrics import Floats
+from calibrator.recalibration.curves import log_odds, probability, sigmoid
 from calibrator.rows.rows import Row, labels_of
-from calibrator.scorer import Item
+from calibrator.scorer import Item, Score
 from calibrator.tuning.last_layer import Readings, Tuned
 
 BATCH = 64
@@ -58,6 +60,8 @@ class Read:
     distances: Floats
     in_order: Floats
     shifts: Floats
+    slopes: Floats
+    offsets: Floats
 
     def taken(self, at: Sequence[int]) -> Read:
         """Those at these positions."""
@@ -112,18 +116,27 @@ class TunableCheckpoint:
         return not self._calibrator.reads_as_call(item)
 
     def read(self, items: Sequence[Item]) -> Read:
-        """What it makes of some items that it learns from; a few dozen at a time bound the
-        memory."""
+        """Read items that it learns from; a few dozen at a time bound the memory."""
+        slopes, offsets = np.ones(len(items)), np.zeros(len(items))
+        evidence = self._calibrator.evidence
+        if evidence is not None:
+            replies = [read_reply(item) for item in items]
+            items = [each.bare for each in replies]
+            slopes, offsets = _effect(evidence, replies)
         read = self._calibrator.read_texts(items)
         known = self._calibrator.parts.familiarity
+        likeness = self._calibrator.confidence(read)
+        odds = slopes * [log_odds(each) for each in likeness.tolist()] + offsets
         arrays = (
-            self._calibrator.confidence(read),
+            likeness if evidence is None else sigmoid(odds),
             read.odds,
             self._tower.traits(read.rows),
             known.white(read.features) if known else np.zeros((len(items), 0)),
             read.distances,
             read.in_order,
             read.shifts,
+            slopes,
+            offsets,
         )
         return Read(*(np.asarray(each, dtype=np.float64) for each in arrays))
 
@@ -144,6 +157,8 @@ class TunableCheckpoint:
             read.distances,
             read.in_order,
             read.shifts,
+            read.slopes,
+            read.offsets,
             [(row.model or "").lower() for row in rows],
             [row.question_id for row in rows],
             labels_of(rows),
@@ -181,6 +196,18 @@ class TunableCheckpoint:
             quality=dict(quality),
         )
         return _write(folder, config, state, self.folder / "tokenizer.json")
+
+
+def _effect(evidence: Evidence, replies: Sequence[ReadReply]) -> tuple[Floats, Floats]:
+    """Return slope and offset (n,) by which evidence changes the log-odds of each likeness.
+
+    Whatever decides, `weigh` is linear in these log-odds, so two of them tell the line.
+    """
+    zero, one = (
+        np.array([log_odds(each.confidence) for each in evidence.weigh(replies, probes)])
+        for probes in ([Score(p, p)] * len(replies) for p in map(probability, (0.0, 1.0)))
+    )
+    return one - zero, zero
 
 
 def check_output(folder: Path) -> None:

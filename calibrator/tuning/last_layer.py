@@ -21,7 +21,7 @@ from calibrator.embedded.familiarity import modest, shifted
 from calibrator.errors import JudgingError
 from calibrator.metrics.metrics import Floats, Ints
 from calibrator.metrics.sampling import effective_size
-from calibrator.recalibration.curves import Platt, sigmoid
+from calibrator.recalibration.curves import Platt, log_odds, sigmoid
 from calibrator.recalibration.fit import FOLDS, SLOPE_BEFORE, TRUST, fit_trusting_platt
 from calibrator.rows.selection import share_of
 
@@ -42,8 +42,8 @@ class Readings:
     `odds` (n,) are its log-odds, `traits` (n, TRAITS) as its last layer sees them, `white` (n, D)
     what familiarity measures and `distances` (n,) what it found; without familiarity D is 0.
     `in_order` (n,) is multiplied onto what is learnt here, and `shifts` (n,) are added to its
-    log-odds. `models` are names in lower case, empty
-    for none.
+    log-odds. Evidence from the conversation multiplies the log-odds of all that by `slopes` (n,)
+    and adds `offsets` (n,). `models` are names in lower case, empty for none.
     """
 
     odds: Floats
@@ -52,6 +52,8 @@ class Readings:
     distances: Floats
     in_order: Floats
     shifts: Floats
+    slopes: Floats
+    offsets: Floats
     models: Sequence[str]
     questions: Sequence[str]
     correct: Ints
@@ -69,6 +71,8 @@ class Readings:
             self.distances[at],
             self.in_order[at],
             self.shifts[at],
+            self.slopes[at],
+            self.offsets[at],
             [self.models[i] for i in at],
             [self.questions[i] for i in at],
             self.correct[at],
@@ -106,7 +110,8 @@ class Tuned:
         told = self.platt.apply_all(sigmoid(self.odds(found)))
         each = zip(told.tolist(), distances.tolist(), found.shifts.tolist(), strict=True)
         right = [shifted(modest(x, distance, base_rate), shift) for x, distance, shift in each]
-        return np.asarray(np.array(right) * found.in_order)
+        likeness = (np.array(right) * found.in_order).tolist()
+        return np.asarray(sigmoid(found.slopes * list(map(log_odds, likeness)) + found.offsets))
 
 
 def fit_tuned(found: Readings) -> Tuned:

@@ -411,12 +411,12 @@ def test_reviews_of_a_running_proxy(holding: LiveProxy) -> None:
     assert "reject in 6 d" in lines[0]
     assert (facts[0]["on_expiry"], facts[0]["calls"]) == ("reject", [])
 
-    shown = json.loads(reviews(holding, "show", ids[0]).stdout)
+    shown = json.loads(reviews(holding, "show", ids[0], "--json").stdout)
     assert shown["reply"]["choices"][0]["message"]["content"] == "why? p=0.3"
     assert shown["confidence"] == 0.3
 
     assert reviews(holding, "approve", ids[0], "--as", "alice", "--wrong").exit_code == 0
-    facts = json.loads(reviews(holding, "show", ids[0]).stdout)
+    facts = json.loads(reviews(holding, "show", ids[0], "--json").stdout)
     assert (facts["state"], facts["decided_by"]) == ("released", "alice")
     released = holding.openai.chat.completions.retrieve(ids[0])
     assert released.choices[0].message.content == "why? p=0.3"

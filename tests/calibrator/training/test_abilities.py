@@ -233,7 +233,7 @@ def test_a_name_that_is_not_known_moves_a_number_by_what_it_states(
             shipped.config,
             shipped.tokenizer,
             shipped.encoder,
-            replace(shipped.parts, abilities=Abilities(odds, stated)),
+            replace(shipped.parts, abilities=Abilities(odds, stated), evidence=None),
         )
         for stated in (None, np.array([0.0, 0.1, 0.0, 0.0, 0.2]))
     )
