@@ -62,6 +62,8 @@ _OPENING: Final = re.compile(
 
 def kind_fault(sentences: list[str], instruction: str, reply: str) -> str | None:
     """Return how a reply breaks a wish for yes or no, one word, a number or a letter; or None."""
+    if _REASONS.search(instruction):
+        return None
     text = counting.plain(reply)
     count = len(counting.words(text))
     is_alone = not _MORE.search(instruction)
@@ -80,6 +82,12 @@ def kind_fault(sentences: list[str], instruction: str, reply: str) -> str | None
     return None
 
 
+_REASONS: Final = re.compile(
+    r"\b(?:step[- ]by[- ]step|think (?:about|through|carefully)|show (?:your|the) (?:work\w*"
+    r"|reasoning|steps)"
+    r"|reason(?:ing)? (?:first|through)|in bold|in the (?:following )?format|at the end)\b|\*\*",
+    re.IGNORECASE,
+)
 _MORE: Final = re.compile(
     r"\b(?:questions?|and then|explain|why|because|reason|followed|justif\w*|sentence|begründ\w*"
     r"|then)\b",

@@ -112,13 +112,20 @@ _REFUSES: Final = re.compile(
 )
 
 
+_SEPARATED: Final = re.compile(r"\*\*\*|\b(?:separat|sépar|separ)", re.IGNORECASE)
+
+
 def count_fault(sentences: list[str], reply: str) -> str | None:
     """Return how a reply breaks a wish for a count, or None."""
     text = counting.plain(reply)
     if _REFUSES.match(text):
         return None
+    # paragraphs that a mark of the request's own separates are not counted here
+    is_separated = any(_SEPARATED.search(sentence) for sentence in sentences)
     for sentence in sentences:
         for found in _wish().finditer(sentence):
+            if is_separated and found["paragraph"]:
+                continue
             before = sentence[max(0, found.start() - 40) : found.start()]
             after = sentence[found.end() : found.end() + 30]
             if _SKIP_BEFORE.search(before) or _SKIP_AFTER.search(after):
@@ -173,10 +180,6 @@ def _fault(found: re.Match[str], sentence: str, text: str) -> str | None:
     if low is None and high is None:
         return None
     least, most = _counted(kind, text)
-    if kind == "paragraph" and (
-        "***" in sentence or re.search(r"\b(?:separat|sépar|separ)", sentence)
-    ):
-        return None
     low, high = _with_slack(low, high, kind)
     unit = kind if number == 1 else f"{kind}s"
     if high is not None and least > high:

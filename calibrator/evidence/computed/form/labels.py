@@ -73,6 +73,7 @@ _TASK: Final = re.compile(
     r"|\b(?:what|which) (?:is the )?(?:category|label|class|intent|sentiment)\b",
     re.IGNORECASE,
 )
+_CHOICE: Final = re.compile(r"^\s*\(?A[.)][^\n]{1,400}\n\s*\(?B[.)]\s", re.MULTILINE)
 _ONLY: Final = re.compile(
     r"\b(?:only|just|alone|exactly|nothing else|single|one word|one label|no explanation|label"
     r" itself|nur|solo|sólo|únicamente|uniquement|seulement)\b",
@@ -89,6 +90,8 @@ _NOT: Final = re.compile(
 def verify_labels(exchange: Exchange) -> Verdict | None:
     """Judge whether a reply is one of the labels that were offered; only a no is reported."""
     if not _WORDS & exchange.vocabulary:
+        return None
+    if _CHOICE.search(exchange.request[:MAX_TEXT]):
         return None
     wishes = _with_bullets(exchange)
     if not _TASK.search(wishes):

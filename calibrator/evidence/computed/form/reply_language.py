@@ -24,6 +24,11 @@ _TRANSLATE: Final = re.compile(
 )
 
 
+_SAY: Final = re.compile(
+    r"\bhow (?:do|would|can) (?:you|i|we) say\b|\bwie sagt man\b", re.IGNORECASE
+)
+
+
 @cache
 def _target() -> re.Pattern[str]:
     name = name_pattern()
@@ -83,6 +88,7 @@ def _first_names() -> frozenset[str]:
 def prose_of(reply: str) -> str:
     """Return a reply without code, quotations and links."""
     text = re.sub(r"```.*?(?:```|\Z)|`[^`\n]*`|https?://\S+", " ", reply, flags=re.DOTALL)
+    text = re.sub(r"(?<!\w)'[^'\n]{3,100}'(?!\w)", " ", text)
     return re.sub(r"[\"“«„][^\"”»“\n]{0,300}[\"”»“]", " ", text)
 
 
@@ -165,6 +171,8 @@ def _translation(exchange: Exchange) -> Verdict | None:
         re.IGNORECASE,
     ):
         return None
+    if _SAY.search(exchange.request[:MAX_TEXT]):
+        return None  # the answer may be a sentence about the translation
     verdict = _judge(said, target, "the translation is not in {}", least=3)
     if verdict is None:
         return None

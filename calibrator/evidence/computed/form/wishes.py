@@ -145,7 +145,7 @@ def verify_form(exchange: Exchange) -> Verdict | None:
     instruction = exchange.instruction
     if len(instruction) > MAX_WISHES or len(exchange.reply) > MAX_TEXT:
         return None
-    if _PROBLEM.search(instruction):
+    if _PROBLEM.search(exchange.request[:MAX_TEXT]):
         return None
     rules = exchange.conversation.rules[:MAX_WISHES]
     reply = exchange.reply.strip()

@@ -31,6 +31,21 @@ _PROGRAM: Final = re.compile(
     r"|fonction|programme)\b",
     re.IGNORECASE,
 )
+_ASKED: Final = (
+    r"\b(?:write|implement|create|define|make|complete|schreibe|implementiere|escribe|crea|écris)\b"
+    r"[^.\n]{0,60}\b(?:function|funktion|función|fonction)\s+"
+)
+_NAMED: Final = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        r"\b(?:function|class|funktion|función|fonction|method)\s*,?\s*(?:called|named|with the"
+        r" name"
+        r"|namens|llamad[ao]|nommée|appelée)\s*:?\s*[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^"
+        r"()\n]{0,200}\))?",
+        _ASKED + r"[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))",
+        _ASKED + r"`(?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))?`",
+    )
+)
 _FENCE: Final = re.compile(r"^[ \t]*(?P<f>```+|~~~+)[ \t]*(?P<lang>[\w+#.-]*)[^\n]*$", re.MULTILINE)
 _CODE: Final = re.compile(
     r"^(?:def |class |import |from \w+ import |async def |@\w|for .+:$|while .+:$|if .+:$|print\("
@@ -38,15 +53,20 @@ _CODE: Final = re.compile(
     re.MULTILINE,
 )
 _MODULES: Final = word_set(
-    "math re os sys json random datetime time itertools functools"
-    " collections string np pd plt"
-    " Counter defaultdict deque heapq bisect copy statistics operator typing List Dict Tuple"
-    " Optional"
-    " Set Union Any Callable requests subprocess pathlib Path reduce sqrt Decimal Fraction"
+    "math re os sys json random datetime time itertools functools collections string np pd plt"
+    " Counter"
+    " defaultdict deque heapq bisect copy statistics operator requests subprocess pathlib Path"
+    " reduce sqrt"
+    " Decimal Fraction"
+)
+# Names of annotations, which some runners provide.
+_TYPING: Final = word_set(
+    "List Dict Tuple Optional Set Union Any Callable Iterable Iterator Sequence"
 )
 _KNOWN: Final = frozenset(
     (
         *dir(builtins),
+        *_TYPING,
         "__name__",
         "__file__",
         "__doc__",
@@ -86,7 +106,7 @@ def verify_python(exchange: Exchange) -> Verdict | None:
         return None
     reply = exchange.reply[:MAX_TEXT]
     fences = list(_FENCE.finditer(reply))
-    if len(fences) % 2 and len(exchange.reply) <= MAX_TEXT:
+    if len(fences) % 2 and len(exchange.reply) <= MAX_TEXT and _PROGRAM.search(asked):
         return Verdict(False, "a code block is not closed", "python")
     blocks = python_blocks(reply, fences)
     if not blocks:
@@ -170,6 +190,9 @@ def fault_of(blocks: list[str], asked: str) -> str | None:
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     }
+    is_class = any(isinstance(node, ast.ClassDef) for tree in trees for node in tree.body)
+    if is_class and "class" not in asked.casefold():
+        wanted = None  # the form of a site for exercises
     if wanted and wanted not in defined and defined and not _assigns(trees, wanted):
         return f"there is no function {wanted}"
     if wanted and parameters is not None:
@@ -196,29 +219,7 @@ def _indented(code: str) -> bool:
 
 def wanted_name(asked: str) -> tuple[str | None, int | None]:
     """Return the name of the function that a request asks for, and the number of its parameters."""
-    found = (
-        re.search(
-            r"\b(?:function|class|funktion|función|fonction|method)\s*,?\s*(?:called|named|with the"
-            r" name|namens|llamad[ao]|nommée|appelée)\s*:?\s*[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^"
-            r"()\n]{0,200}\))?",
-            asked,
-            re.IGNORECASE,
-        )
-        or re.search(
-            r"\b(?:write|implement|create|define|make|complete|schreibe"
-            r"|implementiere|escribe|crea|écris)\b[^.\n]{0,60}\b(?:function|funktion|función"
-            r"|fonction)\s+[`\"']?(?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))",
-            asked,
-            re.IGNORECASE,
-        )
-        or re.search(
-            r"\b(?:write|implement|create|define|make|complete|schreibe"
-            r"|implementiere|escribe|crea|écris)\b[^.\n]{0,60}\b(?:function|funktion|función"
-            r"|fonction)\s+[`](?P<n>[A-Za-z_]\w*)(?P<a>\([^()\n]{0,200}\))?`",
-            asked,
-            re.IGNORECASE,
-        )
-    )
+    found = next((match for pattern in _NAMED if (match := pattern.search(asked))), None)
     if not found:
         return None, None
     others = re.findall(r"\b(?:functions|methods|classes)\b", asked)
@@ -227,7 +228,7 @@ def wanted_name(asked: str) -> tuple[str | None, int | None]:
     if not found["a"]:
         return found["n"], None
     inner = found["a"][1:-1].strip()
-    if "*" in inner or "[" in inner or "." in inner:
+    if not inner or "*" in inner or "[" in inner or "." in inner:
         return found["n"], None
     return found["n"], len(
         [part for part in inner.split(",") if part.strip() and part.strip() != "self"]
