@@ -195,7 +195,7 @@ class _Found:
 def _verdict(reply: ReadReply, claim: str) -> Verdict | None:
     """Compute what can be computed about a reply, or about what it claims without its frame."""
     found = verify(reply.conversation, reply.item.answer)
-    if found is None and claim != reply.item.answer:
+    if found is None and claim.strip() != reply.item.answer.strip():
         found = verify(reply.conversation, claim)
     return found
 
