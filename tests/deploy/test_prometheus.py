@@ -142,6 +142,7 @@ def happen(proxy: LiveProxy) -> None:
     held = [proxy.ask(f"Paris p=0.{n}").headers["x-pinocchio-review-id"] for n in (1, 2, 3)]
     proxy.ask("Paris p=0.2", stream=True)
     proxy.ask("?", "status-500")
+    proxy.ask("Paris p=0.9 support=0.8 basis=context")
     visit = {"text": "Paris p=0.9", "context": {"stage": "output"}}
     httpx.post(f"{proxy.guardrails_url}/analyze", json=visit, trust_env=False).raise_for_status()
     call = {"call": {"id": "a", "name": "f", "arguments": {}}, "messages": []}
