@@ -115,6 +115,8 @@ class Gathered:
             read.distances,
             read.in_order,
             read.shifts,
+            read.slopes,
+            read.offsets,
             [each.model.lower() for each in replies],
             [each.question for each in replies],
             np.array([int(each.is_correct) for each in replies]),

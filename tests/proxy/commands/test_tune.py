@@ -236,31 +236,29 @@ def test_verdicts_of_a_real_proxy_are_read_as_they_were_scored(
     assert found.left_out.changed == found.left_out.unreadable == 0
 
 
+OFFICE = "Answer from this text only.\n\nThe Fenwick office opens at nine and closes at five."
+
+
 @pytest.mark.parametrize(
-    ("messages", "answer", "basis"),
+    ("system", "question", "answer", "basis"),
     [
-        (["What is 17 * 23?"], "391", "computed"),
-        (["What is 17 * 23?"], "It is 401.", "computed"),
-        (["The Oderbrook bridge opened in 1931. When did it open?", "1931.", "Sure?"], "Yes.", ""),
-        (
-            ["Our Fenwick office closes at five.", "Noted.", "When?"],
-            "It closes at nine.",
-            "context",
-        ),
-        (["Why is the sky blue?"], "Blue light is scattered more by air.", "likeness"),
+        ("", "What is 17 * 23?", "391", "computed"),
+        ("", "What is 17 * 23?", "It is 401.", "computed"),
+        (OFFICE, "When does the Fenwick office close?", "It closes at five.", "context"),
+        (OFFICE, "When does the Fenwick office close?", "It closes at eight.", "context"),
+        ("", "Why is the sky blue?", "Blue light is scattered more by air.", "likeness"),
     ],
 )
 def test_a_reply_is_read_as_it_is_scored_whatever_decided(
-    messages: list[str], answer: str, basis: str, scorer: Scorer, start: TunableCheckpoint
+    system: str, question: str, answer: str, basis: str, scorer: Scorer, start: TunableCheckpoint
 ) -> None:
     """Computations and contexts count for the labels as they count when serving."""
-    roles = ("user", "assistant")
-    turns = [{"role": roles[at % 2], "content": text} for at, text in enumerate(messages)]
-    item = parse_row({"messages": turns, "response": answer, "model": "m", "correct": 1}).item(
-        "served"
-    )
+    messages = [{"role": "system", "content": system}] * bool(system)
+    messages.append({"role": "user", "content": question})
+    row = parse_row({"messages": messages, "response": answer, "model": "m", "correct": 1})
+    item = row.item("served")
     (score,) = scorer.score_batch([item])
-    assert not basis or score.basis == (basis,)
+    assert score.basis == (basis,)
     assert start.read([item]).confidence.tolist() == pytest.approx([score.confidence], abs=1e-6)
 
 
