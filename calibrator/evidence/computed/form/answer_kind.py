@@ -62,8 +62,6 @@ _OPENING: Final = re.compile(
 
 def kind_fault(sentences: list[str], instruction: str, reply: str) -> str | None:
     """Return how a reply breaks a wish for yes or no, one word, a number or a letter; or None."""
-    if _REASONS.search(instruction):
-        return None
     text = counting.plain(reply)
     count = len(counting.words(text))
     is_alone = not _MORE.search(instruction)
@@ -82,7 +80,7 @@ def kind_fault(sentences: list[str], instruction: str, reply: str) -> str | None
     return None
 
 
-_REASONS: Final = re.compile(
+REASONS: Final = re.compile(
     r"\b(?:step[- ]by[- ]step|think (?:about|through|carefully)|show (?:your|the) (?:work\w*"
     r"|reasoning|steps)"
     r"|reason(?:ing)? (?:first|through)|in bold|in the (?:following )?format|at the end)\b|\*\*",

@@ -130,7 +130,8 @@ def count_fault(sentences: list[str], reply: str) -> str | None:
             after = sentence[found.end() : found.end() + 30]
             if _SKIP_BEFORE.search(before) or _SKIP_AFTER.search(after):
                 continue
-            if _is_other(sentence, found):
+            is_one_word = found["word"] and value_of(found["n"]) == 1  # judged by answer_kind
+            if is_one_word or _is_other(sentence, found):
                 continue
             fault = _fault(found, sentence, text)
             if fault:

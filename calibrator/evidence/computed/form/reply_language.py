@@ -149,11 +149,8 @@ _NOT_LATIN: Final = word_set(
 
 def _translation(exchange: Exchange) -> Verdict | None:
     """Judge whether a translation is in the wanted language, and no copy of the text."""
-    place = (
-        exchange.instruction
-        if _target().search(exchange.instruction[:MAX_TEXT])
-        else exchange.conversation.rules
-    )
+    rules = exchange.conversation.rules
+    place = rules if _target().search(rules[:MAX_TEXT]) else exchange.instruction
     targets = [each for each in _target().finditer(place[:MAX_TEXT])]
     codes = {language_names()[each["t"].casefold()] for each in targets}
     if len(codes) != 1:
@@ -212,6 +209,8 @@ def _as_user(exchange: Exchange) -> Verdict | None:
     """Judge whether a reply is in the language of the user, where nothing else was asked."""
     conversation, request = exchange.conversation, exchange.request
     if len(request) > 1500 or "\n" in request.strip() or '"' in request or "“" in request:
+        return None
+    if re.search("[語语文]|어로|말로", request):  # the name of a language, in Japanese and the like
         return None
     own = languages_of(request, 5)
     if len(own) != 1:

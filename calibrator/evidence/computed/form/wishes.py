@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from calibrator.evidence.computed.form.answer_kind import kind_fault
+from calibrator.evidence.computed.form.answer_kind import REASONS, kind_fault
 from calibrator.evidence.computed.form.counts import count_fault, items_fault
 from calibrator.evidence.computed.form.layout import (
     exact_verdict,
@@ -132,8 +132,8 @@ COMMAND: Final = re.compile(
 )
 # A problem of mathematics or programming speaks of the forms of other things.
 _PROBLEM: Final = re.compile(
-    r"\$[^$\n]{1,200}\$|\\(?:boxed|frac|sqrt|\[|\()|^\s*(?:example"
-    r" \d|input|constraints)\s*:",
+    r"\$[^$\n]{1,200}\$|\\(?:boxed|frac|sqrt|\[|\()|^\s*(?:example \d|input|constraints)\s*:"
+    r"|^\s*\(?A[.)][^\n]{1,400}\n\s*\(?B[.)]\s",  # options
     re.IGNORECASE | re.MULTILINE,
 )
 _ASKED: Final = re.compile(r"^(?P<head>[^:\n]{3,120}):\s+[^\n]*\?$")  # Answer briefly: why ..?
@@ -156,6 +156,8 @@ def verify_form(exchange: Exchange) -> Verdict | None:
     if verdict is not None and not verdict.is_right:
         return verdict
     sentences = [*rule_sentences(rules), *sentences_of(instruction)]
+    if REASONS.search(exchange.request[:MAX_TEXT]):
+        words -= _KINDS  # such a reply may be long, and its answer short
     fault = _fault(sentences, instruction, reply, words)
     return Verdict(False, fault, "form") if fault else verdict
 
