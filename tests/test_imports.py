@@ -113,7 +113,14 @@ ROOMS: dict[str, set[str]] = {
     "calibrator.results": {"metrics", "rows"},
     "calibrator.checkpoints": {"errors", "recalibration", "text"},
     "calibrator.features": {"checkpoints", "errors", "extras", "kernel", "recalibration", "text"},
-    "calibrator.evidence": {"checkpoints", "errors", "features", "scorer", "text"},
+    "calibrator.evidence": {
+        "checkpoints",
+        "errors",
+        "features",
+        "recalibration",
+        "scorer",
+        "text",
+    },
     "calibrator.llm": {
         "checkpoints",
         "errors",

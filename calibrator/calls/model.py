@@ -22,6 +22,7 @@ from calibrator.calls.reading.reply import ReadReply, read_reply
 from calibrator.calls.traits import TRAITS, array_of, named_traits
 from calibrator.calls.wording import Ints, Wording, word_ids
 from calibrator.features.trees import Trees
+from calibrator.features.weights import under
 from calibrator.scorer import ToolUse
 
 Array = NDArray[np.generic]
@@ -40,10 +41,10 @@ class CallTrees:
     """
 
     def __init__(self, state: Mapping[str, Array]) -> None:
-        self.general = Trees(_under(state, GENERAL), TRAITS)
-        self.special = Trees(_under(state, SPECIAL), TRAITS)
-        self.wording = Wording(_under(state, WORDING))
-        claims = _under(state, CLAIMS)
+        self.general = Trees(under(state, GENERAL), TRAITS)
+        self.special = Trees(under(state, SPECIAL), TRAITS)
+        self.wording = Wording(under(state, WORDING))
+        claims = under(state, CLAIMS)
         self.claims = Trees(claims, CLAIM_TRAITS) if claims else None
         self.strange = state["strange"].astype(np.float64)  # (2,) bias, and slope of the general
         self.familiar = state["familiar"].astype(np.float64)  # (4,) bias, general, special, words
@@ -91,7 +92,7 @@ class CallTrees:
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> CallTrees | None:
         """What a checkpoint's weights hold; None for a checkpoint without these."""
-        own = _under(state, PREFIX)
+        own = under(state, PREFIX)
         return cls(own) if own else None
 
 
@@ -109,7 +110,3 @@ def _readings(reply: ReadReply, name: str | None) -> list[tuple[Floats, Ints]]:
 
 def _read_view(view: View, sources: Sources, name: str | None) -> tuple[Floats, Ints]:
     return array_of(named_traits(view, sources)), word_ids(view, name)
-
-
-def _under(state: Mapping[str, Array], prefix: str) -> dict[str, Array]:
-    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}

@@ -31,6 +31,7 @@ from calibrator.calls.wording import BUCKETS, Ints
 from calibrator.errors import TrainingError
 from calibrator.features.tree_fitting import fit_trees
 from calibrator.features.trees import Trees
+from calibrator.features.weights import under
 from calibrator.rows.rows import Row
 
 Array = NDArray[np.generic]
@@ -332,11 +333,8 @@ def _said(state: State, material: Material, at: NDArray[np.intp]) -> Doubles:
     from calibrator.calls.wording import Wording
 
     width = material.traits.shape[1]
-    general, special = (
-        Trees({k.removeprefix(p): v for k, v in state.items() if k.startswith(p)}, width)
-        for p in (GENERAL, SPECIAL)
-    )
-    words = Wording({k.removeprefix(WORDING): v for k, v in state.items() if k.startswith(WORDING)})
+    general, special = (Trees(under(state, p), width) for p in (GENERAL, SPECIAL))
+    words = Wording(under(state, WORDING))
     rows = material.traits[at]
     spoken, _ = words.read([material.words[i] for i in at])
     return np.stack([general.read(rows), special.read(rows), spoken], axis=1)

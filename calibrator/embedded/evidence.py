@@ -22,6 +22,7 @@ from calibrator.features.weights import Array
 from calibrator.recalibration.curves import log_odds, probability
 from calibrator.scorer import CALLS, COMPUTED, CONTEXT, FACTS, LIKENESS, Item, Score, Unsupported
 from calibrator.text.restated_question import without_question
+from calibrator.text.transcript import TOOLS_OFFERED
 
 MIX: Final = "evidence.mix"
 GROUNDED_ACTS: Final = frozenset(
@@ -31,7 +32,6 @@ FACT_RIGHT: Final = 0.95  # P(correct) where a table of facts agrees with the re
 CHECKED_BELOW: Final = 0.5  # confidence below which a check says why
 OF_FORM: Final = frozenset({"form"})  # wishes that a reply may miss and still be right
 FORM_SHIFT: Final = -1.2  # log-odds, for a wish of form that was not kept
-TOOLS_OFFERED: Final = "Available functions (JSON):"  # as `text.transcript` writes them
 NOT_READ: Final = "context_not_read"
 
 
@@ -132,9 +132,10 @@ class Evidence:
         found = self._strongest(reply, judgement, likeness, is_unfamiliar)
         if found.basis == LIKENESS and not found.reasons:
             found.reasons = [*score.because]
-        finding = fit(reply.conversation, reply.act, reply.answer)
-        basis = found.basis
-        if finding is not None and basis != COMPUTED and _counts(finding):
+        basis, finding = found.basis, None
+        if basis != COMPUTED:
+            finding = fit(reply.conversation, reply.act, reply.answer)
+        if finding is not None and _counts(finding):
             found.odds += finding.shift
             if reply.conversation.rules and finding.is_right is not None and basis == LIKENESS:
                 basis = CONTEXT  # a rule of the system message was kept or broken

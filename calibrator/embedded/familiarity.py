@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrator.features.weights import under
 from calibrator.kernel import compiled
 from calibrator.recalibration.curves import log_odds, probability
 
@@ -66,7 +67,7 @@ class Familiarity:
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Familiarity | None:
         """What `state` gave; None for weights without it."""
-        parts = {k.removeprefix(PREFIX): a for k, a in state.items() if k.startswith(PREFIX)}
+        parts = under(state, PREFIX)
         return cls(parts["whitening"], parts["centroids"], parts["threshold"]) if parts else None
 
 

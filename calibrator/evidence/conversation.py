@@ -54,13 +54,6 @@ class Conversation:
         """The request without a document that it contains."""
         return split_request(self.request)[0]
 
-    @property
-    def documents(self) -> tuple[str, ...]:
-        """Texts that a reply may rely on: rules, tool results, and what the user wrote."""
-        said = [turn.text for turn in self.earlier if turn.role == "user"]
-        own = split_request(self.request)[1]
-        return tuple(text for text in (self.rules, *said, *self.results, own) if text.strip())
-
 
 def read_conversation(messages: Sequence[Any], request: str = "") -> Conversation:
     """Sort the messages before a reply; `request` is the question where there are no messages.

@@ -19,6 +19,7 @@ from calibrator.features.topics import Topics
 from calibrator.features.tower import TowerRow
 from calibrator.features.traits import TRAITS
 from calibrator.features.trees import Trees
+from calibrator.features.weights import under
 from calibrator.kernel import Work, result_of, together
 
 Floats = NDArray[np.float32]
@@ -96,7 +97,7 @@ class Forest:
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Forest | None:
         """What a checkpoint's weights hold; None for a checkpoint without a forest."""
-        own = {k.removeprefix(PREFIX): v for k, v in state.items() if k.startswith(PREFIX)}
+        own = under(state, PREFIX)
         return cls(own) if own else None
 
 

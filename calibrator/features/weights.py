@@ -62,6 +62,11 @@ def _array(kind: str, data: bytearray) -> Array:
     return np.frombuffer(data, _DTYPES[kind])
 
 
+def under(state: Mapping[str, Array], prefix: str) -> dict[str, Array]:
+    """Return the arrays whose names begin with a prefix, by their names without it."""
+    return {k.removeprefix(prefix): array for k, array in state.items() if k.startswith(prefix)}
+
+
 def packed(table: Floats) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
     """A table (N, D) as int8 with an fp16 scale for each row: half of bf16, 8 bits a number."""
     scale = np.maximum(np.abs(table).max(axis=1) / 127, 1e-6).astype(np.float16)

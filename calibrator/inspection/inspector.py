@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from calibrator.features.traits import LENGTH, TRAITS, traits_of
 from calibrator.features.trees import Trees
+from calibrator.features.weights import under
 from calibrator.inspection.relevance import COSINES, Pieces, relevance
 from calibrator.inspection.wanted import wanted
 from calibrator.inspection.working import NUMBER_SAID, OPTION_NAMED, working
@@ -145,8 +146,8 @@ class Inspector:
     def __init__(self, state: Mapping[str, Array]) -> None:
         self.drops_question = DROPS_QUESTION in state  # without it, all of them is read
         self.checks = [check for check in CHECKS if f"{check.name}.prior" in state]
-        self.trees = [Trees(_under(state, check.name), SEEN) for check in self.checks]
-        self.counts = [_counts(_under(state, check.name)) for check in self.checks]
+        self.trees = [Trees(under(state, f"{check.name}."), SEEN) for check in self.checks]
+        self.counts = [_counts(under(state, f"{check.name}.")) for check in self.checks]
         if not self.checks:
             raise ValueError("an inspector without a check")
         self.pieces = replace(Pieces.from_state(state), thresholds=self._thresholds())
@@ -189,13 +190,9 @@ class Inspector:
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Inspector | None:
         """What a checkpoint's weights hold; None for a checkpoint without an inspector."""
-        own = {k.removeprefix(PREFIX): v for k, v in state.items() if k.startswith(PREFIX)}
+        own = under(state, PREFIX)
         return cls(own) if own else None
 
 
 def _counts(state: Mapping[str, Array]) -> Counts:
     return Counts(**{name: float(state[name][0]) for name in Counts._fields if name in state})
-
-
-def _under(state: Mapping[str, Array], name: str) -> dict[str, Array]:
-    return {k.removeprefix(f"{name}."): v for k, v in state.items() if k.startswith(f"{name}.")}

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.features.small_encoder import SmallEncoder
-from calibrator.features.weights import Array, Floats
+from calibrator.features.weights import Array, Floats, under
 from calibrator.recalibration.curves import sigmoid
 
 PREFIX = "knowledge."
@@ -64,7 +64,7 @@ class Knowledge:
     """
 
     def __init__(self, state: Mapping[str, Array]) -> None:
-        encoder = {k.removeprefix(ENCODER): a for k, a in state.items() if k.startswith(ENCODER)}
+        encoder = under(state, ENCODER)
         self.encoder = SmallEncoder(encoder)
         self.plain = frozenset(state["plain"].astype(int).tolist())  # pieces that say nothing
         self.dropped = frozenset(state["dropped"].astype(int).tolist())  # pieces not read at all
@@ -135,7 +135,7 @@ class Knowledge:
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Knowledge | None:
         """What a checkpoint's weights hold; None for a checkpoint without it."""
-        own = {k.removeprefix(PREFIX): v for k, v in state.items() if k.startswith(PREFIX)}
+        own = under(state, PREFIX)
         return cls(own) if own else None
 
 

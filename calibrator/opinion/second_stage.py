@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.features.trees import Trees
+from calibrator.features.weights import under
 from calibrator.opinion.evidence import EVIDENCE, PLAIN, Opinions, evidence, plain_evidence
 
 Array = NDArray[np.generic]
@@ -120,5 +121,5 @@ class SecondStage:
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> SecondStage | None:
         """What a checkpoint's weights hold; None for a checkpoint without a second stage."""
-        own = {k.removeprefix(PREFIX): v for k, v in state.items() if k.startswith(PREFIX)}
+        own = under(state, PREFIX)
         return cls(own) if own else None

@@ -33,6 +33,7 @@ RECENT_TURNS = 16  # are looked at together
 RECENT_MESSAGES = 60  # are looked at for calls
 AFTER_CHARACTERS = 20_000  # of what followed the question, calls of tools and their results
 TOOLS_CHARACTERS = 6_000
+TOOLS_OFFERED = "Available functions (JSON):"  # the line above them in a question
 _IMAGES = ("image_url", "input_image", "image")  # types of parts
 _OTHERS = {  # parts that no calibrator reads, and the reason's word
     **dict.fromkeys(("input_audio", "audio", "audio_url"), "audio"),
@@ -238,9 +239,7 @@ def tools_text(tools: Any) -> str:
         return ""
     keys = ("name", "description", "parameters")
     listed = [{key: f[key] for key in keys if key in f} for f in functions]
-    return (
-        f"Available functions (JSON):\n{json.dumps(listed, ensure_ascii=False)[:TOOLS_CHARACTERS]}"
-    )
+    return f"{TOOLS_OFFERED}\n{json.dumps(listed, ensure_ascii=False)[:TOOLS_CHARACTERS]}"
 
 
 def calls_text(calls: Any) -> str:

@@ -130,7 +130,7 @@ def compare(reply: str, passages: Passages, request: str) -> Comparison:
         names = _names(sentence)
         missing = sorted(numbers - context_numbers - asked_numbers)
         lacking = [name for name in names if not _holds(name, rarity, asked)]
-        unit_words = set(words_of(" ".join(unit.text for unit in around)))
+        unit_words = set().union(*(unit.vocabulary for unit in around))
         opposed = sorted(
             word
             for word in set(words)
@@ -199,8 +199,9 @@ def _values(
     sentences = found.sentences
     covered = [each.covered for each in sentences] or [1.0]
     near = [each.covered_unit for each in sentences] or [1.0]
-    pairs, run = _pairs_and_run(words_of(text), passages)
-    said = {stem(word) for word in words_of(text) if word not in FREQUENT}
+    words = words_of(text)
+    pairs, run = _pairs_and_run(words, passages)
+    said = {stem(word) for word in words if word not in FREQUENT}
     rarity = passages.rarity
     best = max((sum(rarity[s] for s in unit.stems & asked) for unit in passages.units), default=0.0)
     wanted = sum(passages.rarity.get(each, 0.0) for each in asked) or 1.0
@@ -221,7 +222,7 @@ def _values(
         float(min(sum(len(each.opposed) for each in sentences), 3)),
         float(bool(_YES.search(text))),
         float(bool(_NO.search(text))),
-        float(min(len(words_of(text)), 400)),
+        float(min(len(words), 400)),
         float(min(len(sentences), 20)),
         float(min(sum(unit.words for unit in passages.units), 3000)),
         len(asked & passages.rarity.keys()) / len(asked) if asked else -1.0,

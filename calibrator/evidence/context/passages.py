@@ -66,7 +66,7 @@ class Unit:
     """A sentence, a line or a row of a context: its text, its word stems, and its header's place.
 
     `words` counts the words of the text. `header` is the place of the unit with the names of the
-    columns, or -1.
+    columns, or -1. `numbers` are its numbers in one spelling, `vocabulary` its words as they are.
     """
 
     text: str
@@ -74,6 +74,7 @@ class Unit:
     words: int
     header: int = -1
     numbers: frozenset[str] = frozenset()
+    vocabulary: frozenset[str] = frozenset()
 
 
 class Passages:
@@ -114,7 +115,7 @@ class Passages:
         stems = frozenset(stem(word) for word in words if word not in FREQUENT)
         numbers = frozenset(number for word in words if (number := number_of(word)))
         self.pairs.update(pairwise(words))
-        self.units.append(Unit(text.strip(), stems, len(words), header, numbers))
+        self.units.append(Unit(text.strip(), stems, len(words), header, numbers, frozenset(words)))
 
     def closeness(self, query: str) -> list[float]:
         """Return for each unit how close it is to a query: the rarity of the words they share."""

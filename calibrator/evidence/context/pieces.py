@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from calibrator.evidence.context.comparison import sentences_of
@@ -58,17 +58,17 @@ def own_document(request: str) -> str:
     return document if len(words_of(document[:SEARCHED])) >= MIN_DOCUMENT_WORDS else ""
 
 
-def documents_of(conversation: Conversation, more: Iterable[str] = ()) -> list[str]:
+def documents_of(conversation: Conversation) -> list[str]:
     """Return the texts that a reply may rely on; empty if they hold hardly a fact.
 
     System messages count without their instructions, earlier turns of the user as they are, and
-    of the request the document that it contains. `more` are texts that always apply.
+    of the request the document that it contains.
     """
     said = [turn.text for turn in conversation.earlier if turn.role == "user"]
     if sum(len(words_of(text[:SEARCHED])) for text in said) < MIN_SAID_WORDS:
         said = []
     own = own_document(conversation.request)
-    found = [facts_of(conversation.rules), *said, *conversation.results, own, *more]
+    found = [facts_of(conversation.rules), *said, *conversation.results, own]
     found = [text for text in found if text.strip()]
     facts = {word for text in found for word in words_of(text[:SEARCHED]) if word not in FREQUENT}
     return found if len(facts) >= MIN_FACT_WORDS else []

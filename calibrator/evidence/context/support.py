@@ -8,7 +8,7 @@ it had learnt from such texts, and ranked unseen sources worse (`calibrator/evid
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,7 +20,8 @@ from calibrator.evidence.context.pieces import documents_of, most_doubtful, piec
 from calibrator.evidence.context.reader import CONTEXT_WORDS, PREFIX, Cutter, Passage, Reader
 from calibrator.evidence.conversation import Conversation
 from calibrator.features.trees import Trees
-from calibrator.features.weights import Array
+from calibrator.features.weights import Array, under
+from calibrator.recalibration.curves import log_odds, probability
 from calibrator.scorer import Unsupported
 
 TREES: Final = "context.trees."
@@ -65,8 +66,8 @@ class Support:
     """Judges replies by their context. Raises KeyError or ValueError for arrays that do not fit."""
 
     def __init__(self, state: Mapping[str, Array], cut: Cutter) -> None:
-        self._reader = Reader(_part(state, PREFIX), cut)
-        self._trees = Trees(_part(state, TREES), len(FEATURES))
+        self._reader = Reader(under(state, PREFIX), cut)
+        self._trees = Trees(under(state, TREES), len(FEATURES))
         self._weight, self._slope, self._base = state[WEIGHTS].tolist()
 
     @classmethod
@@ -74,17 +75,9 @@ class Support:
         """Return what the arrays of a checkpoint hold; None if they have no such part."""
         return cls(state, cut) if any(name.startswith(TREES) for name in state) else None
 
-    def judge(
-        self,
-        replies: Sequence[tuple[Conversation, str]],
-        more: Iterable[str] = (),
-    ) -> list[Judgement | None]:
-        """Judge replies by their conversations; None where there is no context to rely on.
-
-        `more` are texts that every reply may rely on.
-        """
-        always = list(more)
-        readings = [reading_of(conversation, reply, always) for conversation, reply in replies]
+    def judge(self, replies: Sequence[tuple[Conversation, str]]) -> list[Judgement | None]:
+        """Judge replies by their conversations; None where there is no context to rely on."""
+        readings = [reading_of(conversation, reply) for conversation, reply in replies]
         known = [each for each in readings if each is not None]
         passages = [passage for each in known for passage in each.passages]
         told = self._reader.read(passages).tolist()
@@ -101,9 +94,9 @@ class Support:
         return [None if each is None else next(judged) for each in readings]
 
 
-def reading_of(conversation: Conversation, reply: str, more: Sequence[str] = ()) -> Reading | None:
+def reading_of(conversation: Conversation, reply: str) -> Reading | None:
     """Prepare a reply to be read beside its context; None where there is no context."""
-    documents = documents_of(conversation, more)
+    documents = documents_of(conversation)
     pieces = pieces_of(reply)
     if not documents or not pieces:
         return None
@@ -134,12 +127,12 @@ def question_beside(request: str, piece: str) -> str:
 
 def least_entailed(reading: Reading) -> float:
     """Return the lowest log-odds of entailment among the pieces that were read."""
-    return min(_log_odds(found[0]) for found in reading.found)
+    return min(_bounded(log_odds(found[0])) for found in reading.found)
 
 
 def _judgement(reading: Reading, odds: float) -> Judgement:
     """Return the judgement of a reply whose support has these log-odds."""
-    support = float(1 / (1 + np.exp(-np.clip(odds, -LIMIT, LIMIT))))
+    support = probability(_bounded(odds))
     unsupported = _unsupported(reading) if support < DOUBTED else ()
     return Judgement(support, unsupported, reading.is_complete)
 
@@ -181,12 +174,6 @@ def _covered(piece: str, passages: Passages) -> float:
     return len(own & passages.rarity.keys()) / len(own) if own else 1.0
 
 
-def _log_odds(share: float) -> float:
-    """Return the log-odds of a probability, within `LIMIT`."""
-    share = min(max(share, 1e-6), 1 - 1e-6)
-    return float(np.clip(np.log(share / (1 - share)), -LIMIT, LIMIT))
-
-
-def _part(state: Mapping[str, Array], prefix: str) -> dict[str, Array]:
-    """Return the arrays under a prefix, by their names without it."""
-    return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
+def _bounded(odds: float) -> float:
+    """Return log-odds within `LIMIT`."""
+    return min(max(odds, -LIMIT), LIMIT)

@@ -18,6 +18,7 @@ from calibrator.evidence.task import form, wording
 from calibrator.evidence.task.request import read_request
 from calibrator.evidence.task.wording import Wording
 from calibrator.features.trees import Trees
+from calibrator.features.weights import under
 
 Array = NDArray[np.generic]
 Floats = NDArray[np.float32]
@@ -35,8 +36,8 @@ class TaskFamiliarity:
 
     def __init__(self, state: Mapping[str, Array]) -> None:
         self._state = dict(state)
-        self.wording = Wording.from_state(_under(_WORDING, state))
-        self._trees = Trees(_under(_TREES, state), WIDTH)
+        self.wording = Wording.from_state(under(state, _WORDING))
+        self._trees = Trees(under(state, _TREES), WIDTH)
         self._threshold = float(state["threshold"][0])
 
     def strangeness(self, conversation: Conversation, *, has_tools: bool = False) -> float:
@@ -65,11 +66,5 @@ class TaskFamiliarity:
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> TaskFamiliarity | None:
         """Return what `to_state` gave, or None for weights without it."""
-        own = _under(PREFIX, state)
+        own = under(state, PREFIX)
         return cls(own) if own else None
-
-
-def _under(prefix: str, state: Mapping[str, Array]) -> dict[str, Array]:
-    return {
-        name.removeprefix(prefix): array for name, array in state.items() if name.startswith(prefix)
-    }

@@ -26,7 +26,7 @@ from calibrator.text.word_pieces import WordPieces
 
 PLACES: Final = 208  # the longest row of the reader
 # Files of the training half that the trees learn from: none that the reader saw.
-JUDGED: Final = ("begin", "wow_attribution", "summedits", "infotabs", "halueval_qa")
+JUDGED: Final = ("begin", "wow_attribution", "summedits", "infotabs")
 
 
 def reader_state(net: ReaderNet, pieces: dict[str, int]) -> dict[str, Array]:

@@ -6,7 +6,6 @@ vectors. The state is saved every few minutes, and a run that was ended goes on 
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -157,8 +156,3 @@ def tensors(batch: Sequence[Example]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         mask[number, : len(each.row)] = 1
         types[number, each.second : len(each.row)] = 1
     return ids, mask, types, torch.tensor([each.label for each in batch])
-
-
-def steps_of(examples: Sequence[Example], config: ReaderConfig) -> int:
-    """Return about how many steps a fit takes."""
-    return math.ceil(sum(len(each.row) for each in examples) / config.pieces)

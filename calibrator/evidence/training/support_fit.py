@@ -19,6 +19,7 @@ from calibrator.evidence.training.examples import Row, by_question, read_rows
 from calibrator.features.tree_fitting import fit_trees
 from calibrator.features.trees import Trees
 from calibrator.features.weights import Array
+from calibrator.recalibration.curves import fit_platt, sigmoid
 
 # Directions in which a column can only speak: for the reply where it is 1, against it where -1.
 DIRECTIONS: Final[Mapping[str, int]] = {
@@ -60,12 +61,11 @@ class SupportConfig:
 
 @dataclass(slots=True)
 class Judged:
-    """Features of graded replies (N, D), the reader's log-odds (N,), labels, questions, sources."""
+    """Features of graded replies (N, D), the reader's log-odds (N,), labels and sources."""
 
     columns: NDArray[np.float32]
     read: NDArray[np.float64]
     labels: NDArray[np.int64]
-    questions: list[str]
     sources: list[str]
 
 
@@ -80,7 +80,6 @@ def columns_of(
     rng = random.Random(config.seed)
     readings: list[Reading] = []
     labels: list[int] = []
-    questions: list[str] = []
     sources: list[str] = []
     for name in names:
         rows = by_question(read_rows(folder, name), config.rows, rng)
@@ -89,7 +88,6 @@ def columns_of(
             if reading is not None:
                 readings.append(reading)
                 labels.append(int(row["correct"]))
-                questions.append(f"{name} {row['question_id']}")
                 sources.append(name)
         say(f"{name}: {len(rows)} rows")
     for start in range(0, len(readings), 16):
@@ -101,7 +99,7 @@ def columns_of(
             at += len(one.passages)
     columns = np.array([each.comparison.values for each in readings], np.float32)
     read = np.array([least_entailed(each) for each in readings])
-    return Judged(columns, read, np.array(labels), questions, sources)
+    return Judged(columns, read, np.array(labels), sources)
 
 
 def response_of(row: Row) -> str:
@@ -124,8 +122,9 @@ def fit_support(judged: Judged, config: SupportConfig) -> dict[str, Array]:
         trees = Trees(_trees(judged, ~here, config), len(FEATURES))
         odds[here] = trees.read(judged.columns[here])
     odds += config.reader_weight * judged.read
-    platt = fit_platt(odds, judged.labels, weights_of(sources, judged.labels))
-    weights = np.array([config.reader_weight, *platt], np.float32)
+    counts = weights_of(sources, judged.labels)
+    curve = fit_platt(judged.labels, sigmoid(odds), weights=counts)
+    weights = np.array([config.reader_weight, curve.slope, curve.intercept], np.float32)
     everything = np.ones(len(judged.labels), bool)
     trees_state = {TREES + k: v for k, v in _trees(judged, everything, config).items()}
     return {**trees_state, WEIGHTS: weights}
@@ -149,19 +148,3 @@ def weights_of(sources: NDArray[np.str_], labels: NDArray[np.int64]) -> NDArray[
             here = (sources == name) & (labels == label)
             found[here] = 1 / max(here.sum(), 1)
     return np.asarray(found * len(found) / found.sum())
-
-
-def fit_platt(
-    odds: NDArray[np.float64], labels: NDArray[np.int64], weights: NDArray[np.float64]
-) -> tuple[float, float]:
-    """Return the slope and the base that make log-odds probabilities (Platt, 1999)."""
-    slope, base = 1.0, 0.0
-    for _ in range(50):  # Newton's steps; a dozen are enough
-        share = 1 / (1 + np.exp(-(slope * odds + base)))
-        curve = weights * share * (1 - share) + 1e-9
-        wrong = weights * (labels - share)
-        cross = (curve * odds).sum()
-        hessian = np.array([[(curve * odds * odds).sum(), cross], [cross, curve.sum()]])
-        step = np.linalg.solve(hessian, [(wrong * odds).sum(), wrong.sum()])
-        slope, base = slope + float(step[0]), base + float(step[1])
-    return slope, base

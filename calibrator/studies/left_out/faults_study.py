@@ -17,7 +17,7 @@ import numpy as np
 from calibrator.checkpoints.checkpoint import WEIGHTS, resolve_checkpoint
 from calibrator.embedded.calibrator import EmbeddedCalibrator, load_embedded
 from calibrator.errors import JudgingError
-from calibrator.features.weights import read_weights
+from calibrator.features.weights import read_weights, under
 from calibrator.inspection import CHECKS, PREFIX, Check, Inspector
 from calibrator.inspection.config import InspectorConfig
 from calibrator.inspection.lessons import Lesson, lessons_of, seen_in
@@ -131,7 +131,7 @@ def faults_study(
     if scorer.parts.inspector is None:
         raise JudgingError(f"{calibrator} has no inspector")
     weights = read_weights(folder / WEIGHTS, scorer.config.weights_sha256)
-    own = {k.removeprefix(PREFIX): v for k, v in weights.items() if k.startswith(PREFIX)}
+    own = under(weights, PREFIX)
     say("making the inspector's lessons; on 100,000 rows this takes some minutes")
     texts = [row for row in train if row.tool_use is None]
     lessons = Lessons(texts, scorer, own, config or InspectorConfig())

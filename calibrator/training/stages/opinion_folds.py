@@ -18,6 +18,7 @@ from calibrator.errors import TrainingError
 from calibrator.features.forest import PREFIX as FOREST
 from calibrator.features.forest import Forest
 from calibrator.features.tower import Tower, TowerRow, tower_row
+from calibrator.features.weights import under
 from calibrator.inspection import inspect
 from calibrator.opinion.training import Unseen
 from calibrator.recalibration.curves import logit, sigmoid
@@ -117,7 +118,7 @@ def abilities_of(checkpoint: Checkpoint) -> dict[str, float]:
 
 def _members(arrays: Mapping[str, Any]) -> tuple[Tower, Forest]:
     own = {k.removeprefix(f"{_TOWER}0."): v for k, v in arrays.items() if k.startswith(_TOWER)}
-    forest = {k.removeprefix(FOREST): v for k, v in arrays.items() if k.startswith(FOREST)}
+    forest = under(arrays, FOREST)
     return Tower([own]), Forest(forest)
 
 

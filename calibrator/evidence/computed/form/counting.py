@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from calibrator.evidence.computed.numbers import number_words
+
 _WORD: Final = re.compile(r"[^\W_]+(?:[-'’./][^\W_]+)*")
 _SENTENCE_END: Final = re.compile(r"[.!?…]+[\"'”’)\]*]*(?=\s|$)|[。！？]")
 _ABBREVIATION: Final = re.compile(
@@ -19,6 +21,15 @@ _NUMBERED: Final = re.compile(
     r"(?P<t>\S[^\n]*)",
     re.MULTILINE,
 )
+_SAID: Final = {"a single": 1, "single": 1, "once": 1, "twice": 2}
+
+
+def value_of(text: str) -> int:
+    """Return a count in digits or in a word, such as `twice`; raises KeyError for another word."""
+    text = text.casefold().strip()
+    if text.isdigit():
+        return int(text)
+    return _SAID[text] if text in _SAID else number_words()[text]
 
 
 def plain(reply: str) -> str:

@@ -75,14 +75,6 @@ def _number() -> str:
     )
 
 
-def value_of(text: str) -> int:
-    """Return the value of a number in digits or in a word."""
-    text = text.casefold().strip()
-    if text.isdigit():
-        return int(text)
-    return 1 if text in ("a single", "single") else number_words()[text]
-
-
 @cache
 def _kind_pattern() -> str:
     return "|".join(f"(?P<{name}>{pattern})" for name, pattern in _KINDS.items() if name != "item")
@@ -130,7 +122,9 @@ def count_fault(sentences: list[str], reply: str) -> str | None:
             after = sentence[found.end() : found.end() + 30]
             if _SKIP_BEFORE.search(before) or _SKIP_AFTER.search(after):
                 continue
-            is_one_word = found["word"] and value_of(found["n"]) == 1  # judged by answer_kind
+            is_one_word = (
+                found["word"] and counting.value_of(found["n"]) == 1
+            )  # judged by answer_kind
             if is_one_word or _is_other(sentence, found):
                 continue
             fault = _fault(found, sentence, text)
@@ -176,7 +170,7 @@ def _is_other(sentence: str, found: re.Match[str]) -> bool:
 
 def _fault(found: re.Match[str], sentence: str, text: str) -> str | None:
     kind = next(name for name in _KINDS if name != "item" and found[name])
-    number = value_of(found["n"])
+    number = counting.value_of(found["n"])
     low, high = _bounds(found, sentence, kind, number)
     if low is None and high is None:
         return None
@@ -219,7 +213,7 @@ def _bounds(
     if found["least"]:
         return (number + 1 if _STRICT_MORE.fullmatch(found["least"]) else number), None
     if found["range"]:
-        low = value_of(found["low"] or found["low2"])
+        low = counting.value_of(found["low"] or found["low2"])
         if kind == "word":
             return low * 9 // 10, number * 11 // 10
         return (low, number) if kind in ("sentence", "bullet") else (None, None)
@@ -302,7 +296,7 @@ def items_fault(instruction: str, reply: str) -> str | None:
         return None
     if re.search(r"\b(?:or more|at least|minimum)\b", instruction, re.IGNORECASE):
         return None
-    number = value_of(found["n"])
+    number = counting.value_of(found["n"])
     if number > 60 or number < 2:
         return None
     listed = counting.items(reply)

@@ -36,18 +36,6 @@ _TIMES: Final = re.compile(
     r"|five|six|seven|eight|nine|ten)(?: times)?[.!]?$",
     re.IGNORECASE,
 )
-_TIMES_WORDS: Final = {
-    "twice": 2,
-    "two": 2,
-    "three": 3,
-    "four": 4,
-    "five": 5,
-    "six": 6,
-    "seven": 7,
-    "eight": 8,
-    "nine": 9,
-    "ten": 10,
-}
 
 
 def repeated_verdict(instruction: str, reply: str) -> Verdict | None:
@@ -56,7 +44,7 @@ def repeated_verdict(instruction: str, reply: str) -> Verdict | None:
     if not found:
         return None
     written = found["n"].casefold()
-    number = int(written) if written.isdigit() else _TIMES_WORDS[written]
+    number = counting.value_of(written)
     word = re.escape(found["w"].casefold())
     count = len(re.findall(rf"(?<!\w){word}(?!\w)", reply.casefold()))
     return Verdict(
@@ -124,7 +112,6 @@ _COLUMNS: Final = re.compile(
     r" ]column\b",
     re.IGNORECASE,
 )
-_SMALL: Final = {"two": 2, "three": 3, "four": 4, "five": 5, "six": 6}
 
 
 def layout_fault(sentences: list[str], reply: str) -> str | None:
@@ -213,7 +200,7 @@ def _table_fault(text: str, sentence: str) -> str | None:
     columns = _COLUMNS.search(sentence)
     if columns:
         written = (columns["n"] or columns["x"]).casefold()
-        number = int(written) if written.isdigit() else _SMALL[written]
+        number = counting.value_of(written)
         if widths[0] != number and re.search(
             r"\b(?:with|exactly|has|have|having)\b[^.]{0,20}columns?"
             r"|\bcolumn table\b",

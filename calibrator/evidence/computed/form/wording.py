@@ -194,7 +194,7 @@ def letters_fault(sentences: list[str], reply: str) -> str | None:
         found = _LETTERED.search(sentence)
         if found and len(said) == 1:
             written = found["n"].casefold()
-            number = int(written) if written.isdigit() else _SMALL[written]
+            number = counting.value_of(written)
             if len(said[0]) != number:
                 return f'"{said[0]}" has {len(said[0])} letters, not {number}'
     return None
@@ -331,20 +331,6 @@ _TIMES2: Final = re.compile(
     r"(?P<o>or more )?(?:times?|veces|fois)?\b",
     re.IGNORECASE,
 )
-_SMALL: Final = {
-    "one": 1,
-    "two": 2,
-    "three": 3,
-    "four": 4,
-    "five": 5,
-    "six": 6,
-    "seven": 7,
-    "eight": 8,
-    "nine": 9,
-    "ten": 10,
-    "once": 1,
-    "twice": 2,
-}
 
 
 def frequency_fault(sentences: list[str], reply: str) -> str | None:
@@ -356,7 +342,7 @@ def frequency_fault(sentences: list[str], reply: str) -> str | None:
             if not bound and not found["o"]:
                 continue
             word = found["w"].casefold().strip(".,")
-            number = int(found["n"]) if found["n"].isdigit() else _SMALL[found["n"].casefold()]
+            number = counting.value_of(found["n"])
             is_letter = found["k"].casefold() in ("letter", "letra", "lettre")
             count = (
                 folded.count(word)
