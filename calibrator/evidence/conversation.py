@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 from calibrator.errors import NotScorableError
@@ -34,7 +35,7 @@ class Turn:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, so that the request is split once
 class Conversation:
     """What precedes a reply. Every text may be empty; nothing is shortened.
 
@@ -49,10 +50,19 @@ class Conversation:
     results: tuple[str, ...] = ()
     is_complete: bool = True
 
+    @cached_property
+    def _parts(self) -> tuple[str, str]:
+        return split_request(self.request)
+
     @property
     def instruction(self) -> str:
         """The request without a document that it contains."""
-        return split_request(self.request)[0]
+        return self._parts[0]
+
+    @property
+    def document(self) -> str:
+        """The document that the request contains; empty if there is none."""
+        return self._parts[1]
 
 
 def read_conversation(messages: Sequence[Any], request: str = "") -> Conversation:

@@ -13,7 +13,7 @@ from calibrator.evidence.acts.languages import (
 from calibrator.evidence.acts.recognising import Act
 from calibrator.evidence.acts.requests import Request
 from calibrator.evidence.acts.wording import pattern
-from calibrator.evidence.conversation import Conversation, split_request
+from calibrator.evidence.conversation import Conversation
 from calibrator.evidence.finding import Finding
 
 _NO_ANSWER: Final = ("refusal", "clarification", "unknown", "apology", "code", "data")
@@ -75,7 +75,7 @@ def language(conversation: Conversation, request: Request, act: Act, reply: str)
 
 def _source_of(conversation: Conversation) -> str:
     """Return the text to be translated or summarised, as far as the request shows it."""
-    document = split_request(conversation.request)[1]
+    document = conversation.document
     if document.strip() and document != conversation.request:
         return document.strip()
     quoted = _SOURCE.search(conversation.request[:6_000])

@@ -8,7 +8,7 @@ from typing import Final
 
 from calibrator.evidence.context.comparison import sentences_of
 from calibrator.evidence.context.passages import FREQUENT, words_of
-from calibrator.evidence.conversation import Conversation, split_request
+from calibrator.evidence.conversation import Conversation
 
 PIECE_WORDS: Final = 44  # of a reply that are read together
 MIN_FACT_WORDS: Final = 6  # a context with fewer has nothing that a reply could rely on
@@ -46,15 +46,16 @@ _NO_DOCUMENT: Final = re.compile(
 )
 
 
-def own_document(request: str) -> str:
-    """Return the document that a request contains beside what it asks; empty if there is none.
+def own_document(conversation: Conversation) -> str:
+    """Return the document that the request contains beside what it asks; empty if there is none.
 
     A document is separated by an empty line and has some length. Options, formulas, code and
     descriptions of tools are part of the question.
     """
+    request = conversation.request
     if "\n\n" not in request or _NO_DOCUMENT.search(request[:SEARCHED]):
         return ""
-    document = split_request(request)[1]
+    document = conversation.document
     return document if len(words_of(document[:SEARCHED])) >= MIN_DOCUMENT_WORDS else ""
 
 
@@ -67,7 +68,7 @@ def documents_of(conversation: Conversation) -> list[str]:
     said = [turn.text for turn in conversation.earlier if turn.role == "user"]
     if sum(len(words_of(text[:SEARCHED])) for text in said) < MIN_SAID_WORDS:
         said = []
-    own = own_document(conversation.request)
+    own = own_document(conversation)
     found = [facts_of(conversation.rules), *said, *conversation.results, own]
     found = [text for text in found if text.strip()]
     facts = {word for text in found for word in words_of(text[:SEARCHED]) if word not in FREQUENT}
