@@ -17,7 +17,7 @@ from calibrator.errors import RowError
 from calibrator.evidence.context.passages import Passages
 from calibrator.evidence.context.pieces import documents_of
 from calibrator.evidence.context.reader import CONTEXT_WORDS, Cutter, assemble
-from calibrator.evidence.context.support import REQUEST_WEIGHT
+from calibrator.evidence.context.support import REQUEST_WEIGHT, question_beside
 from calibrator.evidence.conversation import read_conversation
 from calibrator.evidence.making.corpora import from_passages
 from calibrator.evidence.making.mixture import made_rows
@@ -82,7 +82,7 @@ def pair_texts(row: Row) -> tuple[str, str, str, int]:
     premise, request, reply = row["premise"], row.get("question", ""), row["hypothesis"]
     if request or len(premise) > LONG_PREMISE:
         premise = chosen_context([premise], request, reply)
-    return premise, request, reply, LABELS[row["label"]]
+    return premise, question_beside(request, reply), reply, LABELS[row["label"]]
 
 
 def reply_texts(row: Row) -> tuple[str, str, str, int]:
@@ -91,7 +91,8 @@ def reply_texts(row: Row) -> tuple[str, str, str, int]:
     reply = row["response"] if isinstance(row["response"], str) else json.dumps(row["response"])
     request = conversation.instruction
     context = chosen_context(documents_of(conversation), request, reply)
-    return context, request, reply, ENTAIL if row["correct"] else NOT_ENTAIL
+    label = ENTAIL if row["correct"] else NOT_ENTAIL
+    return context, question_beside(request, reply), reply, label
 
 
 def chosen_context(documents: Sequence[str], request: str, reply: str) -> str:
