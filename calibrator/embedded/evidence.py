@@ -196,8 +196,9 @@ class _Found:
 def _verdict(reply: ReadReply, claim: str) -> Verdict | None:
     """Compute what can be computed about a reply, or about what it claims without its frame."""
     found = verify(reply.conversation, reply.item.answer)
-    if found is None and claim.strip() != reply.item.answer.strip():
-        found = verify(reply.conversation, claim)
+    is_of_form = found is not None and found.task in OF_FORM and not found.is_right
+    if (found is None or is_of_form) and claim.strip() != reply.item.answer.strip():
+        found = verify(reply.conversation, claim)  # an opening breaks no limit of length
     return found
 
 

@@ -56,7 +56,7 @@ def _form(conversation: Conversation, request: Request, act: Act, reply: str) ->
     """Wishes of form in the request itself."""
     if act.kind in ("refusal", "clarification", "unknown") or "\n" in request.text.strip():
         return None
-    return check_form(request.text, reply, "the request")
+    return check_form(request.text, reply, act.body, "the request")
 
 
 def _harm(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:

@@ -56,15 +56,18 @@ _OF_ALL_REPLIES: Final = pattern("limits", "of_all_replies")
 _YES_OR_NO: Final = pattern("limits", "yes_or_no")
 
 
-def check_form(wish: str, reply: str, source: str) -> Finding | None:
+def check_form(wish: str, reply: str, body: str, source: str) -> Finding | None:
     """Compare a reply with wishes about its form in one text; `source` names that text.
 
-    Return the first broken wish, or a weak positive finding if some could be checked and all hold.
+    Return the first wish that both the reply and its body without openings break, or a weak
+    positive finding if some could be checked and all hold.
     """
     checks = (_too_long, _wrong_end, _wrong_beginning, _forbidden_sign, _wrong_case, _not_yes_or_no)
     is_checked = False
     for check in checks:
         problem = check(wish, reply)
+        if problem and body != reply:
+            problem = check(wish, body)
         if problem:
             return Finding(False, -2.5, f"{problem}, against {source}")
         is_checked |= problem == ""

@@ -18,6 +18,7 @@ from calibrator.evidence.acts.wording import pattern
 
 MAX_SENTENCE = 300  # characters; a longer one says more than an opening
 MAX_SENTENCES = 6  # that are removed at either end
+LOOK_AT_SOURCE = 3_000  # characters of a request in which openings are looked for
 LOOK_BEHIND = 900  # characters at the end in which closings are looked for
 
 _SENTENCE: Final = pattern("openings", "sentence")
@@ -29,8 +30,12 @@ _MARKED: Final = pattern("openings", "marked")
 _LIST_LINE: Final = pattern("openings", "list_line")
 _QUOTE_END: Final = ('"', "”", "»", "」", "』", "}", "]", "|", "`", ">", ";")
 _WRITES: Final = pattern("openings", "writes")
+_KEEPS_CONTENT: Final = pattern("openings", "keeps_content")
 _YES_OR_NO: Final = pattern("openings", "yes_or_no")
 _ASSENT: Final = pattern("openings", "assent")
+_JOINT: Final = re.compile(
+    r"[,;:]\s+(?:(?:and|but|y|und|et)\s+)?|\s[-–—]\s|\s(?:and|but|y|und|et)\s"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,7 @@ def without_opening(reply: str, request: str = "") -> str:
     If the request asks to write or translate a text, the reply may consist of such sentences, and
     only announcements ("Sure! Here is the letter:") are removed.
     """
-    is_text = bool(_WRITES.search(request[:600])) if request else False
+    is_text = bool(request) and _wants_opening(request)
     body = _without_head(reply, is_text)
     if not is_text:
         body = _without_tail(body)
@@ -71,11 +76,32 @@ def without_opening(reply: str, request: str = "") -> str:
     return body if has_content and not is_answer else reply
 
 
+def _wants_opening(request: str) -> bool:
+    """Return whether a greeting may belong to the text that is requested.
+
+    A translation or a paraphrase greets only if the text in the request does.
+    """
+    head = request[:600]
+    if not _WRITES.search(head):
+        return False
+    if not _KEEPS_CONTENT.search(head):
+        return True
+    return any(is_opening(each) for each in _SENTENCE.findall(request[:LOOK_AT_SOURCE]))
+
+
 def is_opening(sentence: str) -> bool:
     """Whether a sentence greets, praises, thanks, apologises or offers help, and says no more."""
     bare = _bare(sentence)
-    known = wording()
-    return bool(known.whole.fullmatch(bare) or known.closing.fullmatch(bare))
+    return _is_whole(bare) or bool(wording().closing.fullmatch(bare))
+
+
+def _is_whole(bare: str) -> bool:
+    """Return whether a sentence is an opening, or several in a row ("Sure, happy to help")."""
+    whole = wording().whole
+    if whole.fullmatch(bare):
+        return True
+    parts = _JOINT.split(bare, maxsplit=MAX_SENTENCES)
+    return len(parts) > 1 and all(whole.fullmatch(part) for part in parts if part)
 
 
 def _bare(sentence: str) -> str:
@@ -101,11 +127,9 @@ def _without_head(reply: str, is_text: bool) -> str:
         if not _goes_on(reply, end):
             break
         if sentence.rstrip().rstrip("*_").endswith(_COLONS):
-            is_removed = bool(known.heading.fullmatch(bare)) or (
-                not is_text and bool(known.whole.fullmatch(bare))
-            )
+            is_removed = bool(known.heading.fullmatch(bare)) or (not is_text and _is_whole(bare))
         else:
-            is_removed = not bare or bool(known.whole.fullmatch(bare))
+            is_removed = not bare or _is_whole(bare)
             is_removed &= not is_text or not bare or bool(_ASSENT.match(bare))
         if not is_removed:
             break

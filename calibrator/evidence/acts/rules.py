@@ -126,7 +126,7 @@ def check_rules(conversation: Conversation, act: Act, reply: str) -> list[Findin
     findings = [
         _secret(rules, conversation, act, reply),
         _persona(conversation, reply),
-        check_form(conversation.rules[:MAX_RULES], reply, "the rules")
+        check_form(conversation.rules[:MAX_RULES], reply, act.body, "the rules")
         if not _CONDITIONAL.search(conversation.rules[:MAX_RULES])
         else None,
     ]
@@ -252,7 +252,7 @@ def _forbidden_words(sentence: str, request: str, act: Act, reply: str) -> Findi
             if wanted & content_words(request)
             else None
         )
-    if is_price or wanted <= content_words(reply):
+    if is_price or wanted <= content_words(act.body):
         return Finding(False, -1.8, f"mentions {named.strip()!r}, which the rules forbid")
     return None
 
