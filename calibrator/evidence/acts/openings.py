@@ -34,8 +34,6 @@ _KEEPS_CONTENT: Final = pattern("openings", "keeps_content")
 _YES_OR_NO: Final = pattern("openings", "yes_or_no")
 _ASSENT: Final = pattern("openings", "assent")
 _JOINT: Final = pattern("openings", "joint")
-    r"[,;:]\s+(?:(?:and|but|y|und|et)\s+)?|\s[-–—]\s|\s(?:and|but|y|und|et)\s"
-)
 
 
 @dataclass(frozen=True, slots=True)
