@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from calibrator.metrics.disagreement import disagreement
 from calibrator.metrics.metrics import Floats, Ints, auroc, ece
+from calibrator.recalibration.fit import Observed, apply_to_groups, fit_observed
 from calibrator.results.results import plain
 from calibrator.scorer import COMPUTED, CONTEXT, LIKENESS, Score
 
@@ -23,6 +24,8 @@ MEANS: Group = "means"
 ALL = "all kinds"
 EVEN = 0.5  # a right reply should have at least so much
 SURE = 0.8  # a wrong reply should have less
+LABELS = 100  # of a kind with which it is recalibrated
+DRAWS = 10  # of such labels
 CHANGED = 0.001  # more than this is a change of the confidence
 
 
@@ -36,7 +39,8 @@ class TrafficFigures:
     `SURE` or more. `context`, `computed` and `likeness` count the replies with these in their
     basis, the last one those with nothing else. `support_auroc` is of the `support` of the
     `supported` replies that have one. `words` and `tfidf` are the AUROC of the two baselines of
-    `calibrator.baselines.overlap`. `constant_ece` is the ECE of always saying `EVEN`.
+    `calibrator.baselines.overlap`. `constant_ece` is the ECE of always saying `EVEN`, and
+    `labelled_ece` that of replies after a recalibration on `LABELS` others (`ece_with_labels`).
     """
 
     group: Group
@@ -61,6 +65,7 @@ class TrafficFigures:
     tfidf: float
     tfidf_in_order: float
     constant_ece: float
+    labelled_ece: float
     licence: str = ""  # why training may not see the set, such as `nc`; empty where it may
     is_left_out: bool = False  # the checkpoint says that training did not see it
     sets: int = 1  # of which this is the mean
@@ -167,7 +172,33 @@ def figures_of(
         tfidf=auroc(labels, tfidf),
         tfidf_in_order=_in_order(labels, tfidf, names),
         constant_ece=abs(float(labels.mean()) - EVEN),
+        labelled_ece=ece_with_labels(labels, said, names.tolist()),
     )
+
+
+def ece_with_labels(labels: Ints, confidence: Floats, questions: Sequence[str]) -> float:
+    """Return the ECE of replies after a recalibration on `LABELS` others of the same kind.
+
+    Labels and confidences are (n,). Mean of `DRAWS` draws of whole questions; nan where fewer
+    than `LABELS` replies would remain.
+    """
+    if len(labels) < 2 * LABELS:
+        return math.nan
+    found = Observed(labels, confidence, [""] * len(labels), questions, np.ones(len(labels)))
+    of_question: dict[str, list[int]] = {}
+    for at, name in enumerate(questions):
+        of_question.setdefault(name, []).append(at)
+    values = []
+    for seed in range(DRAWS):
+        order = np.random.default_rng(seed).permutation(np.array(sorted(of_question)))
+        drawn = [at for name in order.tolist() for at in of_question[name]]
+        chosen, others = found.taken(drawn[:LABELS]), found.taken(drawn[LABELS:])
+        if chosen.is_mixed:
+            curve = fit_observed(chosen)
+            values.append(
+                ece(others.correct, apply_to_groups(curve, others.groups, others.confidence))
+            )
+    return _mean(values)
 
 
 def _in_order(labels: Ints, said: Floats, questions: Any) -> float:

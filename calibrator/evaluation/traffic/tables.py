@@ -10,6 +10,7 @@ from calibrator.evaluation.traffic.figures import (
     APPS,
     EVEN,
     HAND_MADE,
+    LABELS,
     MEANS,
     SETS,
     SURE,
@@ -25,7 +26,8 @@ NOTE = (
     "Replies to whole conversations: 200 of our own for five kinds of app, hand-made pairs, and "
     "sets with a context. In order: of a right and a wrong reply to one question, how often the "
     "right one is surer. Words and TF-IDF are baselines that only compare the reply with the text "
-    "before it: the share of its words that occur there, and the cosine."
+    "before it: the share of its words that occur there, and the cosine. With labels: the ECE of "
+    "the other replies after a recalibration on so many of the set."
 )
 CHANGES_NOTE = (
     "Edits that leave a reply as right as it was. Another context should change the confidence; "
@@ -97,20 +99,31 @@ def _head(first: str) -> list[str]:
     ]
     means = ["mean right", "mean wrong"]
     return [
-        *(first, "rows", "right", "AUROC", "in order", "ECE"),
+        *(first, "rows", "right", "AUROC", "in order", "ECE", f"with {LABELS} labels"),
         *(*means, *sure, "support", "words", "TF-IDF"),
     ]
 
 
 def _row(title: str, one: TrafficFigures) -> list[str]:
-    names = ("accuracy", "auroc", "in_order", "ece", "right", "wrong", "right_even", "wrong_sure")
-    baselines = ("support_auroc", "words", "tfidf")
-    return [title, f"{one.rows:,}", *_cells([getattr(one, n) for n in (*names, *baselines)])]
+    names = ("accuracy", "auroc", "in_order", "ece", "labelled_ece", "right", "wrong")
+    shares = ("right_even", "wrong_sure", "support_auroc", "words", "tfidf")
+    return [title, f"{one.rows:,}", *_cells([getattr(one, n) for n in (*names, *shares)])]
 
 
 def _constant(one: TrafficFigures) -> list[str]:
     """Return the line of always saying the same, on the rows of another line."""
-    values = [one.accuracy, 0.5, 0.5, one.constant_ece, EVEN, EVEN, 1.0, 0.0, *[math.nan] * 3]
+    values = [
+        one.accuracy,
+        0.5,
+        0.5,
+        one.constant_ece,
+        math.nan,
+        EVEN,
+        EVEN,
+        1.0,
+        0.0,
+        *[math.nan] * 3,
+    ]
     return [f"always saying {EVEN:g}", f"{one.rows:,}", *_cells(values)]
 
 

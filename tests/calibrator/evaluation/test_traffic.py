@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -26,7 +27,7 @@ from calibrator.evaluation.traffic import (
     read_traffic_figures,
     replies_to_score,
 )
-from calibrator.evaluation.traffic.figures import APPS, HAND_MADE, MEANS, SETS
+from calibrator.evaluation.traffic.figures import APPS, HAND_MADE, MEANS, SETS, ece_with_labels
 from calibrator.evaluation.traffic.measure import EVERY_SET, OTHER_SETS, UNSEEN_SETS
 from calibrator.evaluation.traffic.probes import (
     APOLOGY,
@@ -37,6 +38,8 @@ from calibrator.evaluation.traffic.probes import (
 )
 from calibrator.evaluation.traffic.sets import TrafficSet, read_pairs
 from calibrator.evaluation.traffic.tables import TABLES, TITLE, overview_table, sets_table
+from calibrator.metrics.metrics import ece
+from calibrator.recalibration.curves import logit, sigmoid
 from calibrator.reporting.model_card import BEGIN, END
 from calibrator.reporting.report import render
 from calibrator.rows.rows import parse_row
@@ -457,3 +460,15 @@ def test_sets_that_a_checkpoint_names_are_left_out(data: Path, tmp_path: Path) -
     marks = {one["traffic"]: one["is_left_out"] for one in lines if one.get("group") == "sets"
              and one["kind"] == "traffic"}  # fmt: skip
     assert marks == {"cities": True, "rivers": False}
+
+
+def test_labels_of_a_set_bring_its_level_down() -> None:
+    """Confidences that are too low by the same log-odds are right after a hundred labels."""
+    draw = np.random.default_rng(3)
+    chance = draw.uniform(0.2, 0.95, 600)
+    labels = (draw.uniform(size=600) < chance).astype(np.int64)
+    said = sigmoid(logit(chance) - 1.5)
+    questions = [f"question {at // 2}" for at in range(600)]
+    assert ece(labels, said) > 0.25
+    assert ece_with_labels(labels, said, questions) < 0.12
+    assert math.isnan(ece_with_labels(labels[:150], said[:150], questions[:150]))
