@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from calibrator.evidence.acts import Act, fit, recognise
+from calibrator.evidence.acts import Act, fit, recognise, without_quotation
 from calibrator.evidence.computed import Verdict, verify
-from calibrator.evidence.context import Cutter, Judgement, Support
+from calibrator.evidence.context import Cutter, Judgement, Support, own_document
 from calibrator.evidence.conversation import Conversation, read_conversation
 from calibrator.evidence.facts import check_facts, needs_facts
 from calibrator.evidence.finding import Finding
@@ -62,11 +62,13 @@ class Mix:
 class ReadReply:
     """A reply with its conversation and what it does.
 
-    `item` is as it came; `answer` is its text without restatements of the question.
+    `item` is as it came; `answer` is its text without restatements of the question and without
+    a quotation of the conversation at its beginning, and `request` is without a document.
     """
 
     item: Item
     conversation: Conversation
+    request: str
     answer: str
     act: Act
 
@@ -81,8 +83,9 @@ def read_reply(item: Item) -> ReadReply:
     """Read the conversation of an item, and recognise what its reply does."""
     messages = item.messages or (item.tool_use.messages if item.tool_use is not None else ())
     conversation = read_conversation(messages, item.question)
-    answer = without_question(conversation.request, item.answer)
-    return ReadReply(item, conversation, answer, recognise(conversation, answer))
+    request = conversation.instruction if own_document(conversation) else conversation.request
+    answer = without_question(request, without_quotation(item.answer, conversation))
+    return ReadReply(item, conversation, request, answer, recognise(conversation, answer))
 
 
 class Evidence:
@@ -163,7 +166,7 @@ class Evidence:
     ) -> _Found:
         """Return what decides: a computation, the context, a known fact, or likeness alone."""
         mix = self._mix
-        claim = without_question(reply.conversation.request, reply.act.body)
+        claim = without_question(reply.request, reply.act.body)
         verdict = _verdict(reply, claim)
         reasons = [] if verdict is None or verdict.is_right else [verdict.reason]
         if verdict is not None and verdict.task not in OF_FORM:

@@ -2,6 +2,7 @@
 
 from calibrator.evidence.acts.fitting import fit
 from calibrator.evidence.acts.openings import without_opening
+from calibrator.evidence.acts.quotations import without_quotation
 from calibrator.evidence.acts.recognising import Act, recognise
 
-__all__ = ["Act", "fit", "recognise", "without_opening"]
+__all__ = ["Act", "fit", "recognise", "without_opening", "without_quotation"]

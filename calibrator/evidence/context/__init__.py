@@ -3,6 +3,7 @@
 `Support` judges; training uses the modules named below.
 """
 
+from calibrator.evidence.context.pieces import own_document
 from calibrator.evidence.context.reader import Cutter
 from calibrator.evidence.context.support import Judgement, Support
 
@@ -11,6 +12,7 @@ __all__ = [
     "Judgement",
     "Support",
     "comparison",
+    "own_document",
     "passages",
     "pieces",
     "reader",

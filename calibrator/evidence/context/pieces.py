@@ -10,7 +10,7 @@ from calibrator.evidence.context.comparison import sentences_of
 from calibrator.evidence.context.passages import FREQUENT, words_of
 from calibrator.evidence.conversation import Conversation
 
-PIECE_WORDS: Final = 44  # of a reply that are read together
+MIN_PIECE_WORDS: Final = 6  # with fewer, a sentence says too little alone
 MIN_FACT_WORDS: Final = 6  # a context with fewer has nothing that a reply could rely on
 SEARCHED: Final = 4_000  # characters in which marks of a kind are looked for
 _SENTENCE: Final = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+")
@@ -76,17 +76,18 @@ def documents_of(conversation: Conversation) -> list[str]:
 
 
 def pieces_of(reply: str) -> list[str]:
-    """Return a reply in pieces of a few sentences each, of up to `PIECE_WORDS` words."""
+    """Return the sentences of a reply; one of few words is read with the sentence beside it."""
     found: list[str] = []
-    size = 0
+    is_short = False
     for sentence in sentences_of(reply):
-        count = len(words_of(sentence))
-        if found and size + count <= PIECE_WORDS:
+        if is_short:
             found[-1] = f"{found[-1]} {sentence}"
-            size += count
         else:
             found.append(sentence)
-            size = count
+        is_short = len(words_of(found[-1])) < MIN_PIECE_WORDS
+    if is_short and len(found) > 1:
+        last = found.pop()
+        found[-1] = f"{found[-1]} {last}"
     return found
 
 

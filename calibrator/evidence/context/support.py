@@ -7,6 +7,7 @@ it had learnt from such texts, and ranked unseen sources worse (`calibrator/evid
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ TREES: Final = "context.trees."
 WEIGHTS: Final = "context.weights"
 """Three numbers: the weight of the reader's log-odds beside the trees', a slope and a base."""
 
-MOST_READ: Final = 3  # pieces of one reply
+MOST_READ: Final = 4  # pieces of one reply
 REQUEST_WEIGHT: Final = 0.6  # of the request beside the reply, where passages are chosen
 LIMIT: Final = 8.0  # of log-odds
 MOST_TOLD: Final = 5  # sentences that are reported
@@ -88,7 +89,7 @@ class Support:
         if not known:
             return [None] * len(readings)
         rows = np.array([each.comparison.values for each in known], np.float32)
-        read = [self._weight * least_entailed(each) for each in known]
+        read = [self._weight * entailment(each) for each in known]
         odds = (self._slope * (self._trees.read(rows) + read) + self._base).tolist()
         judged = iter([_judgement(each, value) for each, value in zip(known, odds, strict=True)])
         return [None if each is None else next(judged) for each in readings]
@@ -125,9 +126,14 @@ def question_beside(request: str, piece: str) -> str:
     return found[-1].strip() if found else ""
 
 
-def least_entailed(reading: Reading) -> float:
-    """Return the lowest log-odds of entailment among the pieces that were read."""
-    return min(_bounded(log_odds(found[0])) for found in reading.found)
+def entailment(reading: Reading) -> float:
+    """Return the log-odds that the context entails the pieces that were read.
+
+    A soft minimum: minus the logarithm of the mean odds against entailment. One doubtful piece
+    decides, and several count for more than one.
+    """
+    odds = [_bounded(log_odds(found[0])) for found in reading.found]
+    return -math.log(sum(math.exp(-each) for each in odds) / len(odds))
 
 
 def _judgement(reading: Reading, odds: float) -> Judgement:

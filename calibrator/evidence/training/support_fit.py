@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from calibrator.evidence.context.comparison import FEATURES
 from calibrator.evidence.context.reader import Reader
-from calibrator.evidence.context.support import TREES, WEIGHTS, Reading, least_entailed, reading_of
+from calibrator.evidence.context.support import TREES, WEIGHTS, Reading, entailment, reading_of
 from calibrator.evidence.conversation import read_conversation
 from calibrator.evidence.training.examples import Row, by_question, read_rows
 from calibrator.features.tree_fitting import fit_trees
@@ -98,7 +98,7 @@ def columns_of(
             one.found = found[at : at + len(one.passages)]
             at += len(one.passages)
     columns = np.array([each.comparison.values for each in readings], np.float32)
-    read = np.array([least_entailed(each) for each in readings])
+    read = np.array([entailment(each) for each in readings])
     return Judged(columns, read, np.array(labels), sources)
 
 
