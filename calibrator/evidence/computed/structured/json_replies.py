@@ -142,8 +142,8 @@ def judge_json(exchange: Exchange, rules: str, *, is_in_request: bool) -> Verdic
 
 _EXTRACTS: Final = re.compile(
     r"\b(?:extract|parse|pull|convert|turn|transform|structure (?:this|the)|read|fill|slots?"
-    r"|tag(?:s|ger)?|list every|identify|extrahiere|extrae|extrais|wandle|convierte|convertis|receipt"
-    r"|invoice)\b",
+    r"|tag(?:s|ger)?|list every|identify|extrahiere|extrae|extrais|wandle|convierte|convertis"
+    r"|receipt|invoice)\b",
     re.IGNORECASE,
 )
 _INVENTS: Final = re.compile(

@@ -319,11 +319,7 @@ def add_remark(shape: Shape | None, text: str) -> None:
     remark = text.strip(" \t:(/#-–—")
     remark = re.sub(r"^(?:(?:as|is|must be|should be|of type|in|format) )+", "", remark)
     found = _TYPE.match(remark)
-    if (
-        found
-        and not shape.kinds
-        and not re.match(r"\s*(?:[|/]|or\b|of (?:the|an?)\b)", remark[found.end() :])
-    ):
+    if found and not shape.kinds and not _GOES_ON.match(remark, found.end()):
         kind = KINDS.get(found["t"].casefold(), "boolean")
         shape.kinds = frozenset({kind})
         if kind == "array" and (part := _OF.match(remark, found.end())):

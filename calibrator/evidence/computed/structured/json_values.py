@@ -13,9 +13,10 @@ from calibrator.evidence.computed.calendar.reading import FoundDate, FoundTime, 
 from calibrator.evidence.computed.numbers import number_text, number_words, numbers_in
 from calibrator.evidence.computed.structured.json_requests import Request
 from calibrator.evidence.computed.structured.json_shapes import plain_key
+from calibrator.evidence.computed.word_lists import word_set
 
 MAX_VALUES: Final = 200
-_FREE: Final = re.compile(
+FREE: Final = re.compile(
     r"sentiment|categor|type|status|summar|descri|topic|label|tag|keyword|reason|note|gender"
     r"|priorit|intent|language|currenc|country|unit|kind|urgen|emotion|tone|class|level|severity"
     r"|comment|explan|confiden|score|rating|title|subject|format|mood|opinion|action|answer"
@@ -33,11 +34,11 @@ _EXACT: Final = re.compile(
     r"|website|zip|postal|street|address|customer|person|author|sender|recipient|vendor|store"
     r"|brand|product|item|location|place|destination|origin"
 )
-_DATE_KEY: Final = re.compile(
+DATE_KEY: Final = re.compile(
     r"date|day|deadline|birth|dob|datum|fecha|due|when|start|end"
     r"|departure|arrival|check"
 )
-_TIME_KEY: Final = re.compile(r"time|hour|uhrzeit|hora|heure|when|start|end")
+TIME_KEY: Final = re.compile(r"time|hour|uhrzeit|hora|heure|when|start|end")
 _RELATIVE: Final = re.compile(
     r"\b(?:today|tomorrow|yesterday|tonight|(?:next|last|this|coming|following) (?:week|month|year"
     r"|\w+day)|in \w+ (?:days?|weeks?|months?)|ago|monday|tuesday|wednesday|thursday|friday"
@@ -146,24 +147,9 @@ class Source:
         return frozenset(found)
 
 
-_ABSENT_WORDS: Final = frozenset(
-    [
-        "null",
-        "none",
-        "n/a",
-        "unknown",
-        "not specified",
-        "not stated",
-        "dontcare",
-        "not provided",
-        "not mentioned",
-        "na",
-        "unspecified",
-        "true",
-        "false",
-        "yes",
-        "no",
-    ]
+_ABSENT_WORDS: Final = word_set(
+    "null none n/a unknown not_specified not_stated dontcare not_provided not_mentioned na"
+    " unspecified true false yes no"
 )
 
 
@@ -195,9 +181,9 @@ def fault_of_quotes(value: Any, source: Source, request: Request) -> str | None:
         return None
     for _, (path, leaf) in zip(range(MAX_VALUES), leaves(value), strict=False):
         shape = request.at(path)
-        if shape is not None and shape.is_quote and isinstance(leaf, str):
-            if f" {plain_words(leaf)} " not in source.words:
-                return f'"{path[-1]}" is not word for word in the text'
+        is_quote = shape is not None and shape.is_quote and isinstance(leaf, str)
+        if is_quote and f" {plain_words(leaf)} " not in source.words:
+            return f'"{path[-1]}" is not word for word in the text'
     return None
 
 
@@ -239,7 +225,7 @@ def _absence_fault(key: str, plain: str, source: Source) -> str | None:
     return None
 
 
-def _may_be_computed(plain: str, source: Source) -> bool:
+def may_be_computed(plain: str, source: Source) -> bool:
     """Return whether the value of a key may follow from the text without standing in it."""
     if plain == "age":
         return (
@@ -250,7 +236,7 @@ def _may_be_computed(plain: str, source: Source) -> bool:
 
 
 def _number_fault(key: str, plain: str, leaf: float, source: Source) -> str | None:
-    if _FREE.search(plain) or leaf in (0, 1):
+    if FREE.search(plain) or leaf in (0, 1):
         return None
     if plain == "year" and not re.search(r"\b(?:19|20)\d\d\b", source.text):
         return None
@@ -265,7 +251,7 @@ def _number_fault(key: str, plain: str, leaf: float, source: Source) -> str | No
         for scale in (100, 1000, Fraction(1, 100), Fraction(1, 1000), 1000000)
     ):
         return None
-    if _may_be_computed(plain, source):
+    if may_be_computed(plain, source):
         return None
     digits = re.sub(r"\D", "", repr(leaf))
     if len(digits) >= 4 and digits in re.sub(r"\D", "", source.text):
@@ -290,11 +276,11 @@ def _string_fault(
     joined = words.replace(" ", "")
     if len(joined) > 3 and joined in source.joined:
         return None
-    if leaf.strip().casefold() in _ABSENT_WORDS:
+    if leaf.strip().casefold().replace(" ", "_") in _ABSENT_WORDS:
         return None
     if plain == "year" and not re.search(r"\b(?:19|20)\d\d\b", source.text):
         return None
-    if _FREE.search(plain) and (
+    if FREE.search(plain) and (
         not is_verbatim or plain.endswith(("type", "category", "status", "range"))
     ):
         return None
@@ -309,7 +295,7 @@ def _dated(leaf: str, plain: str, source: Source) -> bool | None:
     dates = dates_in(leaf)
     times = times_in(leaf)
     is_all_date = bool(dates) and dates[0].start == 0
-    if dates and (_DATE_KEY.search(plain) or is_all_date):
+    if dates and (DATE_KEY.search(plain) or is_all_date):
         wanted = {(day.month, day.day) for found in dates for day in found.values}
         known = {(day.month, day.day) for found in source.dates for day in found.values}
         if not wanted & known:
@@ -324,7 +310,7 @@ def _dated(leaf: str, plain: str, source: Source) -> bool | None:
         if years and given and not years & given:
             return True
         return False if not times else _is_other_time(times, plain, source)
-    if times and (_TIME_KEY.search(plain) or times[0].start == 0 or dates):
+    if times and (TIME_KEY.search(plain) or times[0].start == 0 or dates):
         return _is_other_time(times, plain, source)
     return None
 
@@ -354,7 +340,7 @@ def _words_fault(
     ):
         if any(value in source.numbers for number in numbers for value in number.values):
             return None
-        if not is_verbatim and _may_be_computed(plain, source):
+        if not is_verbatim and may_be_computed(plain, source):
             return None
         return f'"{key}" is {leaf.strip()[:60]}, which is not in the text'
     digits = re.sub(r"\D", "", leaf)

@@ -1,0 +1,358 @@
+"""How well a text supports the values of a JSON reply, as a probability.
+
+A few counts of the reply (`FEATURES`) have weights of a logistic regression, which was fitted on
+graded replies of two sources (`calibrator/evidence/README.md`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, Final
+
+from calibrator.evidence.computed.calendar.reading import dates_in, times_in
+from calibrator.evidence.computed.numbers import numbers_in
+from calibrator.evidence.computed.structured.json_replies import value_of
+from calibrator.evidence.computed.structured.json_requests import (
+    Request,
+    read_request,
+    split_data,
+)
+from calibrator.evidence.computed.structured.json_shapes import plain_key
+from calibrator.evidence.computed.structured.json_values import (
+    DATE_KEY,
+    FREE,
+    HALF_DAY,
+    TIME_KEY,
+    Source,
+    fault_of_value,
+    leaves,
+    may_be_computed,
+    plain_words,
+)
+from calibrator.evidence.computed.word_lists import word_set
+from calibrator.evidence.conversation import Conversation
+from calibrator.recalibration.curves import probability
+
+FEATURES: Final = (
+    "absent",  # values that are not in the text
+    "partial",  # values of which some words are in the text
+    "found",  # share of the values that are in the text
+    "cut",  # values that go on in the text
+    "alien",  # values that are beside the word for another key
+    "own",  # values that are beside the word for their key
+    "clash",  # values of another kind than their key: no number, no date, no time
+    "twice",  # values under two keys
+    "declined",  # values that an assistant proposed and the user declined
+    "unused_words",  # share of the words of a short text that no value has
+    "unused_numbers",  # numbers of a short text that no value has
+    "faults",  # differences from the wanted shape that are not certain to be wrong
+)
+BASE: Final = 0.0
+WEIGHTS: Final = (0.0,) * len(FEATURES)
+MAX_DATA: Final = 20_000  # characters of a text that are read
+MAX_LEAVES: Final = 60
+SHORT: Final = 60  # words of a text of which most are about what is wanted
+NEAR: Final = 3  # words between a value and the word for its key
+MOST: Final = 3  # of a count
+_WORD: Final = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)?")
+_SPEAKER: Final = re.compile(r"^(?P<who>[A-Za-z][\w ]{0,20}):[ \t]", re.MULTILINE)
+_ASSISTS: Final = re.compile(
+    r"agent|assistant|bot|system|ai$|clerk|operator|support", re.IGNORECASE
+)
+_DECLINES: Final = re.compile(
+    r"\W*(?:no\b|nope|nah\b|not\b|actually|instead|i(?:'d| would) (?:rather|prefer)|(?:something"
+    r"|anything|any) (?:else|different|other)|different|another|change|i don't|are there (?:any )?other"
+    r"|do you have (?:any|some)|nein|lieber|doch)",
+    re.IGNORECASE,
+)
+_COMMON: Final = word_set(
+    "a an the and or of in on at to for from by with as is are was were be been it its this that these"
+    " those i you we they he she me my your our their his her do does did has have had will would can"
+    " could not no yes if so but about into there here what which who when where how please all any"
+    " some want need like get give find show me us let's book play add put rate make look search"
+    " der die das und oder ein eine für von mit zu im in ist sind bitte el la los y de un une le les"
+    " du des et pour"
+)
+_GENERIC: Final = word_set("name number value id key item type is has of the in to code data")
+_COUNTS: Final = re.compile(
+    r"number|count|quantit|amount|price|cost|total|year|age$|rating_?value|num"
+)
+
+
+@dataclass(slots=True)
+class ValueSupport:
+    """The support of the values of a reply, and what speaks against them: key, value, what."""
+
+    support: float
+    doubts: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(slots=True)
+class _Data:
+    """A text in words, with the places of each, and who speaks where."""
+
+    text: str
+    words: list[str] = field(default_factory=list)
+    raw: list[str] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    places: dict[str, list[int]] = field(default_factory=dict)
+    declined: list[tuple[int, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        for found in _WORD.finditer(self.text):
+            for word in plain_words(found[0]).split():
+                self.places.setdefault(word, []).append(len(self.words))
+                self.words.append(word)
+                self.raw.append(found[0])
+                self.starts.append(found.start())
+        turns = [
+            (found.start(), found["who"], found.end()) for found in _SPEAKER.finditer(self.text)
+        ]
+        for (start, who, _), (end, _, said) in pairwise(turns):
+            if _ASSISTS.search(who) and _DECLINES.match(self.text, said):
+                self.declined.append((start, end))
+
+    def find(self, words: list[str]) -> list[int]:
+        """Return the places where these words follow each other."""
+        if not words:
+            return []
+        rarest = min(range(len(words)), key=lambda at: len(self.places.get(words[at], ())))
+        starts = (place - rarest for place in self.places.get(words[rarest], ())[:50])
+        return [at for at in starts if at >= 0 and self.words[at : at + len(words)] == words]
+
+
+def support_of_values(conversation: Conversation, reply: str) -> ValueSupport | None:
+    """Return how well a conversation supports a reply in JSON; None if it is none."""
+    read = features_of(conversation, reply)
+    if read is None:
+        return None
+    features, doubts = read
+    odds = BASE + sum(
+        weight * features[name] for name, weight in zip(FEATURES, WEIGHTS, strict=True)
+    )
+    return ValueSupport(probability(odds), tuple(doubts[:5]))
+
+
+def features_of(
+    conversation: Conversation, reply: str
+) -> tuple[dict[str, float], list[tuple[str, str, str]]] | None:
+    """Return `FEATURES` of a reply in JSON and its doubtful values; None if it is no such reply."""
+    value = value_of(reply)
+    rules = conversation.rules[:MAX_DATA]
+    request = conversation.request[:MAX_DATA]
+    found = [leaf for leaf, _ in zip(leaves(value), range(MAX_LEAVES), strict=False)]
+    if not found:
+        return None
+    wanted = read_request(rules, request)
+    if not any(shape.fields or shape.others or shape.items for shape in wanted.shapes):
+        if "json" not in f"{rules}\n{request}".casefold():
+            return None
+    _, text = split_data(rules, request)
+    earlier = "\n".join(
+        f"{'User' if turn.role == 'user' else 'Assistant'}: {turn.text}"
+        for turn in conversation.earlier
+    )
+    said = f"{earlier}\nUser: {text}" if earlier else text
+    data = _Data("\n\n".join((*conversation.results, said))[:MAX_DATA])
+    reading = _Reading(data, Source(f"{rules}\n{data.text}"[: 2 * MAX_DATA]), wanted, found)
+    return reading.features(value), reading.doubts
+
+
+class _Reading:
+    """Looks up the values of one reply."""
+
+    def __init__(
+        self,
+        data: _Data,
+        source: Source,
+        wanted: Request,
+        found: list[tuple[tuple[str, ...], Any]],
+    ) -> None:
+        self.data, self.source, self.wanted, self.leaves = data, source, wanted, found
+        self.covered: set[int] = set()
+        self.doubts: list[tuple[str, str, str]] = []
+        self.counts = dict.fromkeys(FEATURES, 0.0)
+        keys = {path[-1] for path, _ in found if path}
+        keys |= {name for shape in wanted.shapes for name, _ in shape.parts() if name}
+        for names in wanted.variants.values():
+            keys |= names
+        self.stems = {key: _stems(key) for key in sorted(keys)}
+
+    def features(self, value: Any) -> dict[str, float]:
+        """Return the counts of the reply, each at most `MOST`."""
+        looked_up = known = 0
+        spans: list[tuple[str, list[int], int]] = []
+        for path, leaf in self.leaves:
+            key = path[-1] if path else ""
+            state, places, size = self._look_up(path, leaf)
+            looked_up += state != "free"
+            known += state == "found"
+            if state in ("absent", "partial"):
+                self.counts[state] += 1
+                self.doubts.append((key, str(leaf)[:80], "missing"))
+            if places:
+                spans.append((key, places, size))
+                for at in places:
+                    self.covered.update(range(at, at + size))
+            if isinstance(leaf, str) and leaf and _is_of_other_kind(key, leaf, self.leaves):
+                self.counts["clash"] += 1
+                self.doubts.append((key, leaf[:80], "contradicted"))
+        for key, places, size in spans:
+            self._weigh_places(key, places, size)
+        self.counts["found"] = known / looked_up if looked_up else 1.0
+        texts = [
+            (path[-1:], leaf.casefold()) for path, leaf in self.leaves if isinstance(leaf, str)
+        ]
+        several = {text for _, text in texts if len(text) > 2}
+        self.counts["twice"] = (
+            len(dict.fromkeys(texts))
+            - len({*several})
+            - sum(len(text) <= 2 for _, text in dict.fromkeys(texts))
+        )
+        self._count_unused()
+        self.counts["faults"] = float(self.wanted.fault(value) is not None)
+        return {name: min(float(count), MOST) for name, count in self.counts.items()}
+
+    def _look_up(self, path: tuple[str, ...], leaf: Any) -> tuple[str, list[int], int]:
+        """Return whether a value is found, partial, absent or free, its places and its length."""
+        key = path[-1] if path else ""
+        plain = plain_key(key)
+        shape = self.wanted.at(path)
+        is_free = shape is not None and bool(shape.choices)
+        if leaf is None or leaf == "" or isinstance(leaf, bool) or is_free:
+            return "free", [], 0
+        words = plain_words(str(leaf)).split()[:60]
+        places = self.data.find(words)
+        if places:
+            return "found", places, len(words)
+        if isinstance(leaf, int | float):
+            if fault_of_value(path, leaf, self.source, self.wanted, is_verbatim=False):
+                return "absent", [], 0
+            is_found = Fraction(str(leaf)) in self.source.numbers if abs(leaf) < 1e15 else False
+            return ("found" if is_found else "free"), [], 0
+        if not isinstance(leaf, str):
+            return "free", [], 0
+        if fault_of_value(path, leaf, self.source, self.wanted, is_verbatim=True):
+            missing = [word for word in words if word not in self.data.places]
+            if FREE.search(plain) and len(missing) == len(words):
+                return "free", [], 0
+            return ("absent" if 2 * len(missing) > len(words) else "partial"), [], 0
+        if dates_in(leaf) or times_in(leaf):
+            return "found", [], 0
+        if may_be_computed(plain, self.source) or FREE.search(plain):
+            return "free", [], 0
+        return "partial", [], 0
+
+    def _weigh_places(self, key: str, places: list[int], size: int) -> None:
+        """Count whether a value is cut short, declined, or beside the word for another key."""
+        data = self.data
+        if data.declined and all(
+            any(start <= data.starts[at] < end for start, end in data.declined) for at in places
+        ):
+            self.counts["declined"] += 1
+            self.doubts.append(
+                (
+                    key,
+                    " ".join(data.raw[at] for at in range(places[0], places[0] + size))[:80],
+                    "contradicted",
+                )
+            )
+        if all(self._goes_on(at, size) for at in places):
+            self.counts["cut"] += 1
+        own = other = NEAR + 1
+        for at in places:
+            for name, stems in self.stems.items():
+                distance = self._distance(stems, at, size)
+                if name == key:
+                    own = min(own, distance)
+                elif not stems <= self.stems.get(key, frozenset()):
+                    other = min(other, distance)
+        self.counts["own"] += own <= NEAR
+        self.counts["alien"] += other < own
+
+    def _goes_on(self, at: int, size: int) -> bool:
+        """Return whether the name or number at a place has more words beside it."""
+        raw = self.data.raw
+        for beside, edge in ((at - 1, at), (at + size, at + size - 1)):
+            if not 0 <= beside < len(raw) or beside in self.covered:
+                continue
+            first, last = sorted((beside, edge))
+            between = self.data.text[
+                self.data.starts[first] + len(raw[first]) : self.data.starts[last]
+            ]
+            if between not in (" ", "-", " & "):
+                continue
+            word = self.data.words[beside]
+            if word in _COMMON:
+                continue
+            if raw[beside][0].isupper() and raw[edge][0].isupper():
+                return True
+        return False
+
+    def _distance(self, stems: frozenset[str], at: int, size: int) -> int:
+        """Return how many words are between a value and the nearest word for a key."""
+        words = self.data.words
+        for distance in range(1, NEAR + 1):
+            for place in (at - distance, at + size - 1 + distance):
+                if (
+                    0 <= place < len(words)
+                    and place not in self.covered
+                    and words[place][:5] in stems
+                ):
+                    return distance
+        return NEAR + 1
+
+    def _count_unused(self) -> None:
+        """Count what a short text says and no value has."""
+        words = self.data.words
+        if not words or len(words) > SHORT:
+            return
+        named = frozenset().union(*self.stems.values()) if self.stems else frozenset()
+        content = [
+            at for at, word in enumerate(words) if word not in _COMMON and word[:5] not in named
+        ]
+        unused = [at for at in content if at not in self.covered]
+        self.counts["unused_words"] = len(unused) / len(content) if content else 0.0
+        used = {number for _, leaf in self.leaves for number in _numbers_of(leaf)}
+        numbers = {number.value for number in numbers_in(self.data.text) if number.value != 1}
+        self.counts["unused_numbers"] = float(len(numbers - used))
+
+
+def _numbers_of(leaf: Any) -> Iterator[Fraction]:
+    """Yield the numbers that a value states, also as parts of a date or a time."""
+    text = str(leaf)[:300]
+    for number in numbers_in(text):
+        yield from number.values
+    for found in re.findall(r"\d{1,12}", text):
+        yield Fraction(int(found))
+    for time in times_in(text):
+        yield Fraction(time.minutes % HALF_DAY // 60)
+
+
+def _stems(key: str) -> frozenset[str]:
+    """Return the beginnings of the words of a key, without those that many keys have."""
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", key).replace("_", " ")
+    return frozenset(
+        word[:5] for word in plain_words(spaced).split() if word not in _GENERIC and len(word) > 2
+    )
+
+
+def _is_of_other_kind(key: str, leaf: str, found: list[tuple[tuple[str, ...], Any]]) -> bool:
+    """Return whether a value is no number, date or time where its key says so, or the reverse."""
+    plain = plain_key(key)
+    has_digits = bool(re.search(r"\d", leaf)) or bool(numbers_in(leaf))
+    if _COUNTS.search(key.casefold()) and not has_digits and len(leaf.split()) > 1:
+        return True
+    is_time = bool(times_in(leaf)) and len(leaf) < 25
+    is_date = bool(dates_in(leaf)) and len(leaf) < 30
+    if (is_time or is_date) and not (DATE_KEY.search(plain) or TIME_KEY.search(plain)):
+        return any(
+            DATE_KEY.search(plain_key(path[-1])) or TIME_KEY.search(plain_key(path[-1]))
+            for path, _ in found
+            if path
+        )
+    return False
