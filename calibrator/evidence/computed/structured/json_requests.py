@@ -276,6 +276,10 @@ def _add_choices(shape: Shape, ask: str) -> None:
         for each in others:
             if plain_key(each.other_name) in (label, singular):
                 each.names = each.names or choices
+        if label not in parts and re.search(
+            rf"^\W*{re.escape(singular)}\W*:[ \t]*\S+ \S+", ask, re.MULTILINE | re.IGNORECASE
+        ):
+            continue  # the key is described elsewhere
         part = parts.get(label) or parts.get(singular)
         if part is None or part.choices or part.form or part.kinds & {"boolean", "object"}:
             continue

@@ -7,7 +7,7 @@ graded replies of two sources (`calibrator/evidence/README.md`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -29,6 +29,7 @@ from calibrator.evidence.computed.structured.json_values import (
     TIME_KEY,
     Source,
     fault_of_value,
+    is_absence,
     leaves,
     may_be_computed,
     plain_words,
@@ -46,6 +47,8 @@ FEATURES: Final = (
     "own",  # values that are beside the word for their key
     "clash",  # values of another kind than their key: no number, no date, no time
     "twice",  # values under two keys
+    "rival",  # dates and times behind which the user states another that no value has
+    "corrected",  # numbers, names and other words of a correction that no value has
     "declined",  # values that an assistant proposed and the user declined
     "unused_words",  # share of the words of a short text that no value has
     "unused_numbers",  # numbers of a short text that no value has
@@ -65,8 +68,13 @@ _ASSISTS: Final = re.compile(
 )
 _DECLINES: Final = re.compile(
     r"\W*(?:no\b|nope|nah\b|not\b|actually|instead|i(?:'d| would) (?:rather|prefer)|(?:something"
-    r"|anything|any) (?:else|different|other)|different|another|change|i don't|are there (?:any )?other"
-    r"|do you have (?:any|some)|nein|lieber|doch)",
+    r"|anything|any) (?:else|different|other)|different|another|change|i don't"
+    r"|are there (?:any )?other|do you have (?:any|some)|nein|lieber|doch)",
+    re.IGNORECASE,
+)
+_CORRECTS: Final = re.compile(
+    r"\b(?:actually|instead|sorry|after all|rather|change|wait|correction|i meant|make (?:it|that)"
+    r"|different|other|else|eigentlich|doch|lieber|stattdessen|mejor|plutôt)\b|^\W*no(?:pe)?\b",
     re.IGNORECASE,
 )
 _COMMON: Final = word_set(
@@ -101,6 +109,8 @@ class _Data:
     starts: list[int] = field(default_factory=list)
     places: dict[str, list[int]] = field(default_factory=dict)
     declined: list[tuple[int, int]] = field(default_factory=list)
+    said: list[tuple[int, int]] = field(default_factory=list)
+    corrections: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for found in _WORD.finditer(self.text):
@@ -109,11 +119,14 @@ class _Data:
                 self.words.append(word)
                 self.raw.append(found[0])
                 self.starts.append(found.start())
-        turns = [
-            (found.start(), found["who"], found.end()) for found in _SPEAKER.finditer(self.text)
-        ]
-        for (start, who, _), (end, _, said) in pairwise(turns):
-            if _ASSISTS.search(who) and _DECLINES.match(self.text, said):
+        turns = [(each.start(), each["who"], each.end()) for each in _SPEAKER.finditer(self.text)]
+        turns.append((len(self.text), "", len(self.text)))
+        for (start, who, begin), (end, _, said) in pairwise(turns):
+            if not _ASSISTS.search(who):
+                self.said.append((begin, end))
+                if _CORRECTS.search(self.text, begin, min(end, begin + 400)) and begin > 200:
+                    self.corrections.append((begin, end))
+            elif _DECLINES.match(self.text, said):
                 self.declined.append((start, end))
 
     def find(self, words: list[str]) -> list[int]:
@@ -148,9 +161,11 @@ def features_of(
     if not found:
         return None
     wanted = read_request(rules, request)
-    if not any(shape.fields or shape.others or shape.items for shape in wanted.shapes):
-        if "json" not in f"{rules}\n{request}".casefold():
-            return None
+    is_wanted = "json" in f"{rules}\n{request}".casefold() or any(
+        shape.fields or shape.others or shape.items for shape in wanted.shapes
+    )
+    if not is_wanted:
+        return None
     _, text = split_data(rules, request)
     earlier = "\n".join(
         f"{'User' if turn.role == 'user' else 'Assistant'}: {turn.text}"
@@ -214,6 +229,8 @@ class _Reading:
             - sum(len(text) <= 2 for _, text in dict.fromkeys(texts))
         )
         self._count_unused()
+        self._count_rivals()
+        self._count_corrected()
         self.counts["faults"] = float(self.wanted.fault(value) is not None)
         return {name: min(float(count), MOST) for name, count in self.counts.items()}
 
@@ -223,6 +240,7 @@ class _Reading:
         plain = plain_key(key)
         shape = self.wanted.at(path)
         is_free = shape is not None and bool(shape.choices)
+        is_free |= isinstance(leaf, str) and is_absence(leaf)
         if leaf is None or leaf == "" or isinstance(leaf, bool) or is_free:
             return "free", [], 0
         words = plain_words(str(leaf)).split()[:60]
@@ -236,8 +254,10 @@ class _Reading:
             return ("found" if is_found else "free"), [], 0
         if not isinstance(leaf, str):
             return "free", [], 0
+        missing = [word for word in words if word not in self.data.places]
+        if not missing or _is_day(plain, leaf, self.source):
+            return "found", [], 0
         if fault_of_value(path, leaf, self.source, self.wanted, is_verbatim=True):
-            missing = [word for word in words if word not in self.data.places]
             if FREE.search(plain) and len(missing) == len(words):
                 return "free", [], 0
             return ("absent" if 2 * len(missing) > len(words) else "partial"), [], 0
@@ -321,6 +341,44 @@ class _Reading:
         numbers = {number.value for number in numbers_in(self.data.text) if number.value != 1}
         self.counts["unused_numbers"] = float(len(numbers - used))
 
+    def _count_rivals(self) -> None:
+        """Count dates and times of the reply behind which the user states an unused one."""
+        text = self.data.text
+        own = "\n".join(str(leaf)[:100] for _, leaf in self.leaves)
+        dates = [({(d.month, d.day) for d in each.values}, each.start) for each in dates_in(text)]
+        used = [{(d.month, d.day) for d in each.values} for each in dates_in(own)]
+        times = [({each.minutes % HALF_DAY}, each.start) for each in times_in(text)]
+        clock = [{each.minutes % HALF_DAY} for each in times_in(own)]
+        self.counts["rival"] = self._rivals(dates, used) + self._rivals(times, clock)
+
+    def _rivals(self, stated: list[tuple[set[Any], int]], used: list[set[Any]]) -> int:
+        """Count the values that are used and have an unused one of the user behind them."""
+        known = set().union(*used)
+        free = [start for values, start in stated if not values & known]
+        free = [at for at in free if any(begin <= at < end for begin, end in self.data.said)]
+        count = 0
+        for wanted in used:
+            last = max((start for values, start in stated if values & wanted), default=None)
+            count += last is not None and any(start > last for start in free)
+        return count
+
+    def _count_corrected(self) -> None:
+        """Count what the last correction of the user says and no value has."""
+        if not self.data.corrections:
+            return
+        begin, end = self.data.corrections[-1]
+        used = {number for _, leaf in self.leaves for number in _numbers_of(leaf)}
+        numbers = {number.value for number in numbers_in(self.data.text[begin:end][:400])}
+        own = {word for _, leaf in self.leaves for word in plain_words(str(leaf)).split()}
+        places = [at for at, start in enumerate(self.data.starts) if begin <= start < end]
+        names = {self.data.words[at] for at in places if self.data.raw[at][0].isupper()}
+        words = {self.data.words[at] for at in places}
+        self.counts["corrected"] = float(
+            len(numbers - used - {Fraction(1)})
+            + len([word for word in names - own - _COMMON if not word.isdigit()])
+            + (not own & words)
+        )
+
 
 def _numbers_of(leaf: Any) -> Iterator[Fraction]:
     """Yield the numbers that a value states, also as parts of a date or a time."""
@@ -331,6 +389,18 @@ def _numbers_of(leaf: Any) -> Iterator[Fraction]:
         yield Fraction(int(found))
     for time in times_in(text):
         yield Fraction(time.minutes % HALF_DAY // 60)
+
+
+def _is_day(plain: str, leaf: str, source: Source) -> bool:
+    """Return whether a value is a day such as `the 6th` whose number is in the text."""
+    numbers = re.findall(r"\d{1,2}", leaf)
+    return (
+        len(leaf) < 30
+        and bool(numbers)
+        and DATE_KEY.search(plain) is not None
+        and all(Fraction(int(number)) in source.numbers for number in numbers)
+        and not dates_in(leaf)
+    )
 
 
 def _stems(key: str) -> frozenset[str]:

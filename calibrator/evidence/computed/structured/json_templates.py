@@ -294,13 +294,16 @@ def choices_of(text: str) -> tuple[str, ...]:
     return ()
 
 
+_DESCRIBES: Final = re.compile(r"(?:an?|the|any|some|eine?|der|die|das|un|une|una)\b .")
+
+
 def cleaned_choices(parts: list[str]) -> tuple[str, ...]:
     """Return the parts of a list as choices; empty if they are types or sentences."""
     cleaned = [part.strip(" `\"'“”()[]:*.,").casefold() for part in parts]
     cleaned = [part for part in cleaned if part]
     if len(cleaned) < 2 or any(len(part.split()) > 3 for part in cleaned):
         return ()
-    if {*cleaned} & {*KINDS, "dd", "mm", "yyyy"}:
+    if {*cleaned} & {*KINDS, "dd", "mm", "yyyy"} or any(map(_DESCRIBES.match, cleaned)):
         return ()
     return tuple(cleaned)
 

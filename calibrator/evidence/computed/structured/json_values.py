@@ -160,6 +160,11 @@ def plain_words(text: str) -> str:
     return " ".join(re.sub(r"[\W_]+", " ", kept).split())
 
 
+def is_absence(leaf: str) -> bool:
+    """Return whether a string says that there is no value, or says yes or no."""
+    return leaf.strip().casefold().replace(" ", "_") in _ABSENT_WORDS
+
+
 def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Yield each value of JSON that has no parts, with the keys on the way to it."""
     if len(path) > 20:
@@ -276,7 +281,7 @@ def _string_fault(
     joined = words.replace(" ", "")
     if len(joined) > 3 and joined in source.joined:
         return None
-    if leaf.strip().casefold().replace(" ", "_") in _ABSENT_WORDS:
+    if is_absence(leaf):
         return None
     if plain == "year" and not re.search(r"\b(?:19|20)\d\d\b", source.text):
         return None
