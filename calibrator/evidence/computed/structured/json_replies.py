@@ -148,7 +148,8 @@ _EXTRACTS: Final = re.compile(
 )
 _INVENTS: Final = re.compile(
     r"\b(?:invent|make up|fictional|fake|sample|dummy|mock|random|example (?:data|user|of)"
-    r"|translate|summari[sz]e|rewrite|imagine|generate|compose|wrap|suggest|recommend|come up"
+    r"|translate|summari[sz]e|rewrite|imagine|generate|compose|wrap|comput\w*|calculat\w*"
+    r"|work out|split|add up|estimate|suggest|recommend|come up"
     r" with)\b",
     re.IGNORECASE,
 )

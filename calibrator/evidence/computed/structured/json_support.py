@@ -7,7 +7,6 @@ graded replies of two sources (`calibrator/evidence/README.md`).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
@@ -23,6 +22,7 @@ from calibrator.evidence.computed.structured.json_requests import (
 )
 from calibrator.evidence.computed.structured.json_shapes import plain_key
 from calibrator.evidence.computed.structured.json_values import (
+    COPIED,
     DATE_KEY,
     FREE,
     HALF_DAY,
@@ -48,20 +48,18 @@ FEATURES: Final = (
     "clash",  # values of another kind than their key: no number, no date, no time
     "twice",  # values under two keys
     "rival",  # dates and times behind which the user states another that no value has
-    "corrected",  # numbers, names and other words of a correction that no value has
     "declined",  # values that an assistant proposed and the user declined
     "unused_words",  # share of the words of a short text that no value has
-    "unused_numbers",  # numbers of a short text that no value has
-    "faults",  # differences from the wanted shape that are not certain to be wrong
 )
-BASE: Final = 0.0
-WEIGHTS: Final = (0.0,) * len(FEATURES)
+BASE: Final = -0.23
+WEIGHTS: Final = (-2.74, -0.44, 0.76, -1.01, -0.15, 0.26, -1.66, -0.3, -0.76, -1.4, -0.64)
 MAX_DATA: Final = 20_000  # characters of a text that are read
 MAX_LEAVES: Final = 60
 SHORT: Final = 60  # words of a text of which most are about what is wanted
+MAX_COUNT: Final = 12  # a smaller number may be counted, and need not be in the text
 NEAR: Final = 3  # words between a value and the word for its key
 MOST: Final = 3  # of a count
-_WORD: Final = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+(?:['’][^\W\d_]+)?")
+_WORD: Final = re.compile(r"\d+(?:[.,:]\d+)+|[^\W_]+(?:['’][^\W\d_]+)?")
 _SPEAKER: Final = re.compile(r"^(?P<who>[A-Za-z][\w ]{0,20}):[ \t]", re.MULTILINE)
 _ASSISTS: Final = re.compile(
     r"agent|assistant|bot|system|ai$|clerk|operator|support", re.IGNORECASE
@@ -72,18 +70,18 @@ _DECLINES: Final = re.compile(
     r"|are there (?:any )?other|do you have (?:any|some)|nein|lieber|doch)",
     re.IGNORECASE,
 )
-_CORRECTS: Final = re.compile(
-    r"\b(?:actually|instead|sorry|after all|rather|change|wait|correction|i meant|make (?:it|that)"
-    r"|different|other|else|eigentlich|doch|lieber|stattdessen|mejor|plutôt)\b|^\W*no(?:pe)?\b",
-    re.IGNORECASE,
-)
 _COMMON: Final = word_set(
-    "a an the and or of in on at to for from by with as is are was were be been it its this that these"
-    " those i you we they he she me my your our their his her do does did has have had will would can"
-    " could not no yes if so but about into there here what which who when where how please all any"
-    " some want need like get give find show me us let's book play add put rate make look search"
-    " der die das und oder ein eine für von mit zu im in ist sind bitte el la los y de un une le les"
-    " du des et pour"
+    "a an the and or of in on at to for from by with as is are was were be been it its this "
+    "that these those i you we they he she me my your our their his her do does did has have "
+    "had will would can could not no yes if so but about into there here what which who when "
+    "where how please all any some want need like get give find show me us let's book play "
+    "add put rate make look search der die das und oder ein eine für von mit zu im in ist "
+    "sind bitte el la los y de un une le les du des et pour "
+)
+_INVENTS: Final = re.compile(
+    r"\b(?:invent|make up|fictional|fake|sample|dummy|mock|random|imagine|generate|compose|suggest"
+    r"|recommend|come up with|write)\b",
+    re.IGNORECASE,
 )
 _GENERIC: Final = word_set("name number value id key item type is has of the in to code data")
 _COUNTS: Final = re.compile(
@@ -110,7 +108,6 @@ class _Data:
     places: dict[str, list[int]] = field(default_factory=dict)
     declined: list[tuple[int, int]] = field(default_factory=list)
     said: list[tuple[int, int]] = field(default_factory=list)
-    corrections: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for found in _WORD.finditer(self.text):
@@ -124,10 +121,12 @@ class _Data:
         for (start, who, begin), (end, _, said) in pairwise(turns):
             if not _ASSISTS.search(who):
                 self.said.append((begin, end))
-                if _CORRECTS.search(self.text, begin, min(end, begin + 400)) and begin > 200:
-                    self.corrections.append((begin, end))
             elif _DECLINES.match(self.text, said):
                 self.declined.append((start, end))
+
+    def has(self, word: str) -> bool:
+        """Return whether the text has a word, in the singular or the plural."""
+        return any(each in self.places for each in (word, f"{word}s", f"{word}es", word[:-1]))
 
     def find(self, words: list[str]) -> list[int]:
         """Return the places where these words follow each other."""
@@ -166,15 +165,20 @@ def features_of(
     )
     if not is_wanted:
         return None
-    _, text = split_data(rules, request)
+    ask, text = split_data(rules, request)
+    if _INVENTS.search(ask):
+        return None
     earlier = "\n".join(
         f"{'User' if turn.role == 'user' else 'Assistant'}: {turn.text}"
         for turn in conversation.earlier
     )
     said = f"{earlier}\nUser: {text}" if earlier else text
     data = _Data("\n\n".join((*conversation.results, said))[:MAX_DATA])
-    reading = _Reading(data, Source(f"{rules}\n{data.text}"[: 2 * MAX_DATA]), wanted, found)
-    return reading.features(value), reading.doubts
+    is_copied = COPIED.search(ask) is not None
+    reading = _Reading(
+        data, Source(f"{rules}\n{data.text}"[: 2 * MAX_DATA]), wanted, found, is_copied
+    )
+    return reading.features(), reading.doubts
 
 
 class _Reading:
@@ -186,7 +190,9 @@ class _Reading:
         source: Source,
         wanted: Request,
         found: list[tuple[tuple[str, ...], Any]],
+        is_copied: bool,
     ) -> None:
+        self.is_copied = is_copied  # whether values are wanted word for word
         self.data, self.source, self.wanted, self.leaves = data, source, wanted, found
         self.covered: set[int] = set()
         self.doubts: list[tuple[str, str, str]] = []
@@ -197,7 +203,7 @@ class _Reading:
             keys |= names
         self.stems = {key: _stems(key) for key in sorted(keys)}
 
-    def features(self, value: Any) -> dict[str, float]:
+    def features(self) -> dict[str, float]:
         """Return the counts of the reply, each at most `MOST`."""
         looked_up = known = 0
         spans: list[tuple[str, list[int], int]] = []
@@ -230,8 +236,6 @@ class _Reading:
         )
         self._count_unused()
         self._count_rivals()
-        self._count_corrected()
-        self.counts["faults"] = float(self.wanted.fault(value) is not None)
         return {name: min(float(count), MOST) for name, count in self.counts.items()}
 
     def _look_up(self, path: tuple[str, ...], leaf: Any) -> tuple[str, list[int], int]:
@@ -248,18 +252,20 @@ class _Reading:
         if places:
             return "found", places, len(words)
         if isinstance(leaf, int | float):
+            if abs(leaf) <= MAX_COUNT and leaf not in self.source.numbers:
+                return "free", [], 0  # a count
             if fault_of_value(path, leaf, self.source, self.wanted, is_verbatim=False):
                 return "absent", [], 0
             is_found = Fraction(str(leaf)) in self.source.numbers if abs(leaf) < 1e15 else False
             return ("found" if is_found else "free"), [], 0
         if not isinstance(leaf, str):
             return "free", [], 0
-        missing = [word for word in words if word not in self.data.places]
+        if FREE.search(plain) and not self.is_copied:
+            return "free", [], 0
+        missing = [word for word in words if not self.data.has(word)]
         if not missing or _is_day(plain, leaf, self.source):
             return "found", [], 0
         if fault_of_value(path, leaf, self.source, self.wanted, is_verbatim=True):
-            if FREE.search(plain) and len(missing) == len(words):
-                return "free", [], 0
             return ("absent" if 2 * len(missing) > len(words) else "partial"), [], 0
         if dates_in(leaf) or times_in(leaf):
             return "found", [], 0
@@ -284,7 +290,7 @@ class _Reading:
         if all(self._goes_on(at, size) for at in places):
             self.counts["cut"] += 1
         own = other = NEAR + 1
-        for at in places:
+        for at in places[:MOST]:
             for name, stems in self.stems.items():
                 distance = self._distance(stems, at, size)
                 if name == key:
@@ -337,9 +343,6 @@ class _Reading:
         ]
         unused = [at for at in content if at not in self.covered]
         self.counts["unused_words"] = len(unused) / len(content) if content else 0.0
-        used = {number for _, leaf in self.leaves for number in _numbers_of(leaf)}
-        numbers = {number.value for number in numbers_in(self.data.text) if number.value != 1}
-        self.counts["unused_numbers"] = float(len(numbers - used))
 
     def _count_rivals(self) -> None:
         """Count dates and times of the reply behind which the user states an unused one."""
@@ -361,34 +364,6 @@ class _Reading:
             last = max((start for values, start in stated if values & wanted), default=None)
             count += last is not None and any(start > last for start in free)
         return count
-
-    def _count_corrected(self) -> None:
-        """Count what the last correction of the user says and no value has."""
-        if not self.data.corrections:
-            return
-        begin, end = self.data.corrections[-1]
-        used = {number for _, leaf in self.leaves for number in _numbers_of(leaf)}
-        numbers = {number.value for number in numbers_in(self.data.text[begin:end][:400])}
-        own = {word for _, leaf in self.leaves for word in plain_words(str(leaf)).split()}
-        places = [at for at, start in enumerate(self.data.starts) if begin <= start < end]
-        names = {self.data.words[at] for at in places if self.data.raw[at][0].isupper()}
-        words = {self.data.words[at] for at in places}
-        self.counts["corrected"] = float(
-            len(numbers - used - {Fraction(1)})
-            + len([word for word in names - own - _COMMON if not word.isdigit()])
-            + (not own & words)
-        )
-
-
-def _numbers_of(leaf: Any) -> Iterator[Fraction]:
-    """Yield the numbers that a value states, also as parts of a date or a time."""
-    text = str(leaf)[:300]
-    for number in numbers_in(text):
-        yield from number.values
-    for found in re.findall(r"\d{1,12}", text):
-        yield Fraction(int(found))
-    for time in times_in(text):
-        yield Fraction(time.minutes % HALF_DAY // 60)
 
 
 def _is_day(plain: str, leaf: str, source: Source) -> bool:

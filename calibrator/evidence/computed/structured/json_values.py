@@ -36,7 +36,7 @@ _EXACT: Final = re.compile(
 )
 DATE_KEY: Final = re.compile(
     r"date|day|deadline|birth|dob|datum|fecha|due|when|start|end"
-    r"|departure|arrival|check"
+    r"|departure|arrival|check|until|expir|valid|since|issued|born|deliver|ship"
 )
 TIME_KEY: Final = re.compile(r"time|hour|uhrzeit|hora|heure|when|start|end")
 _RELATIVE: Final = re.compile(
@@ -72,7 +72,7 @@ _AMOUNTS: Final = {  # words that say how many, beside the names of numbers
 }
 MAX_READ: Final = 20_000  # characters in which dates and times are looked for
 HALF_DAY: Final = 12 * 60
-_COPIED: Final = re.compile(
+COPIED: Final = re.compile(
     r"\b(?:copy|verbatim|as printed|in the words used|exactly as|word for word"
     r"|as (?:it |they )?(?:is |are )?(?:written|spelled|spelt)|as (?:it )?appears?)\b",
     re.IGNORECASE,
@@ -194,7 +194,7 @@ def fault_of_quotes(value: Any, source: Source, request: Request) -> str | None:
 
 def fault_of_values(value: Any, source: Source, request: Request, wish: str) -> str | None:
     """Return a value that the text cannot have given, or None; `wish` says what was asked."""
-    is_verbatim = bool(_COPIED.search(wish))
+    is_verbatim = bool(COPIED.search(wish))
     for count, (path, leaf) in enumerate(leaves(value)):
         if count >= MAX_VALUES:
             return None
