@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from calibrator.evidence.computed.structured.json_requests import read_request
-from calibrator.evidence.computed.structured.json_shapes import plain_key
+from calibrator.evidence.computed.structured.json_shapes import all_keys, plain_key
 from calibrator.evidence.computed.structured.json_values import (
     Source,
     fault_of_quotes,
     fault_of_values,
-    leaves,
 )
 from calibrator.evidence.computed.verdict import MAX_SOURCE, MAX_TEXT, Exchange, Verdict
 
@@ -87,10 +86,13 @@ def _judge_unnamed(exchange: Exchange, rules: str, request: str) -> Verdict | No
     if reply[:1] not in ("{", "[", "`") or ("{" not in exchange.folded and "(" not in request):
         return None
     value = value_of(reply)
-    keys = {plain_key(path[-1]) for path, _ in leaves(value) if path}
+    parts = value if isinstance(value, list) else [value]
+    keys = {
+        plain_key(key) for part in parts[:20] if isinstance(part, dict) for key in all_keys(part)
+    }
     wanted = read_request(rules, request)
     named = {plain_key(name) for shape in wanted.shapes for name, _ in shape.parts() if name}
-    if len(named & keys) < 2 or 2 * len(named & keys) < len(named):
+    if len(named) < 2 or 2 * len(named & keys) < len(named):
         return None
     return judge_json(exchange, rules, is_in_request=True)
 

@@ -135,7 +135,7 @@ def _fault(value: Any, shape: Shape, path: str = "", depth: int = 0) -> str | No
 def _object_fault(value: Mapping[str, Any], shape: Shape, path: str, depth: int) -> str | None:
     """Return how the keys or the values of an object differ from a shape, or None."""
     own = {plain_key(key): key for key in list(value)[:MAX_ITEMS]}
-    nested = {plain_key(key) for key in _all_keys(value)} if shape.is_prose else set()
+    nested = {plain_key(key) for key in all_keys(value)} if shape.is_prose else set()
     prefix = f"{path}." if path else ""
     for key, part in shape.fields.items():
         plain = plain_key(key)
@@ -221,13 +221,13 @@ def _fits(value: str, pattern: str) -> bool:
         return True
 
 
-def _all_keys(item: Mapping[str, Any], depth: int = 0) -> list[str]:
+def all_keys(item: Mapping[str, Any], depth: int = 0) -> list[str]:
     """Return the keys of an object and of the objects in it."""
     keys: list[str] = []
     for key, value in list(item.items())[:MAX_ITEMS]:
         keys.append(key)
         if isinstance(value, Mapping) and depth < 4:
-            keys += _all_keys(value, depth + 1)
+            keys += all_keys(value, depth + 1)
     return keys[:500]
 
 
