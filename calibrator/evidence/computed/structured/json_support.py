@@ -126,7 +126,10 @@ class _Data:
 
     def has(self, word: str) -> bool:
         """Return whether the text has a word, in the singular or the plural."""
-        return any(each in self.places for each in (word, f"{word}s", f"{word}es", word[:-1]))
+        if word in self.places:
+            return True
+        forms = (f"{word}s", f"{word}es", word[:-1])
+        return len(word) > 3 and word.isalpha() and any(each in self.places for each in forms)
 
     def find(self, words: list[str]) -> list[int]:
         """Return the places where these words follow each other."""
@@ -174,10 +177,7 @@ def features_of(
     )
     said = f"{earlier}\nUser: {text}" if earlier else text
     data = _Data("\n\n".join((*conversation.results, said))[:MAX_DATA])
-    is_copied = COPIED.search(ask) is not None
-    reading = _Reading(
-        data, Source(f"{rules}\n{data.text}"[: 2 * MAX_DATA]), wanted, found, is_copied
-    )
+    reading = _Reading(data, Source(f"{rules}\n{data.text}"[: 2 * MAX_DATA]), wanted, found, ask)
     return reading.features(), reading.doubts
 
 
@@ -190,9 +190,10 @@ class _Reading:
         source: Source,
         wanted: Request,
         found: list[tuple[tuple[str, ...], Any]],
-        is_copied: bool,
+        ask: str,
     ) -> None:
-        self.is_copied = is_copied  # whether values are wanted word for word
+        self.ask = ask.casefold()
+        self.is_copied = COPIED.search(ask) is not None  # values are wanted word for word
         self.data, self.source, self.wanted, self.leaves = data, source, wanted, found
         self.covered: set[int] = set()
         self.doubts: list[tuple[str, str, str]] = []
@@ -260,8 +261,8 @@ class _Reading:
             return ("found" if is_found else "free"), [], 0
         if not isinstance(leaf, str):
             return "free", [], 0
-        if FREE.search(plain) and not self.is_copied:
-            return "free", [], 0
+        if FREE.search(plain) and (not self.is_copied or leaf.casefold() in self.ask):
+            return "free", [], 0  # said in own words, or a choice of the prompt
         missing = [word for word in words if not self.data.has(word)]
         if not missing or _is_day(plain, leaf, self.source):
             return "found", [], 0

@@ -23,7 +23,11 @@ def support(values: dict[str, object], said: str = SAID) -> float:
     return found.support
 
 
-GOOD: dict[str, object] = {"guest": "Teodor Brandt Lind", "room": "Harbour Suite", "arrival": "3 August"}
+GOOD: dict[str, object] = {
+    "guest": "Teodor Brandt Lind",
+    "room": "Harbour Suite",
+    "arrival": "3 August",
+}
 
 
 @pytest.mark.parametrize(
