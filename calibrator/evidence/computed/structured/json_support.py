@@ -51,8 +51,8 @@ FEATURES: Final = (
     "declined",  # values that an assistant proposed and the user declined
     "unused_words",  # share of the words of a short text that no value has
 )
-BASE: Final = -0.23
-WEIGHTS: Final = (-2.74, -0.44, 0.76, -1.01, -0.15, 0.26, -1.66, -0.3, -0.76, -1.4, -0.64)
+BASE: Final = -0.77
+WEIGHTS: Final = (-2.44, -0.8, 1.22, -0.91, -0.15, 0.36, -2.11, -0.84, -1.21, -0.79, -0.68)
 MAX_DATA: Final = 20_000  # characters of a text that are read
 MAX_LEAVES: Final = 60
 SHORT: Final = 60  # words of a text of which most are about what is wanted
