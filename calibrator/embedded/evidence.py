@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from calibrator.evidence.acts import Act, fit, recognise, without_quotation
-from calibrator.evidence.computed import Verdict, verify
+from calibrator.evidence.computed import ValueSupport, Verdict, support_of_values, verify
 from calibrator.evidence.context import Cutter, Judgement, Support, own_document
 from calibrator.evidence.conversation import Conversation, read_conversation
 from calibrator.evidence.facts import check_facts, needs_facts
@@ -110,7 +110,12 @@ class Evidence:
         strange = [self._is_unfamiliar(each) for each in replies]
         judged: list[Judgement | None] = [None] * len(replies)
         if self._support is not None:
-            chosen = [at for at, each in enumerate(replies) if _is_grounded(each, strange[at])]
+            judged = [_judge_json(each) for each in replies]
+            chosen = [
+                at
+                for at, each in enumerate(replies)
+                if judged[at] is None and _is_grounded(each, strange[at])
+            ]
             asked = [(replies[at].conversation, replies[at].act.body) for at in chosen]
             for at, judgement in zip(chosen, self._support.judge(asked), strict=True):
                 judged[at] = judgement
@@ -203,6 +208,19 @@ def _verdict(reply: ReadReply, claim: str) -> Verdict | None:
     if (found is None or is_of_form) and claim.strip() != reply.item.answer.strip():
         found = verify(reply.conversation, claim)  # an opening breaks no limit of length
     return found
+
+
+def _judge_json(reply: ReadReply) -> Judgement | None:
+    """Judge a reply in JSON by its values, which are no prose; None if it is none."""
+    if reply.item.tool_use is not None or TOOLS_OFFERED in reply.item.question:
+        return None
+    found: ValueSupport | None = support_of_values(reply.conversation, reply.item.answer)
+    if found is None:
+        return None
+    doubts = tuple(
+        Unsupported(f"{key}: {value}", (value,), kind) for key, value, kind in found.doubts
+    )
+    return Judgement(found.support, doubts if found.support < CHECKED_BELOW else ())
 
 
 def _is_grounded(reply: ReadReply, is_unfamiliar: bool) -> bool:

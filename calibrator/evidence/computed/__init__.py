@@ -16,6 +16,7 @@ from calibrator.evidence.computed.last_turn import (
     with_question,
 )
 from calibrator.evidence.computed.structured.json_replies import verify_json
+from calibrator.evidence.computed.structured.json_support import ValueSupport, support_of_values
 from calibrator.evidence.computed.structured.python_code import verify_python
 from calibrator.evidence.computed.structured.sql import verify_sql
 from calibrator.evidence.computed.structured.tables import verify_tables
@@ -25,7 +26,7 @@ from calibrator.evidence.computed.sums.units import verify_units
 from calibrator.evidence.computed.verdict import Exchange, Verdict
 from calibrator.evidence.conversation import Conversation
 
-__all__ = ["Verdict", "verify"]
+__all__ = ["ValueSupport", "Verdict", "support_of_values", "verify"]
 
 Check = Callable[[Exchange], Verdict | None]
 _QUESTIONS: Final[tuple[Check, ...]] = (

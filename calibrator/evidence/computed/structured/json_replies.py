@@ -7,8 +7,13 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from calibrator.evidence.computed.structured.json_shapes import read_shape
-from calibrator.evidence.computed.structured.json_values import fault_of_values
+from calibrator.evidence.computed.structured.json_requests import read_request
+from calibrator.evidence.computed.structured.json_shapes import all_keys, plain_key
+from calibrator.evidence.computed.structured.json_values import (
+    Source,
+    fault_of_quotes,
+    fault_of_values,
+)
 from calibrator.evidence.computed.verdict import MAX_SOURCE, MAX_TEXT, Exchange, Verdict
 
 MAX_DEPTH: Final = 50
@@ -42,6 +47,16 @@ _BARE: Final = re.compile(
     r"|blocks?)|backticks|fences?)\b|\braw json\b",
     re.IGNORECASE,
 )
+_CODE: Final = re.compile(  # a program, which may speak of JSON
+    r"```[ \t]*(?!json)[a-z][\w+#]*[ \t]*\n|^(?:def|class|import|from|const|let|function|public"
+    r"|func|package|use|#include|async) [\w{*<]",
+    re.MULTILINE | re.IGNORECASE,
+)
+_CONDITIONAL: Final = re.compile(
+    r"\b(?:if|when|whenever|unless)\b[^.\n]{0,80}\bjson\b"
+    r"|\bjson\b[^.\n]{0,60}\b(?:if|when|unless)\b",
+    re.IGNORECASE,
+)
 _FENCED: Final = re.compile(
     r"```[ \t]*(?:json[c5]?)?[^\n]*\n(?P<code>.*?)(?:\n?[ \t]*```"
     r"|\Z)",
@@ -51,24 +66,35 @@ _FENCED: Final = re.compile(
 
 def verify_json(exchange: Exchange) -> Verdict | None:
     """Judge a reply that was to be JSON; None if no JSON was asked for."""
-    folded = exchange.folded
-    if "json" not in folded:
-        return None
     rules = exchange.conversation.rules[:MAX_TEXT]
-    instruction = exchange.instruction[:MAX_TEXT]
     request = exchange.request[:MAX_TEXT]
-    is_in_rules = bool(_WISH.search(rules)) and not re.search(
-        r"\b(?:if|when|whenever|unless)\b[^.\n]{0,80}\bjson\b"
-        r"|\bjson\b[^.\n]{0,60}\b(?:if|when|unless)\b",
-        rules,
-        re.IGNORECASE,
-    )
-    own = _first_sentences(instruction, request)
+    if "json" not in exchange.folded:
+        return _judge_unnamed(exchange, rules, request)
+    if _CODE.search(exchange.reply[:MAX_TEXT]):
+        return None
+    is_in_rules = bool(_WISH.search(rules)) and not _CONDITIONAL.search(rules)
+    own = _first_sentences(exchange.instruction[:MAX_TEXT], request)
     is_in_request = bool(_WISH.search(own)) and not _ABOUT.search(own)
     if not is_in_rules and not is_in_request:
+        return _judge_unnamed(exchange, rules, request)
+    return judge_json(exchange, rules if is_in_rules else "", is_in_request=is_in_request)
+
+
+def _judge_unnamed(exchange: Exchange, rules: str, request: str) -> Verdict | None:
+    """Judge a reply in JSON to a prompt that shows which keys it wants, and does not say JSON."""
+    reply = exchange.reply.strip()
+    if reply[:1] not in ("{", "[", "`") or ("{" not in exchange.folded and "(" not in request):
         return None
-    wish = f"{rules}\n{request}" if is_in_rules else request
-    return judge_json(exchange, wish, is_in_request=is_in_request)
+    value = value_of(reply)
+    parts = value if isinstance(value, list) else [value]
+    keys = {
+        plain_key(key) for part in parts[:20] if isinstance(part, dict) for key in all_keys(part)
+    }
+    wanted = read_request(rules, request)
+    named = {plain_key(name) for shape in wanted.shapes for name, _ in shape.parts() if name}
+    if len(named) < 2 or 2 * len(named & keys) < len(named):
+        return None
+    return judge_json(exchange, rules, is_in_request=True)
 
 
 def _first_sentences(instruction: str, request: str) -> str:
@@ -79,8 +105,10 @@ def _first_sentences(instruction: str, request: str) -> str:
     return before + re.split(r"[.?!:\n]", text[place : place + 300])[0]
 
 
-def judge_json(exchange: Exchange, wish: str, *, is_in_request: bool) -> Verdict | None:
-    """Judge a reply against a wish for JSON."""
+def judge_json(exchange: Exchange, rules: str, *, is_in_request: bool) -> Verdict | None:
+    """Judge a reply against a wish for JSON in the rules, if they are not empty, or the request."""
+    request = exchange.request[:MAX_TEXT]
+    wish = f"{rules}\n{request}" if rules else request
     reply = exchange.reply.strip()
     if len(reply) > MAX_SOURCE:
         return None
@@ -101,27 +129,29 @@ def judge_json(exchange: Exchange, wish: str, *, is_in_request: bool) -> Verdict
         return Verdict(False, "the JSON is in a code block", "json")
     if not isinstance(value, dict | list):
         return Verdict(False, "the reply is no JSON object", "json")
-    shape = read_shape(wish)
-    wrong = shape.fault(value)
+    wanted = read_request(rules, request)
+    wrong = wanted.fault(value)
     if wrong:
         return Verdict(False, wrong, "json")
-    if not _is_extraction(wish, exchange.request):
+    if len(exchange.source) > MAX_SOURCE:
         return None
-    source = exchange.source
-    if len(source) > MAX_SOURCE:
-        return None
-    wrong = fault_of_values(value, source, shape, wish)
+    source = Source(exchange.source)
+    wrong = fault_of_quotes(value, source, wanted)
+    if not wrong and _is_extraction(wish, exchange.request):
+        wrong = fault_of_values(value, source, wanted, wish)
     return Verdict(False, wrong, "json") if wrong else None
 
 
 _EXTRACTS: Final = re.compile(
     r"\b(?:extract|parse|pull|convert|turn|transform|structure (?:this|the)|read|fill|slots?"
-    r"|identify|extrahiere|extrae|extrais|wandle|convierte|convertis|receipt|invoice)\b",
+    r"|tag(?:s|ger)?|list every|identify|extrahiere|extrae|extrais|wandle|convierte|convertis"
+    r"|receipt|invoice)\b",
     re.IGNORECASE,
 )
 _INVENTS: Final = re.compile(
     r"\b(?:invent|make up|fictional|fake|sample|dummy|mock|random|example (?:data|user|of)"
-    r"|translate|summari[sz]e|rewrite|imagine|generate|compose|wrap|suggest|recommend|come up"
+    r"|translate|summari[sz]e|rewrite|imagine|generate|compose|wrap|comput\w*|calculat\w*"
+    r"|work out|split|add up|estimate|suggest|recommend|come up"
     r" with)\b",
     re.IGNORECASE,
 )
@@ -159,6 +189,13 @@ def _declines(reply: str) -> bool:
 def _is_talk(exchange: Exchange) -> bool:
     """Return whether the last message is too short to be data, such as thanks."""
     return len(exchange.request.split()) < 4
+
+
+def value_of(reply: str) -> Any:
+    """Return the object or the list that a reply is; None if it is none."""
+    body, _ = body_of(reply.strip())
+    value, fault = parse(body) if body is not None and len(body) <= MAX_SOURCE else (None, "")
+    return value if fault is None and isinstance(value, dict | list) else None
 
 
 def body_of(reply: str) -> tuple[str | None, str]:

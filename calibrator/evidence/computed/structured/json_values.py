@@ -9,39 +9,72 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final
 
-from calibrator.evidence.computed.calendar.reading import dates_in, times_in
-from calibrator.evidence.computed.numbers import number_text, numbers_in
-from calibrator.evidence.computed.structured.json_shapes import Shape, plain_key
+from calibrator.evidence.computed.calendar.reading import FoundDate, FoundTime, dates_in, times_in
+from calibrator.evidence.computed.numbers import number_text, number_words, numbers_in
+from calibrator.evidence.computed.structured.json_requests import Request
+from calibrator.evidence.computed.structured.json_shapes import plain_key
+from calibrator.evidence.computed.word_lists import word_set
 
 MAX_VALUES: Final = 200
-_FREE: Final = re.compile(
+FREE: Final = re.compile(
     r"sentiment|categor|type|status|summar|descri|topic|label|tag|keyword|reason|note|gender"
     r"|priorit|intent|language|currenc|country|unit|kind|urgen|emotion|tone|class|level|severity"
     r"|comment|explan|confiden|score|rating|title|subject|format|mood|opinion|action|answer"
     r"|response|reply|message|question|translation|code$|abbrev|role|relation|genre|importance"
     r"|frequency|method|mode|timezone|source|lang$|iso|event|purpose|symptom|issue|problem|request"
-    r"|need|feature|skill"
+    r"|need|feature|skill|range|step|aspect|theme|wish|tip|hint|allerg|remark|sprache|thema"
 )
 _COMPUTED: Final = re.compile(
     r"total|count|sum|average|mean|age$|duration|quantit|number|num|nights|days|subtotal|change"
     r"|difference|length|size|amount_due|balance|year|hours|minutes|people|guests|seats|party|tax"
-    r"|remaining|percent|index|rank|id$"
+    r"|remaining|percent|index|rank|id$|per|tip|share|rate|times|frequency|vat|discount|fee|due"
 )
 _EXACT: Final = re.compile(
     r"name|e?mail|phone|tel|mobile|fax|iban|sku|number|date|price|cost|amount|city|company|url"
     r"|website|zip|postal|street|address|customer|person|author|sender|recipient|vendor|store"
     r"|brand|product|item|location|place|destination|origin"
 )
-_DATE_KEY: Final = re.compile(
+DATE_KEY: Final = re.compile(
     r"date|day|deadline|birth|dob|datum|fecha|due|when|start|end"
-    r"|departure|arrival|check"
+    r"|departure|arrival|check|until|expir|valid|since|issued|born|deliver|ship"
 )
-_TIME_KEY: Final = re.compile(r"time|hour|uhrzeit|hora|heure|when|start|end")
+TIME_KEY: Final = re.compile(r"time|hour|uhrzeit|hora|heure|when|start|end")
 _RELATIVE: Final = re.compile(
     r"\b(?:today|tomorrow|yesterday|tonight|(?:next|last|this|coming|following) (?:week|month|year"
     r"|\w+day)|in \w+ (?:days?|weeks?|months?)|ago|monday|tuesday|wednesday|thursday|friday"
     r"|saturday|sunday|later|weekend|heute|morgen|gestern|nächste\w*|mañana|ayer|hoy|próximo"
     r"|demain|hier|prochain\w*)\b",
+    re.IGNORECASE,
+)
+_SHIFTED: Final = re.compile(  # words from which another time of day follows
+    r"\b(?:(?:in|after|within|for) (?:an?|half|\d+|[a-z]+) (?:hours?|minutes?|mins?)|later|earlier"
+    r"|delayed|postponed|utc|gmt|time ?zone|hours? (?:before|after))\b",
+    re.IGNORECASE,
+)
+_CLOCK: Final = re.compile(
+    r"\b(?P<p>half|quarter|halb|viertel)(?P<to> past| to| after| till| nach| vor|)"
+    r" (?P<h>\d{1,2}|[a-zäöüß]{3,8})\b",
+    re.IGNORECASE,
+)
+_AMOUNTS: Final = {  # words that say how many, beside the names of numbers
+    word: Fraction(value)
+    for value, words in (
+        ("1", "once single daily alone a an one einmal ein eine un une uno una"),
+        ("2", "twice both pair couple double two zweimal beide doppelt zwei deux dos"),
+        ("3", "thrice triple trio dreimal drei trois tres"),
+        ("6", "sechs six seis"),
+        ("12", "dozen dozens dutzend douzaine docena"),
+        ("1/2", "half halb halbe"),
+        ("1/4", "quarter viertel"),
+        ("3/2", "anderthalb"),
+    )
+    for word in words.split()
+}
+MAX_READ: Final = 20_000  # characters in which dates and times are looked for
+HALF_DAY: Final = 12 * 60
+COPIED: Final = re.compile(
+    r"\b(?:copy|verbatim|as printed|in the words used|exactly as|word for word"
+    r"|as (?:it |they )?(?:is |are )?(?:written|spelled|spelt)|as (?:it )?appears?)\b",
     re.IGNORECASE,
 )
 _EMAIL: Final = re.compile(r"[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
@@ -86,7 +119,38 @@ class Source:
         for found in re.finditer(r"\d+", self.text):
             if len(found[0]) <= 30:
                 values.add(Fraction(int(found[0])))
+        for word, value in _AMOUNTS.items():
+            if word in self.known:
+                values.add(value)
         return frozenset(values)
+
+    @cached_property
+    def dates(self) -> list[FoundDate]:
+        """The dates of the first part of the text."""
+        return dates_in(self.text[:MAX_READ])
+
+    @cached_property
+    def times(self) -> frozenset[int]:
+        """The times of day of the first part, in minutes of half a day."""
+        text = self.text[:MAX_READ]
+        found = {time.minutes % HALF_DAY for time in times_in(text)}
+        for match in _CLOCK.finditer(text):
+            hour = number_words().get(match["h"].casefold()) or int(
+                match["h"] if match["h"].isdigit() else 99
+            )
+            if hour <= 24:
+                part = match["p"].casefold()
+                minutes = 30 if part.startswith(("half", "halb")) else 15
+                if part.startswith("halb") or match["to"].casefold() in ("to", "till", "vor"):
+                    minutes = -minutes
+                found.add((60 * hour + minutes) % HALF_DAY)
+        return frozenset(found)
+
+
+_ABSENT_WORDS: Final = word_set(
+    "null none n/a unknown not_specified not_stated dontcare not_provided not_mentioned na"
+    " unspecified true false yes no"
+)
 
 
 def plain_words(text: str) -> str:
@@ -96,48 +160,66 @@ def plain_words(text: str) -> str:
     return " ".join(re.sub(r"[\W_]+", " ", kept).split())
 
 
-def leaves(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Yield each value of JSON that has no parts, with the nearest key above it."""
-    if depth > 20:
+def is_absence(leaf: str) -> bool:
+    """Return whether a string says that there is no value, or says yes or no."""
+    return leaf.strip().casefold().replace(" ", "_") in _ABSENT_WORDS
+
+
+def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield each value of JSON that has no parts, with the keys on the way to it."""
+    if len(path) > 20:
         return
     if isinstance(value, Mapping):
         for name, part in value.items():
-            yield from leaves(part, str(name), depth + 1)
+            yield from leaves(part, (*path, str(name)))
     elif isinstance(value, list):
         for part in value:
-            yield from leaves(part, key, depth + 1)
+            if not isinstance(part, list):
+                yield from leaves(part, path)
     else:
-        yield key, value
+        yield path, value
 
 
-def fault_of_values(value: Any, text: str, shape: Shape, wish: str) -> str | None:
+def fault_of_quotes(value: Any, source: Source, request: Request) -> str | None:
+    """Return a quotation that is not word for word in the text, or None."""
+    if not any(part.is_quote for shape in request.shapes for _, part in shape.parts()):
+        return None
+    for _, (path, leaf) in zip(range(MAX_VALUES), leaves(value), strict=False):
+        shape = request.at(path)
+        is_quote = shape is not None and shape.is_quote and isinstance(leaf, str)
+        if is_quote and f" {plain_words(leaf)} " not in source.words:
+            return f'"{path[-1]}" is not word for word in the text'
+    return None
+
+
+def fault_of_values(value: Any, source: Source, request: Request, wish: str) -> str | None:
     """Return a value that the text cannot have given, or None; `wish` says what was asked."""
-    source = Source(text)
-    is_verbatim = bool(
-        re.search(
-            r"\b(?:copy|verbatim|as printed|in the words used|exactly as"
-            r"|word for word|as (?:it )?(?:is )?written|as (?:it )?appears?)\b",
-            wish,
-            re.IGNORECASE,
-        )
-    )
-    for count, (key, leaf) in enumerate(leaves(value)):
+    is_verbatim = bool(COPIED.search(wish))
+    for count, (path, leaf) in enumerate(leaves(value)):
         if count >= MAX_VALUES:
             return None
-        plain = plain_key(key)
-        if plain in shape.choices or isinstance(leaf, bool):
-            continue
-        if leaf is None or leaf == "":
-            fault = _absence_fault(key, plain, source)
-        elif isinstance(leaf, int | float):
-            fault = _number_fault(key, plain, leaf, source)
-        elif isinstance(leaf, str):
-            fault = _string_fault(key, plain, leaf, source, is_verbatim=is_verbatim)
-        else:
-            fault = None
+        fault = fault_of_value(path, leaf, source, request, is_verbatim=is_verbatim)
         if fault:
             return fault
     return None
+
+
+def fault_of_value(
+    path: tuple[str, ...], leaf: Any, source: Source, request: Request, *, is_verbatim: bool
+) -> str | None:
+    """Return how one value differs from all that the text may have given for it, or None."""
+    key = path[-1] if path else ""
+    plain = plain_key(key)
+    shape = request.at(path)
+    if isinstance(leaf, bool) or (shape is not None and shape.choices):
+        return None
+    if leaf is None or leaf == "":
+        return _absence_fault(key, plain, source)
+    if isinstance(leaf, int | float):
+        return _number_fault(key, plain, leaf, source)
+    if not isinstance(leaf, str):
+        return None
+    return _string_fault(key, plain, leaf, source, is_verbatim=is_verbatim)
 
 
 def _absence_fault(key: str, plain: str, source: Source) -> str | None:
@@ -148,7 +230,7 @@ def _absence_fault(key: str, plain: str, source: Source) -> str | None:
     return None
 
 
-def _may_be_computed(plain: str, source: Source) -> bool:
+def may_be_computed(plain: str, source: Source) -> bool:
     """Return whether the value of a key may follow from the text without standing in it."""
     if plain == "age":
         return (
@@ -159,7 +241,9 @@ def _may_be_computed(plain: str, source: Source) -> bool:
 
 
 def _number_fault(key: str, plain: str, leaf: float, source: Source) -> str | None:
-    if _FREE.search(plain) or leaf in (0, 1):
+    if FREE.search(plain) or leaf in (0, 1):
+        return None
+    if plain == "year" and not re.search(r"\b(?:19|20)\d\d\b", source.text):
         return None
     try:
         value = Fraction(repr(leaf)) if isinstance(leaf, float) else Fraction(leaf)
@@ -172,7 +256,7 @@ def _number_fault(key: str, plain: str, leaf: float, source: Source) -> str | No
         for scale in (100, 1000, Fraction(1, 100), Fraction(1, 1000), 1000000)
     ):
         return None
-    if _may_be_computed(plain, source):
+    if may_be_computed(plain, source):
         return None
     digits = re.sub(r"\D", "", repr(leaf))
     if len(digits) >= 4 and digits in re.sub(r"\D", "", source.text):
@@ -197,25 +281,13 @@ def _string_fault(
     joined = words.replace(" ", "")
     if len(joined) > 3 and joined in source.joined:
         return None
-    if leaf.strip().casefold() in (
-        "null",
-        "none",
-        "n/a",
-        "unknown",
-        "not specified",
-        "not stated",
-        "dontcare",
-        "not provided",
-        "not mentioned",
-        "na",
-        "unspecified",
-        "true",
-        "false",
-        "yes",
-        "no",
-    ):
+    if is_absence(leaf):
         return None
-    if _FREE.search(plain) and (not is_verbatim or plain.endswith(("type", "category", "status"))):
+    if plain == "year" and not re.search(r"\b(?:19|20)\d\d\b", source.text):
+        return None
+    if FREE.search(plain) and (
+        not is_verbatim or plain.endswith(("type", "category", "status", "range"))
+    ):
         return None
     dated = _dated(leaf, plain, source)
     if dated is not None:
@@ -226,31 +298,39 @@ def _string_fault(
 def _dated(leaf: str, plain: str, source: Source) -> bool | None:
     """Return whether a date or time differs from all of the text; None if it is neither."""
     dates = dates_in(leaf)
-    if dates and (_DATE_KEY.search(plain) or dates[0].start == 0 == len(leaf) - dates[0].end):
-        others = dates_in(source.text[:20_000])
-        wanted = {(day.month, day.day) for found in dates for day in found.values}
-        known = {(day.month, day.day) for found in others for day in found.values}
-        if wanted & known:
-            years = {day.year for found in dates for day in found.values if found.has_year}
-            given = {
-                day.year
-                for found in others
-                for day in found.values
-                if found.has_year and (day.month, day.day) in wanted
-            }
-            return bool(years and given and not years & given)
-        return bool(others) and not _RELATIVE.search(source.text)
     times = times_in(leaf)
-    if times and (_TIME_KEY.search(plain) or times[0].start == 0):
-        others_ = times_in(source.text[:20_000])
-        half = 12 * 60
-        if {time.minutes % half for time in times} & {time.minutes % half for time in others_}:
-            return False
-        hours = {number for number in source.numbers if number.denominator == 1}
-        return bool(others_) and not any(
-            Fraction(time.minutes // 60 % 12 or 12) in hours for time in times
-        )
+    is_all_date = bool(dates) and dates[0].start == 0
+    if dates and (DATE_KEY.search(plain) or is_all_date):
+        wanted = {(day.month, day.day) for found in dates for day in found.values}
+        known = {(day.month, day.day) for found in source.dates for day in found.values}
+        if not wanted & known:
+            return bool(known) and not _RELATIVE.search(source.text)
+        years = {day.year for found in dates for day in found.values if found.has_year}
+        given = {
+            day.year
+            for found in source.dates
+            for day in found.values
+            if found.has_year and (day.month, day.day) in wanted
+        }
+        if years and given and not years & given:
+            return True
+        return False if not times else _is_other_time(times, plain, source)
+    if times and (TIME_KEY.search(plain) or times[0].start == 0 or dates):
+        return _is_other_time(times, plain, source)
     return None
+
+
+def _is_other_time(times: list[FoundTime], plain: str, source: Source) -> bool:
+    """Return whether a time of day is none of those that the text states."""
+    if {time.minutes % HALF_DAY for time in times} & source.times:
+        return False
+    if (
+        not source.times
+        or re.search(r"end|until|finish|arriv", plain)
+        or _SHIFTED.search(source.text)
+    ):
+        return False
+    return not any(Fraction(time.minutes // 60 % 12 or 12) in source.numbers for time in times)
 
 
 def _words_fault(
@@ -265,7 +345,7 @@ def _words_fault(
     ):
         if any(value in source.numbers for number in numbers for value in number.values):
             return None
-        if not is_verbatim and _may_be_computed(plain, source):
+        if not is_verbatim and may_be_computed(plain, source):
             return None
         return f'"{key}" is {leaf.strip()[:60]}, which is not in the text'
     digits = re.sub(r"\D", "", leaf)
