@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from calibrator.evidence.acts import Act, fit, recognise
-from calibrator.evidence.computed import Verdict, verify
+from calibrator.evidence.computed import Verdict, suspect, verify
 from calibrator.evidence.context import Cutter, Judgement, Support
 from calibrator.evidence.conversation import Conversation, read_conversation
 from calibrator.evidence.facts import check_facts, needs_facts
@@ -135,6 +135,10 @@ class Evidence:
         basis, finding = found.basis, None
         if basis != COMPUTED:
             finding = fit(reply.conversation, reply.act, reply.answer)
+            suspicion = suspect(reply.conversation, reply.item.answer)
+            if suspicion is not None:
+                found.odds += suspicion.shift
+                found.reasons.insert(0, suspicion.reason)
         if finding is not None and _counts(finding):
             found.odds += finding.shift
             if reply.conversation.rules and finding.is_right is not None and basis == LIKENESS:
