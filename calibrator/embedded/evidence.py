@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from calibrator.evidence.acts import Act, fit, recognise
+from calibrator.evidence.acts import Act, fit, has_only_its_text, recognise
 from calibrator.evidence.computed import Verdict, suspect, verify
 from calibrator.evidence.context import Cutter, Judgement, Support
 from calibrator.evidence.conversation import Conversation, read_conversation
@@ -212,7 +212,7 @@ def _is_grounded(reply: ReadReply, is_unfamiliar: bool) -> bool:
     knows such questions better.
     """
     conversation = reply.conversation
-    if reply.item.tool_use is not None:
+    if reply.item.tool_use is not None or has_only_its_text(conversation):
         return False
     has_context = bool(conversation.rules or conversation.results or conversation.earlier)
     return reply.act.kind in GROUNDED_ACTS and (has_context or is_unfamiliar)

@@ -48,8 +48,9 @@ _SIGNS: Final = {
 }
 # A line of a language that none of these checks reads.
 _OTHER: Final = re.compile(
-    r"^\s*(?:(?:pub |unsafe )?fn \w+|func \w*\(?|(?:public|private|protected|static|void|int|double"
-    r"|char|bool|string) [\w<>\[\]*]+ ?[\w(=;]|#include|package \w|using \w|val \w|use \w+::|<\?php)"
+    r"^\s*(?:(?:pub |unsafe )?fn \w+|func \w*\(?|(?:public|private|protected|static|void|int"
+    r"|double|char|bool|string) [\w<>\[\]*]+ ?[\w(=;]|#include|package \w|using \w|val \w"
+    r"|use \w+::|<\?php)"
     r"|\blet mut\b",
     re.MULTILINE,
 )

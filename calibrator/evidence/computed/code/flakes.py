@@ -9,7 +9,7 @@ from typing import Final
 from pyflakes import messages
 from pyflakes.checker import Checker
 
-from calibrator.evidence.computed.code.syntax import AnyFunction
+from calibrator.evidence.computed.code.syntax import AnyFunction, all_nodes
 from calibrator.evidence.computed.word_lists import word_set
 
 # Names that runners of exercises and notebooks provide.
@@ -53,7 +53,7 @@ def undefined_names(tree: ast.Module) -> dict[str, bool]:
     """Return the names that nothing defines, and whether a function uses each."""
     functions = [
         (node.lineno, node.end_lineno or node.lineno)
-        for node in ast.walk(tree)
+        for node in all_nodes(tree)
         if isinstance(node, AnyFunction)
     ]
     inside = {line for first, last in functions for line in range(first, last + 1)}

@@ -73,9 +73,13 @@ def javascript_bugs(code: str, request: str) -> Iterator[Finding]:
     if _ARRAY_TYPE.search(code):
         yield _certain("typeof never gives array")
     put = _INNER_HTML.search(text)
-    if put and _UNTRUSTED.search(request) and re.search(r"\$\{|\+|^\s*\w", put["v"]):
-        if not re.search(r"escape|sanitize|DOMPurify|encode", code, re.IGNORECASE):
-            yield Finding(None, -1.2, "innerHTML runs what a user typed in")
+    if (
+        put
+        and _UNTRUSTED.search(request)
+        and re.search(r"\$\{|\+|^\s*\w", put["v"])
+        and not re.search(r"escape|sanitize|DOMPurify|encode", code, re.IGNORECASE)
+    ):
+        yield Finding(None, -1.2, "innerHTML runs what a user typed in")
 
 
 def _certain(reason: str) -> Finding:
@@ -153,6 +157,9 @@ def _loops(text: str) -> Iterator[Finding]:
         if is_element:
             yield Finding(None, -2.0, "for .. in gives indices, not elements")
     shared = _VAR_LOOP.search(text)
-    if shared and re.search(r"\bset(?:Timeout|Interval)\(|addEventListener\(", shared["b"]):
-        if re.search(rf"\{{[^{{}}]*\b{shared['i']}\b[^{{}}]*\}}", shared["b"]):
-            yield _certain(f"all callbacks share the last value of {shared['i']}")
+    if (
+        shared
+        and re.search(r"\bset(?:Timeout|Interval)\(|addEventListener\(", shared["b"])
+        and re.search(rf"\{{[^{{}}]*\b{shared['i']}\b[^{{}}]*\}}", shared["b"])
+    ):
+        yield _certain(f"all callbacks share the last value of {shared['i']}")

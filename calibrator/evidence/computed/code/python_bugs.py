@@ -9,6 +9,7 @@ from typing import Final
 from calibrator.evidence.computed.code.syntax import (
     AnyFunction,
     Assigned,
+    all_nodes,
     assignments,
     call_of,
     is_call_to,
@@ -35,7 +36,7 @@ def certain(reason: str) -> Finding:
 
 def general_bugs(tree: ast.Module) -> Iterator[Finding]:
     """Yield the bugs of a program."""
-    for node in ast.walk(tree):
+    for node in all_nodes(tree):
         if isinstance(node, ast.For):
             yield from _changed_while_iterated(node)
             yield from _not_iterable(node)
@@ -109,7 +110,7 @@ def _not_iterable(loop: ast.For) -> Iterator[Finding]:
 def _recursion(function: AnyFunction) -> Iterator[Finding]:
     """A generator that yields itself instead of its elements, and recursion without an end."""
     name = function.name
-    nodes = list(own_nodes(function))
+    nodes = own_nodes(function)
     for node in nodes:
         if isinstance(node, ast.Yield) and node.value is not None and is_call_to(node.value, name):
             yield certain(f"{name} yields a generator; it needs yield from")
@@ -272,12 +273,16 @@ def _fractional_index(function: AnyFunction, values: Assigned) -> Iterator[Findi
             continue
         index: ast.expr = node.slice
         made = values.get(index.id, []) if isinstance(index, ast.Name) else [index]
-        if made and all(isinstance(v, ast.BinOp) and isinstance(v.op, ast.Div) for v in made):
-            if isinstance(node.value, ast.Name) and node.value.id not in values:
-                first = made[0]
-                if isinstance(first, ast.BinOp) and isinstance(first.right, ast.Constant):
-                    yield certain(f"the index is a fraction: {text_of(first)}")
-                    return
+        if (
+            made
+            and all(isinstance(v, ast.BinOp) and isinstance(v.op, ast.Div) for v in made)
+            and isinstance(node.value, ast.Name)
+            and node.value.id not in values
+        ):
+            first = made[0]
+            if isinstance(first, ast.BinOp) and isinstance(first.right, ast.Constant):
+                yield certain(f"the index is a fraction: {text_of(first)}")
+                return
 
 
 def _shared_rows(function: AnyFunction) -> Iterator[Finding]:
@@ -325,9 +330,9 @@ def _text_compared(function: AnyFunction, values: Assigned) -> Iterator[Finding]
 
 def _coroutines(tree: ast.Module) -> Iterator[Finding]:
     """A coroutine that nothing awaits."""
-    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef)}
-    plain = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    for node in ast.walk(tree):
+    own = {node.name for node in all_nodes(tree) if isinstance(node, ast.AsyncFunctionDef)}
+    plain = {node.name for node in all_nodes(tree) if isinstance(node, ast.FunctionDef)}
+    for node in all_nodes(tree):
         if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
             continue
         name = text_of(node.value.func)

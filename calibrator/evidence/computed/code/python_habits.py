@@ -9,6 +9,7 @@ from typing import Final
 
 from calibrator.evidence.computed.code.syntax import (
     AnyFunction,
+    all_nodes,
     call_of,
     is_call_to,
     names_in,
@@ -51,7 +52,7 @@ _SLOT: Final = re.compile(r"\{([a-z_]\w*)\}")
 
 def habit_bugs(tree: ast.Module, request: str) -> Iterator[Finding]:
     """Yield the habits that speak against a program, in view of its request."""
-    for node in ast.walk(tree):
+    for node in all_nodes(tree):
         if isinstance(node, AnyFunction):
             yield from _mutable_default(node, request)
             yield from _ends_in_first_round(node)
@@ -93,9 +94,9 @@ def _mutable_default(function: AnyFunction, request: str) -> Iterator[Finding]:
         if called and isinstance(called[0], ast.Name):
             is_changing = called[1] in ("append", "add", "extend", "update", "insert", "setdefault")
             changed = called[0].id if is_changing else ""
-        elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
-            changed = node.value.id if isinstance(node.value, ast.Name) else ""
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute):
+        elif (isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del)) or (
+            isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Attribute)
+        ):
             changed = node.value.id if isinstance(node.value, ast.Name) else ""
         if changed in shared:
             reason = f"the default value of {changed} is shared by all calls"
@@ -126,10 +127,13 @@ def _shared_attribute(node: ast.ClassDef) -> Iterator[Finding]:
         called = call_of(each)
         if called and called[1] in ("append", "add", "extend", "update", "insert"):
             owner = called[0]
-            if isinstance(owner, ast.Attribute) and text_of(owner.value) == "self":
-                if owner.attr in shared - own:
-                    yield Finding(None, -1.5, f"all instances share the attribute {owner.attr}")
-                    return
+            if (
+                isinstance(owner, ast.Attribute)
+                and text_of(owner.value) == "self"
+                and owner.attr in shared - own
+            ):
+                yield Finding(None, -1.5, f"all instances share the attribute {owner.attr}")
+                return
 
 
 def _late_binding(loop: ast.For) -> Iterator[Finding]:
@@ -140,9 +144,9 @@ def _late_binding(loop: ast.For) -> Iterator[Finding]:
         is_stored = called is not None and called[1] in ("append", "add", "insert", "connect")
         if is_stored and isinstance(node, ast.Call):
             stored: list[ast.expr] = node.args
-        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-            stored = [node.value]
-        elif isinstance(node, ast.keyword) and node.arg == "command":
+        elif (isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript)) or (
+            isinstance(node, ast.keyword) and node.arg == "command"
+        ):
             stored = [node.value]
         else:
             continue
@@ -190,10 +194,13 @@ def _unfilled_slot(function: AnyFunction) -> Iterator[Finding]:
         else:
             continue
         for text in texts:
-            if isinstance(text, ast.Constant) and isinstance(text.value, str):
-                if set(_SLOT.findall(text.value[:1_000])) & known:
-                    yield Finding(None, -2.0, "a text with {names} has no f before it")
-                    return
+            if (
+                isinstance(text, ast.Constant)
+                and isinstance(text.value, str)
+                and set(_SLOT.findall(text.value[:1_000])) & known
+            ):
+                yield Finding(None, -2.0, "a text with {names} has no f before it")
+                return
 
 
 def _pieces(node: ast.expr) -> list[tuple[str, ast.expr]]:
@@ -217,9 +224,15 @@ def _pieces(node: ast.expr) -> list[tuple[str, ast.expr]]:
         if isinstance(left, ast.Constant) and isinstance(left.value, str):
             return [(left.value, node.right)]
     called = call_of(node)
-    if called and called[1] == "format" and isinstance(called[0], ast.Constant):
-        if isinstance(node, ast.Call) and isinstance(called[0].value, str) and node.args:
-            return [(called[0].value.partition("{")[0], node.args[0])]
+    if (
+        called
+        and called[1] == "format"
+        and isinstance(called[0], ast.Constant)
+        and isinstance(node, ast.Call)
+        and isinstance(called[0].value, str)
+        and node.args
+    ):
+        return [(called[0].value.partition("{")[0], node.args[0])]
     return []
 
 
@@ -240,6 +253,10 @@ def _injection(call: ast.Call, request: str) -> Iterator[Finding]:
 
 def _unsafe_call(call: ast.Call, request: str) -> Iterator[Finding]:
     """Calls that run or trust what comes from outside, and weak secrets."""
+    if not isinstance(call.func, ast.Name) and not (
+        isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name)
+    ):
+        return
     name = text_of(call.func)
     options = {each.arg: text_of(each.value) for each in call.keywords}
     first = call.args[0] if call.args else None

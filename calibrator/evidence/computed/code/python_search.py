@@ -5,13 +5,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from calibrator.evidence.computed.code.syntax import AnyFunction, assignments, names_in, text_of
+from calibrator.evidence.computed.code.syntax import (
+    AnyFunction,
+    all_nodes,
+    assignments,
+    names_in,
+    text_of,
+)
 from calibrator.evidence.finding import MAX_SHIFT, Finding
 
 
 def search_bugs(tree: ast.Module) -> Iterator[Finding]:
     """Yield the bugs of loops that halve a range."""
-    for node in ast.walk(tree):
+    for node in all_nodes(tree):
         if isinstance(node, AnyFunction | ast.Module):
             for at, statement in enumerate(node.body):
                 if isinstance(statement, ast.While):

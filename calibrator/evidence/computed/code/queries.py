@@ -32,7 +32,7 @@ _EVEN_WITHOUT: Final = re.compile(
     r"\b(?:includ\w+|also|even|too|as well|keep|show\w*|list\w*|and|auch|incl\.?)\b[^.?!\n]{0,60}\b"
     r"(?:without|with no|who (?:have )?never|that (?:have )?never|which (?:have )?never"
     r"|that have no|who have no|with (?:zero|0)|with none|ohne|have(?:n't| not)|don't have"
-    r"|do not have|no \w+ (?:yet|at all))\b|\(0\)|\b0 if none\b|\bzero if\b|\beven if\b",
+    r"|do not have|no \w+ (?:yet|at all))\b|\b0 if none\b|\bzero if\b|\beven if\b",
     _FLAGS,
 )
 _OUTER: Final = re.compile(
@@ -131,11 +131,12 @@ def _lost_rows(query: str, request: str) -> Iterator[Finding]:
         return
     if not _OUTER.search(query):
         yield _certain("the inner join leaves out rows without a partner")
-    elif re.search(r"\bleft\b", query, _FLAGS) and re.search(
-        r"\bcount\s*\(\s*\*\s*\)", query, _FLAGS
+    elif (
+        re.search(r"\bleft\b", query, _FLAGS)
+        and re.search(r"\bcount\s*\(\s*\*\s*\)", query, _FLAGS)
+        and not re.search(r"\(\s*select\b|\bwith\b", query, _FLAGS)
     ):
-        if not re.search(r"\(\s*select\b|\bwith\b", query, _FLAGS):
-            yield Finding(None, -2.0, "COUNT(*) counts rows without a partner as one")
+        yield Finding(None, -2.0, "COUNT(*) counts rows without a partner as one")
 
 
 def _windows(query: str, request: str) -> Iterator[Finding]:

@@ -35,8 +35,8 @@ def _code(text: str) -> re.Pattern[str]:
 _REQUIREMENTS: Final = (
     Requirement(
         _wish(
-            r"case[- ]?insensitiv\w*|ignor\w+ (?:the )?case|regardless of case|upper[/ -]+lower ?case"
-            r" (?:doesn'?t|does not) matter|case (?:doesn'?t|does not) matter"
+            r"case[- ]?insensitiv\w*|ignor\w+ (?:the )?case|regardless of case|upper[/ -]+lower"
+            r" ?case (?:doesn'?t|does not) matter|case (?:doesn'?t|does not) matter"
         ),
         _code(
             r"lower|upper|casefold|ignorecase|nocase|ilike|collate|/\w*i\w*\b|\(\?i|-\w*i|flags|fold"
@@ -47,8 +47,8 @@ _REQUIREMENTS: Final = (
     Requirement(
         _wish(r"descending|(?:highest|largest|biggest|newest|latest|longest) (?:one |ones )?first"),
         _code(
-            r"desc|reverse|\bb\b\S* - a\b|\by\b\S* - x\b|-r|-\w+\[|: ?-|-\(?len|nlargest|heap|most_common"
-            r"|[a-z]2\S* - \w+1|>|localeCompare|right|second|next"
+            r"desc|reverse|\bb\b\S* - a\b|\by\b\S* - x\b|-r|-\w+\[|: ?-|-\(?len|nlargest|heap"
+            r"|most_common|[a-z]2\S* - \w+1|>|localeCompare|right|second|next"
         ),
         "the order is not descending",
         -1.5,
@@ -83,8 +83,8 @@ _REQUIREMENTS: Final = (
     ),
     Requirement(
         _wish(
-            r"(?:only the )?standard library(?: only)?|std ?lib(?: only)?|no (?:external|third[- ]party"
-            r"|extra|additional) (?:libraries|library|packages?|dependenc\w+|modules?)"
+            r"(?:only the )?standard library(?: only)?|std ?lib(?: only)?|no (?:external|third"
+            r"[- ]party|extra|additional) (?:libraries|library|packages?|dependenc\w+|modules?)"
             r"|without (?:any )?(?:external|third[- ]party) \w+|no (?:pip|npm) \w+"
         ),
         _code(

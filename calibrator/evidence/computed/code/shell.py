@@ -73,9 +73,14 @@ def _pipelines(text: str, request: str) -> Iterator[Finding]:
         for at, stage in enumerate(stages):
             words = stage.split()
             before = stages[:at]
-            if words[:1] == ["uniq"] and at and not any(map(_sorts, before)):
-                if "adjacent" not in request and "consecutive" not in request:
-                    yield _certain("uniq only joins lines that follow each other; sort comes first")
+            if (
+                words[:1] == ["uniq"]
+                and at
+                and not any(map(_sorts, before))
+                and "adjacent" not in request
+                and "consecutive" not in request
+            ):
+                yield _certain("uniq only joins lines that follow each other; sort comes first")
             counts = any(each.startswith("uniq -") and "c" in each.split()[1] for each in before)
             if words[:1] != ["sort"] or not counts:
                 continue

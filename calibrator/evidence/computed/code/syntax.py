@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from functools import lru_cache
 
 AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
 Assigned = dict[str, list[ast.expr]]
 
 
-def own_nodes(function: AnyFunction) -> Iterator[ast.AST]:
-    """Yield the nodes of a function's body without those of functions and classes in it."""
+@lru_cache(maxsize=16)
+def all_nodes(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """Return all nodes of a program."""
+    return tuple(ast.walk(tree))
+
+
+@lru_cache(maxsize=64)
+def own_nodes(function: AnyFunction) -> tuple[ast.AST, ...]:
+    """Return the nodes of a function's body without those of functions and classes in it."""
     waiting: list[ast.AST] = [*reversed(function.body)]
+    found: list[ast.AST] = []
     while waiting:
         node = waiting.pop()
-        yield node
+        found.append(node)
         if not isinstance(node, AnyFunction | ast.ClassDef | ast.Lambda):
             waiting += reversed(list(ast.iter_child_nodes(node)))
+    return tuple(found)
 
 
 def call_of(node: ast.AST | None) -> tuple[ast.expr | None, str] | None:

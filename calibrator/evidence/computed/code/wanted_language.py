@@ -10,9 +10,9 @@ from calibrator.evidence.computed.code.blocks import LANGUAGES, Block
 from calibrator.evidence.finding import Finding
 
 _NAMES: Final = {
-    "python": "Python", "javascript": "JavaScript", "sql": "SQL", "shell": "a shell", "java": "Java",
-    "c": "C", "c++": "C++", "c#": "C#", "go": "Go", "rust": "Rust", "ruby": "Ruby", "php": "PHP",
-    "kotlin": "Kotlin", "swift": "Swift", "scala": "Scala", "perl": "Perl", "lua": "Lua",
+    "python": "Python", "javascript": "JavaScript", "sql": "SQL", "shell": "a shell",
+    "java": "Java", "c": "C", "c++": "C++", "c#": "C#", "go": "Go", "rust": "Rust",
+    "ruby": "Ruby", "php": "PHP", "kotlin": "Kotlin", "swift": "Swift", "scala": "Scala", "perl": "Perl", "lua": "Lua",
     "haskell": "Haskell", "powershell": "PowerShell",
 }  # fmt: skip
 # Names that are common words (C, Go, R) count only where the word before them asks for a language.
