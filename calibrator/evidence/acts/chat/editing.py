@@ -29,7 +29,9 @@ _NEGATES: Final = chat_pattern("editing", "negates")
 _LANGUAGES: Final = frozenset({"en", "de", "es", "fr", "it", "pt", "nl"})
 _DOUBLE: Final = chat_pattern("editing", "double")
 _QUOTED: Final = pattern("wishes", "source")
+_SUMMARY: Final = chat_pattern("editing", "summary")
 _NUMBER: Final = re.compile(r"(?<![\w.,])\d+(?:[.,:]\d+)*")
+_LONG_QUOTE: Final = re.compile(r"[\"“«](.{40,})[\"”»]", re.DOTALL)
 _WORD: Final = re.compile(r"[^\W\d_]+")
 _VALUES: Final = {
     word: value
@@ -74,6 +76,9 @@ def source_of(conversation: Conversation) -> str:
     """Return the text that is to be edited; empty if the conversation does not show it."""
     if _WANTS.search(conversation.rules[:600]):
         return conversation.request.strip()
+    quoted = _LONG_QUOTE.search(conversation.request[:LOOK])
+    if quoted and 2 * len(quoted[1]) > len(conversation.request):
+        return quoted[1].strip()
     if conversation.document.strip() and conversation.document != conversation.request:
         return conversation.document.strip()
     found = _QUOTED.search(conversation.request[:LOOK])
@@ -84,7 +89,8 @@ def edited(conversation: Conversation, request: Request, act: Act, reply: str) -
     """Find an edited or translated text with other numbers or the opposite meaning."""
     if act.kind in _NO_EDIT:
         return None
-    if not (is_editing(conversation) or request.wants_translation or request.wants_summary):
+    wants_summary = request.wants_summary or bool(_SUMMARY.search(conversation.request[:200]))
+    if not (is_editing(conversation) or request.wants_translation or wants_summary):
         return None
     source, body = source_of(conversation), (act.body or reply).strip()
     if len(source) < 15 or len(source) > LOOK or len(body) > 3 * len(source) + 200:
@@ -97,7 +103,7 @@ def edited(conversation: Conversation, request: Request, act: Act, reply: str) -
             return left
     if len(source) > MAX_COUNTED:
         return None
-    if request.wants_summary:
+    if wants_summary:
         return _amounts(source, body)
     return _numbers(source, body) or _amounts(source, body) or _negations(source, body)
 

@@ -25,22 +25,22 @@ LANGUAGES: Final = {
 # A line of each language that hardly occurs in another one.
 _SIGNS: Final = {
     "python": re.compile(
-        r"^\s*(?:def \w+\(.*\).*:|from [\w.]+ import |import \w+(?: as \w+)?\s*$|elif .*:\s*$"
+        r"^[ \t]*(?:def \w+\(.*\).*:|from [\w.]+ import |import \w+(?: as \w+)?\s*$|elif .*:\s*$"
         r"|for .+ in .+:\s*$|class \w+.*:\s*$|async def )",
         re.MULTILINE,
     ),
     "javascript": re.compile(
-        r"^\s*(?:export |async )*(?:function\b|const \w+ =|const [\[{]|let \w+ ?[=;])|=> ?[({\w]"
+        r"^[ \t]*(?:export |async )*(?:function\b|const \w+ =|const [\[{]|let \w+ ?[=;])|=> ?[({\w]"
         r"|console\.log\(|\bdocument\.\w+",
         re.MULTILINE,
     ),
     "sql": re.compile(
-        r"^\s*(?:select\b[^;]*\bfrom\b|insert\s+into\b|update\s+\w+\s+set\b|delete\s+from\b"
+        r"^[ \t]*(?:select\b[^;]*\bfrom\b|insert\s+into\b|update\s+\w+\s+set\b|delete\s+from\b"
         r"|with\s+\w+\s+as\s*\()",
         re.IGNORECASE | re.MULTILINE,
     ),
     "shell": re.compile(
-        r"^\s*(?:\$ )?(?:#!/bin/|sudo |(?:find|grep|awk|sed|sort|uniq|tar|rm|mv|cp|ls|cat|chmod"
+        r"^[ \t]*(?:\$ )?(?:#!/bin/|sudo |(?:find|grep|awk|sed|sort|uniq|tar|rm|mv|cp|ls|cat|chmod"
         r"|chown|git|curl|xargs|cut|head|tail|du|df|ps|kill|crontab|docker|kubectl|rsync) \S"
         r"|for \w+ in .*(?:; ?|\n\s*)do\b|while (?:IFS=|read |\[).*; ?do|if \[)",
         re.MULTILINE,
@@ -48,7 +48,7 @@ _SIGNS: Final = {
 }
 # A line of a language that none of these checks reads.
 _OTHER: Final = re.compile(
-    r"^\s*(?:(?:pub |unsafe )?fn \w+|func \w*\(?|(?:public|private|protected|static|void|int"
+    r"^[ \t]*(?:(?:pub |unsafe )?fn \w+|func \w*\(?|(?:public|private|protected|static|void|int"
     r"|double|char|bool|string) [\w<>\[\]*]+ ?[\w(=;]|#include|package \w|using \w|val \w"
     r"|use \w+::|<\?php)"
     r"|\blet mut\b",

@@ -9,7 +9,7 @@ from typing import Final
 from calibrator.evidence.finding import MAX_SHIFT, Finding
 
 _LITERAL: Final = re.compile(
-    r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL
+    r"//[^\n]*|/\*.{0,1000}?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL
 )
 _NUMERIC: Final = re.compile(
     r"\b(?:numbers?|numeric\w*|integers?|prices?|ages?|scores?|amounts?|zahlen|números|nombres)\b"

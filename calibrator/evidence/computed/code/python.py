@@ -152,8 +152,8 @@ def fault_of(blocks: list[str], asked: str) -> str | None:
     trees: list[ast.Module] = []
     for code in blocks:
         if re.search(
-            r"^\s*(?:>>>|\$ |%|!\w|\.\.\.\s)|^\s*#+ *\.\.\.|<[a-z_ ]+>"
-            r"|^\s*pip install",
+            r"^[ \t]*(?:>>>|\$ |%|!\w|\.\.\.\s)|^[ \t]*#+ *\.\.\.|<[a-z_ ]+>"
+            r"|^[ \t]*pip install",
             code,
             re.MULTILINE,
         ):

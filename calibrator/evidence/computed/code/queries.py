@@ -9,7 +9,7 @@ from typing import Final
 from calibrator.evidence.finding import MAX_SHIFT, Finding
 
 _FLAGS: Final = re.IGNORECASE | re.DOTALL
-_COMMENT: Final = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT: Final = re.compile(r"--[^\n]*|/\*.{0,1000}?\*/", re.DOTALL)
 _TEXT: Final = re.compile(r"'(?:[^']|'')*'")
 _CLAUSE: Final = re.compile(
     r"\b(?:where|group\s+by|having|order\s+by|limit|union|intersect|except|window|returning"
@@ -18,7 +18,7 @@ _CLAUSE: Final = re.compile(
 )
 _AGGREGATE: Final = re.compile(r"\b(?:sum|avg|count|min|max)\s*\(", _FLAGS)
 _NULL: Final = re.compile(r"(?:[^<>!:]=|!=|<>)\s*null\b", _FLAGS)
-_SETS: Final = re.compile(r"\bset\b[^;]*?(?=\bwhere\b|;|\Z)", _FLAGS)
+_SETS: Final = re.compile(r"\bset\b[^;]{0,1000}?(?=\bwhere\b|;|\Z)", _FLAGS)
 _UNLIMITED: Final = re.compile(
     r"^\s*(?P<v>delete\s+from|update)\s+[\w.\"`\[\]]+(?P<rest>.*)", _FLAGS
 )
@@ -54,7 +54,7 @@ _LOWEST: Final = re.compile(
     r"|alphabetical\w*)\b",
     _FLAGS,
 )
-_ORDER: Final = re.compile(r"\border\s+by\s+(?P<o>[^;()]*?)(?=\blimit\b|\)|;|\Z)", _FLAGS)
+_ORDER: Final = re.compile(r"\border\s+by\s+(?P<o>[^;()]{0,300}?)(?=\blimit\b|\)|;|\Z)", _FLAGS)
 _TOP: Final = re.compile(
     r"\b(?:top|first|last|latest|highest|biggest|largest|best|only)\s+(?P<n>\d{1,3}|three|five|ten)"
     r"\b|\b(?P<m>\d{1,3}|three|five|ten)\s+(?:most|highest|latest|biggest|largest|best|newest"
@@ -70,7 +70,7 @@ _SELECT: Final = re.compile(
     r"^\s*select\s+(?:distinct\s+)?(?P<s>[^;]*?)\bfrom\b(?P<rest>.*)", _FLAGS
 )
 _GROUP: Final = re.compile(
-    r"\bgroup\s+by\s+(?P<g>[^;]*?)(?=\bhaving\b|\border\b|\blimit\b|;|\Z)", _FLAGS
+    r"\bgroup\s+by\s+(?P<g>[^;]{0,300}?)(?=\bhaving\b|\border\b|\blimit\b|;|\Z)", _FLAGS
 )
 
 

@@ -88,7 +88,7 @@ _REQUIREMENTS: Final = (
             r"|without (?:any )?(?:external|third[- ]party) \w+|no (?:pip|npm) \w+"
         ),
         _code(
-            r"^\s*(?:import|from) (?:numpy|pandas|requests|scipy|sklearn|torch|dateutil|pytz|httpx"
+            r"^[ \t]*(?:import|from) (?:numpy|pandas|requests|scipy|sklearn|torch|dateutil|pytz|httpx"
             r"|aiohttp|bs4|yaml|tqdm|pydantic)\b|require\(['\"](?:lodash|axios|moment|underscore)"
         ),
         "the code uses a library, which the request rules out",
@@ -97,7 +97,7 @@ _REQUIREMENTS: Final = (
     ),
     Requirement(
         _wish(r"without (?:using )?(?:a )?(?:loops?|for loops?)|no (?:for )?loops"),
-        _code(r"^\s*(?:for|while)\b"),
+        _code(r"^[ \t]*(?:for|while)\b"),
         "the code has a loop, which the request rules out",
         -2.0,
         ("python", "javascript"),

@@ -12,19 +12,20 @@ _COMMENT: Final = re.compile(r"(?m)(?:^|\s)#[^\n]*$")
 _STAGE: Final = re.compile(r"(?<!\|)\|(?!\|)&?")
 _COMMAND: Final = re.compile(r"&&|\|\||;|\n")
 _EARLY_DELETE: Final = re.compile(
-    r"\bfind\b[^|;\n]*?\s-delete\b[^|;\n]*?\s-(?:type|i?name|mtime|mmin|size|newer|empty|i?path"
+    r"\bfind\b[^|;\n]{0,200}?\s-delete\b[^|;\n]{0,200}?\s-(?:type|i?name|mtime|mmin|size|newer|empty|i?path"
     r"|user|perm|regex)\b"
 )
 _LISTED: Final = re.compile(r"\bfor\s+(?P<n>\w+)\s+in\s+(?:\$\(\s*(?:ls|find)\b|`\s*(?:ls|find)\b)")
-_LOOP: Final = re.compile(r"\bfor\s+(?P<n>\w+)\s+in\s+[^;\n]*[*?][^;\n]*[;\n]")
+_LOOP: Final = re.compile(r"\bfor\s+(?P<n>\w+)\s+in\s+[^;\n]{0,100}[*?][^;\n]{0,100}[;\n]")
 _OVER_FILES: Final = re.compile(r"\b(?:mv|cp|rm|cat|convert|ffmpeg|gzip|tar|sed|touch|chmod)\b")
 _DOTS: Final = re.compile(r"\bfor\s+\w+\s+in\s+\d+\.\.\d+")
-_ASSIGNS: Final = re.compile(r"(?m)^\s*[A-Za-z_]\w*\s+=\s*[^=\s]|^\s*\$[A-Za-z_]\w*=[^=]")
+_ASSIGNS: Final = re.compile(r"(?m)^[ \t]*[A-Za-z_]\w*\s+=\s*[^=\s]|^[ \t]*\$[A-Za-z_]\w*=[^=]")
 _BRACKET: Final = re.compile(
     r"\b(?:if|while)\s+\[{1,2}[^\s\[]|\b(?:if|while)\s+!?\s*\[[^\[\]\n]*[^\s\]]\]\s*;"
 )
 _SAME_FILE: Final = re.compile(
-    r"\b(?:sort|uniq|grep|sed|awk|cut|tr|head|tail|cat|jq)\b[^|;&\n>]*?\s(?P<f>[\w./-]*\w\.\w+)\s*(?:\|[^;\n>]*)?"
+    r"\b(?:sort|uniq|grep|sed|awk|cut|tr|head|tail|cat|jq)\b[^|;&\n>]{0,200}?\s"
+    r"(?P<f>[\w./-]*\w\.\w+)\s*(?:\|[^;\n>]{0,200})?"
     r"(?<![>2&])>\s*(?P<g>[\w./-]+)(?=\s|$)"
 )
 _WIDE_REMOVAL: Final = re.compile(

@@ -12,7 +12,8 @@ from calibrator.evidence.finding import Finding
 _NAMES: Final = {
     "python": "Python", "javascript": "JavaScript", "sql": "SQL", "shell": "a shell",
     "java": "Java", "c": "C", "c++": "C++", "c#": "C#", "go": "Go", "rust": "Rust",
-    "ruby": "Ruby", "php": "PHP", "kotlin": "Kotlin", "swift": "Swift", "scala": "Scala", "perl": "Perl", "lua": "Lua",
+    "ruby": "Ruby", "php": "PHP", "kotlin": "Kotlin", "swift": "Swift", "scala": "Scala",
+    "perl": "Perl", "lua": "Lua",
     "haskell": "Haskell", "powershell": "PowerShell",
 }  # fmt: skip
 # Names that are common words (C, Go, R) count only where the word before them asks for a language.
@@ -24,10 +25,10 @@ _NAMED: Final = re.compile(
 # Lines that only one language has.
 _LINES: Final = {
     "python": re.compile(
-        r"^(?:def \w+\(.*\).*:|from [\w.]+ import \w[\w, ]*|\s*elif .*:)\s*$", re.MULTILINE
+        r"^(?:def \w+\(.*\).*:|from [\w.]+ import \w[\w, ]*|[ \t]*elif .*:)[ \t]*$", re.MULTILINE
     ),
     "javascript": re.compile(
-        r"^\s*(?:const|let) \w+ = .*;\s*$|^(?:async )?function \w+\(.*\) \{", re.MULTILINE
+        r"^[ \t]*(?:const|let) \w+ = .*;\s*$|^(?:async )?function \w+\(.*\) \{", re.MULTILINE
     ),
 }
 _OTHER: Final = re.compile(
