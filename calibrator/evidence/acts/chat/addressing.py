@@ -83,7 +83,7 @@ def addressee(conversation: Conversation, request: Request, act: Act, reply: str
     found = _GREETING.match((act.body or reply)[:200])
     if found is None:
         return None
-    greeted = found["n"].split()[-1].strip(".'’-")
+    greeted = found["n"].split()[-1].strip(".'\u2019-")
     known = f"{conversation.rules}\n{conversation.request}"
     earlier = "\n".join(turn.text for turn in conversation.earlier)
     if greeted.lower() in f"{known}\n{earlier}".lower() or greeted.lower() in _NOBODY:

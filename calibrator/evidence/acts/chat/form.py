@@ -34,8 +34,8 @@ def questions(conversation: Conversation, request: Request, act: Act, reply: str
     """Find statements where only questions were wanted."""
     if not _ONLY_QUESTIONS.search(request.text) or act.kind in ("refusal", "unknown"):
         return None
-    marks = reply.count("?") + reply.count("？")
-    sentences = len(re.findall(r"[.!?？](?=\s|$)", reply)) or 1
+    marks = reply.count("?") + reply.count("\uff1f")
+    sentences = len(re.findall(r"[.!?\uff1f](?=\s|$)", reply)) or 1
     if marks < 0.5 * sentences:
         return Finding(False, -2.5, "makes statements where only questions were wanted")
     wanted = _QUESTIONS.search(request.text)

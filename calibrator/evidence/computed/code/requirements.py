@@ -29,7 +29,7 @@ def _wish(text: str) -> re.Pattern[str]:
 
 
 def _code(text: str) -> re.Pattern[str]:
-    return re.compile(text, _I)
+    return re.compile(text, _I | re.MULTILINE)
 
 
 _REQUIREMENTS: Final = (
@@ -88,8 +88,8 @@ _REQUIREMENTS: Final = (
             r"|without (?:any )?(?:external|third[- ]party) \w+|no (?:pip|npm) \w+"
         ),
         _code(
-            r"^[ \t]*(?:import|from) (?:numpy|pandas|requests|scipy|sklearn|torch|dateutil|pytz|httpx"
-            r"|aiohttp|bs4|yaml|tqdm|pydantic)\b|require\(['\"](?:lodash|axios|moment|underscore)"
+            r"^[ \t]*(?:import|from) (?:numpy|pandas|requests|scipy|sklearn|torch|dateutil|pytz"
+            r"|httpx|aiohttp|bs4|yaml|tqdm|pydantic)\b|require\(['\"](?:lodash|axios|moment|underscore)"
         ),
         "the code uses a library, which the request rules out",
         -2.5,
