@@ -9,6 +9,7 @@ from typing import Final
 
 from calibrator.evidence.finding import Finding
 
+MAX_REQUEST: Final = 1_000  # characters; a longer one describes a problem in such words
 _I: Final = re.IGNORECASE
 
 
@@ -125,7 +126,7 @@ _NUMBERED: Final = re.compile(
 
 def unmet_requirements(code: str, language: str, request: str) -> Iterator[Finding]:
     """Yield the wishes of a request that its code does not fulfil."""
-    for each in _REQUIREMENTS:
+    for each in _REQUIREMENTS if len(request) <= MAX_REQUEST else ():
         if each.languages and language not in each.languages:
             continue
         if each.wish.search(request) and bool(each.code.search(code)) == each.is_ban:
