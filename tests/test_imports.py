@@ -61,6 +61,7 @@ ONLY_IN = {
         "proxy.passthrough.websocket_session",
         "proxy.listener.websocket_protocol",
     ],
+    "pyflakes": ["calibrator.evidence.computed.code.flakes"],
     "jwt": ["proxy.desk.access.issuer"],
     "mcp": ["proxy.commands.mcp.server"],
     "opentelemetry": ["proxy.telemetry.otel"],

@@ -11,8 +11,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from calibrator.evidence.acts import Act, fit, recognise, without_quotation
-from calibrator.evidence.computed import ValueSupport, Verdict, support_of_values, verify
+from calibrator.evidence.acts import Act, fit, has_only_its_text, recognise, without_quotation
+from calibrator.evidence.computed import (
+    ValueSupport,
+    Verdict,
+    support_of_values,
+    suspect,
+    verify,
+)
 from calibrator.evidence.context import Cutter, Judgement, Support, own_document
 from calibrator.evidence.conversation import Conversation, read_conversation
 from calibrator.evidence.facts import check_facts, needs_facts
@@ -143,6 +149,10 @@ class Evidence:
         basis, finding = found.basis, None
         if basis != COMPUTED:
             finding = fit(reply.conversation, reply.act, reply.answer)
+            suspicion = suspect(reply.conversation, reply.item.answer)
+            if suspicion is not None:
+                found.odds += suspicion.shift
+                found.reasons.insert(0, suspicion.reason)
         if finding is not None and _counts(finding):
             found.odds += finding.shift
             if reply.conversation.rules and finding.is_right is not None and basis == LIKENESS:
@@ -230,7 +240,7 @@ def _is_grounded(reply: ReadReply, is_unfamiliar: bool) -> bool:
     knows such questions better.
     """
     conversation = reply.conversation
-    if reply.item.tool_use is not None:
+    if reply.item.tool_use is not None or has_only_its_text(conversation):
         return False
     has_context = bool(conversation.rules or conversation.results or conversation.earlier)
     return reply.act.kind in GROUNDED_ACTS and (has_context or is_unfamiliar)

@@ -1,8 +1,16 @@
 """What a reply does (answers, refuses, asks back, ..), and whether that fits its conversation."""
 
+from calibrator.evidence.acts.chat.editing import has_only_its_text
 from calibrator.evidence.acts.fitting import fit
 from calibrator.evidence.acts.openings import without_opening
 from calibrator.evidence.acts.quotations import without_quotation
 from calibrator.evidence.acts.recognising import Act, recognise
 
-__all__ = ["Act", "fit", "recognise", "without_opening", "without_quotation"]
+__all__ = [
+    "Act",
+    "fit",
+    "has_only_its_text",
+    "recognise",
+    "without_opening",
+    "without_quotation",
+]

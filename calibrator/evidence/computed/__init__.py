@@ -7,6 +7,9 @@ from typing import Final
 
 from calibrator.evidence.computed.calendar.dates import verify_dates
 from calibrator.evidence.computed.calendar.times import verify_times
+from calibrator.evidence.computed.code.blocks import has_program
+from calibrator.evidence.computed.code.checking import suspect_code, verify_code
+from calibrator.evidence.computed.code.python import verify_python
 from calibrator.evidence.computed.form.labels import verify_labels
 from calibrator.evidence.computed.form.reply_language import verify_language
 from calibrator.evidence.computed.form.wishes import verify_form
@@ -17,7 +20,6 @@ from calibrator.evidence.computed.last_turn import (
 )
 from calibrator.evidence.computed.structured.json_replies import verify_json
 from calibrator.evidence.computed.structured.json_support import ValueSupport, support_of_values
-from calibrator.evidence.computed.structured.python_code import verify_python
 from calibrator.evidence.computed.structured.sql import verify_sql
 from calibrator.evidence.computed.structured.tables import verify_tables
 from calibrator.evidence.computed.sums.arithmetic import verify_arithmetic
@@ -25,10 +27,18 @@ from calibrator.evidence.computed.sums.letters import verify_letters
 from calibrator.evidence.computed.sums.units import verify_units
 from calibrator.evidence.computed.verdict import Exchange, Verdict
 from calibrator.evidence.conversation import Conversation
+from calibrator.evidence.finding import Finding
 
-__all__ = ["ValueSupport", "Verdict", "support_of_values", "verify"]
+__all__ = ["ValueSupport", "Verdict", "support_of_values", "suspect", "verify"]
 
 Check = Callable[[Exchange], Verdict | None]
+
+
+def _verify_json(exchange: Exchange) -> Verdict | None:
+    """Judge a reply that was to be JSON, not one whose code reads or writes JSON."""
+    return None if has_program(exchange.reply) else verify_json(exchange)
+
+
 _QUESTIONS: Final[tuple[Check, ...]] = (
     verify_dates,
     verify_times,
@@ -38,9 +48,10 @@ _QUESTIONS: Final[tuple[Check, ...]] = (
 )
 _REPLIES: Final[tuple[Check, ...]] = (
     verify_tables,
-    verify_json,
+    _verify_json,
     verify_sql,
     verify_python,
+    verify_code,
     verify_labels,
     verify_form,
     verify_language,
@@ -64,6 +75,11 @@ def verify(conversation: Conversation, reply: str) -> Verdict | None:
                 return verdict
             right = right or verdict
     return right or _follow_up(exchange)
+
+
+def suspect(conversation: Conversation, reply: str) -> Finding | None:
+    """Return what makes a reply less likely to be right without proving it wrong, or None."""
+    return suspect_code(Exchange(conversation, reply))
 
 
 def _follow_up(exchange: Exchange) -> Verdict | None:

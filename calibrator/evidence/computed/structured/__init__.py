@@ -1,3 +1,3 @@
-"""Replies in a formal language: JSON, SQL, Python, tables. They are read, and never run."""
+"""Replies in a formal language: JSON, SQL, tables. They are read, and never run."""
 
-__all__ = ["json_replies", "json_support", "python_code", "sql", "tables"]
+__all__ = ["json_replies", "json_support", "sql", "tables"]

@@ -64,6 +64,10 @@ _KEYWORDS: Final = word_set(
 )
 _FENCE: Final = re.compile(r"```[ \t]*(?P<lang>\w*)[^\n]*\n(?P<code>.*?)(?:```|\Z)", re.DOTALL)
 _STATEMENT: Final = re.compile(r"\b(?:select|with|insert|update|delete)\b", re.IGNORECASE)
+_QUERY: Final = re.compile(
+    r"\s*(?:select\b.{1,2000}?\bfrom\b|with\s+\w+\s+as\s*\(|delete\s+from\b|update\s+\w+\s+set\b)",
+    re.IGNORECASE | re.DOTALL,
+)
 _FOREIGN: Final = re.compile(
     r"\b(?:ilike|interval|extract\s*\(|top\s*\(?\d|qualify|rollup|cube|grouping|lateral|unnest"
     r"|array|similar\s+to|regexp|rlike|fetch\s+(?:first|next)|date_trunc|pivot|generate_series"
@@ -78,13 +82,14 @@ _FOREIGN: Final = re.compile(
 
 def verify_sql(exchange: Exchange) -> Verdict | None:
     """Judge whether the SQL of a reply fits the schema that the conversation gives."""
-    if not _QUICK & exchange.vocabulary:
-        return None
-    if not _WANTED.search(exchange.wishes[:MAX_TEXT]) and not _WANTED.search(
-        exchange.request[:2000]
-    ):
-        return None
-    query = query_of(exchange.reply[:MAX_TEXT])
+    reply = exchange.reply[:MAX_TEXT]
+    is_query = "```sql" in reply or _QUERY.match(reply) is not None
+    if not is_query:
+        if not _QUICK & exchange.vocabulary:
+            return None
+        if not any(map(_WANTED.search, (exchange.wishes[:MAX_TEXT], exchange.request[:2000]))):
+            return None
+    query = query_of(reply)
     if query is None or len(query) > MAX_QUERY:
         return None
     tables = schema_of(exchange.source[:MAX_TEXT])

@@ -6,15 +6,20 @@ The code is parsed and never executed or imported.
 from __future__ import annotations
 
 import ast
-import builtins
 import re
 import threading
 import warnings
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
+from calibrator.evidence.computed.code.flakes import mistakes, undefined_names
+from calibrator.evidence.computed.code.python_bugs import general_bugs
+from calibrator.evidence.computed.code.python_habits import habit_bugs
+from calibrator.evidence.computed.code.python_search import search_bugs
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.evidence.computed.word_lists import word_set
+from calibrator.evidence.finding import MAX_SHIFT, Finding
 
 _QUICK: Final = frozenset(("python", "def", "numpy", "pandas"))
 _WANTED: Final = re.compile(
@@ -59,28 +64,9 @@ _MODULES: Final = word_set(
     " reduce sqrt"
     " Decimal Fraction"
 )
-# Names of annotations, which some runners provide.
-_TYPING: Final = word_set(
-    "List Dict Tuple Optional Set Union Any Callable Iterable Iterator Sequence"
-)
-_KNOWN: Final = frozenset(
-    (
-        *dir(builtins),
-        *_TYPING,
-        "__name__",
-        "__file__",
-        "__doc__",
-        "__annotations__",
-        "self",
-        "cls",
-        "__class__",
-        "__builtins__",
-        "__spec__",
-        "__package__",
-        "reveal_type",
-        "display",
-        "_",
-    )
+_NAMES_PYTHON: Final = re.compile(r"\bpython\b|\bdef \w+\(", re.IGNORECASE)
+_OTHER_PYTHON: Final = re.compile(
+    r"\bpython ?2\b|\bjupyter\b|\bipython\b|pseudo-?code", re.IGNORECASE
 )
 MAX_DEPTH: Final = 60  # nested brackets; the parser of Python is recursive
 _LOCK: Final = threading.Lock()
@@ -88,23 +74,15 @@ _LOCK: Final = threading.Lock()
 
 def verify_python(exchange: Exchange) -> Verdict | None:
     """Judge Python code that was asked for; None where no fault is found."""
-    if not _QUICK & exchange.vocabulary:
-        return None
-    asked = exchange.request[:MAX_TEXT]
-    is_python = bool(
-        re.search(
-            r"\bpython\b|\bdef \w+\(",
-            f"{exchange.conversation.rules[:MAX_TEXT]}\n{asked}",
-            re.IGNORECASE,
-        )
-    )
-    if (
-        not is_python
-        or not _WANTED.search(asked)
-        or re.search(r"\bpython ?2\b|\bjupyter\b|\bipython\b|pseudo-?code", asked, re.IGNORECASE)
-    ):
-        return None
     reply = exchange.reply[:MAX_TEXT]
+    asked = exchange.request[:MAX_TEXT]
+    is_named = bool(_QUICK & exchange.vocabulary) and bool(
+        _NAMES_PYTHON.search(f"{exchange.conversation.rules[:MAX_TEXT]}\n{asked}")
+    )
+    if not is_named and "```py" not in reply:
+        return None
+    if not _WANTED.search(asked) or _OTHER_PYTHON.search(asked):
+        return None
     fences = list(_FENCE.finditer(reply))
     if len(fences) % 2 and len(exchange.reply) <= MAX_TEXT and _PROGRAM.search(asked):
         return Verdict(False, "a code block is not closed", "python")
@@ -138,6 +116,7 @@ def python_blocks(reply: str, fences: list[re.Match[str]]) -> list[str]:
     return blocks
 
 
+@lru_cache(maxsize=16)
 def parse(code: str) -> ast.Module | str:
     """Return the syntax tree of some code, or why there is none; an empty reason if unclear."""
     if _depth(code) > MAX_DEPTH or re.search(
@@ -173,8 +152,8 @@ def fault_of(blocks: list[str], asked: str) -> str | None:
     trees: list[ast.Module] = []
     for code in blocks:
         if re.search(
-            r"^\s*(?:>>>|\$ |%|!\w|\.\.\.\s)|^\s*#+ *\.\.\.|<[a-z_ ]+>"
-            r"|^\s*pip install",
+            r"^[ \t]*(?:>>>|\$ |%|!\w|\.\.\.\s)|^[ \t]*#+ *\.\.\.|<[a-z_ ]+>"
+            r"|^[ \t]*pip install",
             code,
             re.MULTILINE,
         ):
@@ -199,8 +178,8 @@ def fault_of(blocks: list[str], asked: str) -> str | None:
         fault = _parameter_fault(trees, wanted, parameters)
         if fault:
             return fault
-    missing = undefined_names(trees, asked) if _PROGRAM.search(asked) else []
-    if missing:
+    missing = _missing_names(blocks, asked, is_program=bool(_PROGRAM.search(asked)))
+    if missing and (_PROGRAM.search(asked) or missing[0] not in asked):
         return f"the name {missing[0]} is not defined"
     return _return_fault(trees, asked, wanted)
 
@@ -259,40 +238,18 @@ def _parameter_fault(trees: Iterable[ast.Module], name: str, count: int) -> str 
     return None
 
 
-def undefined_names(trees: Iterable[ast.Module], asked: str) -> list[str]:
+def _missing_names(blocks: list[str], asked: str, *, is_program: bool) -> list[str]:
     """Return names that functions use, or well-known modules, that nothing defines or imports."""
-    trees = list(trees)
-    bound: set[str] = set()
-    for tree in trees:
-        for node in ast.walk(tree):
-            bound |= _bound(node)
-            if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
-                return []
-    missing: list[str] = []
-    for tree in trees:
-        for node in ast.walk(tree):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                inner: Iterable[ast.AST] = [each for part in node.body for each in ast.walk(part)]
-            elif isinstance(node, ast.Module):
-                inner = [
-                    each
-                    for each in ast.walk(node)
-                    if isinstance(each, ast.Name) and each.id in _MODULES
-                ]
-            else:
-                continue
-            for each in inner:
-                if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Load):
-                    name = each.id
-                    if name in bound or name in _KNOWN or name in missing:
-                        continue
-                    if name not in _MODULES and _is_given(name, asked):
-                        continue
-                    if name in _MODULES and re.search(
-                        rf"\bimport\b[^\n]*\b{re.escape(name)}\b", asked
-                    ):
-                        continue
-                    missing.append(name)
+    whole = parse("\n\n".join(blocks))
+    if isinstance(whole, str):
+        return []
+    missing = []
+    for name, is_in_function in undefined_names(whole).items():
+        if name in _MODULES:
+            if not re.search(rf"\bimport\b[^\n]*\b{re.escape(name)}\b", asked) and is_program:
+                missing.append(name)
+        elif is_in_function and not _is_given(name, asked):
+            missing.append(name)
     return missing
 
 
@@ -308,27 +265,6 @@ def _is_given(name: str, asked: str) -> bool:
             asked,
         )
     )
-
-
-def _bound(node: ast.AST) -> set[str]:
-    """Return the names that a node of a syntax tree binds."""
-    if isinstance(node, ast.Name):
-        return {node.id} if not isinstance(node.ctx, ast.Load) else set()
-    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return {node.name}
-    if isinstance(node, ast.arg):
-        return {node.arg}
-    if isinstance(node, ast.Import | ast.ImportFrom):
-        return {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-    if isinstance(node, ast.ExceptHandler):
-        return {node.name} if node.name else set()
-    if isinstance(node, ast.Global | ast.Nonlocal):
-        return set(node.names)
-    if isinstance(node, ast.MatchAs | ast.MatchStar):
-        return {node.name} if node.name else set()
-    if isinstance(node, ast.MatchMapping):
-        return {node.rest} if node.rest else set()
-    return set()
 
 
 def _return_fault(trees: Iterable[ast.Module], asked: str, wanted: str | None) -> str | None:
@@ -351,3 +287,19 @@ def _return_fault(trees: Iterable[ast.Module], asked: str, wanted: str | None) -
     if any(isinstance(node, ast.Raise) for node in ast.walk(functions[0])):
         return None
     return f"{functions[0].name} returns nothing"
+
+
+def python_bugs(code: str, request: str) -> list[Finding]:
+    """Return the bugs that some code has whatever it is for; none for code that does not parse."""
+    tree = parse(code)
+    if isinstance(tree, str):
+        return []
+    try:
+        return [
+            *(Finding(False, -MAX_SHIFT, mistake) for mistake in mistakes(tree)),
+            *general_bugs(tree),
+            *search_bugs(tree),
+            *habit_bugs(tree, request),
+        ]
+    except RecursionError:
+        return []

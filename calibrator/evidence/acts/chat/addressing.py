@@ -1,0 +1,94 @@
+"""Whether a text that was ordered addresses the right person in the right way."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from calibrator.evidence.acts.chat.wording import chat_pattern
+from calibrator.evidence.acts.recognising import Act
+from calibrator.evidence.acts.requests import Request
+from calibrator.evidence.conversation import Conversation
+from calibrator.evidence.finding import Finding
+
+LOOK = 2_000  # characters of a reply
+
+_RULES: Final = tuple(
+    (chat_pattern("addressing", wish), chat_pattern("addressing", sign), reason)
+    for wish, sign, reason in (
+        ("formal_de", "du", "says du where Sie was wanted"),
+        ("informal_de", "sie", "says Sie where du was wanted"),
+        ("formal_es", "tu", "says tú where usted was wanted"),
+        ("formal_fr", "tu_fr", "says tu where vous was wanted"),
+    )
+)
+_FORMAL: Final = chat_pattern("addressing", "formal_en")
+_NOT_FORMAL: Final = chat_pattern("addressing", "not_formal")
+_CASUAL: Final = chat_pattern("addressing", "casual")
+_WRITES: Final = chat_pattern("addressing", "writes")
+_GREETING: Final = chat_pattern("addressing", "greeting")
+_NOBODY: Final = frozenset(
+    [
+        "there",
+        "all",
+        "everyone",
+        "everybody",
+        "team",
+        "sir",
+        "madam",
+        "friend",
+        "friends",
+        "world",
+        "again",
+        "you",
+        "folks",
+        "guys",
+        "zusammen",
+        "customer",
+        "colleague",
+        "colleagues",
+        "neighbour",
+        "neighbor",
+        "hiring",
+        "manager",
+        "recipient",
+        "name",
+        "support",
+    ]
+)
+
+
+def register(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+    """Find a reply that is familiar where it had to be formal, or the other way round."""
+    if act.kind in ("code", "data", "refusal", "clarification"):
+        return None
+    wish = f"{conversation.rules[:LOOK]}\n{request.text}"
+    head = reply[:LOOK]
+    for rule, sign, reason in _RULES:
+        if rule.search(wish) and sign.search(head):
+            return Finding(None, -2.0, reason)
+    formal = _FORMAL.search(request.text)
+    if formal and _WRITES.search(request.text) and not _NOT_FORMAL.search(request.text):
+        casual = _CASUAL.search(head)
+        if casual:
+            return Finding(
+                None, -1.5, f"is casual where a formal text was wanted: {casual.group()!r}"
+            )
+    return None
+
+
+def addressee(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+    """Find a letter to somebody else than the request names."""
+    if not _WRITES.search(request.text) or act.kind in ("code", "data", "translation"):
+        return None
+    found = _GREETING.match((act.body or reply)[:200])
+    if found is None:
+        return None
+    greeted = found["n"].split()[-1].strip(".'\u2019-")
+    known = f"{conversation.rules}\n{conversation.request}"
+    earlier = "\n".join(turn.text for turn in conversation.earlier)
+    if greeted.lower() in f"{known}\n{earlier}".lower() or greeted.lower() in _NOBODY:
+        return None
+    names = [word for word in request.text.split()[1:] if word[:1].isupper() and len(word) > 2]
+    if not names or len(greeted) < 3:
+        return None
+    return Finding(None, -1.5, f"is addressed to {greeted}, whom nobody named")

@@ -1,0 +1,88 @@
+"""Find replies that only say again what the assistant said before."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from calibrator.evidence.acts.recognising import Act
+from calibrator.evidence.acts.requests import Request
+from calibrator.evidence.acts.wording import pattern
+from calibrator.evidence.conversation import Conversation
+from calibrator.evidence.finding import Finding
+
+LOOK = 6_000  # characters of a turn that are compared
+HEAD = 12  # words with which both must begin
+SPAN = 4  # words that must follow each other
+MOST = 0.6  # share of the reply that an earlier turn may have
+
+_WANTS_REPETITION: Final = pattern("fitting", "wants_repetition")
+_EDITS: Final = frozenset(
+    [
+        "shorter",
+        "longer",
+        "rewrite",
+        "change",
+        "edit",
+        "add",
+        "remove",
+        "fix",
+        "correct",
+        "update",
+        "instead",
+        "more",
+        "less",
+        "make",
+        "with",
+        "without",
+        "replace",
+        "version",
+        "translate",
+        "summarize",
+        "summarise",
+        "only",
+        "use",
+        "keep",
+        "include",
+        "format",
+        "table",
+        "continue",
+        "list",
+        "code",
+        "please",
+    ]
+)
+
+
+def _spans(text: str) -> set[tuple[str, ...]]:
+    words = [word.strip(".,;:!?\"'()*") for word in text[:LOOK].lower().split()]
+    return set(zip(*(words[at:] for at in range(SPAN)), strict=False))
+
+
+def repeated(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+    """Find a reply that begins as an earlier one and has most of it word for word."""
+    if act.kind in ("code", "data", "translation") or _WANTS_REPETITION.search(request.text):
+        return None
+    if _is_edit(request.text) or conversation.results or conversation.rules.strip():
+        return None
+    own = _spans(reply)
+    if len(own) < 10:
+        return None
+    asked = {" ".join(t.text.lower().split()) for t in conversation.earlier if t.role == "user"}
+    if " ".join(conversation.request.lower().split()) in asked:
+        return None
+    for turn in conversation.earlier[-6:]:
+        if turn.role != "assistant" or _head(turn.text) != _head(reply):
+            continue
+        if len(own & _spans(turn.text)) > MOST * len(own):
+            return Finding(False, -2.5, "repeats an earlier reply and not what was asked last")
+    return None
+
+
+def _head(text: str) -> list[str]:
+    return text.lower().split(maxsplit=HEAD)[:HEAD]
+
+
+def _is_edit(text: str) -> bool:
+    """Return whether a request may want the last reply again, with a change."""
+    words = text.lower().split()
+    return bool(_EDITS.intersection(words[:6]))
