@@ -58,10 +58,10 @@ def _demo_items() -> list[Item]:
     """The demo's answers as the proxy has them scored."""
     found = []
     for row in rows():
-        asked = read_question([{"role": "user", "content": row.question}], list(row.tools))
-        message = row.message()
-        use = asked.tool_use(message)
-        found.append(Item(asked.text, message_text(message), source_model="demo", tool_use=use))
+        messages, message = row.messages(), row.message()
+        asked = read_question(messages, list(row.tools))
+        use, answer = asked.tool_use(message), message_text(message)
+        found.append(Item(asked.text, answer, "demo", tool_use=use, messages=messages))
     return found
 
 
