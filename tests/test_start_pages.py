@@ -159,9 +159,9 @@ def test_an_agent_gets_its_call_once_it_is_released(tmp_path: Path) -> None:
 
 
 def test_teams_have_keys_and_policies_of_their_own(tmp_path: Path) -> None:
-    reader = follow("start/teams.md", tmp_path)
+    reader = follow("start/teams.md", tmp_path, is_shipped=True)
     assert '"invalid_api_key"' in reader.said("curl -s ")[0]
-    assert "x-pinocchio-policy: helpdesk/" in reader.said("curl -si ")[0]
+    assert "x-pinocchio-policy: helpdesk/failed-a-check@" in reader.said("curl -si ")[0]
     listed = reader.said("pinocchio keys list")[0]
     assert "shop" in listed
     assert "notebook" in listed

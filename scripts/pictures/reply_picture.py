@@ -88,9 +88,11 @@ def drawn(said: list[str], reply: httpx.Response) -> Console:
     tell('{"id": "chatcmpl-demo-..", "object": "chat.completion", "model": "demo",')
     tell(' "choices": [{"index": 0, "message": {"role": "assistant",')
     tell(f'   "content": {json.dumps(message["content"])}, ..}}, ..}}], ..,')
-    tell(f' "pinocchio": {{{shown("confidence", "status", "action")},', "cyan", confidence)
+    tell(f' "pinocchio": {{{shown("confidence", "status", "basis", "action")},', "cyan", confidence)
     tell(f"   {shown('policy', 'mode', 'would_action')},", "cyan")
-    tell(f"   {shown('calibrator')}, ..}}}}", "cyan")
+    tell(f"   {shown('calibrator')},", "cyan")
+    because = json.dumps(found["choices"][0]["because"])
+    tell(f'   "choices": [{{"index": 0, "because": {because}, ..}}]}}}}', "cyan", because)
     return console
 
 
