@@ -90,7 +90,7 @@ class Reader:
         script = f'pinocchio() {{ {shell_command()} "$@"; }}\n{command}\n'
         return subprocess.run(
             ["bash", "-c", script], cwd=self.folder, env=environment() | {"PYTHONPATH": str(ROOT)},
-            capture_output=True, text=True, timeout=60,
+            capture_output=True, text=True, timeout=120,
         )  # fmt: skip
 
     def said(self, command: str) -> list[str]:
