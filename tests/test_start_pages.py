@@ -20,7 +20,7 @@ from tests.running.live_proxy import ROOT, ProxyProcess, environment, until
 from tests.running.warm_cli import Program, run_warm, shell_command
 
 DOCS = ROOT / "docs"
-PATIENCE_S = 120  # until a calibrator is loaded, a second or two on an idle machine
+PATIENCE_S = 300  # seconds that a step may take; on an idle machine each takes one or two
 IMPORTED = ("httpx", "openai", "openai.resources.chat")
 HELD, AUDITED = re.compile(r"chatcmpl-held-\w+"), re.compile(r"audit_\w+")
 BLOCK = re.compile(r"^```\w+\n(# (\S+)\n(?:.*\n)*?)```$|^((?:    .*\n)+)", re.MULTILINE)
@@ -84,13 +84,15 @@ class Reader:
 
     def _python(self, command: str) -> subprocess.CompletedProcess[str]:
         program = Program(self.folder / command.split()[1], IMPORTED)
-        return run_warm((), cwd=self.folder, env=environment(), timeout_s=60, program=program)
+        return run_warm(
+            (), cwd=self.folder, env=environment(), timeout_s=PATIENCE_S, program=program
+        )
 
     def _shell(self, command: str) -> subprocess.CompletedProcess[str]:
         script = f'pinocchio() {{ {shell_command()} "$@"; }}\n{command}\n'
         return subprocess.run(
             ["bash", "-c", script], cwd=self.folder, env=environment() | {"PYTHONPATH": str(ROOT)},
-            capture_output=True, text=True, timeout=120,
+            capture_output=True, text=True, timeout=PATIENCE_S,
         )  # fmt: skip
 
     def said(self, command: str) -> list[str]:
