@@ -130,7 +130,7 @@ def follow(page: str, folder: Path, part: str = "", *, is_shipped: bool = False)
 def test_an_app_sees_confidences_and_gets_what_a_reviewer_released(tmp_path: Path) -> None:
     """The shipped calibrator doubts the wrong answers, says why, and supports the right one."""
     reader = follow("start/apps.md", tmp_path, is_shipped=True)
-    headers, body = reader.said("curl -si")[0].split("\r\n\r\n")
+    headers, body = reader.said("curl -si")[0].split("\n\n", 1)
     assert "x-pinocchio-action: deliver" in headers
     assert "x-pinocchio-basis: computed" in headers
     [first] = json.loads(body)["pinocchio"]["choices"]
@@ -147,7 +147,7 @@ def test_an_app_sees_confidences_and_gets_what_a_reviewer_released(tmp_path: Pat
     assert audited["pinocchio"]["action"] == "deliver"
     advice = reader.said("pinocchio advise")[0]
     assert "do not let a threshold on it decide" in advice
-    assert "31 rows of 30 questions" in advice
+    assert "31 rows of 31 questions" in advice
     assert "so far AUROC" in advice
     assert "policy careful@" in reader.said("pinocchio check")[0]
     assert held["choices"][0]["finish_reason"] == "content_filter"
