@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from calibrator.commands.progress import Progress
     from calibrator.commands.recalibrate import recalibrate
     from calibrator.commands.terminal import ROWS_HELP, check_target, file_option, refuse, writer
+    from calibrator.extras import ON_A_GPU, has_gpu_and_torch, torch_sees_gpu
     from calibrator.grading.rubric import rubric_messages, verdict_in
     from calibrator.installing import install_command
     from calibrator.llm.exporting import export_weights
@@ -136,6 +137,7 @@ _LAZY = {
     "Kind": "calibrator.recalibration.curves",
     "Label": "calibrator.metrics.agreement",
     "LabelledSignals": "calibrator.recalibration.signals",
+    "ON_A_GPU": "calibrator.extras",
     "Observed": "calibrator.recalibration.fit",
     "Of": "calibrator.recalibration.curves",
     "Outcome": "calibrator.workflows.workflows",
@@ -177,6 +179,7 @@ _LAZY = {
     "gains": "calibrator.metrics.gains",
     "group_key": "calibrator.recalibration.curves",
     "copies_in": "calibrator.rows.copies",
+    "has_gpu_and_torch": "calibrator.extras",
     "holds_chance": "calibrator.metrics.intervals",
     "install_command": "calibrator.installing",
     "judge_prompt": "calibrator.baselines.asked_judge",
@@ -199,6 +202,7 @@ _LAZY = {
     "split_collected": "calibrator.benchmarks.splits",
     "stated_in": "calibrator.baselines.stated",
     "stated_prompt": "calibrator.baselines.stated",
+    "torch_sees_gpu": "calibrator.extras",
     "trial": "calibrator.recalibration.trial",
     "try_tuning": "calibrator.tuning.trial",
     "unseen": "calibrator.recalibration.trial",
@@ -230,6 +234,7 @@ __all__ = [
     "LIKENESS",
     "LOGPROBS",
     "NO_SIGNALS",
+    "ON_A_GPU",
     "OPINIONS",
     "ROWS_HELP",
     "TUNING_STEPS",
@@ -311,6 +316,7 @@ __all__ = [
     "fixed",
     "gains",
     "group_key",
+    "has_gpu_and_torch",
     "holds_chance",
     "install_command",
     "is_call",
@@ -345,6 +351,7 @@ __all__ = [
     "stated_in",
     "stated_prompt",
     "tool_call",
+    "torch_sees_gpu",
     "trial",
     "try_tuning",
     "unseen",

@@ -16,7 +16,7 @@ from typing import Any
 
 from calibrator.errors import NotScorableError
 from calibrator.loading import load_scorer, recalibrated
-from calibrator.scorer import Item, Scorer, reads_images
+from calibrator.scorer import Item, Score, Scorer, reads_images
 from calibrator.text.images import checked_image, local_images
 from calibrator.text.replies import other_reply, plain, reply_messages
 from calibrator.text.transcript import Question, depiction, message_text, read_question
@@ -92,7 +92,16 @@ class Pinocchio:
         """
         named = (source_model, benchmark, others)
         item = self._item(response, messages, tools, question, answer, *named)
-        return self._score([item], prompt_variant)[0]
+        return self._score([item], prompt_variant)[0].confidence
+
+    def assess(self, response: Any = None, **given: Any) -> Score:
+        """Return the confidence of a reply with what it is based on, and what speaks against it.
+
+        Takes the arguments of `score` but `prompt_variant`, and raises what it raises. The
+        `confidence` is the number that `score` returns; `basis`, `support`, `unsupported` and
+        `because` say what was checked.
+        """
+        return self._score([self._item(response, **given)])[0]
 
     def scores(
         self,
@@ -108,7 +117,8 @@ class Pinocchio:
         asked = _question(messages, tools, question)
         answers, model = _answers(response)
         name, images = source_model or model, self._images(asked)
-        return self._score([_answered(asked, a, name, benchmark, images) for a in answers])
+        items = [_answered(asked, a, name, benchmark, images) for a in answers]
+        return [each.confidence for each in self._score(items)]
 
     def score_image(self, prompt: str, image: bytes, *, source_model: str | None = None) -> float:
         """P(the image depicts what its prompt asked for), as a visual question (paper R01).
@@ -119,7 +129,8 @@ class Pinocchio:
             raise NotScorableError("image", f"{self.name} reads text only")
         question, answer = depiction(prompt)
         images = (checked_image(image),)
-        return self._score([Item(question, answer, source_model, None, None, images)])[0]
+        [found] = self._score([Item(question, answer, source_model, None, None, images)])
+        return found.confidence
 
     def score_batch(self, items: Iterable[Mapping[str, Any] | Item] | Any) -> list[float]:
         """Return P(correct) of many replies, in their order.
@@ -138,8 +149,8 @@ class Pinocchio:
         for variant in set(variants):
             places = [at for at, each in enumerate(variants) if each == variant]
             found = self._score([read[at] for at in places], variant)
-            for at, confidence in zip(places, found, strict=True):
-                confidences[at] = confidence
+            for at, score in zip(places, found, strict=True):
+                confidences[at] = score.confidence
         return confidences
 
     def _item(
@@ -188,19 +199,16 @@ class Pinocchio:
 
     def _score(
         self, items: Sequence[Item], variant: str | None = None, batch: int = 32
-    ) -> list[float]:
+    ) -> list[Score]:
         scorer = self._under(variant)
         order = sorted(
             range(len(items)), key=lambda i: len(items[i].question) + len(items[i].answer)
         )
-        confidences = [0.0] * len(items)
+        scores: dict[int, Score] = {}
         for start in range(0, len(order), batch):  # of similar length, so that little is padded
             chosen = order[start : start + batch]
-            for i, score in zip(
-                chosen, scorer.score_batch([items[i] for i in chosen]), strict=True
-            ):
-                confidences[i] = score.confidence
-        return confidences
+            scores |= zip(chosen, scorer.score_batch([items[i] for i in chosen]), strict=True)
+        return [scores[i] for i in range(len(items))]
 
 
 def _records(frame: Any) -> list[dict[str, Any]]:

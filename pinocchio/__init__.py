@@ -1,4 +1,4 @@
-"""Pinocchio: how likely is this answer to be correct?
+"""Pinocchio: what speaks for and against a reply of a language model, as a confidence.
 
     from pinocchio import Pinocchio
 

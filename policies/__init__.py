@@ -1,4 +1,4 @@
-"""YAML in, decisions out: what happens to a completion, given how likely it is to be correct.
+"""YAML in, decisions out: what happens to a completion, given its confidence and what was checked.
 
     policy = load_policy("helpdesk")
     facts = Facts(confidence=0.12, model="gpt-5.6")

@@ -303,7 +303,16 @@ def greeting(setup: Setup, url: str) -> list[str]:
         f"configuration {setup.path or 'built in'}",
         *workers_line(setup.config),
         *(f"  {line}" for line in upstream_lines(setup.config, setup.path)),
+        *gpu_line(setup.config),
     ]
+
+
+def gpu_line(config: Config) -> list[str]:
+    """Return how to score on a GPU, where one is idle; torch is not imported for that."""
+    from calibrator import ON_A_GPU, has_gpu_and_torch
+
+    is_idle = config.calibrator.summary == "embedded" and has_gpu_and_torch()
+    return [f"  a GPU is here: {ON_A_GPU}"] if is_idle else []
 
 
 def workers_line(config: Config) -> list[str]:
@@ -334,6 +343,7 @@ def invitation(setup: Setup, url: str) -> list[str]:
         return lines
     return [
         *lines,
+        "  `basis` says what its confidence is based on, `because` what speaks against it.",
         f"  On the demo's {len(rows())} answers the embedded calibrator ranks right above wrong "
         f"with AUROC {EMBEDDED_AUROC:.2f}",
         "  (0.5 is chance): it knows few facts, mostly how right answers look.",

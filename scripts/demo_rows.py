@@ -26,7 +26,7 @@ def demo_rows() -> Iterator[dict[str, Any]]:
             "question_id": row.question_id,
             "benchmark": BENCHMARK,
             "domain": row.domain,
-            "messages": [{"role": "user", "content": row.question}],
+            "messages": row.messages(),
             "tools": list(row.tools),
             "response": row.message(),
             "model": MODEL,

@@ -384,14 +384,15 @@ def test_a_second_opinion_raises_one_number_and_lowers_another(tmp_path: Path) -
 
 def test_two_teams_share_a_proxy_each_under_its_policy(tmp_path: Path) -> None:
     (tmp_path / "support.yaml").write_text((EXAMPLES / "teams/support.yaml").read_text())
-    text = (EXAMPLES / "teams/proxy.yaml").read_text() + CONFIG.format(folder=tmp_path)
+    shipped = f"calibrator: {{timeout_s: 30}}\nstore: sqlite:///{tmp_path}/held.db\n"
+    text = (EXAMPLES / "teams/proxy.yaml").read_text() + shipped
     with ProxyProcess(tmp_path, text) as proxy:
         wait_until_ready(proxy)
         config = str(tmp_path / "proxy.yaml")
         made = r"(pinocchio: this is key_\w+; it cannot be shown again\n){2}"
         url = proxy.base_url
         output = run("teams/ask.py", url=url, errors=made, PINOCCHIO_CONFIG=config)
-    held = r"hold by support/not-sure-enough@\w{8}"
+    held = r"hold by support/failed-a-check@\w{8}"
     assert re.fullmatch(
         f"support: +{held}\n"
         r"research: +deliver by observe/[\w-]+@\w{8}\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -178,6 +179,9 @@ def _lines(advice: Advice, name: str, command: str | None) -> Iterator[str]:
         yield (
             f"  AUROC {advice.auroc.value:.3f}{own}, ECE {advice.ece:.3f}, Brier {advice.brier:.3f}"
         )
+    elif math.isfinite(advice.auroc.value):
+        value, low, high = (figure(each) for each in astuple(advice.auroc))
+        yield f"  so far AUROC {value}, by these labels from {low} to {high}"
     if advice.is_delivered_only:
         yield (
             "  all of these were delivered: held replies, whose confidences a policy sorted out, "

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -48,6 +48,8 @@ shipped calibrator was tested on, up to 0.09 are missing."""
 HARMLESS: Final = 0.02
 """Log loss a reply: about what an ECE of 0.1 costs in the middle."""
 LEAST_LABELS: Final = 50
+LEAST_TO_RANK: Final = 20
+"""Labels from which on the ranking is told with its interval, though nothing is advised yet."""
 TO_TUNE: Final = 100
 EXPECTED_WITH: Final = (50, 100, 200, 500, 1_000)
 KINDS: Final[tuple[Kind, ...]] = ("platt", "isotonic")
@@ -126,7 +128,10 @@ def advise(rows: Sequence[Row], confidence: Floats, own_auroc: float = math.nan)
         few = f"{count} labelled rows are too few to judge a calibrator by"
         why = f"{few}: {LEAST_LABELS} are the least"
         missing = LEAST_LABELS - count
-        return Advice("collect", why, count, distinct, float(y.mean()), more_labels=missing)
+        advice = Advice("collect", why, count, distinct, float(y.mean()), more_labels=missing)
+        if count < LEAST_TO_RANK:
+            return advice
+        return replace(advice, auroc=auroc_interval(y, confidence, questions))
     found = observed_rows(rows, confidence)
     trials = {kind: trial(found, confidence, kind=kind) for kind in KINDS}
     interval = auroc_interval(y, confidence, questions)

@@ -31,6 +31,8 @@ from calibrator.scorer import (
 )
 from calibrator.scorer import knows_others as knows_others_of
 
+FINDINGS = ("support", "basis", "unsupported", "act", "needs_facts", "familiar")
+"""What a scored line says besides its numbers and reasons."""
 BATCH = 32
 BATCH_CHARACTERS = 48_000
 
@@ -138,14 +140,21 @@ def _batches(order: Sequence[int], items: Sequence[Item]) -> Iterator[list[int]]
 
 
 def scored_line(row: Row, found: Score, calibrator: str, tags: Tags, *, is_brief: bool) -> str:
-    """The row as `pinocchio score` writes it; brief is the id alone, without the rest of it."""
-    kept = {"id": row.id} if is_brief else row.raw
+    """Return the row as `pinocchio score` writes it: with its number and what was found out.
+
+    With `is_brief` the line has the id in place of the row, and the numbers alone.
+    """
+    kept = {"id": row.id}
+    if not is_brief:  # what another calibrator found out goes
+        kept = {name: value for name, value in row.raw.items() if name not in FINDINGS}
     if row.lacks_images:
         kept = kept | {"status": "truncated", "reason": "image"}
     facts: dict[str, Any] = {
         "score": round(found.score, 6),
         "confidence": round(found.confidence, 6),
     }
+    if not is_brief:
+        facts |= _findings(found)
     if found.because:
         facts["because"] = list(found.because)
     if found.fields:
@@ -155,6 +164,17 @@ def scored_line(row: Row, found: Score, calibrator: str, tags: Tags, *, is_brief
     if found.unaided is not None:
         facts["unaided"] = round(found.unaided, 6)
     return json_line({**kept, **facts, "calibrator": calibrator, "tags": tags})
+
+
+def _findings(found: Score) -> dict[str, Any]:
+    """Return what a score says besides its number, as `pinocchio replay` reads it from a row."""
+    values: dict[str, Any] = {"basis": list(found.basis), "act": found.act}
+    values |= {"needs_facts": found.needs_facts, "familiar": not found.is_unfamiliar}
+    if found.support is not None:
+        values["support"] = round(found.support, 6)
+    if found.unsupported:
+        values["unsupported"] = [asdict(each) for each in found.unsupported]
+    return values
 
 
 def read_scores(path: Path, rows: Sequence[Row], name: str | None = None) -> Scores:

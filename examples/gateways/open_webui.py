@@ -1,6 +1,6 @@
 """
 title: Pinocchio
-description: Shows under each message how likely it is correct, and asks below a threshold.
+description: Shows a confidence under each message, and asks below a threshold.
 version: 1.0
 required_open_webui_version: 0.6.0
 """
@@ -74,9 +74,7 @@ class Filter:
             await __event_emitter__({"type": "status", "data": status})
         is_low = number is not None and number < self.valves.below
         if is_low and self.valves.ask and __event_call__ is not None:
-            text = (
-                f"Of a hundred replies like this, about {round(100 * number)} are correct. Keep it?"
-            )
+            text = f"The confidence is {number:.2f}, below {self.valves.below:g}. Keep this reply?"
             asked = {"title": told.capitalize(), "message": text}
             if await __event_call__({"type": "confirmation", "data": asked}) is False:
                 messages[-1]["content"] = NOT_SHOWN

@@ -106,7 +106,7 @@ def examine(config: Path | None, url: str, *, scores: bool = True) -> Iterator[F
     yield Finding("ok", "configuration", told)
     patient = Patient(setup, url)
     checks: list[Callable[[Patient], Iterable[Finding]]] = [_policies, _upstreams]
-    checks += [_scorer] if scores else []
+    checks += [_scorer, _gpu] if scores else []
     checks += [_workers, _store, _clock, _limits, _keys, _certificates, _oidc, _telemetry, _proxy]
     for check in checks:
         try:
@@ -209,6 +209,18 @@ def _scorer(patient: Patient) -> Iterator[Finding]:
     if section.stand_in is not None and (load := stand_in_loader(section)) is not None:
         found = tried(load, section.stand_in.checkpoint, setup.of_stand_in)
         yield Finding(found.level, "stand-in", found.text)
+
+
+def _gpu(patient: Patient) -> Iterator[Finding]:
+    """How to score with the paper's model, where a GPU and the extra for it are here."""
+    from calibrator import ON_A_GPU, has_gpu_and_torch, torch_sees_gpu
+
+    if patient.setup.config.calibrator.summary != "embedded" or not has_gpu_and_torch():
+        return
+    if torch_sees_gpu():
+        yield Finding("ok", "gpu", f"idle: {ON_A_GPU}")
+    else:
+        yield Finding("skip", "gpu", "torch cannot use it: another build of torch, or its driver")
 
 
 # --- the machine ----------------------------------------------------------------------------------

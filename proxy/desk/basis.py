@@ -20,6 +20,8 @@ NAMES: Final = (
     *("status", "reason", "support", "basis", "unsupported"),
     *("because", "act", "needs_facts", "familiar"),
 )
+OWN_CURVE: Final = "platt@"  # of a checkpoint; it was fitted on its training data
+OPINIONS_READ: Final = "opinion@"
 UNFAMILIAR: Final = "The calibrator was not trained on tasks of this kind."
 NOT_CHECKED: Final = "Nothing about this reply was checked."
 NOT_KNOWN: Final = "What was checked about this reply is not on record."
@@ -71,11 +73,14 @@ def in_words(basis: Sequence[str]) -> str:
 def is_learnt_here(calibrator: str | None) -> bool:
     """Return whether labels of this deployment taught a calibrator what its numbers mean.
 
-    Its name then says so: `embedded@3f2a91c0+platt@9c1d02ab`. A second stage for opinions is no
-    such thing.
+    Its name says so by a recalibration behind the checkpoint. A Platt curve right behind it is the
+    checkpoint's own, as in `embedded@3f2a91c0+platt@9c1d02ab`, and a second stage for opinions is
+    part of it too; so one more is needed: `embedded@3f2a91c0+platt@9c1d02ab+platt@51e2aa07`.
     """
     _, *parts = (calibrator or "").split("+")
-    return any("@" in part and not part.startswith("opinion@") for part in parts)
+    if parts and parts[0].startswith(OWN_CURVE):
+        del parts[0]
+    return any("@" in part and not part.startswith(OPINIONS_READ) for part in parts)
 
 
 def marked(sentence: str, words: Sequence[str]) -> list[tuple[str, bool]]:

@@ -436,9 +436,11 @@ def _step_back() -> None:
 
 
 def _warm(scorer: Scorer) -> Scorer:
-    """The same; its first pass, the slowest, is over."""
+    """Return the scorer after its first pass, the slowest: it reads tables, also for a context."""
+    question = "How many days are 3 weeks, and what is 15 % of 240 euros?"
+    given = ({"role": "system", "content": "Open 24/7."}, {"role": "user", "content": question})
     try:
-        scorer.score_batch([Item("warm-up", "warm-up")])
+        scorer.score_batch([Item(question, "warm-up", messages=given)])
     except BaseException:
         _close(scorer)
         raise

@@ -31,6 +31,8 @@ class Evaluation:
     mode: str | None = None
     calibrator: str | None = None
     review_id: str | None = None
+    basis: tuple[str, ...] = ()  # what the confidence is based on
+    support: float | None = None  # of the reply by its context
     at_ns: int = field(default_factory=time.time_ns)
 
     @property
@@ -60,6 +62,8 @@ def evaluation_of(exchange: Exchange, trace: Trace) -> Evaluation | None:
         None if decision is None else decision.mode,
         outcome.calibrator,
         outcome.review_id,
+        outcome.findings.basis,
+        outcome.findings.support,
     )
 
 

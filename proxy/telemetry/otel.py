@@ -149,6 +149,8 @@ def evaluation_attributes(evaluation: Evaluation) -> dict[str, Any]:
             names.POLICY: found.policy,
             names.MODE: found.mode,
             names.CALIBRATOR: found.calibrator,
+            names.BASIS: found.basis or None,
+            names.SUPPORT: found.support,
             names.REVIEW_ID: found.review_id,
         }
     )

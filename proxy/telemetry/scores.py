@@ -210,6 +210,8 @@ def _metadata(evaluation: Evaluation) -> dict[str, Any]:
         "policy": evaluation.policy,
         "mode": evaluation.mode,
         "calibrator": evaluation.calibrator,
+        "basis": list(evaluation.basis) or None,
+        "support": evaluation.support,
         "review_id": evaluation.review_id,
     }
     return {name: value for name, value in found.items() if value is not None}

@@ -23,7 +23,10 @@ ROOT = Path(__file__).parents[2]
 URL = "http://127.0.0.1:8000/v1/chat/completions"  # as the README has it
 QUESTION = "Is 91 a prime number?"
 WIDTH = 102
-LEFT_OUT = ("date", "server", "openai-version", "openai-organization", "openai-processing-ms")
+LEFT_OUT = (
+    *("date", "server", "openai-version", "openai-organization", "openai-processing-ms"),
+    *("x-pinocchio-overhead-ms", "x-pinocchio-score-ms"),  # of whatever machine draws the picture
+)
 
 
 def greeting_and_reply() -> tuple[list[str], httpx.Response]:
@@ -88,9 +91,11 @@ def drawn(said: list[str], reply: httpx.Response) -> Console:
     tell('{"id": "chatcmpl-demo-..", "object": "chat.completion", "model": "demo",')
     tell(' "choices": [{"index": 0, "message": {"role": "assistant",')
     tell(f'   "content": {json.dumps(message["content"])}, ..}}, ..}}], ..,')
-    tell(f' "pinocchio": {{{shown("confidence", "status", "action")},', "cyan", confidence)
+    tell(f' "pinocchio": {{{shown("confidence", "status", "basis", "action")},', "cyan", confidence)
     tell(f"   {shown('policy', 'mode', 'would_action')},", "cyan")
-    tell(f"   {shown('calibrator')}, ..}}}}", "cyan")
+    tell(f"   {shown('calibrator')},", "cyan")
+    because = json.dumps(found["choices"][0]["because"])
+    tell(f'   "choices": [{{"index": 0, "because": {because}, ..}}]}}}}', "cyan", because)
     return console
 
 

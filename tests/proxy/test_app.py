@@ -5,13 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import httpx
 import pytest
 
+from calibrator import extras
 from proxy.app import create_app
 from proxy.config.sections import Config
+from proxy.startup import gpu_line
 from proxy.upstreams.demo.demo import EMBEDDED_AUROC, first_question
 from tests.running.live_proxy import ROOT, LiveProxy, ProxyProcess, environment, question, until
 from tests.servers.faulty_upstream import FaultyUpstream
@@ -118,3 +121,16 @@ def test_a_websocket_is_refused(proxy: LiveProxy) -> None:
     response = proxy.http.get("/v1/realtime", headers=headers)
     assert response.status_code != 101
     assert response.status_code < 500
+
+
+def test_the_start_says_how_to_use_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one line, where a driver and the extra are there; torch is not imported for it."""
+    is_loaded = "torch" in sys.modules
+    monkeypatch.setattr(extras, "has_gpu_and_torch", partial(extras.has_gpu_and_torch, tmp_path))
+    assert gpu_line(Config()) == []
+    (tmp_path / "nvidia0").touch()
+    [line] = gpu_line(Config())
+    assert "checkpoint: KevinDavidHayes/pinocchio-0.8b" in line
+    monkeypatch.setattr(extras, "is_installed", lambda module: module != "peft")
+    assert gpu_line(Config()) == [], "the extra is not there"
+    assert ("torch" in sys.modules) is is_loaded

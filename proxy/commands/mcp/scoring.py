@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from calibrator import CalibratorError, Pinocchio
+from proxy.scoring.findings import findings_of, findings_values
 
 DIGITS = 4
 MOST_CHARACTERS = 1_000_000  # of what one call brings
@@ -72,10 +73,13 @@ class Scoring:
         try:
             with self._lock:
                 judge = self._calibrator()
-                confidence = judge.score(response, messages=asked, tools=tools, source_model=model)
+                found = judge.assess(response, messages=asked, tools=tools, source_model=model)
         except (CalibratorError, ValueError) as error:
             raise UnscorableError(str(error)) from error
-        return {"confidence": round(confidence, DIGITS), "calibrator": judge.name}
+        answer: Json = {"confidence": round(found.confidence, DIGITS), "calibrator": judge.name}
+        if found.because:
+            answer["because"] = list(found.because)
+        return answer | findings_values(findings_of(found))
 
     def _calibrator(self) -> Pinocchio:
         if self._loaded is None:

@@ -16,7 +16,8 @@ log = structlog.get_logger(__name__)
 
 INSTRUCTIONS = (
     "Pinocchio tells the probability that a reply or a tool call of a language model is correct "
-    "(`confidence`, 0 to 1). A low number is a reason to check, or to ask a person."
+    "(`confidence`, 0 to 1), what it rests on (`basis`; with `likeness` alone nothing was checked) "
+    "and what speaks against it. A low number is a reason to check, or to ask a person."
 )
 Answered = TypeVar("Answered")
 

@@ -225,8 +225,8 @@ def _offered(body: Json) -> list[str]:
 
 def _unknown() -> str:
     """What the demo says to a question that it does not know."""
-    texts = [text for text, found in questions().items() if not found[0].tools]
-    shortest = "\n".join(f"- {text}" for text in sorted(texts, key=len)[:5])
+    plain = (text for text, [row, *_] in questions().items() if not row.tools and not row.system)
+    shortest = "\n".join(f"- {text}" for text in sorted(plain, key=len)[:5])
     return (
         "This is the demo upstream: there is no model here, only canned answers to "
         f"{len(questions())} questions, some right and some wrong. Yours is not among them. "

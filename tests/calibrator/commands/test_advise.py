@@ -179,15 +179,16 @@ def test_the_interval_decides_and_not_the_figure() -> None:
     assert found(2_000).action != "collect"
 
 
-@pytest.mark.parametrize(("count", "more"), [(20, 30), (49, 1)])
+@pytest.mark.parametrize(("count", "more"), [(19, 31), (20, 30), (49, 1)])
 def test_too_few_rows_say_how_many_are_missing(count: int, more: int) -> None:
-    """50 are the least for anything."""
+    """50 are the least for advice; from 20 on the ranking is told with its interval."""
     rows, truth = deployment(count)
     found = advise(rows, truth)
     assert (found.action, found.more_labels) == ("collect", more)
     assert (
         found.why == f"{count} labelled rows are too few to judge a calibrator by: 50 are the least"
     )
+    assert math.isfinite(found.auroc.value) is (count >= 20)
 
 
 def test_rows_of_one_label_tell_nothing() -> None:

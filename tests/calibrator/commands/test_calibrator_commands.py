@@ -49,6 +49,7 @@ def test_score_adds_to_every_row(rows: Path) -> None:
     result = run("score", rows, "--calibrator", "fake:0.73")
     assert (result.exit_code, result.stderr) == (0, "")
     added = {"score": 0.73, "confidence": 0.73, "calibrator": "fake:0.73", "tags": "served"}
+    added |= {"basis": ["likeness"], "act": "answer", "needs_facts": False, "familiar": True}
     assert lines(result.stdout) == [{"question": "größe?", "response": "4", "n": 1.5, **added}] * 2
     assert "größe" in result.stdout
 

@@ -58,10 +58,10 @@ def _demo_items() -> list[Item]:
     """The demo's answers as the proxy has them scored."""
     found = []
     for row in rows():
-        asked = read_question([{"role": "user", "content": row.question}], list(row.tools))
-        message = row.message()
-        use = asked.tool_use(message)
-        found.append(Item(asked.text, message_text(message), source_model="demo", tool_use=use))
+        messages, message = row.messages(), row.message()
+        asked = read_question(messages, list(row.tools))
+        use, answer = asked.tool_use(message), message_text(message)
+        found.append(Item(asked.text, answer, "demo", tool_use=use, messages=messages))
     return found
 
 
@@ -81,6 +81,22 @@ def test_the_demo_figure_that_the_greeting_states_is_the_measured_one(scorer: Sc
     measured = auroc([row.correct for row in rows()], [score.confidence for score in scores])
     print(f"demo set: {len(scores)} answers, AUROC {measured:.3f} ({scorer.name})")
     assert measured == pytest.approx(EMBEDDED_AUROC, abs=0.01)
+
+
+def test_the_demos_answers_are_judged_by_the_rules_that_they_get(scorer: Scorer) -> None:
+    """What the rules contradict is doubted with a reason, also once the rules say otherwise."""
+    for given, sound in (("10 years", True), ("25 years", False)):
+        for row in (row for row in rows() if row.question_id == "frame-guarantee"):
+            rules, asked = row.messages()
+            told = {**rules, "content": rules["content"].replace("10 years", given)}
+            answer = row.content or ""
+            [found] = scorer.score_batch([Item(row.question, answer, messages=[told, asked])])
+            assert found.basis == ("context",)
+            if row.correct is sound:
+                assert found.confidence > 0.5
+            else:
+                assert found.confidence < 0.4
+                assert "the context says otherwise" in found.because[0]
 
 
 def test_text_of_unseen_kinds_gets_no_bold_confidence(scorer: Scorer) -> None:

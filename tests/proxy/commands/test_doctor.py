@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from email.utils import formatdate
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from calibrator import Item, Score
+from calibrator import Item, Score, extras
 from policies import Certificate, Labelled, Scope, certify
 from proxy.capacity.machine import Machine, Processes, cores, free_memory
 from proxy.commands import doctor as doctor_module
@@ -481,3 +482,26 @@ def test_workers_that_are_not_there_are_told(examine: Examine) -> None:
         level, text = examine(upstream, url=proxy)[1]["running proxy"]
     assert level == "warn"
     assert "1 of 4 workers are not there" in text
+
+
+@pytest.mark.parametrize(("sees", "level"), [("True", "ok"), ("False", "skip")])
+def test_an_idle_gpu_is_told(
+    examine: Examine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sees: str, level: str
+) -> None:
+    """With the extra `torch` a line says how to use it; torch is asked in a process of its own."""
+    devices = tmp_path / "dev"
+    devices.mkdir()
+    monkeypatch.setattr(extras, "has_gpu_and_torch", partial(extras.has_gpu_and_torch, devices))
+    monkeypatch.setattr(extras, "is_installed", lambda module: module in extras.OF_TORCH)
+    cuda = f"class cuda:\n    is_available = staticmethod(lambda: {sees})\n"
+    (tmp_path / "torch.py").write_text(cuda)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(doctor_module, "_scorer", lambda patient: ())
+    embedded = "{checkpoint: embedded}"
+    with answering() as url:
+        assert "gpu" not in examine(url, calibrator=embedded)[1]
+        (devices / "nvidia0").touch()
+        assert "gpu" not in examine(url, calibrator=FAKE)[1], "another calibrator was chosen"
+        _, found = examine(url, calibrator=embedded)
+    assert found["gpu"][0] == level
+    assert ("KevinDavidHayes/pinocchio-0.8b" in found["gpu"][1]) is (level == "ok")

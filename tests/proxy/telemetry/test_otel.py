@@ -119,6 +119,7 @@ def test_a_call_is_a_span_below_the_clients(
         "pinocchio.policy": reply.headers["x-pinocchio-policy"],
         "pinocchio.mode": "enforce",
         "pinocchio.calibrator": "words@1",
+        "pinocchio.basis": ["likeness"],
         "pinocchio.review_id": reply.headers["x-pinocchio-review-id"],
     }
     assert {each["x-key"] for each in receiver.headers} == {"secret"}

@@ -93,6 +93,7 @@ def test_a_confidence_becomes_a_score_of_the_clients_trace(
         "policy": policy,
         "mode": "enforce",
         "calibrator": "words@1",
+        "basis": ["likeness"],
         "review_id": reply.headers["x-pinocchio-review-id"],
     }
 

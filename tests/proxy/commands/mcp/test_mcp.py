@@ -22,6 +22,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client  # noqa: E402
 
 Json = dict[str, Any]
 QUESTION = "What is the capital of France?"
+RULES = "Guarantee: 10 years on frames, 2 years on all other parts."
 READ_S = 60.0  # it starts in two seconds on a machine that does nothing else
 
 
@@ -73,7 +74,9 @@ def test_without_a_key_there_are_scores_and_no_desk(folder: Path) -> None:
         async with connected(folder) as client:
             assert await tools_of(client) == {"score_reply", "score_call"}
             told = await call(client, "score_reply", reply="Paris", question=QUESTION)
-            assert told == {"confidence": 0.73, "calibrator": "fake:0.73"}
+            scored = {"confidence": 0.73, "calibrator": "fake:0.73"}
+            known = {"act": "answer", "needs_facts": False, "familiar": True}
+            assert told == scored | known | {"basis": ["likeness"]}
             messages = [{"role": "user", "content": QUESTION}]
             arguments = {"city": "Paris"}
             told = await call(
@@ -95,6 +98,25 @@ def test_without_a_key_there_are_scores_and_no_desk(folder: Path) -> None:
         ("mcp_refused", "score_reply", None),
     ]
     assert "Paris" not in log
+
+
+def test_a_score_says_what_it_is_based_on(tmp_path: Path) -> None:
+    """By the shipped calibrator, a reply that contradicts its rules has a low number and why."""
+    (tmp_path / "proxy.yaml").write_text("{}\n")
+    rules = {"role": "system", "content": RULES}
+    messages = [rules, {"role": "user", "content": "How long is the guarantee on frames?"}]
+
+    async def run() -> Json:
+        async with connected(tmp_path) as client:
+            reply = "The guarantee on frames is 25 years."
+            found: Json = await call(client, "score_reply", reply=reply, messages=messages)
+            return found
+
+    told = asyncio.run(run())
+    assert told["confidence"] < 0.5
+    assert (told["basis"], told["support"] < 0.5) == (["context"], True)
+    assert told["unsupported"][0]["words"] == ["25"]
+    assert "25" in told["because"][0]
 
 
 def test_a_reviewer_lists_the_queue_and_decides(folder: Path, start_proxy: StartProxy) -> None:

@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from calibrator import version_of
 from proxy.desk.basis import in_words, is_learnt_here, marked, meaning
 
 HUNDRED = "Of a hundred replies like this, about 41 are correct."
+SHIPPED = version_of("embedded")  # with the curve that it was shipped with
 NOT_TRAINED = "The calibrator was not trained on tasks of this kind."
 
 
@@ -35,7 +37,8 @@ def kept(*basis: str, is_familiar: bool = True, calibrator: str = "embedded@0b0f
         (kept("context", "likeness"), HUNDRED),
         (kept("computed"), HUNDRED),
         (kept("likeness"), "Nothing about this reply was checked."),
-        (kept("likeness", calibrator="embedded@0b0fe558+platt@9c1d02ab"), HUNDRED),
+        (kept("likeness", calibrator=SHIPPED), "Nothing about this reply was checked."),
+        (kept("likeness", calibrator=f"{SHIPPED}+platt@9c1d02ab"), HUNDRED),
         (
             kept("likeness", calibrator="embedded@0b0fe558+opinion@9c1d02ab"),
             "Nothing about this reply was checked.",
@@ -45,7 +48,7 @@ def kept(*basis: str, is_familiar: bool = True, calibrator: str = "embedded@0b0f
             f"Nothing about this reply was checked. {NOT_TRAINED}",
         ),
         (
-            kept("likeness", is_familiar=False, calibrator="embedded@1+platt@2"),
+            kept("likeness", is_familiar=False, calibrator=f"{SHIPPED}+platt@2"),
             f"Nothing about this reply was checked. {NOT_TRAINED}",
         ),
         (
@@ -67,9 +70,14 @@ def test_a_share_is_promised_only_where_it_was_measured(held: Kept, said: str | 
     [
         (None, False),
         ("embedded@1", False),
-        ("embedded@1+platt@2", True),
+        (SHIPPED, False),
+        ("embedded@1+platt@2", False),
+        ("embedded@1+platt@2+platt@3", True),
+        ("embedded@1+isotonic@2", True),
         ("embedded@1+opinion@2", False),
+        ("embedded@1+platt@2+opinion@3", False),
         ("embedded@1+opinion@2+platt@3", True),
+        ("embedded@1+platt@2+judge@3", True),
         ("embedded@1+judge@2", True),
         ("words+more", False),
     ],
@@ -77,7 +85,7 @@ def test_a_share_is_promised_only_where_it_was_measured(held: Kept, said: str | 
 def test_the_name_tells_whose_labels_it_learnt_from(
     calibrator: str | None, is_learnt: bool
 ) -> None:
-    """A recalibration or weights of signals stand behind a plus, with their hash."""
+    """By a recalibration or weights of signals behind the checkpoint and its own curve."""
     assert is_learnt_here(calibrator) is is_learnt
 
 
