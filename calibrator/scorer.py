@@ -86,6 +86,7 @@ class Item:
     alone: float | None = None  # the confidence without them, where it is known already
     signals: Signals = NO_SIGNALS  # a recalibration may go by them; no model is shown any
     messages: Sequence[Any] = ()  # before the reply, as in chat; checked against, never shown
+    facts: tuple[str, ...] = ()  # texts of the operator that the question is about; the same
 
 
 def known_name(name: str | None, known: Container[str]) -> str | None:
