@@ -13,6 +13,7 @@ from calibrator.errors import (
     CalibratorError,
     CheckpointError,
     HubError,
+    InputError,
     JudgingError,
     MissingExtraError,
     NotScorableError,
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from calibrator.commands.progress import Progress
     from calibrator.commands.recalibrate import recalibrate
     from calibrator.commands.terminal import ROWS_HELP, check_target, file_option, refuse, writer
+    from calibrator.evidence.fact_file import FactFile, load_facts
     from calibrator.grading.rubric import rubric_messages, verdict_in
     from calibrator.installing import install_command
     from calibrator.llm.exporting import export_weights
@@ -129,6 +131,7 @@ _LAZY = {
     "Benchmark": "calibrator.benchmarks.registry",
     "By": "calibrator.recalibration.curves",
     "CollectedSplit": "calibrator.benchmarks.splits",
+    "FactFile": "calibrator.evidence.fact_file",
     "Gain": "calibrator.metrics.gains",
     "IMAGE_REASONS": "calibrator.text.images",
     "ImageLimits": "calibrator.text.images",
@@ -183,6 +186,7 @@ _LAZY = {
     "judged_in": "calibrator.baselines.asked_judge",
     "keeping": "calibrator.rows.kept_scores",
     "known_benchmarks": "calibrator.benchmarks.registry",
+    "load_facts": "calibrator.evidence.fact_file",
     "load_labelled": "calibrator.rows.selection",
     "load_scorer": "calibrator.loading",
     "load_tasks": "calibrator.benchmarks.tasks",
@@ -242,11 +246,13 @@ __all__ = [
     "CalibratorError",
     "CheckpointError",
     "CollectedSplit",
+    "FactFile",
     "FakeScorer",
     "FieldDoubt",
     "Gain",
     "HubError",
     "ImageLimits",
+    "InputError",
     "Interval",
     "Item",
     "JudgingError",
@@ -321,6 +327,7 @@ __all__ = [
     "known_benchmarks",
     "knows_others",
     "knows_signals",
+    "load_facts",
     "load_labelled",
     "load_scorer",
     "load_tasks",

@@ -38,14 +38,12 @@ ABOUT: Final = 0.5  # share of a request's words in a text that it is about
 NAMED: Final = 0.4  # the same share where one word of it is the name
 TOUCHED: Final = 0.15  # the same share of a request that has, or whose reply has, a long name
 STRANGE_NAME: Final = 2.0  # weight of a name that no text has: the request is about that
-_TALK: Final = frozenset(
-    """
+_TALKED: Final = """
     hello hi hey thanks thank tell know want need like much many get got give help us may might
     should must let us ask question answer say said explain show find see make take go come does
     than then them also just only very more most some such other one good best new
-    """.split()
-)
-_PASSED_OVER: Final = FREQUENT | _TALK
+"""
+_PASSED_OVER: Final = FREQUENT | frozenset(_TALKED.split())
 _INSIDE: Final = re.compile(r"(?<=[^\s.!?:] )[^\W\d_]+")  # a word inside a sentence
 
 

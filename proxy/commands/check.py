@@ -27,8 +27,13 @@ def check(
     from policies import lint, stream_report
     from proxy.config.problems import located
     from proxy.config.setup import load_setup
-    from proxy.scoring.loader import load_recalibrations
-    from proxy.startup import check_setup, check_stored_keys, without_domains, workers_line
+    from proxy.startup import (
+        check_setup,
+        check_stored_keys,
+        with_files,
+        without_domains,
+        workers_line,
+    )
     from proxy.upstreams.loops import address_of, is_at
     from proxy.upstreams.upstream_lines import upstream_lines
 
@@ -36,6 +41,7 @@ def check(
         setup = load_setup(config, policy)
         check_setup(setup, DEFAULT_HOST)
         check_stored_keys(setup)
+        setup = with_files(setup)
     except StartupError as error:
         raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
     typer.echo(f"{setup.path or 'built-in configuration'}: ok")
@@ -45,10 +51,12 @@ def check(
     )
     for line in stream_report(setup.policy):
         typer.echo(f"  {line}")
-    counting = load_recalibrations(setup.config.calibrator)
+    counting = setup.recalibrations
     for line in _beyond_the_reply(setup.policy, is_weighed=bool(counting and counting.signals)):
         typer.echo(f"  {line}")
     typer.echo(f"calibrator {setup.config.calibrator.summary}")
+    if (facts := setup.facts) is not None:
+        typer.echo(f"facts {facts.path}: {counted(facts.count, 'entry', 'entries')}")
     for line in workers_line(setup.config):
         typer.echo(line.strip())
     for name, team in setup.config.teams.items():

@@ -270,11 +270,13 @@ class Scoring:
         model: str,
         domain: str | None = None,
         team: str | None = None,
+        *,
+        facts: Callable[[Item], tuple[str, ...]] | None = None,
     ) -> list[Confidence]:
         """One confidence for each choice; raises nothing.
 
-        `question` may raise NotScorableError; `model` is the name of the answering model. The
-        calibrator itself looks at no team.
+        `question` may raise NotScorableError; `model` is the name of the answering model. `facts`
+        gives texts that are context for a choice. The calibrator itself looks at no team.
         """
         if self._batcher is None:
             return [self._absence] * len(choices)
@@ -282,6 +284,9 @@ class Scoring:
             asked, items, found = question(), [], []
             for choice in choices:
                 items.append(_item_of(asked, choice, model, domain))
+            if facts is not None:
+                for item in items:
+                    item.facts = facts(item)
             if asked.images:
                 return await self._with_images(asked.images, items)
             for ticket in await self.tickets(items):
