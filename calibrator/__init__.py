@@ -33,6 +33,7 @@ from calibrator.scorer import (
     LOGPROBS,
     NO_SIGNALS,
     OPINIONS,
+    PRIOR,
     WITH_OTHERS,
     FakeScorer,
     FieldDoubt,
@@ -44,6 +45,7 @@ from calibrator.scorer import (
     ToolUse,
     Unsupported,
     basis_with,
+    has_prior,
     knows_others,
     knows_signals,
     opinion_of,
@@ -98,9 +100,11 @@ if TYPE_CHECKING:
     from calibrator.pinocchio import Pinocchio
     from calibrator.recalibration.curves import By, Kind, Of, Recalibration, group_key
     from calibrator.recalibration.fit import Observed, fit_observed
+    from calibrator.recalibration.judge_prior import weigh_by_prior
     from calibrator.recalibration.signals import (
         LabelledSignals,
         SignalWeights,
+        Weighed,
         fit_signals,
         weighed,
     )
@@ -156,6 +160,7 @@ _LAZY = {
     "TUNING_STEPS": "calibrator.tuning.trial",
     "Task": "calibrator.benchmarks.tasks",
     "TokenPrompts": "calibrator.llm.serving.token_prompts",
+    "Weighed": "calibrator.recalibration.signals",
     "Trial": "calibrator.recalibration.trial",
     "TunableCheckpoint": "calibrator.tuning.fine_tuning",
     "TuningTrial": "calibrator.tuning.trial",
@@ -209,6 +214,7 @@ _LAZY = {
     "verdict_in": "calibrator.grading.rubric",
     "version_of": "calibrator.loading",
     "versions_named": "calibrator.recalibration.versions",
+    "weigh_by_prior": "calibrator.recalibration.judge_prior",
     "weighed": "calibrator.recalibration.signals",
     "wilson": "calibrator.metrics.sampling",
     "workflow_report": "calibrator.workflows.workflow_tables",
@@ -235,6 +241,7 @@ __all__ = [
     "LOGPROBS",
     "NO_SIGNALS",
     "OPINIONS",
+    "PRIOR",
     "ROWS_HELP",
     "TUNING_STEPS",
     "WITH_OTHERS",
@@ -292,6 +299,7 @@ __all__ = [
     "TuningTrial",
     "UnavailableError",
     "Unsupported",
+    "Weighed",
     "agreement_of",
     "answer_message",
     "auroc_interval",
@@ -317,6 +325,7 @@ __all__ = [
     "fixed",
     "gains",
     "group_key",
+    "has_prior",
     "holds_chance",
     "install_command",
     "is_call",
@@ -358,6 +367,7 @@ __all__ = [
     "verdict_in",
     "version_of",
     "versions_named",
+    "weigh_by_prior",
     "weighed",
     "wilson",
     "without_others",

@@ -24,7 +24,7 @@ from proxy.holds.waiting import Verdicts
 from proxy.passthrough.surfaces import Surfaces
 from proxy.policy_context.traffic import Traffic
 from proxy.routes import Routes
-from proxy.scoring.recalibrated import Scores, recalibrated
+from proxy.scoring.recalibrated import Recalibrated, Scores
 from proxy.scoring.scoring import Scoring
 from proxy.scoring.stand_in import WithStandIn
 from proxy.scoring.with_facts import with_facts
@@ -74,9 +74,9 @@ class Generation:
         wrap = as_it_is if parts.telemetry is None else parts.telemetry.wrap
         self.router: Router = Router(setup.config, before.router if before else None, wrap)
         facts = setup.facts
-        self.scores: Scores = recalibrated(with_facts(parts.scoring, facts), setup.recalibrations)
+        self.scores: Scores = Recalibrated(with_facts(parts.scoring, facts), setup.recalibrations)
         if parts.stand_in is not None:
-            stand_in = recalibrated(with_facts(parts.stand_in, facts), setup.of_stand_in)
+            stand_in = Recalibrated(with_facts(parts.stand_in, facts), setup.of_stand_in)
             self.scores = WithStandIn(self.scores, stand_in)
         self._audit = audit_of(setup.config, parts.audits)
         self.in_flight = 0

@@ -11,9 +11,13 @@ from policies import Policy, counted
 from proxy.commands.exits import DEFAULT_HOST, DEFAULT_PORT, ConfigOption, stop
 from proxy.errors import ExitStatus, StartupError
 
-SIGNALS_UNWEIGHED = (
-    "a judge and log-probabilities are told and change no number yet: verdicts teach what they are "
-    "worth, with `pinocchio recalibrate --from-store --signals`"
+JUDGE_BY_PRIOR = (
+    "a judge moves a number by a prior, by 0.76 of log-odds at most, until verdicts teach what this "
+    "one is worth: `pinocchio recalibrate --from-store --signals`"
+)
+LOGPROBS_UNWEIGHED = (
+    "log-probabilities are told and change no number yet: verdicts teach what they are worth, with "
+    "`pinocchio recalibrate --from-store --signals`"
 )
 
 
@@ -92,5 +96,7 @@ def _beyond_the_reply(policy: Policy, *, is_weighed: bool) -> Iterator[str]:
         yield str(policy.second_opinion)
     if policy.judge is not None:
         yield str(policy.judge)
-    if (policy.judge is not None or policy.logprobs) and not is_weighed:
-        yield SIGNALS_UNWEIGHED
+    if policy.judge is not None and not is_weighed:
+        yield JUDGE_BY_PRIOR
+    if policy.logprobs and not is_weighed:
+        yield LOGPROBS_UNWEIGHED
