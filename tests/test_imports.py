@@ -196,7 +196,7 @@ ROOMS: dict[str, set[str]] = {
         "text",
     },
     "calibrator.cluster": {"checkpoints", "errors", "loading", "recalibration", "rows", "scorer"},
-    "calibrator.pinocchio": {"errors", "llm", "loading", "scorer", "text"},
+    "calibrator.pinocchio": {"errors", "evidence", "llm", "loading", "scorer", "text"},
     "calibrator.studies": {
         "baselines",
         "calls",
@@ -258,6 +258,7 @@ ROOMS: dict[str, set[str]] = {
         "embedded",
         "errors",
         "evaluation",
+        "evidence",
         "extras",
         "installing",
         "llm",

@@ -12,8 +12,8 @@ from proxy.commands.exits import DEFAULT_HOST, DEFAULT_PORT, ConfigOption, stop
 from proxy.errors import ExitStatus, StartupError
 
 JUDGE_BY_PRIOR = (
-    "a judge moves a number by a prior, by 0.76 of log-odds at most, until verdicts teach what this "
-    "one is worth: `pinocchio recalibrate --from-store --signals`"
+    "a judge moves a number by a prior, by 0.76 of log-odds at most, until verdicts teach what it "
+    "is worth: `pinocchio recalibrate --from-store --signals`"
 )
 LOGPROBS_UNWEIGHED = (
     "log-probabilities are told and change no number yet: verdicts teach what they are worth, with "
