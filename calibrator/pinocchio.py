@@ -38,9 +38,9 @@ class Pinocchio:
     `checkpoint` is `embedded`, a folder, a hub name or `fake:0.73`; `device` is `auto`, `cpu`,
     `cuda`, ..; `recalibration` a file of `pinocchio recalibrate`, or a list of one for each kind of
     numbers; `facts` a file of names and texts that replies are held against, as JSON lines
-    (docs/configuration.md). With `ignore_images` a calibrator that reads text only scores the text of a question
-    with images; without, it has no number for one. Raises CheckpointError when there is no such
-    checkpoint, recalibration or device, and InputError for facts that cannot be read.
+    (docs/configuration.md). With `ignore_images` a calibrator that reads text only scores the text
+    of a question with images; without, it has no number for one. Raises CheckpointError when there
+    is no such checkpoint, recalibration or device, and InputError for facts that cannot be read.
 
     The keyword arguments of the authors' package load their calibrator, or `adapter` (G05):
     `base_model`, `device_map` (one device), `torch_dtype`, `use_placeholder_image`.

@@ -130,9 +130,8 @@ def score(
             for item in items:
                 item.facts = known.about_item(item)
             used = sum(bool(item.facts) for item in items)
-            say(
-                f"{known.path}: {known.count:,} facts; {used:,} of {len(items):,} rows are about one"
-            )
+            told = f"{used:,} of {len(items):,} rows are about one of them"
+            say(f"{known.path}: {known.count:,} facts; {told}")
         with Progress("scoring", len(good)) as progress:
             scores = score_items(scorer, items, progress.advance)
         if sentence := reused_sentence(scorer):

@@ -168,7 +168,7 @@ def test_ten_thousand_facts_cost_less_than_a_millisecond(tmp_path: Path) -> None
     lines = [
         {
             "name": f"Item {at // 100}x{at} lamp",
-            "text": f"Model mk{at} costs {at % 900} euros, weighs {at % 40} kg, lasts {at % 9} years.",
+            "text": f"Model mk{at} costs {at % 900} euros and weighs {at % 40} kg.",
         }
         for at in range(10_000)
     ]
