@@ -12,13 +12,8 @@ from calibrator.scorer import Signals, has_prior, knows_signals, without_signals
 def test_a_certain_judge_counts_as_its_accuracy_says() -> None:
     """At a confidence of one half the number is the mean accuracy of the published judges."""
     assert pytest.approx(0.682, abs=5e-4) == RIGHT
-    for judged, expected in (
-        (1.0, RIGHT),
-        (SURE, RIGHT),
-        (0.5, 0.5),
-        (0.1, 1 - RIGHT),
-        (0.0, 1 - RIGHT),
-    ):
+    wrong = 1 - RIGHT
+    for judged, expected in ((1.0, RIGHT), (SURE, RIGHT), (0.5, 0.5), (0.1, wrong), (0.0, wrong)):
         weighed = weigh_by_prior(0.5, "embedded@1", Signals(judged, "gpt"))
         assert weighed is not None
         assert weighed.confidence == pytest.approx(expected)

@@ -1,4 +1,4 @@
-"""`calibrator.facts`: replies are held against a file of names and texts that an operator provides."""
+"""`calibrator.facts`: replies are held against names and texts that an operator provides."""
 
 from __future__ import annotations
 

@@ -144,9 +144,8 @@ def test_an_older_server_is_sent_no_messages() -> None:
     have no findings and rest on likeness."""
     told = Told()
     with SaidServer(told) as server, connected(server.url) as remote:
-        [score] = remote.score_batch(
-            [Item("when?", "noon", messages=[{"role": "user"}], facts=("x",))]
-        )
+        asked = Item("when?", "noon", messages=[{"role": "user"}], facts=("x",))
+        [score] = remote.score_batch([asked])
     assert score == Score(0.25, 0.5, True)
     assert [item.keys() for item in told.items] == [{"question", "answer"}] * 2
 
