@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         check_checkpoint,
         check_device,
         checkpoint_card,
+        load_facts_for,
         load_scorer,
         version_of,
     )
@@ -192,6 +193,7 @@ _LAZY = {
     "keeping": "calibrator.rows.kept_scores",
     "known_benchmarks": "calibrator.benchmarks.registry",
     "load_facts": "calibrator.evidence.fact_file",
+    "load_facts_for": "calibrator.loading",
     "load_labelled": "calibrator.rows.selection",
     "load_scorer": "calibrator.loading",
     "load_tasks": "calibrator.benchmarks.tasks",
@@ -337,6 +339,7 @@ __all__ = [
     "knows_others",
     "knows_signals",
     "load_facts",
+    "load_facts_for",
     "load_labelled",
     "load_scorer",
     "load_tasks",

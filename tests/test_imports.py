@@ -178,7 +178,15 @@ ROOMS: dict[str, set[str]] = {
         "sensitivity",
     },
     "calibrator.benchmarks": {"errors", "evaluation", "grading", "metrics", "rows", "text"},
-    "calibrator.loading": {"checkpoints", "embedded", "errors", "llm", "recalibration", "scorer"},
+    "calibrator.loading": {
+        "checkpoints",
+        "embedded",
+        "errors",
+        "evidence",
+        "llm",
+        "recalibration",
+        "scorer",
+    },
     "calibrator.training": {
         "calls",
         "checkpoints",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from policies import Policy, counted
 from proxy.commands.exits import DEFAULT_HOST, DEFAULT_PORT, ConfigOption, stop
 from proxy.errors import ExitStatus, StartupError
+
+if TYPE_CHECKING:
+    from proxy.config.setup import Setup
 
 JUDGE_BY_PRIOR = (
     "a judge moves a number by a prior, by 0.76 of log-odds at most, until verdicts teach what it "
@@ -31,13 +34,8 @@ def check(
     from policies import lint, stream_report
     from proxy.config.problems import located
     from proxy.config.setup import load_setup
-    from proxy.startup import (
-        check_setup,
-        check_stored_keys,
-        with_files,
-        without_domains,
-        workers_line,
-    )
+    from proxy.scoring.loader import load_recalibrations
+    from proxy.startup import check_setup, check_stored_keys, without_domains, workers_line
     from proxy.upstreams.loops import address_of, is_at
     from proxy.upstreams.upstream_lines import upstream_lines
 
@@ -45,7 +43,7 @@ def check(
         setup = load_setup(config, policy)
         check_setup(setup, DEFAULT_HOST)
         check_stored_keys(setup)
-        setup = with_files(setup)
+        facts = _facts_line(setup)
     except StartupError as error:
         raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
     typer.echo(f"{setup.path or 'built-in configuration'}: ok")
@@ -55,13 +53,11 @@ def check(
     )
     for line in stream_report(setup.policy):
         typer.echo(f"  {line}")
-    counting = setup.recalibrations
+    counting = load_recalibrations(setup.config.calibrator)
     for line in _beyond_the_reply(setup.policy, is_weighed=bool(counting and counting.signals)):
         typer.echo(f"  {line}")
     typer.echo(f"calibrator {setup.config.calibrator.summary}")
-    if (facts := setup.facts) is not None:
-        typer.echo(f"facts {facts.path}: {counted(facts.count, 'entry', 'entries')}")
-    for line in workers_line(setup.config):
+    for line in [*facts, *workers_line(setup.config)]:
         typer.echo(line.strip())
     for name, team in setup.config.teams.items():
         policy_of_team = setup.book.load(team.policy)
@@ -88,6 +84,17 @@ def check(
     for each in setup.book:
         for warning in lint(each):
             typer.echo(f"  warning: {warning}")
+
+
+def _facts_line(setup: Setup) -> list[str]:
+    """Return how many facts of the operator there are; raises StartupError for a broken file."""
+    from proxy.scoring.loader import calibrator_refusal_placed, load_fact_file
+
+    with calibrator_refusal_placed(setup.path, "facts"):
+        facts = load_fact_file(setup.config.calibrator)
+    if facts is None:
+        return []
+    return [f"facts {facts.path}: {counted(facts.count, 'entry', 'entries')}"]
 
 
 def _beyond_the_reply(policy: Policy, *, is_weighed: bool) -> Iterator[str]:

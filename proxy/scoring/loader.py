@@ -147,15 +147,10 @@ def load_fact_file(config: CalibratorConfig) -> FactFile | None:
     """
     if config.facts is None:
         return None
-    from calibrator import checkpoint_card, load_facts
+    from calibrator import load_facts, load_facts_for
 
-    is_here = isinstance(config.engine, InProcess)
-    card = checkpoint_card(config.checkpoint) if is_here else None
-    if card is not None and not card.get("evidence_sha256"):
-        raise CheckpointError(
-            f"{config.checkpoint} compares no reply with facts; remove facts, or use the embedded "
-            "calibrator"
-        )
+    if isinstance(config.engine, InProcess):
+        return load_facts_for(config.checkpoint, config.facts)
     return load_facts(config.facts)
 
 

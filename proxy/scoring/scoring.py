@@ -283,10 +283,8 @@ class Scoring:
         try:
             asked, items, found = question(), [], []
             for choice in choices:
-                items.append(_item_of(asked, choice, model, domain))
-            if facts is not None:
-                for item in items:
-                    item.facts = facts(item)
+                items.append(item := _item_of(asked, choice, model, domain))
+                item.facts = facts(item) if facts is not None else ()
             if asked.images:
                 return await self._with_images(asked.images, items)
             for ticket in await self.tickets(items):
