@@ -13,6 +13,7 @@ from calibrator.errors import (
     CalibratorError,
     CheckpointError,
     HubError,
+    InputError,
     JudgingError,
     MissingExtraError,
     NotScorableError,
@@ -32,6 +33,7 @@ from calibrator.scorer import (
     LOGPROBS,
     NO_SIGNALS,
     OPINIONS,
+    PRIOR,
     WITH_OTHERS,
     FakeScorer,
     FieldDoubt,
@@ -43,6 +45,7 @@ from calibrator.scorer import (
     ToolUse,
     Unsupported,
     basis_with,
+    has_prior,
     knows_others,
     knows_signals,
     opinion_of,
@@ -74,6 +77,7 @@ if TYPE_CHECKING:
     from calibrator.commands.progress import Progress
     from calibrator.commands.recalibrate import recalibrate
     from calibrator.commands.terminal import ROWS_HELP, check_target, file_option, refuse, writer
+    from calibrator.evidence.fact_file import FactFile, load_facts
     from calibrator.extras import ON_A_GPU, has_gpu_and_torch, torch_sees_gpu
     from calibrator.grading.rubric import rubric_messages, verdict_in
     from calibrator.installing import install_command
@@ -87,6 +91,7 @@ if TYPE_CHECKING:
         check_checkpoint,
         check_device,
         checkpoint_card,
+        load_facts_for,
         load_scorer,
         version_of,
     )
@@ -97,9 +102,11 @@ if TYPE_CHECKING:
     from calibrator.pinocchio import Pinocchio
     from calibrator.recalibration.curves import By, Kind, Of, Recalibration, group_key
     from calibrator.recalibration.fit import Observed, fit_observed
+    from calibrator.recalibration.judge_prior import weigh_by_prior
     from calibrator.recalibration.signals import (
         LabelledSignals,
         SignalWeights,
+        Weighed,
         fit_signals,
         weighed,
     )
@@ -130,6 +137,7 @@ _LAZY = {
     "Benchmark": "calibrator.benchmarks.registry",
     "By": "calibrator.recalibration.curves",
     "CollectedSplit": "calibrator.benchmarks.splits",
+    "FactFile": "calibrator.evidence.fact_file",
     "Gain": "calibrator.metrics.gains",
     "IMAGE_REASONS": "calibrator.text.images",
     "ImageLimits": "calibrator.text.images",
@@ -155,6 +163,7 @@ _LAZY = {
     "TUNING_STEPS": "calibrator.tuning.trial",
     "Task": "calibrator.benchmarks.tasks",
     "TokenPrompts": "calibrator.llm.serving.token_prompts",
+    "Weighed": "calibrator.recalibration.signals",
     "Trial": "calibrator.recalibration.trial",
     "TunableCheckpoint": "calibrator.tuning.fine_tuning",
     "TuningTrial": "calibrator.tuning.trial",
@@ -186,6 +195,8 @@ _LAZY = {
     "judged_in": "calibrator.baselines.asked_judge",
     "keeping": "calibrator.rows.kept_scores",
     "known_benchmarks": "calibrator.benchmarks.registry",
+    "load_facts": "calibrator.evidence.fact_file",
+    "load_facts_for": "calibrator.loading",
     "load_labelled": "calibrator.rows.selection",
     "load_scorer": "calibrator.loading",
     "load_tasks": "calibrator.benchmarks.tasks",
@@ -209,6 +220,7 @@ _LAZY = {
     "verdict_in": "calibrator.grading.rubric",
     "version_of": "calibrator.loading",
     "versions_named": "calibrator.recalibration.versions",
+    "weigh_by_prior": "calibrator.recalibration.judge_prior",
     "weighed": "calibrator.recalibration.signals",
     "wilson": "calibrator.metrics.sampling",
     "workflow_report": "calibrator.workflows.workflow_tables",
@@ -236,6 +248,7 @@ __all__ = [
     "NO_SIGNALS",
     "ON_A_GPU",
     "OPINIONS",
+    "PRIOR",
     "ROWS_HELP",
     "TUNING_STEPS",
     "WITH_OTHERS",
@@ -247,11 +260,13 @@ __all__ = [
     "CalibratorError",
     "CheckpointError",
     "CollectedSplit",
+    "FactFile",
     "FakeScorer",
     "FieldDoubt",
     "Gain",
     "HubError",
     "ImageLimits",
+    "InputError",
     "Interval",
     "Item",
     "JudgingError",
@@ -291,6 +306,7 @@ __all__ = [
     "TuningTrial",
     "UnavailableError",
     "Unsupported",
+    "Weighed",
     "agreement_of",
     "answer_message",
     "auroc_interval",
@@ -317,6 +333,7 @@ __all__ = [
     "gains",
     "group_key",
     "has_gpu_and_torch",
+    "has_prior",
     "holds_chance",
     "install_command",
     "is_call",
@@ -327,6 +344,8 @@ __all__ = [
     "known_benchmarks",
     "knows_others",
     "knows_signals",
+    "load_facts",
+    "load_facts_for",
     "load_labelled",
     "load_scorer",
     "load_tasks",
@@ -358,6 +377,7 @@ __all__ = [
     "verdict_in",
     "version_of",
     "versions_named",
+    "weigh_by_prior",
     "weighed",
     "wilson",
     "without_others",

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calibrator.errors import CheckpointError, MissingExtraError
 from calibrator.scorer import FakeScorer, Scorer
+
+if TYPE_CHECKING:
+    from calibrator.evidence.fact_file import FactFile
 
 FAKE = "fake:"
 DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")  # `cuda:1` where there are several
@@ -48,6 +51,22 @@ def checkpoint_card(name: str) -> dict[str, Any] | None:
 
     found = read_config(resolve_checkpoint(name), name)
     return {**found.as_dict(), "version": found.version}
+
+
+def load_facts_for(name: str, path: Path) -> FactFile:
+    """Read a file of facts for the calibrator that a configuration names.
+
+    Raises CheckpointError for a checkpoint that compares no reply with facts, HubError, and
+    InputError for a file that cannot be used.
+    """
+    from calibrator.evidence.fact_file import load_facts
+
+    card = checkpoint_card(name)
+    if card is not None and not card.get("evidence_sha256"):
+        raise CheckpointError(
+            f"{name} compares no reply with facts; leave out facts, or use the embedded calibrator"
+        )
+    return load_facts(path)
 
 
 def load_scorer(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from inspect import signature
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from calibrator.errors import NotScorableError
 from calibrator.loading import load_scorer, recalibrated
@@ -20,6 +20,9 @@ from calibrator.scorer import Item, Score, Scorer, reads_images
 from calibrator.text.images import checked_image, local_images
 from calibrator.text.replies import other_reply, plain, reply_messages
 from calibrator.text.transcript import Question, depiction, message_text, read_question
+
+if TYPE_CHECKING:
+    from calibrator.evidence.fact_file import FactFile
 
 _ARGUMENTS = frozenset(
     {
@@ -34,9 +37,10 @@ class Pinocchio:
 
     `checkpoint` is `embedded`, a folder, a hub name or `fake:0.73`; `device` is `auto`, `cpu`,
     `cuda`, ..; `recalibration` a file of `pinocchio recalibrate`, or a list of one for each kind of
-    numbers. With `ignore_images` a calibrator that reads text only scores the text of a question
-    with images; without, it has no number for one. Raises CheckpointError when there is no such
-    checkpoint, recalibration or device.
+    numbers; `facts` a file of names and texts that replies are held against, as JSON lines
+    (docs/configuration.md). With `ignore_images` a calibrator that reads text only scores the text
+    of a question with images; without, it has no number for one. Raises CheckpointError when there
+    is no such checkpoint, recalibration or device, and InputError for facts that cannot be read.
 
     The keyword arguments of the authors' package load their calibrator, or `adapter` (G05):
     `base_model`, `device_map` (one device), `torch_dtype`, `use_placeholder_image`.
@@ -48,11 +52,17 @@ class Pinocchio:
         *,
         device: str = "auto",
         recalibration: str | PathLike[str] | Sequence[str | PathLike[str]] | None = None,
+        facts: str | PathLike[str] | None = None,
         ignore_images: bool = False,
         **released: Any,
     ) -> None:
         loaded = _loaded(_path("checkpoint", checkpoint), device, released)
         self._scorer = recalibrated(loaded, _files("recalibration", recalibration))
+        self._facts: FactFile | None = None
+        if facts is not None:
+            from calibrator.evidence.fact_file import load_facts
+
+            self._facts = load_facts(Path(_path("facts", facts)))
         self._variants: dict[str, Scorer] = {}
         self._reads_images = reads_images(self._scorer)
         self._ignores_images = ignore_images
@@ -201,6 +211,8 @@ class Pinocchio:
         self, items: Sequence[Item], variant: str | None = None, batch: int = 32
     ) -> list[Score]:
         scorer = self._under(variant)
+        if (known := self._facts) is not None:
+            items = [replace(item, facts=known.about_item(item)) for item in items]
         order = sorted(
             range(len(items)), key=lambda i: len(items[i].question) + len(items[i].answer)
         )

@@ -16,7 +16,9 @@ WITH_OTHERS: Final = "+opinion@"
 """In the name of what gives numbers that know other replies: between the calibrator and a hash."""
 LOGPROBS: Final = "logprobs"
 IN_WORDS: Final = " in words"  # behind the name of a judge that had to say a number
-_WITH_SIGNALS: Final = re.compile(r"\+(judge|logprobs|judge-logprobs)@[0-9a-f]+$")
+PRIOR: Final = "judge-prior"
+"""In the name of a number that a judge moved by the prior, before labels say what it is worth."""
+_WITH_SIGNALS: Final = re.compile(r"\+(judge|logprobs|judge-logprobs|judge-prior)@[0-9a-f]+$")
 
 
 @dataclass(slots=True)  # as `Item`
@@ -86,6 +88,7 @@ class Item:
     alone: float | None = None  # the confidence without them, where it is known already
     signals: Signals = NO_SIGNALS  # a recalibration may go by them; no model is shown any
     messages: Sequence[Any] = ()  # before the reply, as in chat; checked against, never shown
+    facts: tuple[str, ...] = ()  # texts of the operator that the question is about; the same
 
 
 def known_name(name: str | None, known: Container[str]) -> str | None:
@@ -287,6 +290,11 @@ def knows_signals(name: str) -> bool:
 def without_signals(name: str) -> str:
     """What gives the number that signals moved: `embedded@3f2a+judge@9c1d` -> `embedded@3f2a`."""
     return _WITH_SIGNALS.sub("", name)
+
+
+def has_prior(name: str) -> bool:
+    """Return whether numbers of this name know a judge by the prior alone."""
+    return knows_signals(name) and f"+{PRIOR}@" in name
 
 
 def provenance(scorer: Scorer, score: Score) -> str:

@@ -45,6 +45,7 @@ from proxy.scoring.images import Images
 from proxy.scoring.loader import (
     NOTHING_LOADED,
     Preloaded,
+    load_fact_file,
     load_recalibrations,
     recalibrations_of_stand_in,
 )
@@ -107,7 +108,7 @@ def create_app(
     config = config or Config()
     book = PolicyBook(policy or load_policy(config.policies))
     curves = load_recalibrations(config.calibrator), recalibrations_of_stand_in(config.calibrator)
-    setup = Setup(None, config, book, *curves)
+    setup = Setup(None, config, book, *curves, load_fact_file(config.calibrator))
     return create_app_of(
         setup, load=load, on_ready=on_ready, is_open=is_open, admin=admin, guardrails=guardrails
     )

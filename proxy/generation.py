@@ -24,9 +24,10 @@ from proxy.holds.waiting import Verdicts
 from proxy.passthrough.surfaces import Surfaces
 from proxy.policy_context.traffic import Traffic
 from proxy.routes import Routes
-from proxy.scoring.recalibrated import Scores, recalibrated
+from proxy.scoring.recalibrated import Recalibrated, Scores
 from proxy.scoring.scoring import Scoring
 from proxy.scoring.stand_in import WithStandIn
+from proxy.scoring.with_facts import with_facts
 from proxy.store.record.writer import Records
 from proxy.store.reviews.audit_writer import AuditWriter
 from proxy.store.reviews.held_replies import Store
@@ -72,9 +73,10 @@ class Generation:
         self.setup = setup
         wrap = as_it_is if parts.telemetry is None else parts.telemetry.wrap
         self.router: Router = Router(setup.config, before.router if before else None, wrap)
-        self.scores: Scores = recalibrated(parts.scoring, setup.recalibrations)
+        facts = setup.facts
+        self.scores: Scores = Recalibrated(with_facts(parts.scoring, facts), setup.recalibrations)
         if parts.stand_in is not None:
-            stand_in = recalibrated(parts.stand_in, setup.of_stand_in)
+            stand_in = Recalibrated(with_facts(parts.stand_in, facts), setup.of_stand_in)
             self.scores = WithStandIn(self.scores, stand_in)
         self._audit = audit_of(setup.config, parts.audits)
         self.in_flight = 0

@@ -97,8 +97,8 @@ def serve_workers(setup: Setup, shared: Shared) -> int:
 
 
 def _scorer_config(config: Config, token: str) -> Config:
-    """What the scorer's process goes by; a recalibration is applied by those who ask."""
-    calibrator = config.calibrator.model_copy(update={"recalibration": ()})
+    """What the scorer's process goes by; recalibrations and facts are of those who ask."""
+    calibrator = config.calibrator.model_copy(update={"recalibration": (), "facts": None})
     changed = {"calibrator": calibrator, "scorer": ScorerConfig(token=SecretStr(token))}
     return config.model_copy(update=changed)
 

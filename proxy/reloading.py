@@ -339,25 +339,26 @@ def with_what_stays(before: Setup, after: Setup) -> tuple[Setup, list[str]]:
     setup = replace(after, config=config)
     if "calibrator" in left:  # what was read may be for another checkpoint
         old = before.recalibrations, before.of_stand_in
-        setup = replace(setup, recalibrations=old[0], of_stand_in=old[1])
+        setup = replace(setup, recalibrations=old[0], of_stand_in=old[1], facts=before.facts)
     return setup, left
 
 
 def _with_what_stays(before: Config, after: Config) -> tuple[Config, list[str]]:
     """The new configuration with the sections that only a restart changes, and which have.
 
-    Of the calibrator's and its stand-in's, the recalibration needs none.
+    Of the calibrator's, the facts need none, and its and its stand-in's recalibrations neither.
     """
     kept = {name: getattr(before, name) for name in NEEDS_RESTART}
-    if _unrecalibrated(before.calibrator) == _unrecalibrated(after.calibrator):
+    if _without_files(before.calibrator) == _without_files(after.calibrator):
         del kept["calibrator"]
     left = [name for name, value in kept.items() if getattr(after, name) != value]
     return after.model_copy(update=kept), left
 
 
-def _unrecalibrated(calibrator: CalibratorConfig) -> CalibratorConfig:
-    """The section without what it corrects numbers with."""
-    if calibrator.stand_in is None:
-        return calibrator.model_copy(update={"recalibration": ()})
-    stand_in = calibrator.stand_in.model_copy(update={"recalibration": ()})
-    return calibrator.model_copy(update={"recalibration": (), "stand_in": stand_in})
+def _without_files(calibrator: CalibratorConfig) -> CalibratorConfig:
+    """Return the section without the recalibrations and facts that it names."""
+    plain = calibrator.model_copy(update={"recalibration": (), "facts": None})
+    if plain.stand_in is None:
+        return plain
+    stand_in = plain.stand_in.model_copy(update={"recalibration": ()})
+    return plain.model_copy(update={"stand_in": stand_in})

@@ -39,6 +39,7 @@ from proxy.policy_context.domains import NONE_PICKS, picks_curves
 from proxy.scoring.loader import (
     calibrator_refusal_placed,
     check_calibrator,
+    load_fact_file,
     load_recalibrations,
     recalibrations_of_stand_in,
     shares_scorer,
@@ -81,7 +82,7 @@ def reload_setup(
     check_models(setup)
     check_keys(setup)
     check_calibrator(setup.config.calibrator, setup.path)
-    return with_recalibration(setup)
+    return with_files(setup)
 
 
 def check_exposure(setup: Setup, host: str) -> None:
@@ -137,15 +138,19 @@ def check_setup(setup: Setup, host: str) -> None:
     check_calibrator(setup.config.calibrator, setup.path)
 
 
-def with_recalibration(setup: Setup) -> Setup:
-    """The setup with what its configuration corrects confidences with; raises StartupError."""
+def with_files(setup: Setup) -> Setup:
+    """Return the setup with the recalibrations and facts that it names; raises StartupError."""
     with calibrator_refusal_placed(setup.path, "recalibration"):
         found = load_recalibrations(setup.config.calibrator)
     with calibrator_refusal_placed(setup.path, "stand_in"):
         of_stand_in = recalibrations_of_stand_in(setup.config.calibrator)
     if text := without_domains(setup.config, found):
         log.warning("recalibration_without_domains", hint=text)
-    return replace(setup, recalibrations=found, of_stand_in=of_stand_in)
+    with calibrator_refusal_placed(setup.path, "facts"):
+        facts = load_fact_file(setup.config.calibrator)
+    if facts is not None:
+        log.info("facts_loaded", path=str(facts.path), entries=facts.count)
+    return replace(setup, recalibrations=found, of_stand_in=of_stand_in, facts=facts)
 
 
 def without_domains(config: Config, recalibrations: Recalibrations | None) -> str:
@@ -186,7 +191,7 @@ def serve(
     configure_logs(os.environ.get("PINOCCHIO_LOG_LEVEL", "info"))
     setup = with_workers(load_setup(path, policy), workers)
     check_setup(setup, host)
-    setup = with_recalibration(setup)
+    setup = with_files(setup)
     check_store(setup.config)
     check_keys(setup)
     is_unchained = say_if_off(setup.config.store)

@@ -256,7 +256,7 @@ def test_verdicts_on_audited_replies_are_learnt_from(tmp_path: Path) -> None:
 
 
 def test_a_judge_counts_once_verdicts_have_taught_what_it_is_worth(tmp_path: Path) -> None:
-    """Before, its word is told and changes nothing; after, it moves the number, which says so."""
+    """Before, it moves the number by the prior; after, by what they taught. The name says which."""
     token, path = "a-token-of-the-examples", tmp_path / "proxy.yaml"
     shutil.copy(EXAMPLES / "judge" / "policy.yaml", tmp_path)
     text = (EXAMPLES / "judge" / "proxy.yaml").read_text()
@@ -273,15 +273,15 @@ def test_a_judge_counts_once_verdicts_have_taught_what_it_is_worth(tmp_path: Pat
     assert re.search(r"gives embedded@\w+\+platt@\w+\+judge@\w{8}\n", after), output
     numbers = re.compile(r"confidence: (\S+) (\S+)\n  judge: (\S+) by token, (.*), before (\S+)\n")
     told = numbers.findall(before)
-    assert [each[3] for each in told] == ["does not count"] * 2
-    assert all(each[0] == each[4] and "+judge@" not in each[1] for each in told)
+    assert [each[3] for each in told] == ["counts"] * 2
+    assert all("+judge-prior@" in each[1] for each in told)
     moved = numbers.findall(after)
     assert [each[3] for each in moved] == ["counts"] * 2
-    for first, then in zip(told, moved, strict=True):
-        assert then[4] == first[0]
-        assert "+judge@" in then[1]
-        is_lifted = float(then[0]) > float(then[4])
-        assert is_lifted == (float(then[2]) > 0.5)
+    assert [each[4] for each in moved] == [each[4] for each in told]
+    assert all("+judge@" in each[1] for each in moved)
+    for each in (*told, *moved):
+        is_lifted = float(each[0]) > float(each[4])
+        assert is_lifted == (float(each[2]) > 0.5)
 
 
 def test_every_scored_surface_gives_the_same_confidence(observing: str) -> None:

@@ -179,7 +179,15 @@ ROOMS: dict[str, set[str]] = {
         "sensitivity",
     },
     "calibrator.benchmarks": {"errors", "evaluation", "grading", "metrics", "rows", "text"},
-    "calibrator.loading": {"checkpoints", "embedded", "errors", "llm", "recalibration", "scorer"},
+    "calibrator.loading": {
+        "checkpoints",
+        "embedded",
+        "errors",
+        "evidence",
+        "llm",
+        "recalibration",
+        "scorer",
+    },
     "calibrator.training": {
         "calls",
         "checkpoints",
@@ -197,7 +205,7 @@ ROOMS: dict[str, set[str]] = {
         "text",
     },
     "calibrator.cluster": {"checkpoints", "errors", "loading", "recalibration", "rows", "scorer"},
-    "calibrator.pinocchio": {"errors", "llm", "loading", "scorer", "text"},
+    "calibrator.pinocchio": {"errors", "evidence", "llm", "loading", "scorer", "text"},
     "calibrator.studies": {
         "baselines",
         "calls",
@@ -259,6 +267,7 @@ ROOMS: dict[str, set[str]] = {
         "embedded",
         "errors",
         "evaluation",
+        "evidence",
         "extras",
         "installing",
         "llm",

@@ -29,8 +29,10 @@ from calibrator.rows.files import check_readable
 from calibrator.rows.row_fields import SAMPLE
 
 if TYPE_CHECKING:
+    from calibrator.evidence.fact_file import FactFile
     from calibrator.rows.rows import ImageUse, Row
     from calibrator.rows.shards import Options
+    from calibrator.scorer import Item
 
 Rows = Annotated[
     list[Path],
@@ -46,6 +48,13 @@ ToldNames = Annotated[
     Literal["served", "all", "none"],
     typer.Option(
         help="Names the calibrator sees: the model's (served), the benchmark's too (all), none."
+    ),
+]
+Facts = Annotated[
+    Path | None,
+    file_option(
+        "--facts",
+        help="Hold replies against these names and texts, JSON lines, as `calibrator.facts` does.",
     ),
 ]
 Brief = Annotated[
@@ -80,6 +89,7 @@ def score(
     device: Device = "auto",
     tags: ToldNames = "served",
     recalibration: RecalibrationFile = None,
+    facts: Facts = None,
     rescore: Rescore = False,
     brief: Brief = False,
     ignore_images: IgnoreImages = False,
@@ -93,6 +103,7 @@ def score(
     """
     if engine == "ray":
         refuse(context, ["rescore"], "is for one process; on Ray every row is scored anew")
+        refuse(context, ["facts"], "is for one process; leave out --engine ray")
         from calibrator.rows.shards import Options
 
         calibrating = (calibrator, device, recalibration)
@@ -100,22 +111,26 @@ def score(
         _score_on_ray(rows, output, calibrating, options, ray_address, actors)
         return
     refuse(context, ["ray_address", "actors"], "is for Ray; say --engine ray too, or leave it out")
-    from calibrator.loading import load_scorer
+    from calibrator.loading import load_facts_for, load_scorer
     from calibrator.rows.kept_scores import keeping, reused_sentence
     from calibrator.rows.scores import image_use, score_items, scored_line
     from calibrator.scorer import provenance
 
     with sentences(), resumable():
         may_be_input = len(rows) == 1 and not brief  # all of a row is written again
-        check_target(output, [recalibration, *([] if may_be_input else rows)])
+        check_target(output, [recalibration, facts, *([] if may_be_input else rows)])
         check_readable(rows)
+        known = None if facts is None else load_facts_for(calibrator, facts)
         scorer = load_scorer(calibrator, device, recalibration=recalibration)
         scorer = keeping(scorer, device, is_renewed=rescore)
         good, bad = _rows(rows, image_use(scorer, are_ignored=ignore_images))
         if bad and output and is_among(output, rows):
             raise OutputError(f"{output} would lose its bad rows ({bad[0]}); name another file")
+        items = [row.item(tags) for row in good]
+        if known is not None:
+            _add_facts(items, known)
         with Progress("scoring", len(good)) as progress:
-            scores = score_items(scorer, [row.item(tags) for row in good], progress.advance)
+            scores = score_items(scorer, items, progress.advance)
         if sentence := reused_sentence(scorer):
             say(sentence)
         with writer(output) as stream:
@@ -124,6 +139,15 @@ def score(
                     scored_line(row, found, provenance(scorer, found), tags, is_brief=brief)
                 )
     report_bad(bad, len(good) + len(bad))
+
+
+def _add_facts(items: Sequence[Item], known: FactFile) -> None:
+    """Give each item the facts that it is about, and say of how many there are some."""
+    for item in items:
+        item.facts = known.about_item(item)
+    used = sum(bool(item.facts) for item in items)
+    told = f"{used:,} of {len(items):,} rows are about one of them"
+    say(f"{known.path}: {known.count:,} facts; {told}")
 
 
 def _rows(files: Sequence[Path], use: ImageUse) -> tuple[list[Row], list[RowError]]:

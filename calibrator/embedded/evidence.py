@@ -20,6 +20,7 @@ from calibrator.evidence.computed import (
     verify,
 )
 from calibrator.evidence.context import Cutter, Judgement, Support, own_document
+from calibrator.evidence.context.pieces import documents_of
 from calibrator.evidence.conversation import Conversation, read_conversation
 from calibrator.evidence.facts import check_facts, needs_facts
 from calibrator.evidence.finding import Finding
@@ -89,6 +90,8 @@ def read_reply(item: Item) -> ReadReply:
     """Read the conversation of an item, and recognise what its reply does."""
     messages = item.messages or (item.tool_use.messages if item.tool_use is not None else ())
     conversation = read_conversation(messages, item.question)
+    if item.facts:
+        conversation = replace(conversation, facts=item.facts)
     request = conversation.instruction if own_document(conversation) else conversation.request
     answer = without_question(request, without_quotation(item.answer, conversation))
     return ReadReply(item, conversation, request, answer, recognise(conversation, answer))
@@ -144,10 +147,10 @@ class Evidence:
             return replace(score, basis=(CALLS,), act=reply.act.kind)
         likeness = log_odds(score.confidence)
         found = self._strongest(reply, judgement, likeness, is_unfamiliar)
-        if found.basis == LIKENESS and not found.reasons:
+        if found.basis == (LIKENESS,) and not found.reasons:
             found.reasons = [*score.because]
         basis, finding = found.basis, None
-        if basis != COMPUTED:
+        if basis != (COMPUTED,):
             finding = fit(reply.conversation, reply.act, reply.answer)
             suspicion = suspect(reply.conversation, reply.item.answer)
             if suspicion is not None:
@@ -155,13 +158,13 @@ class Evidence:
                 found.reasons.insert(0, suspicion.reason)
         if finding is not None and _counts(finding):
             found.odds += finding.shift
-            if reply.conversation.rules and finding.is_right is not None and basis == LIKENESS:
-                basis = CONTEXT  # a rule of the system message was kept or broken
+            if reply.conversation.rules and finding.is_right is not None and basis == (LIKENESS,):
+                basis = (CONTEXT,)  # a rule of the system message was kept or broken
             if finding.shift < 0:
                 found.reasons.insert(0, finding.reason)
         confidence = probability(found.odds)
         is_complete = judgement is None or judgement.is_complete
-        is_alone = basis == LIKENESS
+        is_alone = basis == (LIKENESS,)
         return replace(
             score,
             confidence=confidence,
@@ -170,7 +173,7 @@ class Evidence:
             unread="" if is_complete else NOT_READ,
             support=None if judgement is None else judgement.support,
             unsupported=() if judgement is None else judgement.unsupported,
-            basis=(basis,),
+            basis=basis,
             act=reply.act.kind,
             needs_facts=is_alone and needs_facts(reply.conversation),
             is_unfamiliar=is_alone and is_unfamiliar,
@@ -186,19 +189,21 @@ class Evidence:
         reasons = [] if verdict is None or verdict.is_right else [verdict.reason]
         if verdict is not None and verdict.task not in OF_FORM:
             share = mix.computed_right if verdict.is_right else mix.computed_wrong
-            return _Found(COMPUTED, log_odds(share) + mix.computed_likeness * likeness, reasons)
+            return _Found((COMPUTED,), log_odds(share) + mix.computed_likeness * likeness, reasons)
         against = FORM_SHIFT if reasons else 0.0
         if judgement is not None:
             odds = mix.support * log_odds(judgement.support) + mix.likeness * likeness + mix.base
-            reasons += [_reason(each) for each in judgement.unsupported]
-            return _Found(CONTEXT, odds + against, reasons)
+            basis = _basis_of_context(reply.conversation)
+            source = "facts" if basis == (FACTS,) else "context"
+            reasons += [_reason(each, source) for each in judgement.unsupported]
+            return _Found(basis, odds + against, reasons)
         if (
             fact := check_facts(reply.conversation, claim)
         ) is not None and fact.is_right is not None:
             odds = log_odds(FACT_RIGHT) * (1 if fact.is_right else -1)
-            return _Found(FACTS, odds, [] if fact.is_right else [fact.reason])
+            return _Found((FACTS,), odds, [] if fact.is_right else [fact.reason])
         share = mix.unfamiliar if is_unfamiliar else 1.0
-        basis = COMPUTED if reasons else LIKENESS
+        basis = (COMPUTED,) if reasons else (LIKENESS,)
         return _Found(basis, likeness * share + against, reasons)
 
 
@@ -206,7 +211,7 @@ class Evidence:
 class _Found:
     """What decided on a reply: the basis, the log-odds of right, and what speaks against it."""
 
-    basis: str
+    basis: tuple[str, ...]
     odds: float
     reasons: list[str]
 
@@ -242,8 +247,16 @@ def _is_grounded(reply: ReadReply, is_unfamiliar: bool) -> bool:
     conversation = reply.conversation
     if reply.item.tool_use is not None or has_only_its_text(conversation):
         return False
-    has_context = bool(conversation.rules or conversation.results or conversation.earlier)
-    return reply.act.kind in GROUNDED_ACTS and (has_context or is_unfamiliar)
+    given = conversation.rules, conversation.results, conversation.earlier, conversation.facts
+    return reply.act.kind in GROUNDED_ACTS and (any(given) or is_unfamiliar)
+
+
+def _basis_of_context(conversation: Conversation) -> tuple[str, ...]:
+    """Return what supplied the context: the conversation, the operator's facts, or both."""
+    if not conversation.facts:
+        return (CONTEXT,)
+    has_more = len(documents_of(conversation)) > len(conversation.facts)
+    return (CONTEXT, FACTS) if has_more else (FACTS,)
 
 
 def _counts(finding: Finding) -> bool:
@@ -251,9 +264,10 @@ def _counts(finding: Finding) -> bool:
     return finding.is_right is not None or finding.shift < 0
 
 
-def _reason(unsupported: Unsupported) -> str:
-    """Return what a sentence lacks, in words."""
+def _reason(unsupported: Unsupported, source: str) -> str:
+    """Return what a sentence lacks in its context or in the operator's facts, in words."""
+    says = "say" if source == "facts" else "says"
     named = ", ".join(unsupported.words) or f'"{unsupported.sentence}"'
     if unsupported.kind == "contradicted":
-        return f"the context says otherwise: {named}"
-    return f"the context does not say: {named}"
+        return f"the {source} {says} otherwise: {named}"
+    return f"the {source} {'do' if source == 'facts' else 'does'} not say: {named}"

@@ -42,6 +42,7 @@ class Conversation:
     `rules` is the text of all system and developer messages. `earlier` are the turns before the
     last message of the user, `request` is the text of that message, and `results` are the results
     of tool calls, oldest first. `is_complete` is False if a part could not be read, such as a file.
+    `facts` are texts that the operator provides, beside the conversation, about what is asked.
     """
 
     request: str
@@ -49,6 +50,7 @@ class Conversation:
     earlier: tuple[Turn, ...] = ()
     results: tuple[str, ...] = ()
     is_complete: bool = True
+    facts: tuple[str, ...] = ()
 
     @cached_property
     def _parts(self) -> tuple[str, str]:

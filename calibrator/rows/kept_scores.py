@@ -221,6 +221,7 @@ def _digest_of_item(item: Item) -> str:
         *(() if item.alone is None else [item.alone]),
         *([list(astuple(item.signals))] if item.signals.kinds else []),
         *([list(item.messages)] if item.messages and item.tool_use is None else []),
+        *([{"facts": item.facts}] if item.facts else []),
     ]
     text = json.dumps(seen, default=str, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LETTERS]

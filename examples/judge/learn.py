@@ -1,4 +1,4 @@
-"""A judge is asked about every answer; verdicts teach what its word is worth, and it counts.
+"""A judge is asked about every answer: its word counts by a prior, then by what verdicts teach.
 
     PINOCCHIO_ADMIN_TOKEN=a-long-secret scripts/serve --config examples/judge/proxy.yaml
     PINOCCHIO_ADMIN_TOKEN=a-long-secret .venv/bin/python examples/judge/learn.py

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,9 +11,16 @@ from policies import Policy, counted
 from proxy.commands.exits import DEFAULT_HOST, DEFAULT_PORT, ConfigOption, stop
 from proxy.errors import ExitStatus, StartupError
 
-SIGNALS_UNWEIGHED = (
-    "a judge and log-probabilities are told and change no number yet: verdicts teach what they are "
-    "worth, with `pinocchio recalibrate --from-store --signals`"
+if TYPE_CHECKING:
+    from proxy.config.setup import Setup
+
+JUDGE_BY_PRIOR = (
+    "a judge moves a number by a prior, by 0.76 of log-odds at most, until verdicts teach what it "
+    "is worth: `pinocchio recalibrate --from-store --signals`"
+)
+LOGPROBS_UNWEIGHED = (
+    "log-probabilities are told and change no number yet: verdicts teach what they are worth, with "
+    "`pinocchio recalibrate --from-store --signals`"
 )
 
 
@@ -36,6 +43,7 @@ def check(
         setup = load_setup(config, policy)
         check_setup(setup, DEFAULT_HOST)
         check_stored_keys(setup)
+        facts = _facts_line(setup)
     except StartupError as error:
         raise stop(ExitStatus.UNUSABLE_INPUT, str(error)) from error
     typer.echo(f"{setup.path or 'built-in configuration'}: ok")
@@ -49,7 +57,7 @@ def check(
     for line in _beyond_the_reply(setup.policy, is_weighed=bool(counting and counting.signals)):
         typer.echo(f"  {line}")
     typer.echo(f"calibrator {setup.config.calibrator.summary}")
-    for line in workers_line(setup.config):
+    for line in [*facts, *workers_line(setup.config)]:
         typer.echo(line.strip())
     for name, team in setup.config.teams.items():
         policy_of_team = setup.book.load(team.policy)
@@ -78,11 +86,24 @@ def check(
             typer.echo(f"  warning: {warning}")
 
 
+def _facts_line(setup: Setup) -> list[str]:
+    """Return how many facts of the operator there are; raises StartupError for a broken file."""
+    from proxy.scoring.loader import calibrator_refusal_placed, load_fact_file
+
+    with calibrator_refusal_placed(setup.path, "facts"):
+        facts = load_fact_file(setup.config.calibrator)
+    if facts is None:
+        return []
+    return [f"facts {facts.path}: {counted(facts.count, 'entry', 'entries')}"]
+
+
 def _beyond_the_reply(policy: Policy, *, is_weighed: bool) -> Iterator[str]:
     """Whom the policy asks about a reply, and whether signals count yet."""
     if policy.second_opinion is not None:
         yield str(policy.second_opinion)
     if policy.judge is not None:
         yield str(policy.judge)
-    if (policy.judge is not None or policy.logprobs) and not is_weighed:
-        yield SIGNALS_UNWEIGHED
+    if policy.judge is not None and not is_weighed:
+        yield JUDGE_BY_PRIOR
+    if policy.logprobs and not is_weighed:
+        yield LOGPROBS_UNWEIGHED

@@ -90,12 +90,12 @@ def doctor(
 def examine(config: Path | None, url: str, *, scores: bool = True) -> Iterator[Finding]:
     """Yields what is found, part after part; without a usable configuration there is only that."""
     from proxy.config.setup import load_setup
-    from proxy.startup import check_setup, with_recalibration
+    from proxy.startup import check_setup, with_files
 
     try:
         setup = load_setup(config)
         check_setup(setup, DEFAULT_HOST)
-        setup = with_recalibration(setup)
+        setup = with_files(setup)
     except StartupError as error:
         for line in str(error).splitlines():
             yield Finding("fail", "configuration", line)
@@ -206,6 +206,8 @@ def _scorer(patient: Patient) -> Iterator[Finding]:
     found = tried(load, section.summary, setup.recalibrations)
     patient.calibrator, patient.calibrator_bytes = found.name, found.memory
     yield Finding(found.level, "calibrator", found.text)
+    if (facts := setup.facts) is not None:
+        yield Finding("ok", "facts", f"{facts.path}: {counted(facts.count, 'entry', 'entries')}")
     if section.stand_in is not None and (load := stand_in_loader(section)) is not None:
         found = tried(load, section.stand_in.checkpoint, setup.of_stand_in)
         yield Finding(found.level, "stand-in", found.text)

@@ -26,7 +26,7 @@ from policies import InvalidDocumentError, Policy, Problem, load_document, load_
 from proxy.config.allowed_surfaces import SURFACES
 from proxy.config.desk.admin import AdminConfig
 from proxy.config.desk.webhooks import WebhookConfig, webhook_problems
-from proxy.config.engines import ENGINES, Engine, InProcess
+from proxy.config.engines import ENGINES, Engine, InProcess, ScoringServer
 from proxy.config.guardrails import GuardrailsConfig
 from proxy.config.images import ImagesConfig
 from proxy.config.problems import hint, problem_of, sentence
@@ -64,6 +64,11 @@ def _path(value: Any) -> Any:
     return Path(value) if isinstance(value, str) and value else value
 
 
+def _one_path(value: Any) -> Any:
+    """One path; empty text in YAML is none."""
+    return None if value == "" else _path(value)
+
+
 def _paths(value: Any) -> Any:
     """One path or a list of them; empty text in YAML is none."""
     given = value if isinstance(value, list | tuple) else [value] if value else []
@@ -96,6 +101,7 @@ def _surfaces(value: Any) -> Any:
     return tuple(value)
 
 
+FilePath = Annotated[Path | None, BeforeValidator(_one_path)]
 FilePaths = Annotated[tuple[Path, ...], BeforeValidator(_paths)]
 Surfaces = Annotated[tuple[str, ...] | None, BeforeValidator(_surfaces)]
 """What clients may use under `/v1/`; None: all of it."""
@@ -131,6 +137,7 @@ class CalibratorConfig(Section):
         default_factory=lambda: os.environ.get("PINOCCHIO_CALIBRATOR") or "embedded"
     )
     recalibration: FilePaths = ()  # what `pinocchio recalibrate` wrote, one or several
+    facts: FilePath = None  # names and texts that replies are held against, as JSON lines
     client_domains: bool = False  # whether x-pinocchio-domain picks one of its curves
     device: Annotated[str, AfterValidator(_device)] = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"  # of language models
@@ -164,6 +171,19 @@ class CalibratorConfig(Section):
         if self.checkpoint == NO_CALIBRATOR and self.recalibration:
             raise ValueError(
                 "'checkpoint: none' gives no number to recalibrate; remove recalibration"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _can_read_facts(self) -> CalibratorConfig:
+        if self.facts is None:
+            return self
+        if self.checkpoint == NO_CALIBRATOR:
+            raise ValueError("'checkpoint: none' compares no reply with facts; remove facts")
+        if not isinstance(self.engine, InProcess | ScoringServer):
+            raise ValueError(
+                f"{self.engine.kind} reads no facts; remove facts, or let the embedded calibrator "
+                "score"
             )
         return self
 
@@ -382,8 +402,10 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
 
 
 def _placed(config: Config, folder: Path) -> Config:
-    """Recalibrations are named from the configuration's folder, as a policy is."""
+    """Recalibrations and facts are named from the configuration's folder, as a policy is."""
     calibrator = _recalibrated_from(config.calibrator, folder)
+    if calibrator.facts is not None:
+        calibrator = calibrator.model_copy(update={"facts": folder / calibrator.facts})
     if (stand_in := calibrator.stand_in) is not None:
         placed = {"stand_in": _recalibrated_from(stand_in, folder)}
         calibrator = calibrator.model_copy(update=placed)

@@ -17,7 +17,7 @@ from proxy.errors import ExitStatus, StartupError
 from proxy.store.client_keys import ClientKey
 
 if TYPE_CHECKING:
-    from calibrator import Recalibrations
+    from calibrator import FactFile, Recalibrations
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class Setup:
     book: PolicyBook
     recalibrations: Recalibrations | None = None
     of_stand_in: Recalibrations | None = None  # what corrects the numbers of the stand-in
+    facts: FactFile | None = None  # what replies are held against, beside their conversations
 
     @property
     def policy(self) -> Policy:
@@ -43,7 +44,8 @@ class Setup:
         named = calibrator.recalibration
         if calibrator.stand_in is not None:
             named = (*named, *calibrator.stand_in.recalibration)
-        return self.book.files() | own | (_files_of(named) if named else set())
+        facts = {calibrator.facts} if calibrator.facts is not None else set()
+        return self.book.files() | own | facts | (_files_of(named) if named else set())
 
 
 def _files_of(recalibrations: Sequence[Path]) -> set[Path]:

@@ -16,6 +16,7 @@ from calibrator import (
     WITH_OTHERS,
     CalibratorError,
     Recalibrations,
+    has_prior,
     knows_others,
     knows_signals,
 )
@@ -95,6 +96,8 @@ def audited_knowing(
 
 def _is_given_now(name: str, counting: Recalibrations) -> bool:
     """Whether numbers that know more than their reply have this name as long as these count."""
+    if has_prior(name):  # whose own labels are still to come
+        return counting.signals is None
     if knows_signals(name):
         return counting.signals is not None and name in counting.signals.names()
     recalibration = counting.with_others

@@ -22,6 +22,7 @@ from calibrator import (
     fixed,
     knows_others,
     unseen,
+    weigh_by_prior,
     weighed,
     without_signals,
 )
@@ -100,9 +101,10 @@ def _known(reply: LabelledReply, checkpoint: str, counting: Recalibrations) -> _
     now = own
     if curve is not None and curve.calibrator in ("", stage):
         now = curve.apply_to(own, reply.model, reply.domain, reply.team)
-    if counting.signals is not None:
-        told = counting.signals.weigh(own, stage, signals)
-        now = now if told is None else told.confidence
+    weights = counting.signals
+    told = None if weights is None else weights.weigh(own, stage, signals)
+    told = told or weigh_by_prior(now, stage, signals)
+    now = now if told is None else told.confidence
     return _Known(reply, LabelledSignals(reply.is_correct, own, stage, signals), now)
 
 

@@ -1,3 +1,12 @@
 """The confidence of each choice: queue, deadline, images, recalibration."""
 
-__all__ = ["deadlines", "findings", "images", "loader", "recalibrated", "scoring", "stand_in"]
+__all__ = [
+    "deadlines",
+    "findings",
+    "images",
+    "loader",
+    "recalibrated",
+    "scoring",
+    "stand_in",
+    "with_facts",
+]

@@ -10,14 +10,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from calibrator import CalibratorError, CheckpointError, HubError, Scorer, load_scorer
+from calibrator import (
+    CalibratorError,
+    CheckpointError,
+    HubError,
+    InputError,
+    Scorer,
+    load_scorer,
+)
 from proxy.config.engines import InProcess
 from proxy.config.sections import NO_CALIBRATOR, CalibratorConfig, Config, StandInConfig
 from proxy.config.setup import refusal_placed
 from proxy.errors import ExitStatus, StartupError
 
 if TYPE_CHECKING:
-    from calibrator import Recalibrations
+    from calibrator import FactFile, Recalibrations
 
 
 def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
@@ -132,6 +139,21 @@ def recalibrations_of_stand_in(config: CalibratorConfig) -> Recalibrations | Non
     return None if config.stand_in is None else load_recalibrations(config.stand_in)
 
 
+def load_fact_file(config: CalibratorConfig) -> FactFile | None:
+    """Read the configured facts; None where there are none.
+
+    Raises CheckpointError for a checkpoint that reads no facts, and InputError for a file that
+    cannot be used.
+    """
+    if config.facts is None:
+        return None
+    from calibrator import load_facts, load_facts_for
+
+    if isinstance(config.engine, InProcess):
+        return load_facts_for(config.checkpoint, config.facts)
+    return load_facts(config.facts)
+
+
 def check_calibrator(config: CalibratorConfig, path: Path | None) -> None:
     """The checkpoint and its recalibration must be there, and fit; raises StartupError.
 
@@ -175,3 +197,5 @@ def calibrator_refusal_placed(path: Path | None, key: str) -> Iterator[None]:
             raise StartupError(ExitStatus.HUB_UNREACHABLE, str(error)) from error
         except CheckpointError as error:
             raise StartupError(ExitStatus.CHECKPOINT_MISSING, str(error)) from error
+        except InputError as error:
+            raise StartupError(ExitStatus.UNUSABLE_INPUT, str(error)) from error

@@ -21,7 +21,7 @@ from proxy.formats import Choice
 from proxy.scoring.scoring import Aided, Confidence, OtherAnswer
 
 if TYPE_CHECKING:
-    from calibrator import Recalibration, Recalibrations
+    from calibrator import Recalibration, Recalibrations, SignalWeights, Weighed
 
 log = structlog.get_logger(__name__)
 
@@ -63,18 +63,17 @@ def name_with(calibrator: str, recalibrations: Recalibrations | None) -> str:
     return calibrator if recalibrations is None else calibrator + _suffix(recalibrations.alone)
 
 
-def recalibrated(scores: Scores, recalibrations: Recalibrations | None) -> Scores:
-    """The same numbers, corrected where there is something to correct them with."""
-    return scores if recalibrations is None else Recalibrated(scores, recalibrations)
-
-
 class Recalibrated:
-    """`scores` as `recalibrations` correct them."""
+    """`scores` as `recalibrations` correct them; without any only a judge moves them."""
 
-    def __init__(self, scores: Scores, recalibrations: Recalibrations) -> None:
+    def __init__(self, scores: Scores, recalibrations: Recalibrations | None) -> None:
         self._scores = scores
-        self._alone, self._with_others = recalibrations.alone, recalibrations.with_others
-        self._weights = recalibrations.signals
+        self._alone: Recalibration | None = None
+        self._with_others: Recalibration | None = None
+        self._weights: SignalWeights | None = None
+        if recalibrations is not None:
+            self._alone, self._with_others = recalibrations.alone, recalibrations.with_others
+            self._weights = recalibrations.signals
         self._suffix = _suffix(self._alone)  # a hash, made once
         self._suffix_with_others = _suffix(self._with_others)
 
@@ -125,25 +124,41 @@ class Recalibrated:
         ]
 
     def with_signals(self, found: Confidence, signals: Signals) -> Confidence:
-        """The confidence moved by its signals, as labels taught: they join what the calibrator
-        itself said, and no curve comes behind. Without weights for them it stays as it is."""
+        """Return the confidence moved by its signals.
+
+        By weights that labels taught they join what the calibrator itself said, and no curve comes
+        behind. Without such weights a judge moves the number by the prior, and log-probabilities
+        move nothing.
+        """
         plain = replace(found, signals=signals)
         evidence, names = found.evidence, self._scores
         said_by = names.name if evidence is None else names.opinion
-        if self._weights is None or found.value is None or not said_by or not signals.kinds:
+        if found.value is None or not said_by or not signals.kinds:
             return plain
         own = found.value if found.score is None else found.score
-        weighed = self._weights.weigh(own, said_by, signals)
-        if weighed is None:
-            _warn_unweighed(self._weights.name, said_by, signals.kinds)
-            return plain
         told_by = (self.name or "") if evidence is None else evidence.calibrator
+        weighed = self._by_labels(own, said_by, signals)
+        if weighed is None:
+            from calibrator import weigh_by_prior  # numpy, for whoever has a judge
+
+            weighed = weigh_by_prior(found.value, told_by, signals)
+        if weighed is None:
+            return plain
         aided = Aided(found.value, told_by, found.score, weighed.calibrator, weighed.kinds)
         findings = found.findings
         if any(kind != LOGPROBS for kind in weighed.kinds):
             findings = findings.with_opinions()
         value = weighed.confidence
         return replace(plain, value=value, score=own, aided=aided, findings=findings)
+
+    def _by_labels(self, own: float, said_by: str, signals: Signals) -> Weighed | None:
+        """Return what the weights make of a number; None without weights for its signals."""
+        if self._weights is None:
+            return None
+        weighed = self._weights.weigh(own, said_by, signals)
+        if weighed is None:
+            _warn_unweighed(self._weights.name, said_by, signals.kinds)
+        return weighed
 
     def _known(
         self,
@@ -197,8 +212,9 @@ def _warn_unweighed(weights: str, calibrator: str, signals: tuple[str, ...]) -> 
         weights=weights,
         numbers=calibrator,
         signals=list(signals),
-        hint="no labels have taught what these are worth beside such numbers, which stay as they "
-        "are; fit them again: pinocchio recalibrate --from-store --signals",
+        hint="no labels have taught what these are worth beside such numbers: a judge counts by "
+        "the prior, log-probabilities do not; fit the weights again: "
+        "pinocchio recalibrate --from-store --signals",
     )
 
 

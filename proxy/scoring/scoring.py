@@ -270,18 +270,21 @@ class Scoring:
         model: str,
         domain: str | None = None,
         team: str | None = None,
+        *,
+        facts: Callable[[Item], tuple[str, ...]] | None = None,
     ) -> list[Confidence]:
         """One confidence for each choice; raises nothing.
 
-        `question` may raise NotScorableError; `model` is the name of the answering model. The
-        calibrator itself looks at no team.
+        `question` may raise NotScorableError; `model` is the name of the answering model. `facts`
+        gives texts that are context for a choice. The calibrator itself looks at no team.
         """
         if self._batcher is None:
             return [self._absence] * len(choices)
         try:
             asked, items, found = question(), [], []
             for choice in choices:
-                items.append(_item_of(asked, choice, model, domain))
+                items.append(item := _item_of(asked, choice, model, domain))
+                item.facts = facts(item) if facts is not None else ()
             if asked.images:
                 return await self._with_images(asked.images, items)
             for ticket in await self.tickets(items):

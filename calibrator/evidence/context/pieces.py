@@ -63,7 +63,7 @@ def documents_of(conversation: Conversation) -> list[str]:
     """Return the texts that a reply may rely on; empty if they hold hardly a fact.
 
     System messages count without their instructions, earlier turns of the user as they are, and
-    of the request the document that it contains.
+    of the request the document that it contains. The operator's facts come first, however short.
     """
     said = [turn.text for turn in conversation.earlier if turn.role == "user"]
     if sum(len(words_of(text[:SEARCHED])) for text in said) < MIN_SAID_WORDS:
@@ -72,7 +72,7 @@ def documents_of(conversation: Conversation) -> list[str]:
     found = [facts_of(conversation.rules), *said, *conversation.results, own]
     found = [text for text in found if text.strip()]
     facts = {word for text in found for word in words_of(text[:SEARCHED]) if word not in FREQUENT}
-    return found if len(facts) >= MIN_FACT_WORDS else []
+    return [*conversation.facts, *(found if len(facts) >= MIN_FACT_WORDS else [])]
 
 
 def pieces_of(reply: str) -> list[str]:

@@ -1,12 +1,14 @@
 """What our own scoring server and its clients say to each other, as values.
 
     GET  /pinocchio/v1/scorer   {"calibrator": NAME, "reads_images": bool, "reads_tool_use": bool,
-                                 "reads_messages": bool, "opinion"?: NAME}
+                                 "reads_messages": bool, "reads_facts": bool,
+                                 "opinion"?: NAME}
     POST /pinocchio/v1/score    {"items": [{"question", "answer", "source_model"?, "benchmark"?,
                                             "domain"?, "images"?: [base64],
                                             "tool_use"?: {"messages", "tools", "message"},
                                             "others"?: [{"answer", "source_model"?, "tool_use"?}],
-                                            "alone"?: confidence, "messages"?: [...]}]}
+                                            "alone"?: confidence, "messages"?: [...],
+                                            "facts"?: [text]}]}
                              -> {"calibrator": NAME, "scores": [{"score", "confidence",
                                  "is_truncated", "because"?, "fields"?, "alone"?, "compared"?,
                                  "support"?, "unsupported"?, "basis"?, "act"?, "needs_facts"?,
@@ -18,7 +20,8 @@ used, is sent with the conversation before it to servers that read it; of images
 sent but that they are there. The `messages` before any reply are sent to servers that read them,
 and then left out of `tool_use` where they are the same. Other replies to the same question are sent
 to servers that have a name for numbers that know them (`opinion`), with the confidence without them
-where it is known. Of a result, what is left out is at its default.
+where it is known. `facts` are those of the operator's texts that the reply is about. Of a result,
+what is left out is at its default.
 Everything else is an error in OpenAI's envelope.
 """
 
@@ -55,7 +58,7 @@ NOT_SUPPORTED = (*IMAGE_REASONS, "audio", "video", "file")  # reasons that lie i
 
 _TEXTS = ("question", "answer")
 _TAGS = ("source_model", "benchmark", "domain")
-_MORE = ("images", "tool_use", "others", "alone", "messages")
+_MORE = ("images", "tool_use", "others", "alone", "messages", "facts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +78,16 @@ def items_body(
     has_tool_use: bool = True,
     has_others: bool = True,
     has_messages: bool = True,
+    has_facts: bool = True,
 ) -> bytes:
-    """A request's body; without tool use, others or messages for a server that reads none."""
+    """A request's body; without tool use, others, messages or facts for a server without them."""
     written = [_written(item, has_tool_use, has_messages) for item in items]
     if has_others:
         for item, values in zip(items, written, strict=True):
             values |= _others_written(item, has_tool_use)
+    if has_facts:
+        for item, values in zip(items, written, strict=True):
+            values |= {"facts": item.facts} if item.facts else {}
     return json.dumps({"items": written}).encode()
 
 
@@ -161,6 +168,9 @@ def _item(value: Any, where: str) -> Item:
     alone = value.get("alone")
     if alone is not None and not (type(alone) in (int, float) and 0 <= alone <= 1):
         raise BadRequestError(f"{where}.alone must be a number from 0 to 1", param=f"{where}.alone")
+    facts = value.get("facts", [])
+    if not isinstance(facts, list) or not all(isinstance(each, str) for each in facts):
+        raise BadRequestError(f"{where}.facts must be a list of texts", param=f"{where}.facts")
     return Item(
         *(value["question"], value["answer"]),
         **tags,
@@ -169,6 +179,7 @@ def _item(value: Any, where: str) -> Item:
         others=others,
         alone=alone,
         messages=messages,
+        facts=tuple(facts),
     )
 
 

@@ -23,7 +23,7 @@ class ScoringServerEngine:
         self.address = f"scoring server {self._client.base_url}"
         self.reads_images = self.reads_tool_use = False
         self.opinion = ""
-        self._reads_messages = False
+        self._reads_messages = self._reads_facts = False
         self._name = expected
         self._expected = expected
 
@@ -38,6 +38,7 @@ class ScoringServerEngine:
         self._name, self.reads_images = name, field_of(facts, "reads_images", bool)
         self.reads_tool_use = facts.get("reads_tool_use") is True  # older servers do not tell
         self._reads_messages = facts.get("reads_messages") is True
+        self._reads_facts = facts.get("reads_facts") is True
         opinion = facts.get("opinion", "")
         self.opinion = (
             opinion if isinstance(opinion, str) and can_stand_in_a_header(opinion) else ""
@@ -53,6 +54,7 @@ class ScoringServerEngine:
                 has_tool_use=self.reads_tool_use,
                 has_others=bool(self.opinion),
                 has_messages=self._reads_messages,
+                has_facts=self._reads_facts,
             ),
         )
         return read_scores(answer, self._name, len(items))

@@ -157,6 +157,7 @@ class ScoringApp:
             "reads_images": self._scoring.reads_images,
             "reads_tool_use": self._scoring.reads_tool_use,
             "reads_messages": True,
+            "reads_facts": True,
         }
         if opinion := self._scoring.opinion:
             facts["opinion"] = opinion
@@ -243,6 +244,8 @@ def check_scoring_server(config: Config, host: str) -> None:
         problem = (
             "calibrator.recalibration is for the proxies that ask a scoring server; remove it here"
         )
+    elif calibrator.facts is not None:
+        problem = "calibrator.facts is for the proxies that ask a scoring server; remove it here"
     elif calibrator.stand_in is not None:
         problem = "calibrator.stand_in is for the proxies that ask a scoring server; remove it here"
     if problem:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
 
-from calibrator import WITH_OTHERS, knows_others, without_signals
+from calibrator import PRIOR, WITH_OTHERS, knows_others, without_signals
 from proxy.errors import StoreError
 from proxy.store.database import cause, insert_into
 from proxy.store.record.writer import conversation_of_row, exchanges, first_id, is_first_request
@@ -191,6 +191,7 @@ def newest_calibrators(engine: sa.Engine) -> set[str]:
 def _known_by(name: str) -> tuple[bool, str]:
     """What numbers of a name know beyond their reply: others, and which signals."""
     signals = name.removeprefix(without_signals(name)).partition("@")[0]
+    signals = signals.replace(PRIOR, "judge")  # labels replace the prior
     return knows_others(name), signals
 
 

@@ -283,7 +283,8 @@ def test_weights_of_signals_stand_beside_a_curve(
     path.write_text(config)
     checked = run_cli("check", "--config", str(path)).stdout
     assert "asks judge 0.9 to judge replies whose confidence is below 0.1" in checked
-    assert "change no number yet: verdicts teach what they are worth" in checked
+    assert "log-probabilities are told and change no number yet" in checked
+    assert "a judge moves a number by a prior" in checked
     curve = SignalCurve(1.0, 0.0, (1.0, 0.0))
     weights = SignalWeights("fake:0.5", {"fake:0.5": {"logprobs": curve}}, 100)
     weights.save(tmp_path / "signals.json")
@@ -300,7 +301,9 @@ def test_weights_of_signals_stand_beside_a_curve(
     )
     [piece] = told["evidence"]
     assert piece["before"] == round(BY_MODEL.apply(0.5), 4)
-    assert "change no number yet" not in run_cli("check", "--config", str(path)).stdout
+    checked = run_cli("check", "--config", str(path)).stdout
+    assert "change no number yet" not in checked
+    assert "by a prior" not in checked
 
 
 def test_the_file_is_looked_for_beside_the_configuration(tmp_path: Path) -> None:

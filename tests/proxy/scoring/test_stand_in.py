@@ -31,7 +31,7 @@ from proxy.config.sections import Config
 from proxy.errors import StartupError
 from proxy.formats import Choice
 from proxy.scoring.loader import check_calibrator
-from proxy.scoring.recalibrated import recalibrated
+from proxy.scoring.recalibrated import Recalibrated
 from proxy.scoring.scoring import OtherAnswer, Scoring, StandIn, Status
 from proxy.scoring.server.app import check_scoring_server
 from proxy.scoring.stand_in import WithStandIn
@@ -90,7 +90,7 @@ def both(first: Scorer, second: Scorer, **options: Any) -> Iterator[WithStandIn]
     for each in (its, instead):
         each.start()
         until(lambda each=each: each.is_ready)
-    yield WithStandIn(recalibrated(its, curves), recalibrated(instead, Recalibrations(CURVE)))
+    yield WithStandIn(Recalibrated(its, curves), Recalibrated(instead, Recalibrations(CURVE)))
     for each in (its, instead):
         each.close()
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from calibrator.recalibration.judge_prior import NAME
 from calibrator.recalibration.signals import SignalCurve, SignalWeights
 from calibrator.recalibration.versions import RecalibrationVersions
 from calibrator.scorer import Signals
@@ -101,26 +102,26 @@ def judging_call(member: Json) -> Json:
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-def test_before_any_fit_its_word_is_told_and_changes_nothing(
+def test_before_any_fit_its_word_counts_by_the_prior(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
-    """The member says what the judge said, and that it does not count; the number and its name are
-    as without; the reply's bytes are its own."""
+    """The number is moved by the prior, and its name says so; the member has the number before;
+    the reply's bytes are its own."""
     proxy = start_proxy(policy=judged_by(JUDGE, UNSURE), scorer=WordScorer())
     asked = question("Paris p=0.6", stream=is_stream)
     got = proxy.post_raw(asked)
     assert without_member(got.body) == post_raw(f"{upstream.base_url}/chat/completions", asked).body
-    assert got.headers["x-pinocchio-confidence"] == "0.6000"
-    assert got.headers["x-pinocchio-calibrator"] == "words@1"
+    assert got.headers["x-pinocchio-confidence"] == "0.7633"  # log-odds 0.405 + 0.764
+    assert got.headers["x-pinocchio-calibrator"] == f"words@1+{NAME}"
     said = {"kind": "judge", "model": JUDGE, "by": "token", "p_correct": 0.9}
-    piece = {**said, "counts": False, "before": 0.6, "after": 0.6}
+    piece = {**said, "counts": True, "before": 0.6, "after": 0.7633}
     member = member_of(got)
     assert member["evidence"] == member["choices"][0]["evidence"] == [piece]
     call = judging_call(member)
     assert (call["model"], call["usage"]) == (JUDGE, {"prompt_tokens": 3, "completion_tokens": 4})
     [facts] = json.loads(recorded(proxy, got.headers[ID])["facts"])
     assert (facts["judged"], facts["judge"]) == (pytest.approx(0.9), JUDGE)
-    assert "unaided" not in facts
+    assert (facts["unaided"], facts["unaided_calibrator"]) == (0.6, "words@1")
     assert "Paris" not in json.dumps(facts)
 
 
@@ -158,8 +159,8 @@ def test_a_judge_that_must_use_words_is_another_signal(
     with capture_logs() as lines:
         member = proxy.ask("Paris p=0.6").json()["pinocchio"]
     [piece] = member["evidence"]
-    assert (piece["by"], piece["p_correct"], piece["counts"]) == ("words", 0.9, False)
-    assert (member["confidence"], member["calibrator"]) == (0.6, "words@1")
+    assert (piece["by"], piece["p_correct"]) == ("words", 0.9)
+    assert (member["confidence"], member["calibrator"]) == (0.7633, f"words@1+{NAME}")
     assert "logprobs" not in upstream.last.json()
     assert [each["signals"] for each in lines if each["event"] == "signals_unweighed"]
 

@@ -130,6 +130,7 @@ def test_what_the_scorer_sees_is_what_was_asked() -> None:
         Item("why?", "p=0.2 truncated, doubted", "gpt", "gpqa", "law"),
         Item("who?", "p=0.9", images=(b"\x89PNG\x00", b"\xff\xd8")),
         Item("when?", FOUND, messages=[{"role": "system", "content": "We close at noon."}]),
+        Item("where?", "p=0.4", facts=("Shop: It is in Utrecht.",)),
     ]
     with live_scoring_server(scorer) as server, connected(server.url) as remote:
         found = remote.score_batch(items)
@@ -139,11 +140,12 @@ def test_what_the_scorer_sees_is_what_was_asked() -> None:
 
 
 def test_an_older_server_is_sent_no_messages() -> None:
-    """A server that does not say that it reads them would refuse them; its scores have no findings
-    and rest on likeness."""
+    """A server that does not say that it reads them would refuse them, and facts too; its scores
+    have no findings and rest on likeness."""
     told = Told()
     with SaidServer(told) as server, connected(server.url) as remote:
-        [score] = remote.score_batch([Item("when?", "noon", messages=[{"role": "user"}])])
+        asked = Item("when?", "noon", messages=[{"role": "user"}], facts=("x",))
+        [score] = remote.score_batch([asked])
     assert score == Score(0.25, 0.5, True)
     assert [item.keys() for item in told.items] == [{"question", "answer"}] * 2
 

@@ -70,6 +70,7 @@ def test_one_score_for_each_item(server: ServedApp) -> None:
         "reads_images": False,
         "reads_tool_use": False,
         "reads_messages": True,
+        "reads_facts": True,
     }
     found = ask(server, "p=0.1", "p=0.9 truncated").json()
     assert found == {
