@@ -52,6 +52,12 @@ from calibrator.scorer import (
     without_others,
     without_signals,
 )
+from calibrator.text.asides import (
+    messages_without_asides,
+    split_asides,
+    without_asides,
+    without_attribution,
+)
 from calibrator.text.replies import answer_message, blocks_message, is_call, is_tool_use, tool_call
 from calibrator.text.transcript import (
     AFTER_CHARACTERS,
@@ -327,6 +333,7 @@ __all__ = [
     "load_token_prompts",
     "locate_images",
     "message_text",
+    "messages_without_asides",
     "name_elsewhere",
     "open_lines",
     "opinion_of",
@@ -341,6 +348,7 @@ __all__ = [
     "rubric_messages",
     "score_items",
     "score_tickets",
+    "split_asides",
     "split_collected",
     "stated_in",
     "stated_prompt",
@@ -353,6 +361,8 @@ __all__ = [
     "versions_named",
     "weighed",
     "wilson",
+    "without_asides",
+    "without_attribution",
     "without_others",
     "without_signals",
     "workflow_report",

@@ -280,6 +280,7 @@ class Config(Section):
     audit: AuditConfig = AuditConfig()
     keys: Annotated[Literal["open", "required"], BeforeValidator(_keys)] = "open"
     surfaces: Surfaces = None
+    websockets: Literal["relay", "refuse"] = "relay"  # on scored surfaces, where nothing enforces
     shared_ids: Annotated[tuple[str, ...], Field(strict=False)] = ()  # globs: whoever names them
     teams: dict[str, TeamConfig] = Field(default_factory=dict)
     admin: Annotated[AdminConfig, BeforeValidator(_admin)] = AdminConfig()
