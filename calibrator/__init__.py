@@ -53,6 +53,7 @@ from calibrator.scorer import (
     without_signals,
 )
 from calibrator.text.asides import (
+    has_asides,
     messages_without_asides,
     split_asides,
     without_asides,
@@ -317,6 +318,7 @@ __all__ = [
     "fixed",
     "gains",
     "group_key",
+    "has_asides",
     "holds_chance",
     "install_command",
     "is_call",

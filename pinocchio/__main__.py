@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import importlib.util
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     import typer
 
 PACKAGES = ("proxy", "policies", "calibrator")
+_QUICK = {"serve": "proxy.commands.serve", "hook": "proxy.commands.policies.hook"}
 GC_THRESHOLDS = 50_000, 20, 50  # nearly all that is imported stays
 
 
@@ -50,20 +52,19 @@ def main() -> None:
     from proxy.listener.logs import configure_logs
 
     configure_logs("warning")  # to stderr: what commands print is read by machines
-    cli = _commands(is_serving=sys.argv[1:2] == ["serve"])
+    cli = _commands(only=sys.argv[1] if sys.argv[1:2] in (["serve"], ["hook"]) else None)
     cli.callback()(options)
     grouped(cli)(prog_name="pinocchio")
 
 
-def _commands(*, is_serving: bool) -> typer.Typer:
-    """All commands; `serve` alone where it is asked for, which is to start in no time."""
+def _commands(*, only: str | None) -> typer.Typer:
+    """All commands, or `serve` or `hook` alone, which are to start in no time."""
     import typer
 
-    if is_serving:
-        from proxy.commands.serve import serve
-
+    if only is not None:
+        command = import_module(_QUICK[only])
         cli = typer.Typer(no_args_is_help=True)
-        cli.command()(serve)
+        cli.command()(getattr(command, only))
         return cli
     import calibrator
     from proxy.commands.app import cli as every
