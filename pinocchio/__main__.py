@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import sys
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pinocchio.packages import PACKAGES, place_of
+
 if TYPE_CHECKING:
     import typer
 
-PACKAGES = ("proxy", "policies", "calibrator")
 _QUICK = {"serve": "proxy.commands.serve", "hook": "proxy.commands.policies.hook"}
 GC_THRESHOLDS = 50_000, 20, 50  # nearly all that is imported stays
 
@@ -20,9 +20,7 @@ GC_THRESHOLDS = 50_000, 20, 50  # nearly all that is imported stays
 def misplaced_package(root: Path) -> str | None:
     """A sentence about the first of our packages that another distribution has taken over."""
     for name in PACKAGES:
-        spec = importlib.util.find_spec(name)
-        found = Path(spec.origin).parent.parent if spec and spec.origin else None
-        if found is None or found.resolve() != root:
+        if (found := place_of(name)) != root:
             return (
                 f"pinocchio: package {name!r} comes from {found or 'nowhere'}, not from {root}; "
                 "another distribution installs that name: give pinocchio-proxy its own environment"

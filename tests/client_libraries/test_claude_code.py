@@ -29,7 +29,7 @@ from tests.servers.scripted_agent import DONE, ScriptedAgent, Step
 
 INSTALLED = ROOT / ".venv-clients" / "claude-code" / "node_modules" / ".bin" / "claude"
 QUESTION = "Count the shipping into the total, then tidy up and publish."
-TIMEOUT_S = 150
+TIMEOUT_S = 400  # on a busy machine each step of the hook starts a Python
 REVIEWS = f"{API}/reviews"
 REJECTED = ("rm -rf", ".env")  # what the reviewer here does not let pass
 
