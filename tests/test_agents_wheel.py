@@ -1,4 +1,4 @@
-"""The small distribution for agents: built as its page says, beside packages of the agent's own."""
+"""The small distribution for agents, and packages of an application's own that hide ours."""
 
 from __future__ import annotations
 
@@ -60,3 +60,29 @@ def test_an_agent_keeps_packages_of_its_own(wheel: Path, tmp_path: Path) -> None
     )
     assert done.returncode == 0, done.stderr
     assert f"'policies' in {agent} comes before it: rename yours" in done.stdout
+
+
+USES = {
+    "policies": "from pinocchio.doubt import doubt; doubt(None, 'agent-tools')",
+    "calibrator": "from pinocchio import Pinocchio",
+}
+
+
+@pytest.mark.parametrize(("name", "use"), USES.items())
+@pytest.mark.parametrize("shape", ["folder", "package", "module"])
+def test_a_package_of_ones_own_is_named(tmp_path: Path, name: str, use: str, shape: str) -> None:
+    """Instead of an import that fails somewhere inside, the error says which one hides ours."""
+    if shape == "module":
+        (tmp_path / f"{name}.py").write_text("")
+    else:
+        (tmp_path / name).mkdir()
+    if shape != "module":
+        (tmp_path / name / ("__init__.py" if shape == "package" else "a.yaml")).write_text("")
+    (tmp_path / "app.py").write_text(use)
+    done = subprocess.run(
+        [sys.executable, "app.py"], cwd=tmp_path, env=environment(), capture_output=True, text=True
+    )
+    if shape == "folder":  # no package: ours is found behind it
+        assert done.returncode == 0, done.stderr
+        return
+    assert f"'{name}' in {tmp_path} comes before it: rename yours" in done.stderr

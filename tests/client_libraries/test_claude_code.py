@@ -1,8 +1,8 @@
 """Claude Code itself under the pack `coding-agent`: through the proxy, and by the hook alone.
 
-The client is `@anthropic-ai/claude-code` from npm, 235 MB: `scripts/setup_claude_code` installs it,
-else PINOCCHIO_CLAUDE_CODE names its program. Without one these tests are skipped. The model is
-scripted: it asks for ten steps, of which the pack lets six pass.
+The client is `@anthropic-ai/claude-code` from npm, 235 MB. `scripts/setup_clients claude-code`
+installs it, else PINOCCHIO_CLAUDE_CODE names its program; without one these tests are skipped. The
+model is scripted: it asks for ten steps, of which the pack lets six pass.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from typing import Any
 import pytest
 
 from policies import pack_text
+from tests.client_libraries.scripted_agent import DONE, ScriptedAgent, Step
 from tests.running.desk_client import API, DESK
 from tests.running.live_proxy import ROOT, LiveProxy, environment
-from tests.servers.scripted_agent import DONE, ScriptedAgent, Step
 
 INSTALLED = ROOT / ".venv-clients" / "claude-code" / "node_modules" / ".bin" / "claude"
 QUESTION = "Count the shipping into the total, then tidy up and publish."
@@ -39,7 +39,7 @@ def claude_code() -> str:
     for found in (os.environ.get("PINOCCHIO_CLAUDE_CODE"), INSTALLED, shutil.which("claude")):
         if found and Path(found).exists():
             return str(found)
-    pytest.skip("Claude Code is not installed: run scripts/setup_claude_code")
+    pytest.skip("Claude Code is not installed: run scripts/setup_clients claude-code")
 
 
 def git(folder: Path, *arguments: str) -> str:
