@@ -55,6 +55,13 @@ from calibrator.scorer import (
     without_others,
     without_signals,
 )
+from calibrator.text.asides import (
+    has_asides,
+    messages_without_asides,
+    split_asides,
+    without_asides,
+    without_attribution,
+)
 from calibrator.text.replies import answer_message, blocks_message, is_call, is_tool_use, tool_call
 from calibrator.text.transcript import (
     AFTER_CHARACTERS,
@@ -332,6 +339,7 @@ __all__ = [
     "fixed",
     "gains",
     "group_key",
+    "has_asides",
     "has_gpu_and_torch",
     "has_prior",
     "holds_chance",
@@ -352,6 +360,7 @@ __all__ = [
     "load_token_prompts",
     "locate_images",
     "message_text",
+    "messages_without_asides",
     "name_elsewhere",
     "open_lines",
     "opinion_of",
@@ -366,6 +375,7 @@ __all__ = [
     "rubric_messages",
     "score_items",
     "score_tickets",
+    "split_asides",
     "split_collected",
     "stated_in",
     "stated_prompt",
@@ -380,6 +390,8 @@ __all__ = [
     "weigh_by_prior",
     "weighed",
     "wilson",
+    "without_asides",
+    "without_attribution",
     "without_others",
     "without_signals",
     "workflow_report",

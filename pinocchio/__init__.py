@@ -26,6 +26,9 @@ __all__ = ["Pinocchio", "__version__"]
 def __getattr__(name: str) -> Any:
     """Imports the calibrator, and what it runs on, only when it is asked for."""
     if name == "Pinocchio":
+        from pinocchio.packages import check_own
+
+        check_own("calibrator")
         from calibrator import Pinocchio
 
         return Pinocchio

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pinocchio.packages import PACKAGES, place_of
 
 if TYPE_CHECKING:
     import typer
 
-PACKAGES = ("proxy", "policies", "calibrator")
+_QUICK = {"serve": "proxy.commands.serve", "hook": "proxy.commands.policies.hook"}
 GC_THRESHOLDS = 50_000, 20, 50  # nearly all that is imported stays
 
 
 def misplaced_package(root: Path) -> str | None:
     """A sentence about the first of our packages that another distribution has taken over."""
     for name in PACKAGES:
-        spec = importlib.util.find_spec(name)
-        found = Path(spec.origin).parent.parent if spec and spec.origin else None
-        if found is None or found.resolve() != root:
+        if (found := place_of(name)) != root:
             return (
                 f"pinocchio: package {name!r} comes from {found or 'nowhere'}, not from {root}; "
                 "another distribution installs that name: give pinocchio-proxy its own environment"
@@ -50,20 +50,19 @@ def main() -> None:
     from proxy.listener.logs import configure_logs
 
     configure_logs("warning")  # to stderr: what commands print is read by machines
-    cli = _commands(is_serving=sys.argv[1:2] == ["serve"])
+    cli = _commands(only=sys.argv[1] if sys.argv[1:2] in (["serve"], ["hook"]) else None)
     cli.callback()(options)
     grouped(cli)(prog_name="pinocchio")
 
 
-def _commands(*, is_serving: bool) -> typer.Typer:
-    """All commands; `serve` alone where it is asked for, which is to start in no time."""
+def _commands(*, only: str | None) -> typer.Typer:
+    """All commands, or `serve` or `hook` alone, which are to start in no time."""
     import typer
 
-    if is_serving:
-        from proxy.commands.serve import serve
-
+    if only is not None:
+        command = import_module(_QUICK[only])
         cli = typer.Typer(no_args_is_help=True)
-        cli.command()(serve)
+        cli.command()(getattr(command, only))
         return cli
     import calibrator
     from proxy.commands.app import cli as every

@@ -11,7 +11,9 @@ that stop a run. Needs the standard library alone.
 
 from __future__ import annotations
 
+import http.client
 import json
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +21,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 _TIMEOUT_S: Final = 30.0
+_PAUSE_S: Final = 1.0  # between two tries to reach a proxy that restarts
+_RESTARTING: Final = (502, 503, 504)  # of what stands before a proxy that is not there
 _PATH: Final = "/pinocchio/v1/calls"
 EXPIRED: Final = "Nobody approved this call in time."
 REJECTED: Final = "A reviewer rejected this call."
@@ -81,7 +85,9 @@ class Desk:
 
     `approvals` is how many different people have to approve: a number, or one for each tool by its
     name, of others one. After `escalate_after_s` without a verdict a call goes on to the queue
-    `escalate_to`. Methods raise DeskError, and OSError where the proxy is not reached.
+    `escalate_to`. While the proxy is not reached, as when it restarts, methods try again for
+    `patience_s`: what is held survives, and a call that is held twice is held once. They raise
+    DeskError, also for a `url` where there is no proxy, and OSError where nothing answers in time.
     """
 
     def __init__(
@@ -94,6 +100,7 @@ class Desk:
         escalate_after_s: float | None = None,
         escalate_to: str | None = None,
         approvals: int | Mapping[str, int] = 1,
+        patience_s: float = 60.0,
     ) -> None:
         if (escalate_after_s is None) != (escalate_to is None):
             raise ValueError("escalate_after_s and escalate_to go together")
@@ -103,6 +110,7 @@ class Desk:
         given = {"queue": queue, "expires_s": expires_s, "escalate": escalate}
         self._given = {name: value for name, value in given.items() if value is not None}
         self._approvals = approvals
+        self._patience_s = patience_s
 
     def hold(
         self,
@@ -165,18 +173,41 @@ class Desk:
     def _ask(self, url: str, body: bytes | None, wait_s: float = 0.0) -> Told:
         headers = {"authorization": f"Bearer {self._key}", "content-type": "application/json"}
         request = urllib.request.Request(url, body, headers)
-        try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S + wait_s) as reply:
-                found = json.load(reply)
-        except urllib.error.HTTPError as error:
-            raise _error_of(error) from error
-        names = ("review_id", "state", "verdict", "name", "arguments", "message", "approvals")
-        return Told(**{name: found.get(name) for name in names})
+        give_up = time.monotonic() + self._patience_s
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=_TIMEOUT_S + wait_s) as reply:
+                    return _told(json.load(reply), url)
+            except urllib.error.HTTPError as error:
+                if error.code not in _RESTARTING or time.monotonic() > give_up:
+                    raise _error_of(error, url) from error
+            except ValueError as error:  # no JSON
+                raise _no_desk(200, url) from error
+            except (OSError, http.client.HTTPException) as error:
+                if time.monotonic() > give_up:
+                    raise OSError(f"nothing answers at {url}: {error}") from error
+            time.sleep(_PAUSE_S)
 
 
-def _error_of(error: urllib.error.HTTPError) -> DeskError:
+def _told(found: Any, url: str) -> Told:
+    if not isinstance(found, dict) or not isinstance(found.get("review_id"), str):
+        raise _no_desk(200, url)
+    names = ("review_id", "state", "verdict", "name", "arguments", "message", "approvals")
+    read: dict[str, Any] = {name: found.get(name) for name in names}
+    return Told(**read)
+
+
+def _error_of(error: urllib.error.HTTPError, url: str) -> DeskError:
     try:
         told = json.load(error)["error"]
-        return DeskError(error.code, told.get("code"), told.get("message"))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return DeskError(error.code, None, error.reason)
+        code, message = told["code"], told["message"]
+    except (ValueError, KeyError, TypeError):
+        return _no_desk(error.code, url)
+    if code == "unknown_url" or (error.code == 404 and code is None):
+        return _no_desk(error.code, url)
+    return DeskError(error.code, code, message)
+
+
+def _no_desk(status: int, url: str) -> DeskError:
+    where = url.partition(_PATH)[0]
+    return DeskError(status, "no_review_desk", f"no review desk at {where}; is this the proxy?")

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from os import PathLike
 from typing import Any, Final, TypeAlias
 
+from pinocchio.packages import check_own
+
 Doubt: TypeAlias = Callable[[str | None, Any, float | None], bool]
 """Whether to ask a person, by the name of the tool, the arguments (JSON text or what it says) and
 the confidence; None where the name or the confidence is not known."""
@@ -32,6 +34,7 @@ def doubt(below: float | None, policy: str | PathLike[str] | None) -> Doubt:
 def _by_policy(name_or_path: str | PathLike[str]) -> Doubt:
     """What is not delivered as it is, is for a person. A call without a number is too, unless the
     policy decides on it without one."""
+    check_own("policies")
     from policies import Annotate, Deliver, Facts, ToolCall, decide, load_policy
 
     policy = load_policy(name_or_path)

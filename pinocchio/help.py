@@ -25,7 +25,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "Review: decide on held replies, and say what was right": ("reviews", "feedback", "mcp"),
     "Policies: test a policy, replay it on traffic, prove its threshold": (
-        *("test", "replay", "promote", "certify", "schema"),
+        *("test", "replay", "promote", "certify", "schema", "hook"),
     ),
     "Calibrators: score replies, judge the scores, correct them": (
         *("score", "evaluate", "advise", "recalibrate", "tune", "train", "train-llm", "drift"),

@@ -138,6 +138,7 @@ def create_app_of(
         max_queue=config.calibrator.max_queue,
         images=Images(config.calibrator.images),
         on_ready=on_ready,
+        rated_like=config.calibrator.rated_like,
     )
     stand_in = _stand_in_of(config.calibrator, preloaded)
     ask = None if peers is None else partial(peers.find, "owners")
@@ -172,6 +173,7 @@ def _stand_in_of(config: CalibratorConfig, preloaded: Preloaded) -> Scoring | No
         timeout_s=config.stand_in.timeout_s,
         max_queue=config.max_queue,
         images=Images(config.images),
+        rated_like=config.rated_like,
     )
 
 

@@ -87,6 +87,17 @@ class BadRequestError(ProxyError):
     status, type, code = 400, "invalid_request_error", "invalid_request"
 
 
+class UpgradeRefusedError(ProxyError):
+    """A WebSocket that is refused for HTTP. Clients that try a WebSocket first (Codex) fall back to
+    HTTP at once on this status, and only on this one."""
+
+    status, type, code = 426, "invalid_request_error", "websocket_undecided"
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.headers.append((b"upgrade", b"HTTP/1.1"))  # RFC 9110, 15.5.22 asks for it
+
+
 class TooSlowError(ProxyError):
     status, type, code = 408, "invalid_request_error", "request_timeout"
 

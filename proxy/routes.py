@@ -9,7 +9,7 @@ from proxy.completions.flow import handle
 from proxy.completions.generated_images import PATH as GENERATIONS
 from proxy.completions.generated_images import score_generated
 from proxy.completions.services import Services
-from proxy.errors import BadRequestError, InvalidKeyError, ProxyError
+from proxy.errors import BadRequestError, InvalidKeyError, ProxyError, UpgradeRefusedError
 from proxy.formats import FORMATS, MESSAGES, Format
 from proxy.gate.live_work import GONE
 from proxy.listener.endpoint import Endpoint, send_reply
@@ -41,6 +41,7 @@ class Routes:
         self.services = services
         self.is_enforced = services.governing.is_enforced
         self.needs_keys = services.config.needs_keys
+        self.refuses_websockets = services.config.websockets == "refuse"
         self.exact: dict[tuple[str, str], ASGIApplication] = {
             ("GET", "/v1/models"): endpoint(surfaces.models)
         }
@@ -83,21 +84,27 @@ class Routes:
         return self._unscored(method, path, names)
 
     def check_websocket(self, scope: Scope) -> None:
-        """Raises BadRequestError for a surface that a policy decides on, or where a request could
-        name what is another key's."""
-        if not (self.is_enforced or self.needs_keys) or not scope["path"].startswith("/v1/"):
+        """Refuse a WebSocket where a policy decides, where a request could name what is another
+        key's, and on a scored surface where `websockets: refuse` is configured.
+
+        Raises UpgradeRefusedError for a scored surface, which can be asked over HTTP, and
+        BadRequestError for any other path.
+        """
+        is_strict = self.is_enforced or self.needs_keys or self.refuses_websockets
+        if not is_strict or not scope["path"].startswith("/v1/"):
             return
         names = names_in(raw_path_of(scope))
         is_scored = any(means(names, path) for path, *_ in self._scored)
-        is_other = shows_answers(names) or not is_listed(names)
-        if is_scored or (self.is_enforced and is_other):
+        why = "replies are scored"
+        if self.is_enforced:
             why = "a policy decides on these answers"
-            if not self.is_enforced:
-                why = "ids in these requests are checked"
-            raise BadRequestError(
-                f"{why}, which is not possible in a WebSocket; ask over HTTP",
-                code="websocket_undecided",
-            )
+        elif self.needs_keys:
+            why = "ids in these requests are checked"
+        sentence = f"{why}, which is not possible in a WebSocket; ask over HTTP"
+        if is_scored:
+            raise UpgradeRefusedError(sentence)
+        if self.is_enforced and (shows_answers(names) or not is_listed(names)):
+            raise BadRequestError(sentence, code="websocket_undecided")
 
     def _unscored(self, method: str, path: str, names: tuple[str, ...]) -> ASGIApplication:
         is_anthropics = _is_anthropics(path)

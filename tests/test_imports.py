@@ -113,7 +113,9 @@ ROOMS: dict[str, set[str]] = {
     "calibrator.recalibration": {"errors", "metrics", "rows", "scorer"},
     "calibrator.results": {"metrics", "rows"},
     "calibrator.checkpoints": {"errors", "recalibration", "text"},
-    "calibrator.features": {"checkpoints", "errors", "extras", "kernel", "recalibration", "text"},
+    "calibrator.features": {
+        *("checkpoints", "errors", "extras", "kernel", "recalibration", "scorer", "text"),
+    },
     "calibrator.evidence": {
         "checkpoints",
         "errors",
@@ -480,12 +482,13 @@ ROOMS: dict[str, set[str]] = {
     "pinocchio.options": set(),
     "pinocchio.calls": set(),
     "pinocchio.desk": set(),
-    "pinocchio.doubt": set(),
+    "pinocchio.packages": set(),
+    "pinocchio.doubt": {"packages"},
     "pinocchio.langchain": {"calls", "desk", "doubt"},
     "pinocchio.litellm": set(),
     "pinocchio.openai_agents": {"calls", "desk", "doubt"},
     "pinocchio.pydantic_ai": {"calls", "desk", "doubt"},
-    "pinocchio.__main__": {"help", "options"},
+    "pinocchio.__main__": {"help", "options", "packages"},
 }
 
 MAX_FILES = 15

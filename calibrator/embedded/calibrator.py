@@ -41,6 +41,7 @@ from calibrator.errors import CheckpointError, MissingExtraError
 from calibrator.features.abilities import Abilities
 from calibrator.features.forest import NO_NAME, Forest
 from calibrator.features.ngrams import is_cut as too_long
+from calibrator.features.successors import Predecessors
 from calibrator.features.tower import Tower, TowerRow, tower_row
 from calibrator.features.weights import Array, Floats, encoder_weights, read_weights
 from calibrator.inspection import DOUBTED, Inspected, Inspector, inspect
@@ -134,6 +135,7 @@ class EmbeddedCalibrator:
         self.parts = parts
         self.reads_tool_use = parts.calls is not None
         self._source_models = {name: at + 1 for at, name in enumerate(config.source_models)}
+        self._predecessors = Predecessors(self._source_models)
         self._benchmarks = frozenset(config.benchmarks)
         self.evidence: Evidence | None = None
         if parts.evidence is not None:
@@ -300,6 +302,7 @@ class EmbeddedCalibrator:
         Of an item whose confidence without others is known (`Item.alone`), only they are read.
         `meanwhile` is called once, as `score_meanwhile` says.
         """
+        items = self._predecessors.of_items(items)
         found = {at: Score(x, x) for at, item in enumerate(items) if (x := item.alone) is not None}
         unread = [at for at in range(len(items)) if at not in found]
         calls = [at for at in unread if self.reads_as_call(items[at])]
@@ -317,6 +320,7 @@ class EmbeddedCalibrator:
 
     def ability(self, model: str | None) -> float:
         """How able a model is, on the forest's scale; `NO_NAME` for one that it does not know."""
+        model = self._predecessors.rated_as(model)
         return self._opinions.ability(model) if self._opinions else NO_NAME
 
     @property

@@ -8,6 +8,7 @@ __all__ = [
     "ngrams",
     "packing",
     "small_encoder",
+    "successors",
     "topics",
     "tower",
     "traits",

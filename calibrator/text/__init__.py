@@ -2,6 +2,7 @@
 
 __all__ = [
     "addressed_text",
+    "asides",
     "images",
     "layout",
     "looking_for",

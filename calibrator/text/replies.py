@@ -126,11 +126,15 @@ def tool_call(item: Mapping[str, Any]) -> Json:
 
 
 def answer_message(items: Iterable[Any]) -> Json:
-    """The one assistant message that the output of a response amounts to."""
+    """Return the one assistant message that the output of a response amounts to.
+
+    What is marked as commentary (`phase`) is the answer only where nothing else is said.
+    """
     texts: list[str] = []
     refusals: list[str] = []
     thoughts: list[str] = []
     calls: list[Json] = []
+    commentary: list[str] = []
     for item in items:
         if not isinstance(item, Mapping):
             continue
@@ -139,8 +143,10 @@ def answer_message(items: Iterable[Any]) -> Json:
         elif item.get("type") == "reasoning":
             thoughts += _texts(item.get("summary"), "text") + _texts(item.get("content"), "text")
         elif item.get("type") == "message":
-            texts += _texts(item.get("content"), "text")
+            said = commentary if item.get("phase") == "commentary" else texts
+            said += _texts(item.get("content"), "text")
             refusals += _texts(item.get("content"), "refusal")
+    texts = texts or commentary
     message: Json = {"role": "assistant", "content": "\n".join(texts) if texts else None}
     if thoughts:
         message["reasoning_content"] = "\n".join(thoughts)

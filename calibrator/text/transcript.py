@@ -20,6 +20,7 @@ from typing import Any
 
 from calibrator.errors import NotScorableError
 from calibrator.scorer import IMAGE_CHARACTERS, ToolUse
+from calibrator.text.asides import has_asides, messages_without_asides
 
 HISTORY_CHARACTERS = 1_500  # of earlier turns, the most recent end of them
 _BESIDE_CONTENT = ("reasoning_content", "reasoning", "refusal", "tool_calls", "function_call")
@@ -141,10 +142,12 @@ def read_question(messages: Any, tools: Any = None) -> Question:
         raise ValueError("'messages' must be a list with at least one message")
     offered = tools_text(tools) if tools else ""
     opening = "User request: " if offered else ""
-    if (plain := _plain_text(messages, opening)) is not None:  # nearly every request
+    plain = _plain_text(messages, opening)
+    if plain is not None and not has_asides(plain):  # nearly every request
         text = f"{plain}\n\n{offered}" if offered else plain
         return Question(text, [], messages, tools or (), None, False)
     images: Images = []
+    messages = messages_without_asides(messages)
     last = _last_user_turn(messages)
     history = "\n".join(_turns(messages[:last], HISTORY_CHARACTERS, images))
     question = content_text(messages[last].get("content"), images)

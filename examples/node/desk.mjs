@@ -14,15 +14,33 @@
 const CHANGED = "A reviewer changed this call. Make it again, with just these arguments: ";
 const REFUSED = "A reviewer rejected this call, or nobody approved it in time.";
 
-export function atDesk({ url, key, queue, expiresS, escalate, approvals }) {
+const RESTARTING = [502, 503, 504]; // of what stands before a proxy that is not there
+
+export function atDesk({ url, key, queue, expiresS, escalate, approvals, patienceS = 60 }) {
   const calls = `${url.replace(/\/+$/, "").replace(/\/v1$/, "")}/pinocchio/v1/calls`;
   const headers = { authorization: `Bearer ${key}`, "content-type": "application/json" };
 
+  // A proxy that restarts is asked again for a minute: what it holds survives.
   async function ask(at, options) {
-    const reply = await fetch(at, { headers, ...options });
-    const told = await reply.json();
-    if (!reply.ok) throw new Error(`${reply.status} ${told.error?.code}: ${told.error?.message}`);
-    return told;
+    const giveUp = Date.now() + patienceS * 1_000;
+    for (;;) {
+      const reply = await fetch(at, { headers, ...options }).catch((error) => {
+        if (Date.now() > giveUp) throw error;
+      });
+      const isThere = reply && !(RESTARTING.includes(reply.status) && Date.now() < giveUp);
+      if (isThere) return read(reply, at);
+      await new Promise((resolve) => setTimeout(resolve, 1_000));
+    }
+  }
+
+  async function read(reply, at) {
+    const told = await reply.json().catch(() => ({}));
+    if (reply.ok && told.review_id) return told;
+    const { code, message } = told.error ?? {};
+    if (reply.ok || !code || code === "unknown_url") {
+      throw new Error(`no review desk at ${new URL(at).origin}; is this the proxy?`);
+    }
+    throw new Error(`${reply.status} ${code}: ${message}`);
   }
 
   return async function decided(messages, { seen, waitS = 0, run } = {}) {

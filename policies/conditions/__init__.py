@@ -8,11 +8,13 @@ its record in `store/record/facts.py`; `trying/schema.py` describes the conditio
 
 __all__ = [
     "certificate",
+    "commands",
     "conditions",
     "confidence",
     "facts",
     "findings",
     "globs",
+    "paths",
     "ranking",
     "tool_names",
     "tool_patterns",

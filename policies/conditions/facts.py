@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from policies.conditions.tool_names import spellings
 
+PATCH: Final = "*** Begin Patch"  # how the patches begin that Codex's models write
 UNREADABLE: Final = object()
 """Arguments that are no JSON object, or JSON that two readers may read differently.
 
@@ -23,11 +24,13 @@ class ToolCall:
 
     `readings` are the other names under which a client may look the tool up, none for a tool that
     the request offers. None means that nobody knows the tool; then its name alone tells them.
+    `project` is the folder that the agent works in, where the request tells it.
     """
 
     name: str
     arguments: str = "{}"
     readings: tuple[str, ...] | None = field(default=None, compare=False)
+    project: str | None = field(default=None, compare=False)
     _read: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def values(self) -> Any:
@@ -112,8 +115,11 @@ class Facts:
 
 def decoded(arguments: str) -> Any:
     """Return the object that arguments say, or UNREADABLE; blank ones are an empty object."""
-    if not arguments.strip():
+    text = arguments.lstrip()
+    if not text:
         return {}  # how some models write a call without arguments
+    if text.startswith(PATCH):
+        return {"input": arguments}  # a tool that takes a patch, and no JSON
     values = decoded_json(arguments)
     return values if isinstance(values, dict) else UNREADABLE
 

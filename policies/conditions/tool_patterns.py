@@ -11,6 +11,8 @@
           note: {present: true}
           "*": "*DROP TABLE*"                     # any value, however deep
           sql: {words: [delete, drop table]}      # words in any case, in this order
+          command: {commands: [ls, git status]}   # a shell's, all of which begin so
+          file_path: {paths: outside}             # of the project; or globs
       - words: [delete, remove]                   # deleteRow, db.remove_user: words of the name
       - {words: [order, book], without: [get, list]}      # but not get_order
 
@@ -33,14 +35,16 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
+from policies.conditions.commands import CommandsTest
 from policies.conditions.facts import UNREADABLE, ToolCall, decoded_json
 from policies.conditions.globs import Globs, is_literal, matching
+from policies.conditions.paths import PathsTest
 from policies.conditions.tool_names import folded
 from policies.conditions.tool_words import MAX_NAME, NameWords, Phrases, words_in
 from policies.reading.reading import Node, either, shown
 
 _COMPARISONS: Final = ("above", "at_least", "below", "at_most")
-_TESTS: Final = (*_COMPARISONS, "not", "present", "words")
+_TESTS: Final = (*_COMPARISONS, "not", "present", "words", "commands", "paths")
 _TRUE: Final = frozenset({"true", "yes", "on", "y", "t", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "n", "f", "0"})
 """Words that clients take for a boolean where a tool wants one (as pydantic does)."""
@@ -121,11 +125,15 @@ class ArgumentPattern:
     tests: tuple[ValueTest, ...] = ()
     is_present: bool | None = None
     words: WordsTest | None = None
+    commands: CommandsTest | None = None
+    paths: PathsTest | None = None
 
-    def holds(self, arguments: Any, *, if_unknown: bool) -> bool:
+    def holds(self, arguments: Any, *, if_unknown: bool, project: str | None = None) -> bool:
         found = _at(arguments, self.path) if arguments or not self.path else []
         if UNREADABLE in found:
             return if_unknown
+        if (self.commands or self.paths) and not self._are_shells(found, if_unknown, project):
+            return False
         if self.is_present is not None and self.is_present is not bool(found):
             return False
         if self.words is not None and not any(map(self.words.holds, found)):
@@ -133,6 +141,17 @@ class ArgumentPattern:
         return not self.tests or any(
             self._all_hold(leaf, if_unknown) for value in found for leaf in _leaves(value)
         )
+
+    def _are_shells(self, found: list[Any], if_unknown: bool, project: str | None) -> bool:
+        """Whether all commands are listed, and one of the paths is."""
+        if (commands := self.commands) is not None:
+            told = [commands.holds(value) for value in found]
+            if not told or not all(if_unknown if each is None else each for each in told):
+                return False
+        if (paths := self.paths) is None:
+            return True
+        named = [paths.holds(value, project) for value in found]
+        return any(if_unknown if each is None else each for each in named)
 
     def _all_hold(self, leaf: Any, if_unknown: bool) -> bool:
         results = [test.holds(leaf) for test in self.tests]
@@ -224,7 +243,10 @@ class ToolPattern:
         values = call.values()
         if values is UNREADABLE:
             return self.if_unknown
-        return all(each.holds(values, if_unknown=self.if_unknown) for each in self.arguments)
+        unknown, project = self.if_unknown, call.project
+        return all(
+            each.holds(values, if_unknown=unknown, project=project) for each in self.arguments
+        )
 
     def covers(self, other: ToolPattern) -> bool:
         """Whether each call that `other` matches is matched here."""
@@ -311,11 +333,18 @@ def _read_tests(path: tuple[str, ...], node: Node) -> ArgumentPattern:
     if node["not"].is_present:
         tests.append(TextTest(Globs(node["not"].texts()), is_not=True))
     words = _read_phrases(node["words"])
+    listed = node["commands"]
+    commands = CommandsTest(listed.texts()) if listed.is_present else None
+    paths = _read_paths(node["paths"]) if node["paths"].is_present else None
     present = node["present"]
     is_present = present.flag(default=True) if present.is_present else None
-    if is_present is False and (tests or words):
+    if is_present is False and (tests or words or commands or paths):
         present.report(f"{present} stands alone: what is not there has no value")
-    return ArgumentPattern(path, tuple(tests), is_present, words)
+    return ArgumentPattern(path, tuple(tests), is_present, words, commands, paths)
+
+
+def _read_paths(node: Node) -> PathsTest:
+    return PathsTest(is_outside=True) if node.value == "outside" else PathsTest(node.texts())
 
 
 def _read_phrases(node: Node) -> WordsTest | None:

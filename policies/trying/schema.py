@@ -150,6 +150,8 @@ _ARGUMENT: Final[Schema] = {
                     "not": _TEXTS,
                     "present": _FLAG,
                     "words": _TEXTS,
+                    "commands": _TEXTS,
+                    "paths": _TEXTS,  # or `outside`
                 }
             ),
             "minProperties": 1,

@@ -18,6 +18,7 @@ from proxy.commands.drift import drift
 from proxy.commands.mcp.command import mcp
 from proxy.commands.policies.certify import certify
 from proxy.commands.policies.explain import explain
+from proxy.commands.policies.hook import hook
 from proxy.commands.policies.promote import promote
 from proxy.commands.policies.replay import replay
 from proxy.commands.policies.schema import schema
@@ -45,6 +46,7 @@ for command in (
     drift,
     certify,
     explain,
+    hook,
     promote,
     replay,
     schema,

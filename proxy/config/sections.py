@@ -132,6 +132,12 @@ def _stand_in(value: Any) -> Any:
 StandIn = Annotated[StandInConfig | None, BeforeValidator(_stand_in)]
 
 
+class RatedModel(Section):
+    """How able a model is that the calibrator does not know."""
+
+    like: str = Field(min_length=1)  # the name of a model that it does
+
+
 class CalibratorConfig(Section):
     checkpoint: str = Field(
         default_factory=lambda: os.environ.get("PINOCCHIO_CALIBRATOR") or "embedded"
@@ -146,12 +152,18 @@ class CalibratorConfig(Section):
     max_queue: int = Field(default=1_024, gt=0)
     images: ImagesConfig = ImagesConfig()
     engine: Engine = InProcess()  # who computes the scores
+    models: dict[str, RatedModel] = Field(default_factory=dict)  # by the name that upstream gives
     stand_in: StandIn = None  # who scores where this one is late, too busy, or not there
 
     @property
     def names_checkpoint(self) -> bool:
         """Whether somebody said which; otherwise it is the default."""
         return "checkpoint" in self.model_fields_set
+
+    @property
+    def rated_like(self) -> dict[str, str]:
+        """The names under which the operator wants other models to be rated."""
+        return {name: model.like for name, model in self.models.items()}
 
     @property
     def summary(self) -> str:
@@ -300,6 +312,7 @@ class Config(Section):
     audit: AuditConfig = AuditConfig()
     keys: Annotated[Literal["open", "required"], BeforeValidator(_keys)] = "open"
     surfaces: Surfaces = None
+    websockets: Literal["relay", "refuse"] = "relay"  # on scored surfaces, where nothing enforces
     shared_ids: Annotated[tuple[str, ...], Field(strict=False)] = ()  # globs: whoever names them
     teams: dict[str, TeamConfig] = Field(default_factory=dict)
     admin: Annotated[AdminConfig, BeforeValidator(_admin)] = AdminConfig()

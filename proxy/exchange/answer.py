@@ -20,6 +20,7 @@ from proxy.exchange.request import CompletionRequest
 from proxy.formats import MEMBER, Assembler, Choice, Format, Json, NoAnswerError
 from proxy.formats.called import tool_calls
 from proxy.formats.events.readings import AMBIGUOUS, DECISIVE, is_ambiguous
+from proxy.formats.messages_stream import answering_model
 from proxy.formats.openai import error_alone
 from proxy.scoring.scoring import Confidence, Status, least_sure
 from proxy.upstreams.upstream import UpstreamReply, too_large
@@ -70,6 +71,8 @@ class Answer:
     @property
     def model(self) -> str | None:
         """The answering model's name, as upstream gives it."""
+        if self.completion.get("type") == "message":  # Anthropic's, which another may step in for
+            return answering_model(self.completion)
         model = self.completion.get("model")
         return model if isinstance(model, str) else None
 

@@ -16,6 +16,7 @@ from calibrator import NotScorableError, Question
 from policies import Facts, OfferedTools, ToolCall
 from proxy.errors import BadRequestError, BodyTooLargeError, UpstreamBrokenError
 from proxy.exchange.allowance import Share, take_share
+from proxy.exchange.project import project_of
 from proxy.formats import Choice, Format
 from proxy.formats.called import offered_tools, read_calls, tool_calls
 from proxy.wire.caller import ANYONE, Caller
@@ -70,6 +71,7 @@ class CompletionRequest:
     _question: Question | None = field(default=None, init=False, repr=False)
     _no_question: tuple[str, str] | None = field(default=None, init=False, repr=False)
     _offered: OfferedTools | None = field(default=None, init=False, repr=False)
+    _project: str | None = field(default=None, init=False, repr=False)
 
     def question(self) -> Question:
         """The question as the calibrator reads it, read once; raises NotScorableError."""
@@ -90,7 +92,8 @@ class CompletionRequest:
             return ()
         if self._offered is None:
             self._offered = offered_tools(self.payload)
-        return read_calls(calls, self._offered, choice.names)
+            self._project = project_of(*self.format.conversation(self.payload))
+        return read_calls(calls, self._offered, choice.names, self._project)
 
     async def apart(
         self, work: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs

@@ -45,6 +45,7 @@ __all__ = [
     "chat",
     "conversation",
     "edits",
+    "format",
     "logprobs",
     "messages",
     "messages_stream",

@@ -51,18 +51,20 @@ def read_calls(
     calls: Iterable[ToolCall],
     offered: OfferedTools,
     names: Mapping[str, tuple[str, ...]] | None,
+    project: str | None = None,
 ) -> tuple[ToolCall, ...]:
     """Return calls with the other names under which a client may look their tools up.
 
-    `offered` are the request's tools; `names` are the names that the deltas of a stream gave beside
-    the one in the message. A call in the arguments of another, as models write parallel ones, is a
-    call as well.
+    `offered` are the request's tools, `project` is the agent's folder; `names` are the names that
+    the deltas of a stream gave beside the one in the message. A call in the arguments of another,
+    as models write parallel ones, is a call as well.
     """
     found = []
     for call in calls:
         for each in (call, *_calls_inside(call)):
             beside = names.get(each.name, ()) if names and each is call else ()
-            found.append(ToolCall(each.name, each.arguments, offered.readings(each.name, *beside)))
+            readings = offered.readings(each.name, *beside)
+            found.append(ToolCall(each.name, each.arguments, readings, project))
     return tuple(found)
 
 

@@ -44,6 +44,8 @@ from proxy.formats.format import (
     Ending,
     Json,
     Sight,
+    last_users_text,
+    text_of,
     turns_in,
 )
 from proxy.formats.openai import ChoicesFormat, ChunkAssembler, includes_usage
@@ -78,9 +80,7 @@ class ChatFormat(ChoicesFormat):
             raise NotScorableError("messages", str(error)) from error
 
     def last_question(self, payload: Json) -> str:
-        messages = payload.get("messages")
-        last = messages[-1] if isinstance(messages, list) and messages else None
-        return plain_text(last.get("content") if isinstance(last, dict) else None)
+        return last_users_text(payload.get("messages"))
 
     def user_turns(self, payload: Json) -> list[Any]:
         return turns_in(payload.get("messages"))
@@ -132,7 +132,7 @@ class ChatFormat(ChoicesFormat):
             message = choice["message"]
             calls = list(_chat_calls(message, (*place, "message"))) if len(choices) == 1 else []
             found.calls.extend(calls)
-            content = plain_text(message.get("content")) or message.get("refusal")
+            content = text_of(message.get("content")) or message.get("refusal")
             if content or not (message.get("tool_calls") or message.get("function_call")):
                 found.texts.append(EditableText(content or "", _chat_text(choice, place)))
         return found
@@ -184,13 +184,6 @@ def _chat_calls(message: Json, place: Place) -> list[EditableCall]:
     if isinstance(legacy := message.get("function_call"), dict):
         found.append(editable_call(legacy, "string", (*place, "function_call"), "arguments"))
     return found
-
-
-def plain_text(content: Any) -> str:
-    """The text of a message's content, whatever else is in it."""
-    if isinstance(content, list):
-        content = " ".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    return content if isinstance(content, str) else ""
 
 
 class ChatAssembler(ChunkAssembler):

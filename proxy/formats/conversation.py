@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from calibrator import is_call, tool_call
+from calibrator import has_asides, is_call, split_asides, tool_call
 from proxy.formats import FORMATS, Format, Json, NoAnswerError
 from proxy.formats.called import seems_call
 from proxy.wire.json_splice import dumps, json_object
@@ -119,8 +119,30 @@ def _turns(item: Any) -> Iterator[Turn]:
         yield Turn("tool", tuple(_parts(result.get("content"))))
     parts = [*_beside(item, ("reasoning_content", "reasoning"), "thought"), *_parts(rest)]
     parts += [*_beside(item, ("refusal",), "text"), *_calls(item)]
+    role = _text(item.get("role") or "assistant")
+    if role == "user":
+        parts, asides = _own_words(parts)
+        if asides:
+            yield Turn("system", tuple(Part("text", each) for each in asides))
+            if not parts:
+                return
     if parts or not results:
-        yield Turn(_text(item.get("role") or "assistant"), tuple(parts))
+        yield Turn(role, tuple(parts))
+
+
+def _own_words(parts: list[Part]) -> tuple[list[Part], list[str]]:
+    """What the user says, and what a coding agent adds to it."""
+    own: list[Part] = []
+    asides: list[str] = []
+    for part in parts:
+        if part.kind != "text" or not has_asides(part.text):
+            own.append(part)
+            continue
+        said, blocks = split_asides(part.text)
+        asides += blocks
+        if said:
+            own.append(Part("text", said))
+    return own, asides
 
 
 def _item(item: Json, kind: str) -> Turn:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from calibrator import Question
+from calibrator import Question, messages_without_asides, without_attribution
 from proxy.errors import ProxyError
 from proxy.formats.called import plain_text
 from proxy.formats.edits import Editable, WantedJson
@@ -78,6 +78,43 @@ def turns_in(messages: Any) -> list[Any]:
         return [*filter(None, of_user)]
     said = [each if type(each) is str else _without_results(each) for each in of_user]
     return [*filter(None, said)]
+
+
+def last_users_text(messages: Any) -> str:
+    """Return the text of the user's last turn, without results of tools and what a coding agent
+    adds; of the last message where the user says nothing, and an empty string without any."""
+    listed = messages if isinstance(messages, list) else []
+    for message in reversed(messages_without_asides(listed)):
+        is_users = isinstance(message, dict) and message.get("role") == "user"
+        if is_users and (text := text_of(_without_results(message.get("content")))):
+            return text
+    last = listed[-1] if listed else None
+    return text_of(last.get("content") if isinstance(last, dict) else None)
+
+
+def text_of(content: Any) -> str:
+    """Return the text of a message's content, whatever else is in it."""
+    if isinstance(content, list):
+        parts = (part.get("text") for part in content if isinstance(part, dict))
+        content = " ".join(part for part in parts if isinstance(part, str))
+    return content if isinstance(content, str) else ""
+
+
+def own_instructions(instructions: Any) -> Any:
+    """Return instructions, a text or blocks, without the line that a coding agent's client adds."""
+    if isinstance(instructions, str):
+        return without_attribution(instructions)
+    if not isinstance(instructions, list):
+        return instructions
+    kept = []
+    for block in instructions:
+        text = block.get("text") if isinstance(block, dict) else None
+        left = without_attribution(text) if isinstance(text, str) else None
+        if left is None or left == text:
+            kept.append(block)
+        elif left:
+            kept.append({**block, "text": left})
+    return kept
 
 
 def _without_results(content: Any) -> Any:

@@ -7,7 +7,14 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from calibrator import NotScorableError, Question, blocks_message, is_tool_use, read_question
+from calibrator import (
+    NotScorableError,
+    Question,
+    blocks_message,
+    is_tool_use,
+    messages_without_asides,
+    read_question,
+)
 from proxy.errors import ProxyError
 from proxy.formats.edits import (
     Changes,
@@ -26,6 +33,8 @@ from proxy.formats.format import (
     Choice,
     Ending,
     Json,
+    last_users_text,
+    own_instructions,
     turns_in,
 )
 from proxy.formats.messages_stream import (
@@ -77,7 +86,7 @@ class MessagesFormat:
 
     def question(self, payload: Json) -> Question:
         try:
-            messages = _chat_messages(payload.get("messages"))
+            messages = _chat_messages(_own_words(payload.get("messages")))
             question = read_question(messages, _chat_tools(payload.get("tools")))
             question.conversation = partial(_conversation, payload)
             return question
@@ -85,9 +94,7 @@ class MessagesFormat:
             raise NotScorableError("messages", str(error)) from error
 
     def last_question(self, payload: Json) -> str:
-        messages = payload.get("messages")
-        last = messages[-1] if isinstance(messages, list) and messages else None
-        return _text_of(last.get("content") if isinstance(last, dict) else None)
+        return last_users_text(payload.get("messages"))
 
     def user_turns(self, payload: Json) -> list[Any]:
         return turns_in(payload.get("messages"))
@@ -223,10 +230,15 @@ def _chat_messages(messages: Any) -> list[Any]:
     ]
 
 
+def _own_words(messages: Any) -> Any:
+    """Messages in which the user says nothing but the user's own words."""
+    return messages_without_asides(messages) if isinstance(messages, list) else messages
+
+
 def _conversation(payload: Json) -> list[Any]:
     """Instructions and the last turns, for an answer that calls a tool: it may stand on much."""
-    turns = _latest(payload["messages"], CONVERSATION_LOOKED_AT)
-    instructions = _text_of(payload.get("system"))
+    turns = _latest(_own_words(payload["messages"]), CONVERSATION_LOOKED_AT)
+    instructions = _text_of(own_instructions(payload.get("system")))
     return [{"role": "system", "content": instructions}, *turns] if instructions else turns
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from calibrator import blocks_message, is_tool_use
 from proxy.formats.called import beyond_text, is_stray, may_hold_part, unknown_call
+from proxy.formats.events.known_types import BLOCK_DELTAS, BLOCKS
 from proxy.formats.events.merging import Pieces, index_of, joined, merge
 from proxy.formats.events.readings import StreamReading
 from proxy.formats.format import MEMBER, NOTHING, UNREAD, Assembler, Choice, Json, Sight
@@ -21,12 +22,6 @@ from proxy.wire.json_splice import dumps, json_object
 from proxy.wire.sse import Event, event_bytes, is_done
 
 REFUSAL = "refusal"
-_KNOWN = frozenset(
-    {
-        *("text", "thinking", "redacted_thinking", "image", "document", "search_result"),
-        *("container_upload", "compaction"),
-    }
-)
 _FINISH_REASONS = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -45,15 +40,12 @@ _EXPECTED = {  # the parts of an answer that an event may have
     "content_block_delta": ("delta",),
     "message_delta": ("delta", "usage"),
 }
-_DELTAS = frozenset(
-    {"text_delta", "input_json_delta", "thinking_delta", "signature_delta", "citations_delta"}
-)
 _OF_DELTA = ("stop_reason", "stop_sequence", "stop_details", "container")
 _UNREADABLE = "INVALID_JSON"  # where Anthropic, too, wants arguments that are no JSON
 
 
 def may_call(block: Any) -> bool:
-    """Whether a block calls a tool, or is of a kind of which nobody knows what it does."""
+    """Return whether a block calls a tool, or is of an unknown type that could hold a call."""
     return is_tool_use(block) or not _is_known(block)
 
 
@@ -61,7 +53,9 @@ def _is_known(block: Any) -> bool:
     kind = block.get("type") if isinstance(block, dict) else None
     if not isinstance(kind, str):
         return False
-    return kind in _KNOWN or kind.endswith("_result") or is_tool_use(block)
+    if kind in BLOCKS or kind.endswith("_result") or is_tool_use(block):
+        return True
+    return not may_hold_part(kind, block)
 
 
 def with_unknown(message: Json, blocks: list[Any], others: Sequence[Any] = ()) -> Json:
@@ -74,6 +68,31 @@ def with_unknown(message: Json, blocks: list[Any], others: Sequence[Any] = ()) -
     if not unknown:
         return message
     return {**message, "tool_calls": [*message.get("tool_calls", ()), *unknown]}
+
+
+def model_after(block: Any) -> str | None:
+    """Return the model that answers from a `fallback` block on; None for any other block."""
+    is_fallback = isinstance(block, dict) and block.get("type") == "fallback"
+    goes_on = block.get("to") if is_fallback else None
+    model = goes_on.get("model") if isinstance(goes_on, dict) else None
+    return model if isinstance(model, str) and model else None
+
+
+def answering_model(completion: Json) -> str | None:
+    """Return the model whose words an Anthropic message holds.
+
+    That is the one that `usage.iterations` names as having stepped in, else the one of the last
+    `fallback` block, else the message's own.
+    """
+    usage, blocks = completion.get("usage"), completion.get("content")
+    tried = usage.get("iterations") if isinstance(usage, dict) else None
+    for each in reversed(tried if isinstance(tried, list) else []):
+        is_fallback = isinstance(each, dict) and each.get("type") == "fallback_message"
+        if is_fallback and isinstance(model := each.get("model"), str) and model:
+            return model
+    found = filter(None, map(model_after, reversed(blocks if isinstance(blocks, list) else [])))
+    model = next(found, None) or completion.get("model")
+    return model if isinstance(model, str) else None
 
 
 def finish_reason(stop_reason: Any) -> str | None:
@@ -149,6 +168,7 @@ class MessagesAssembler(Assembler):
         if not isinstance(block, dict) or index in self._blocks:
             return UNREAD
         sight = self._calls() if may_call(block) else NOTHING
+        self.model = model_after(block) or self.model
         self._blocks[index] = block
         self._open.add(index)
         return sight
@@ -169,7 +189,7 @@ class MessagesAssembler(Assembler):
         if is_twice:  # one reader takes the input that the block began with, another the deltas
             return UNREAD
         kind = delta.get("type")
-        if isinstance(kind, str) and kind in _DELTAS:
+        if isinstance(kind, str) and kind in BLOCK_DELTAS:
             return NOTHING
         self._unknown.append(delta)
         return self._calls()

@@ -8,7 +8,6 @@ from typing import Any
 
 from calibrator import NotScorableError, Question, read_question
 from proxy.errors import ProxyError
-from proxy.formats.chat import plain_text
 from proxy.formats.edits import (
     Changes,
     Editable,
@@ -25,6 +24,8 @@ from proxy.formats.format import (
     Ending,
     Json,
     NoAnswerError,
+    last_users_text,
+    text_of,
     turns_in,
 )
 from proxy.formats.openai import error_body
@@ -81,7 +82,7 @@ class ResponsesFormat:
         try:
             messages = chat_messages(as_items(payload.get("input")))
             if instructions := payload.get("instructions"):
-                messages.insert(0, {"role": "system", "content": plain_text(instructions)})
+                messages.insert(0, {"role": "system", "content": text_of(instructions)})
             return read_question(messages, chat_tools(payload.get("tools")))
         except ValueError as error:  # upstream accepted what we cannot read
             raise NotScorableError("input", str(error)) from error
@@ -90,8 +91,8 @@ class ResponsesFormat:
         given = payload.get("input")
         if not isinstance(given, list):
             return given if isinstance(given, str) else ""
-        asked = [i for i in given if isinstance(i, dict) and i.get("role") == "user"]
-        return plain_text(asked[-1].get("content")) if asked else ""
+        of_user = [i for i in given if isinstance(i, dict) and i.get("role") == "user"]
+        return last_users_text(of_user)
 
     def user_turns(self, payload: Json) -> list[Any]:
         given = payload.get("input")

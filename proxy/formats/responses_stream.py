@@ -14,6 +14,7 @@ from typing import Any
 
 from calibrator import answer_message, is_call
 from proxy.formats.called import beyond_text, has_call, is_stray, may_hold_part, unknown_call
+from proxy.formats.events.known_types import ITEMS, RESPONSE_EVENTS
 from proxy.formats.events.merging import Pieces, joined
 from proxy.formats.events.readings import StreamReading
 from proxy.formats.format import NOTHING, UNREAD, Assembler, Choice, Json, Sight
@@ -26,9 +27,6 @@ from proxy.wire.sse import Event, is_done
 _TOLD_OF = re.compile(  # events about texts, and those that say nothing
     r"response\.(?:output_text|refusal|content_part|reasoning\w*|audio\w*)(?:\.[a-z_.]+)?"
     r"|ping|keepalive|response\.rate_limits\.updated"
-)
-_KNOWN = frozenset(
-    {"message", "reasoning", "compaction", "mcp_list_tools", "item_reference", "additional_tools"}
 )
 _EXPECTED = {"response.output_item": ("item",)}
 _CALL_EVENTS = (  # whose name and arguments stand beside their type, not in an item
@@ -129,11 +127,12 @@ class ResponsesAssembler(Assembler):
         if kind in ("response.output_item.added", "response.output_item.done"):
             return self._add_item(kind, value)
         self._deltas.append(data)
-        if "_call" in kind:
+        told = RESPONSE_EVENTS.get(kind)
+        if told == "call" or (told is None and "_call" in kind):
             self._arguments |= {value[key] for key in _GROWN if _is_text(value, key)}
             self._names |= {value["name"]} if _is_text(value, "name") else set()
             return self._call(value)
-        if _TOLD_OF.fullmatch(kind):
+        if told is not None or _TOLD_OF.fullmatch(kind):
             return NOTHING
         if not may_hold_part(kind, value):  # clients pass over it, as over rate limits
             return NOTHING
@@ -257,7 +256,7 @@ def _failure(kind: str, value: Json) -> Sight:
 
 
 def may_call(item: Any) -> bool:
-    """Whether an item calls a tool, or is of a kind of which nobody knows what it does."""
+    """Return whether an item calls a tool, or is of an unknown type that could hold a call."""
     return is_call(item) or not _is_known(item)
 
 
@@ -265,7 +264,9 @@ def _is_known(item: Any) -> bool:
     kind = item.get("type") if isinstance(item, dict) else None
     if not isinstance(kind, str):
         return False
-    return kind in _KNOWN or kind.endswith("_output") or is_call(item)
+    if kind in ITEMS or kind.endswith("_output") or is_call(item):
+        return True
+    return not may_hold_part(kind, item)
 
 
 def answer_to(items: list[Any], events: Sequence[Any] = ()) -> Json:

@@ -22,10 +22,12 @@ from typing import Any
 import orjson
 import structlog
 
+from calibrator import messages_without_asides
 from policies import Action, Decision, Escalate, Hold, Policy
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import Format, Json
 from proxy.formats.called import tool_calls
+from proxy.formats.format import own_instructions
 from proxy.store.reviews.held_replies import EXPIRED, HELD, REJECTED, RELEASED, HeldReply, Store
 from proxy.wire.json_splice import json_object
 
@@ -165,11 +167,13 @@ def digest_of_request(
     """SHA-256 of what a request asks for, whatever its layout; None where that cannot be said.
 
     All of it counts, since a reply to anything else was not approved, and `domain` and `tags` too,
-    as rules look at them. Only the ids of calls, and of their results, are replaced by their order:
-    an agent that starts anew is given others for the same calls. There is none for a conversation
-    or container that upstream keeps: more may be in it the next time, unseen here. `besides` is
-    what does not stand in the body. With `is_alike_streamed`, whether the answer is wanted as a
-    stream makes no difference.
+    as rules look at them, except what coding agents add beside the user's words, which changes with
+    every request: reminders in the user's messages, system messages after the user's first one, and
+    the line that names the client. Only the ids of calls, and of their results, are replaced by
+    their order: an agent that starts anew is given others for the same calls. There is none for a
+    conversation or container that upstream keeps: more may be in it the next time, unseen here.
+    `besides` is what does not stand in the body. With `is_alike_streamed`, whether the answer is
+    wanted as a stream makes no difference.
     """
     try:
         payload = _exactly(asked.body)
@@ -178,11 +182,34 @@ def digest_of_request(
                 return None
             if is_alike_streamed:
                 payload = {name: each for name, each in payload.items() if name not in _STREAMING}
+            payload = _without_asides(payload)
             _rename_ids([*_listed(payload, "messages"), *_listed(payload, "input")])
         facts = [asked.format.name, asked.domain, sorted(asked.tags), list(besides)]
         return hashlib.sha256(_canonical([*facts, payload])).hexdigest()
     except RecursionError:
         return None
+
+
+def _without_asides(payload: Json) -> Json:
+    """The request without what a coding agent adds beside instructions and the user's words."""
+    changed = dict(payload)
+    for name in ("system", "instructions"):
+        if name in payload:
+            changed[name] = own_instructions(payload[name])
+    for name in ("messages", "input"):
+        if isinstance(listed := payload.get(name), list):
+            changed[name] = [*_without_later_instructions(messages_without_asides(listed))]
+    return changed
+
+
+def _without_later_instructions(turns: Sequence[Any]) -> Iterator[Any]:
+    """The turns without system messages that follow on one of the user's."""
+    has_begun = False
+    for turn in turns:
+        role = turn.get("role") if isinstance(turn, dict) else None
+        has_begun = has_begun or role == "user"
+        if not (has_begun and role in ("system", "developer")):
+            yield turn
 
 
 def _exactly(body: bytes) -> Any:

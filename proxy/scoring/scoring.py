@@ -168,8 +168,9 @@ class Scoring:
         max_queue: int = 1_024,
         images: Images | None = None,
         on_ready: Callable[[], None] = lambda: None,
+        rated_like: Mapping[str, str] | None = None,  # models' names, and those they are rated by
     ) -> None:
-        self._load = load
+        self._load, self._rated_like = load, rated_like or {}
         self._timeout_s = timeout_s
         self._deadlines = Deadlines(timeout_s)
         self._images = images or Images()
@@ -282,6 +283,7 @@ class Scoring:
             return [self._absence] * len(choices)
         try:
             asked, items, found = question(), [], []
+            model = self._rated_like.get(model, model)
             for choice in choices:
                 items.append(item := _item_of(asked, choice, model, domain))
                 item.facts = facts(item) if facts is not None else ()
@@ -316,7 +318,7 @@ class Scoring:
         if not self.opinion or not others:
             return list(found)
         try:
-            asked = question()
+            asked, model = question(), self._rated_like.get(model, model)
             read = tuple(_other(asked, each) for each in others)
             at = [at for at, each in enumerate(found) if each.value is not None]
             items = [_item_of(asked, choices[each], model, None) for each in at]

@@ -1,3 +1,3 @@
-"""Commands on policies: test, replay, explain, promote, certify."""
+"""Commands on policies: test, replay, explain, promote, certify, hook."""
 
-__all__ = ["certify", "explain", "promote", "replay", "schema", "test"]
+__all__ = ["certify", "explain", "hook", "promote", "replay", "schema", "test"]

@@ -21,7 +21,7 @@ from proxy.desk.basis import in_words, marked, score_facts
 from proxy.desk.console.edits import content_of, form_of
 from proxy.desk.console.pages import SAFE, query
 from proxy.desk.console.shell import page, told
-from proxy.desk.console.shown import MOST_TURNS, shown
+from proxy.desk.console.shown import MOST_TURNS, before_the_request, shown
 from proxy.desk.desk import STATES, Desk, Verdict, approvals_of
 from proxy.desk.edits.editable import editable, surface_of
 from proxy.desk.standing import LikeThis, end
@@ -163,6 +163,7 @@ class Reviews:
             calls=calls,
             doubts=facts["doubts"],
             earlier=first,
+            folded=before_the_request(turns[first:]),
             asked=shown(turns[first:], is_all=is_all),
             answered=shown(
                 answered(held.reply, path), is_all=is_all, calls=() if held.edit else calls

@@ -19,6 +19,10 @@ MOST_SHOWN: Final = 20_000
 
 MOST_AT_ALL: Final = 4_000_000  # of one part, with all shown
 MOST_FORMATTED: Final = 60_000  # of all parts of a page together, the last ones first
+MOST_UNFOLDED: Final = 600
+"""Characters of instructions, and 4 times as many of earlier turns, that are shown unfolded."""
+
+_INSTRUCTIONS: Final = ("system", "developer")
 MOST_TURNS: Final = 30  # of a conversation, the last ones
 NO_HTML: Final = Markup()
 MOST_FIELDS: Final = 40  # of a call; more are shown as JSON
@@ -64,8 +68,22 @@ class ShownPart:
 
 @dataclass(frozen=True, slots=True)
 class ShownTurn:
+    """A message; `folded` is the number of its characters where a click shows them."""
+
     role: str
     parts: tuple[ShownPart, ...]
+    folded: int | None = None
+
+
+def before_the_request(turns: Sequence[Turn]) -> int:
+    """Return how many messages are folded: those before the user's last turn, if they are long."""
+    last = max((at for at, turn in enumerate(turns) if turn.role == "user"), default=0)
+    earlier = sum(map(_size, (turn for turn in turns[:last] if turn.role not in _INSTRUCTIONS)))
+    return last if earlier > 4 * MOST_UNFOLDED else 0
+
+
+def _size(turn: Turn) -> int:
+    return sum(len(part.text) for part in turn.parts)
 
 
 def shown(
@@ -84,7 +102,9 @@ def shown(
             left -= size if is_formatted else 0
             one = _shown(part, MOST_AT_ALL if is_all else MOST_SHOWN, is_formatted)
             parts.append(_marked(one, marked.pop()) if one.kind == "call" and marked else one)
-        found.append(ShownTurn(one_line(turn.role, 40), tuple(parts[::-1])))
+        size = _size(turn) if turn.role in _INSTRUCTIONS else 0
+        folded = size if size > MOST_UNFOLDED else None
+        found.append(ShownTurn(one_line(turn.role, 40), tuple(parts[::-1]), folded))
     return found[::-1]
 
 

@@ -1,3 +1,3 @@
 """What all formats do with the events of a stream: read many at once, join deltas, doubt them."""
 
-__all__ = ["markers", "merging", "readings", "uniform_events"]
+__all__ = ["known_types", "markers", "merging", "readings", "uniform_events"]

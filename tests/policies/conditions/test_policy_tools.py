@@ -260,7 +260,7 @@ def test_parallel_calls_are_judged_each_and_together(
         (
             "[{name: t, arguments: {a: {}}}]",
             "rules[0].when.tools[0].arguments.a needs above, at_least, below, at_most, not, "
-            "present or words",
+            "present, words, commands or paths",
         ),
         (
             "[{name: t, arguments: {a: {above: x}}}]",

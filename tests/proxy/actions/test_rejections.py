@@ -145,7 +145,7 @@ def test_the_page_for_agents_shows_a_function_that_works(proxy: LiveProxy) -> No
         [waiting] = [row["id"] for row in held_rows(proxy) if row["question"] == "page p=0.1"]
         assert decide(proxy, waiting, verdict="reject", note=NOTE).status_code == 200
 
-    names["time"] = SimpleNamespace(sleep=review)
+    names["time"] = SimpleNamespace(sleep=review, monotonic=lambda: 0.0)
     message = names["next_message"](proxy.openai, messages, **body)
     assert message.tool_calls  # the step after that, of which the calibrator is surer
     assert NOTE in messages[-1]["content"]

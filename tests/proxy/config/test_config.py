@@ -235,8 +235,8 @@ MISTAKES = [
         "zzz: 1",
         1,
         "unknown key 'zzz'; known here: upstreams, models, calibrator, policies, attach, store, "
-        "records, audit, keys, surfaces, shared_ids, teams, admin, webhooks, limits, workers, "
-        "scorer, telemetry, guardrails",
+        "records, audit, keys, surfaces, websockets, shared_ids, teams, admin, webhooks, limits, "
+        "workers, scorer, telemetry, guardrails",
     ),
     (
         "calibrator:\n  engine:\n    kind: scorr\n    base_url: http://x",

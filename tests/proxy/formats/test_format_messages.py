@@ -362,7 +362,7 @@ def test_the_last_question_is_what_a_reviewer_sees() -> None:
     """Text of the last turn, of results too; nothing where there is none."""
     result = {"type": "tool_result", "content": [text("18 degrees")]}
     asked = {"messages": [user(result, text("And now?"))]}
-    assert MESSAGES.last_question(asked) == "18 degrees And now?"
+    assert MESSAGES.last_question(asked) == "And now?"
     assert MESSAGES.last_question({"messages": [user("Hello")]}) == "Hello"
     assert MESSAGES.last_question({}) == MESSAGES.last_question({"messages": [1]}) == ""
 

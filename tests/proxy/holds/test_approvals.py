@@ -666,6 +666,41 @@ def test_the_digest_is_of_what_is_asked(
     assert (digests[0] == digests[1]) is is_same
 
 
+BILLED = "x-anthropic-billing-header: cc_version=2.1.197; cch="
+NINE = "<system-reminder>It is 9 am.</system-reminder>"
+
+
+def said(role: str, text: str, *more: dict[str, Any]) -> dict[str, Any]:
+    return {"messages": [{"role": role, "content": text}, *more]}
+
+
+@pytest.mark.parametrize("format", [CHAT, RESPONSES, MESSAGES])
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ({"system": [{"type": "text", "text": f"{BILLED}1;"}, {"type": "text", "text": "Code."}]},
+         {"system": [{"type": "text", "text": f"{BILLED}2;"}, {"type": "text", "text": "Code."}]},
+         True),
+        ({"system": f"{BILLED}1;\nCode."}, {"system": f"{BILLED}2;\nCode."}, True),
+        ({"system": f"{BILLED}1;\nCode."}, {"system": f"{BILLED}1;\nWrite."}, False),
+        (said("user", f"{NINE}\nList."), said("user", "List."), True),
+        (said("user", "List.", {"role": "system", "content": "Agents: a"}),
+         said("user", "List."), True),
+        (said("user", "List."), said("user", "Delete."), False),
+        (said("system", "Be kind.", {"role": "user", "content": "a"}),
+         said("system", "Be rude.", {"role": "user", "content": "a"}), False),
+        (said("tool", NINE), said("tool", NINE.replace("9", "10")), False),
+    ],
+)  # fmt: skip
+def test_what_a_coding_agent_adds_is_not_bound(
+    format: Format, one: dict[str, Any], other: dict[str, Any], is_same: bool
+) -> None:
+    """Reminders, later system messages and the attribution do not count; words and results do."""
+    digests = [digest_of_request(request_of(json.dumps(b).encode(), format)) for b in (one, other)]
+    assert None not in digests
+    assert (digests[0] == digests[1]) is is_same
+
+
 @pytest.mark.parametrize("growing", ["conversation", "container"])
 def test_what_upstream_adds_to_is_bound_to_nothing(growing: str) -> None:
     """The same request may be about something else by now."""

@@ -192,7 +192,7 @@ def test_a_websocket_is_no_way_round(proxy: LiveProxy) -> None:
     for path in ("/v1/responses", "/v1//Responses", "/v1/chat/completions"):
         with pytest.raises(InvalidStatus) as refused:
             connect(f"ws://127.0.0.1:{proxy.port}{path}", proxy=None)
-        assert refused.value.response.status_code == 400
+        assert refused.value.response.status_code == 426
         assert b"websocket_undecided" in refused.value.response.body
 
 

@@ -1,0 +1,35 @@
+"""Whether `policies`, `calibrator` and `proxy` are this project's, and not somebody else's."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Final
+
+PACKAGES: Final = ("proxy", "policies", "calibrator")
+ROOT: Final = Path(__file__).resolve().parent.parent
+
+
+def place_of(name: str) -> Path | None:
+    """Return the folder that a package would be imported from, or None where there is none."""
+    try:
+        spec = importlib.util.find_spec(name)
+    except ValueError:  # a module without a spec
+        return None
+    if spec is None:
+        return None
+    places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
+    if not places:
+        return None
+    place = Path(places[0])
+    return (place.parent if place.name == "__init__.py" else place).parent.resolve()
+
+
+def check_own(name: str, root: Path = ROOT) -> None:
+    """Raise ImportError where a package of an application's own hides ours of the same name."""
+    found = place_of(name)
+    if found != root:
+        raise ImportError(
+            f"pinocchio needs its own package {name!r} from {root}, but "
+            + (f"{name!r} in {found} comes before it: rename yours" if found else "it is missing")
+        )

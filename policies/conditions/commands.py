@@ -1,0 +1,248 @@
+"""Shell commands as a policy reads them: which programs run, and with which words.
+
+    simple_commands("cd app && pytest -q | tail -5")    # three commands, each a list of words
+    simple_commands("echo $(rm -rf .)")                 # None: it depends on what runs first
+
+What cannot be read without running it (substitutions, functions, documents that are expanded) is
+None, so that nothing unread is taken for harmless. Quotes, escapes, redirections, comments and
+`$(cat <<'EOF' ..)`, in which agents write commit messages, are read. The work is linear.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from policies.conditions.globs import matching
+
+MAX_COMMAND: Final = 20_000  # characters; a longer command is not read
+_SPACE: Final = " \t"
+_ENDS: Final = ";&|\n()"
+_MESSAGE: Final = re.compile(r"\$\(cat <<-?[ \t]*(['\"])([A-Za-z_]\w{0,30})\1[ \t]*\n")
+_ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=")
+_SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash"})
+_HARMLESS_VARIABLES: Final = frozenset(
+    {
+        *("CI", "COLUMNS", "DEBUG", "FORCE_COLOR", "LANG", "LC_ALL", "NODE_ENV", "NO_COLOR"),
+        *("PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONUNBUFFERED", "RUST_BACKTRACE", "TZ"),
+    }
+)
+_SED_PRINTS: Final = frozenset("0123456789,;$!p \n")  # a script that can do nothing but print
+
+
+@dataclass(slots=True)
+class Command:
+    """One simple command: its words, and the files that its redirections name."""
+
+    words: list[str] = field(default_factory=list)
+    files: list[str] = field(default_factory=list)
+    variables: list[str] = field(default_factory=list)  # that are set for it alone
+
+
+def commands_in(value: Any) -> list[Command] | None:
+    """Return the simple commands of a tool's argument, a text or a list of words; None if unread.
+
+    A list is one command, whose words no shell reads, but for `[bash, -lc, TEXT]`.
+    """
+    if isinstance(value, str):
+        return simple_commands(value)
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        return None
+    if len(value) == 3 and basename(value[0]) in _SHELLS and value[1] in ("-c", "-lc"):
+        return simple_commands(value[2])
+    return [Command(list(value))] if value else None
+
+
+def simple_commands(text: str) -> list[Command] | None:
+    """Return the simple commands of a shell's text, or None where it cannot be read."""
+    if len(text) > MAX_COMMAND or (read := _without_messages(text)) is None:
+        return None
+    return _Reader(read).read()
+
+
+def _without_messages(text: str) -> str | None:
+    """The text with each `$(cat <<'EOF' ..)` replaced by a word; None where one has no end."""
+    parts, start = [], 0
+    for found in _MESSAGE.finditer(text):
+        if found.start() < start:
+            continue  # inside of the one before
+        end = text.find(f"\n{found[2]}", found.end() - 1)
+        close = text.find(")", end) if end >= 0 else -1
+        if close < 0 or text[end + 1 + len(found[2]) : close].strip():
+            return None
+        parts += [text[start : found.start()], "message"]
+        start = close + 1
+    return "".join((*parts, text[start:]))
+
+
+class _Reader:
+    """Reads a text character by character; `read` gives its commands or None."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text.replace("\\\n", " ").strip()
+        self._at = 0
+        self._commands: list[Command] = []
+        self._command = Command()
+        self._word: list[str] | None = None  # the word that has begun
+        self._is_file = False  # whether the next word is the file of a redirection
+
+    def read(self) -> list[Command] | None:
+        while self._at < len(self._text):
+            if not self._step(self._text[self._at]):
+                return None
+        self._end_command()
+        return None if self._is_file else self._commands
+
+    def _step(self, char: str) -> bool:
+        """Read on; False for what cannot be read."""
+        self._at += 1
+        if char in _SPACE:
+            self._end_word()
+        elif char == "&" and self._text[self._at : self._at + 1] == ">":
+            self._end_word()  # both outputs go to a file
+        elif char in _ENDS:
+            self._end_command()
+        elif char in "<>":
+            return self._redirect(char)
+        elif char == "#" and self._word is None:
+            end = self._text.find("\n", self._at)
+            self._at = len(self._text) if end < 0 else end
+        elif char == "'":
+            return self._quoted_whole()
+        elif char == '"':
+            return self._quoted()
+        elif char == "\\":
+            self._add(self._text[self._at : self._at + 1])
+            self._at += 1
+        elif char in "`$":
+            return self._expand(char)
+        else:
+            self._add(char)
+        return True
+
+    def _add(self, text: str) -> None:
+        self._word = self._word or []
+        self._word.append(text)
+
+    def _end_word(self) -> None:
+        if self._word is None:
+            return
+        word, self._word = "".join(self._word), None
+        if self._is_file:
+            self._command.files.append(word)
+            self._is_file = False
+        elif not self._command.words and (set_here := _ASSIGNMENT.match(word)):
+            self._command.variables.append(set_here[1])
+        else:
+            self._command.words.append(word)
+
+    def _end_command(self) -> None:
+        self._end_word()
+        command = self._command
+        if command.words or command.files or command.variables:
+            self._commands.append(command)
+        self._command = Command()
+
+    def _redirect(self, char: str) -> bool:
+        """`> file`, `2>&1`, `< file`; documents and substitutions are not read."""
+        rest = self._text[self._at : self._at + 1]
+        if rest == "(" or (char == "<" and rest == "<"):
+            return False
+        if self._word is not None and "".join(self._word) in "0123456789":
+            self._word = None  # a descriptor
+        self._end_word()
+        if rest and rest in ">|&":
+            self._at += 1
+        if rest == "&":  # another descriptor
+            while self._text[self._at : self._at + 1].isdigit():
+                self._at += 1
+            return True
+        self._is_file = True
+        return True
+
+    def _quoted_whole(self) -> bool:
+        end = self._text.find("'", self._at)
+        if end < 0:
+            return False
+        self._add(self._text[self._at : end])
+        self._at = end + 1
+        return True
+
+    def _quoted(self) -> bool:
+        self._add("")
+        while self._at < len(self._text):
+            char = self._text[self._at]
+            self._at += 1
+            if char == '"':
+                return True
+            if char == "\\":
+                self._add(self._text[self._at : self._at + 1])
+                self._at += 1
+            elif char in "`$":
+                if not self._expand(char):
+                    return False
+            else:
+                self._add(char)
+        return False
+
+    def _expand(self, char: str) -> bool:
+        """A variable is kept as it is written; what runs a command is not read."""
+        if char == "`" or self._text[self._at : self._at + 1] == "(":
+            return False
+        self._add(char)
+        return True
+
+
+# Which commands a rule lists
+
+
+@dataclass(frozen=True, slots=True)
+class CommandsTest:
+    """Whether each simple command in a value begins with one of these phrases.
+
+    A word of a phrase is a glob. None, neither yes nor no, for what cannot be read.
+    """
+
+    phrases: tuple[str, ...]
+
+    def holds(self, value: Any) -> bool | None:
+        found = commands_in(value)
+        if found is None:
+            return None
+        listed = [phrase.split() for phrase in self.phrases]
+        return bool(found) and all(_is_listed(command, listed) for command in found)
+
+
+def _is_listed(command: Command, listed: Sequence[Sequence[str]]) -> bool:
+    words = _without_wrapper(command.words)
+    if not _HARMLESS_VARIABLES.issuperset(command.variables) or not words or "$" in words[0]:
+        return False
+    if words[0] == "sed" and not _sed_prints(words):
+        return False
+    return any(
+        len(words) >= len(phrase)
+        and all(
+            one == word or matching(one)(word) for one, word in zip(phrase, words, strict=False)
+        )
+        for phrase in listed
+    )
+
+
+def _without_wrapper(words: list[str]) -> list[str]:
+    """A command without `time` or `timeout 60` in front of it."""
+    if words[:1] == ["time"]:
+        return words[1:]
+    if words[:1] == ["timeout"] and len(words) > 2 and words[1].rstrip("smh").isdigit():
+        return words[2:]
+    return words
+
+
+def _sed_prints(words: Sequence[str]) -> bool:
+    """Whether `sed -n SCRIPT FILE ..` only prints lines by their numbers."""
+    return len(words) > 2 and words[1] == "-n" and _SED_PRINTS.issuperset(words[2])
+
+
+def basename(path: str) -> str:
+    return path.rpartition("/")[2]

@@ -1,0 +1,96 @@
+"""Which paths a tool call names, and whether they lead out of the project.
+
+    leaves("src/../../other", "/srv/app")    # True
+    leaves("/srv/app/src/a.py", "/srv/app")  # False
+
+Links are not followed: what a policy sees of a file is its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from policies.conditions.commands import Command, basename, commands_in
+from policies.conditions.facts import PATCH
+from policies.conditions.globs import matching
+
+_PATCHED: Final = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+)$", re.MULTILINE)
+_ALWAYS: Final = frozenset({"/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stderr"})
+_COMMAND_LIKE: Final = re.compile(r"[\s;|&<>\"'`]")
+
+
+@dataclass(frozen=True, slots=True)
+class PathsTest:
+    """Whether one of the paths in a value is `outside` the project, or matches a glob.
+
+    A value is a path, a shell command or a patch. None where a path cannot be known.
+    """
+
+    globs: tuple[str, ...] = ()
+    is_outside: bool = False
+
+    def holds(self, value: Any, project: str | None) -> bool | None:
+        found = paths_in(value)
+        if found is None:
+            return None
+        if self.is_outside:
+            return any(leaves(path, project) for path in found)
+        matches = [matching(glob) for glob in self.globs]
+        spelled = {name for path in found for name in (path, basename(path))}
+        return any(match(name) for match in matches for name in spelled)
+
+
+def paths_in(value: Any) -> list[str] | None:
+    """Return what could be a path in a value: a path, a command or a patch; None if unread."""
+    if isinstance(value, str) and PATCH in value[:200]:
+        return _PATCHED.findall(value)
+    if isinstance(value, str) and not _COMMAND_LIKE.search(value):
+        return [value] if value else []
+    if not isinstance(value, str | list):
+        return []
+    commands = commands_in(value)
+    return None if commands is None else list(_paths_of(commands))
+
+
+def _paths_of(commands: Iterable[Command]) -> Iterator[str]:
+    for command in commands:
+        yield from command.files
+        for word in command.words:
+            if word.startswith("-") and "=" not in word and "/" not in word:
+                continue
+            yield word
+            for mark in "=:":
+                if mark in word and "//" not in word:
+                    yield word.rpartition(mark)[2]
+            if word.startswith("-") and "/" in word:
+                yield word[word.index("/") :]  # -I/usr/include
+
+
+def leaves(path: str, project: str | None) -> bool:
+    """Return whether a path leads out of the project, or nobody knows where it leads.
+
+    Without a `project` every absolute path does. A relative one does with as many `..` as lead up.
+    """
+    if path in _ALWAYS or "://" in path:
+        return False  # an address is not a path: rules on the network look at it
+    if path.startswith("~") or (path.startswith("$") and "/" in path) or "$HOME" in path:
+        return True
+    if not path.startswith("/"):
+        return _depth(path) < 0
+    if project is None:
+        return True
+    root = project.rstrip("/")
+    is_below = path == root or path.startswith(f"{root}/")
+    return not is_below or _depth(path[len(root) :]) < 0
+
+
+def _depth(path: str) -> int:
+    """How deep a path leads at its highest point; negative where it leads up and out."""
+    depth = lowest = 0
+    for name in path.split("/"):
+        depth += -1 if name == ".." else 1 if name not in ("", ".") else 0
+        lowest = min(lowest, depth)
+    return lowest

@@ -1,0 +1,175 @@
+"""`pinocchio hook`: Claude Code and Codex ask a policy before a tool runs, without a proxy.
+
+Claude Code's PreToolUse hook and Codex's PermissionRequest hook write the call as JSON to stdin and
+read a decision from stdout: what the policy delivers is allowed, what it blocks is denied, and what
+it would hold is for the person at the terminal. Whatever cannot be read ends with status 2, which
+both take for a denial.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from proxy.errors import ExitStatus
+
+if TYPE_CHECKING:
+    from policies import Decision, Facts, Policy
+
+Permission = Literal["allow", "ask", "deny"]
+DENIED = 2  # the exit status by which both clients take a call for denied
+MAX_TRANSCRIPT = 4 * 2**20  # bytes of the conversation's end that are read
+
+
+@dataclass(frozen=True, slots=True)
+class HookInput:
+    """A tool call as a client's hook tells it, and where the client runs."""
+
+    event: str
+    tool: str
+    arguments: str
+    project: str | None
+    transcript: Path | None
+    is_codex: bool
+
+
+def hook(
+    policy: Annotated[
+        str, typer.Option(help="The policy that decides: a pack by name, or a file.")
+    ] = "coding-agent",
+    calibrator: Annotated[
+        str, typer.Option(help="Gives the confidence, if the policy looks at it.")
+    ] = "embedded",
+) -> None:
+    """Decide on a coding agent's tool call: the hook of Claude Code and Codex, JSON in and out."""
+    from policies import InvalidDocumentError, decide, load_policy
+
+    try:
+        asked = read_hook_input(sys.stdin.buffer.read())
+        deciding = load_policy(policy)
+    except (ValueError, InvalidDocumentError, OSError) as error:
+        typer.echo(f"pinocchio hook: {error}", err=True)
+        raise typer.Exit(DENIED) from error
+    facts = _facts(asked, deciding, calibrator)
+    answer = hook_output(asked, decide(deciding, facts), facts.confidence)
+    if answer is not None:
+        typer.echo(json.dumps(answer))
+    raise typer.Exit(ExitStatus.OK)
+
+
+def read_hook_input(raw: bytes) -> HookInput:
+    """Return the call that a hook's stdin tells; raises ValueError for what is no such call."""
+    try:
+        told = json.loads(raw)
+    except ValueError as error:
+        raise ValueError(f"stdin is no JSON ({error}); a coding agent writes it") from error
+    if not isinstance(told, dict) or not isinstance(tool := told.get("tool_name"), str) or not tool:
+        raise ValueError("stdin names no tool: 'tool_name' must be text")
+    given = told.get("tool_input", {})
+    arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    transcript = told.get("transcript_path")
+    folder = os.environ.get("CLAUDE_PROJECT_DIR") or told.get("cwd")
+    return HookInput(
+        str(told.get("hook_event_name") or "PreToolUse"),
+        tool,
+        arguments,
+        folder if isinstance(folder, str) and folder else None,
+        Path(transcript) if isinstance(transcript, str) and transcript else None,
+        "turn_id" in told,  # Codex's turns have ids, Claude Code's have none
+    )
+
+
+def hook_output(
+    asked: HookInput, decision: Decision, confidence: float | None
+) -> dict[str, Any] | None:
+    """Return what the client reads, or None where its own way of asking goes on."""
+    permission = permission_of(decision)
+    reason = f"{decision.policy}: {decision.rule}"
+    if confidence is not None:
+        reason += f" (confidence {confidence:.2f})"
+    if asked.event == "PermissionRequest":
+        if permission == "ask":
+            return None
+        told = {"behavior": permission} | ({"message": reason} if permission == "deny" else {})
+        return {"hookSpecificOutput": {"hookEventName": asked.event, "decision": told}}
+    if asked.is_codex and permission != "deny":
+        return None  # Codex reads denials alone before a call; its sandbox and approvals go on
+    return {
+        "hookSpecificOutput": {
+            "hookEventName": asked.event,
+            "permissionDecision": permission,
+            "permissionDecisionReason": reason,
+        }
+    }
+
+
+def permission_of(decision: Decision) -> Permission:
+    """Return what a decision means for a call that has not run yet.
+
+    A policy in shadow asks nobody. What would ask another model or the user is for a person.
+    """
+    if decision.mode == "shadow" or decision.action.name in ("deliver", "annotate"):
+        return "allow"
+    return "deny" if decision.action.name == "block" else "ask"
+
+
+def _facts(asked: HookInput, policy: Policy, calibrator: str) -> Facts:
+    from policies import Facts, OfferedTools, ToolCall
+
+    readings = OfferedTools([asked.tool]).readings(asked.tool)
+    call = ToolCall(asked.tool, asked.arguments, readings, asked.project)
+    confidence = None
+    if policy.needs_score and asked.transcript is not None:
+        confidence = _confidence(asked, asked.transcript, calibrator)
+    return Facts(confidence, "", (call,), finish_reason="tool_calls")
+
+
+def _confidence(asked: HookInput, transcript: Path, calibrator: str) -> float | None:
+    """The probability that the call is right after the conversation so far; None without one."""
+    from calibrator import CalibratorError, NotScorableError, Pinocchio
+    from proxy.formats import MESSAGES, RESPONSES
+
+    function = {"name": asked.tool, "arguments": asked.arguments}
+    reply = {"role": "assistant", "content": None, "tool_calls": [{"function": function}]}
+    try:
+        messages, items = _conversation(transcript)
+        format, payload = (RESPONSES, {"input": items}) if items else (MESSAGES, {})
+        question = format.question(payload or {"messages": messages})
+        return Pinocchio(calibrator).score(reply, messages=question.all_messages())
+    except (OSError, CalibratorError, NotScorableError, ValueError) as error:
+        typer.echo(f"pinocchio hook: no confidence: {error}", err=True)
+        return None
+
+
+def _conversation(transcript: Path) -> tuple[list[Any], list[Any]]:
+    """The messages of a transcript of Claude Code's, or the items of one of Codex's."""
+    messages, items = [], []
+    for line in _lines(transcript):
+        if isinstance(message := line.get("message"), dict) and "role" in message:
+            messages.append(message)
+        elif line.get("type") == "response_item" and isinstance(line.get("payload"), dict):
+            items.append(line["payload"])
+    while messages and messages[-1].get("role") == "assistant":
+        messages.pop()  # the message whose call is decided on
+    while items and items[-1].get("type") not in ("message", "function_call_output"):
+        items.pop()
+    return messages, items
+
+
+def _lines(transcript: Path) -> Iterator[Mapping[str, Any]]:
+    with transcript.open("rb") as file:
+        file.seek(max(0, transcript.stat().st_size - MAX_TRANSCRIPT))
+        for line in file:
+            try:
+                value = json.loads(line)
+            except ValueError:
+                continue  # the first line may be cut
+            if isinstance(value, dict):
+                yield value

@@ -1,0 +1,94 @@
+"""Models that training never saw are rated like the last known one before them."""
+
+from __future__ import annotations
+
+import pytest
+
+from calibrator import Item, Scorer, load_scorer
+from calibrator.features.successors import Predecessors, predecessor
+
+KNOWN = ("gpt-5", "gpt-5.4", "gpt-5.4-mini", "gpt-5.4-nano", "claude-opus-4.8", "claude-opus-4")
+KNOWN = (*KNOWN, "claude-sonnet-5", "claude-haiku-4.5", "claude-opus-4.6-think", "gemini-3-flash")
+REPLIES = [
+    ("What is the capital of France?", "Paris"),
+    ("What is 17 times 23?", "17 * 23 = 391"),
+    ("What is the capital of Australia?", "The capital of Australia is Sydney."),
+    (
+        "Write a haiku about rain.",
+        "Soft rain on the roof\nA night that listens\nMorning smells of earth",
+    ),
+    ("Which planet is the largest?", "Jupiter is the largest planet."),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "rated_as"),
+    [
+        ("gpt-6-sol", "gpt-5.4"),
+        ("gpt-6.1-sol", "gpt-5.4"),
+        ("gpt-6-astra", "gpt-5.4"),
+        ("openai/GPT-6-Luna", "gpt-5.4-mini"),
+        ("gpt-6-nano", "gpt-5.4-nano"),
+        ("claude-opus-5-5", "claude-opus-4.8"),
+        ("anthropic/claude-opus-5-5-20260901", "claude-opus-4.8"),
+        ("claude-sonnet-5.5", "claude-sonnet-5"),
+        ("claude-haiku-5", "claude-haiku-4.5"),
+        ("gemini-4-flash", "gemini-3-flash"),
+        ("gemini-4-pro", None),
+        ("gpt-4.1", None),
+        ("gpt-6-codex", None),
+        ("my-company-llm", None),
+        ("", None),
+        ("-" * 10_000, None),
+    ],
+)
+def test_the_predecessor(name: str, rated_as: str | None) -> None:
+    """Of the same maker's line and size, the last version before it; None where there is none."""
+    assert predecessor(name, KNOWN) == rated_as
+
+
+def test_known_names_and_those_of_operators_stay() -> None:
+    """Only a new model of a known line is rated under another name."""
+    names = Predecessors(KNOWN)
+    assert names.rated_as("openai/gpt-5") == "openai/gpt-5"
+    assert names.rated_as("my-company-llm") == "my-company-llm"
+    assert names.rated_as(None) is None
+    item = Item("Why?", "Because.", "gpt-5")
+    assert names.of_items([item])[0] is item
+
+
+@pytest.fixture(scope="module")
+def embedded() -> Scorer:
+    return load_scorer("embedded")
+
+
+def confidences(scorer: Scorer, model: str) -> list[float]:
+    items = [Item(question, answer, model) for question, answer in REPLIES]
+    return [score.confidence for score in scorer.score_batch(items)]
+
+
+@pytest.mark.parametrize(
+    ("successor", "elder"),
+    [
+        ("gpt-6-sol", "gpt-5.4"),
+        ("gpt-6.1-sol", "gpt-6-sol"),
+        ("gpt-6-astra", "gpt-5.4"),
+        ("gpt-6-luna", "gpt-5.4-mini"),
+        ("claude-opus-5-5", "claude-opus-4.8"),
+        ("claude-sonnet-5.5", "claude-sonnet-5"),
+    ],
+)
+def test_a_successor_is_not_rated_below_its_predecessor(
+    embedded: Scorer, successor: str, elder: str
+) -> None:
+    """No reply gets less under the newer name."""
+    pairs = zip(confidences(embedded, successor), confidences(embedded, elder), strict=True)
+    assert all(newer >= older for newer, older in pairs)
+
+
+def test_a_small_variant_is_not_rated_above_the_large_one(embedded: Scorer) -> None:
+    """Luna is the small one of GPT-6: less able than Sol, and no surer of any of these replies."""
+    pairs = zip(
+        confidences(embedded, "gpt-6-luna"), confidences(embedded, "gpt-6-sol"), strict=True
+    )
+    assert all(small <= large for small, large in pairs)

@@ -1,0 +1,74 @@
+"""An upstream that speaks Anthropic's Messages API and makes a coding agent do certain steps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.servers.faulty_upstream import EVENTS, JSON, FaultyUpstream, Received, Response
+
+Json = dict[str, Any]
+DONE = "All steps are done."
+
+
+@dataclass(frozen=True)
+class Step:
+    """A call of one of the agent's tools."""
+
+    tool: str
+    input: Json
+
+
+class ScriptedAgent(FaultyUpstream):
+    """Answers each request that offers tools with the next step, and then with a text."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        super().__init__()
+        self._steps = steps
+        self.asked: list[Json] = []  # the requests that offered tools
+
+    def respond(self, request: Received) -> Response:
+        if request.method != "POST":
+            return Response([b"{}"], 404, JSON)
+        asked = json.loads(request.body)
+        if not asked.get("tools"):
+            return Response([*self._events({"type": "text", "text": "A title"})], headers=EVENTS)
+        number = len(self.asked)
+        self.asked.append(asked)
+        block: Json = {"type": "text", "text": DONE}
+        if number < len(self._steps):
+            step = self._steps[number]
+            id = f"toolu_{number:02d}"
+            block = {"type": "tool_use", "id": id, "name": step.tool, "input": step.input}
+        return Response([*self._events(block)], headers=EVENTS)
+
+    def _events(self, block: Json) -> list[bytes]:
+        is_call = block["type"] == "tool_use"
+        message = {
+            "id": f"msg_{len(self.asked):02d}",
+            "type": "message",
+            "role": "assistant",
+            "model": "claude-sonnet-5",
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": {"input_tokens": 10, "output_tokens": 1},
+        }
+        if is_call:
+            begun = {**block, "input": {}}
+            delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}
+        else:
+            begun = {**block, "text": ""}
+            delta = {"type": "text_delta", "text": block["text"]}
+        ending = {"stop_reason": "tool_use" if is_call else "end_turn", "stop_sequence": None}
+        told: list[Json] = [
+            {"type": "message_start", "message": message},
+            {"type": "content_block_start", "index": 0, "content_block": begun},
+            {"type": "content_block_delta", "index": 0, "delta": delta},
+            {"type": "content_block_stop", "index": 0},
+            {"type": "message_delta", "delta": ending, "usage": {"output_tokens": 9}},
+            {"type": "message_stop"},
+        ]
+        return [f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in told]

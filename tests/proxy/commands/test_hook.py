@@ -1,0 +1,168 @@
+"""`pinocchio hook`: Claude Code and Codex ask a policy before a tool runs."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from policies import decide, parse_policy
+from proxy.commands.policies.hook import hook_output, permission_of, read_hook_input
+from tests.running.live_proxy import ROOT, environment
+
+BLOCKS = """
+version: 1
+name: mine
+mode: enforce
+rules:
+  - {name: no web, when: {tools: [WebFetch]}, then: {block: {message: no}}}
+default: deliver
+"""
+SCORED = """
+version: 1
+name: scored
+mode: enforce
+rules:
+  - {name: unsure, when: {tools: any, confidence: {below: 1.0}}, then: hold}
+default: deliver
+"""
+SAID = [
+    {"type": "user", "message": {"role": "user", "content": "List the files in src."}},
+    {"type": "summary", "summary": "no message"},
+    {"type": "assistant", "message": {"role": "assistant", "content": [
+        {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": "ls src"}}]}},
+]  # fmt: skip
+
+
+def asked(tool: str, given: Any, event: str = "PreToolUse", **more: Any) -> bytes:
+    """What a client writes to the hook's stdin."""
+    told = {"session_id": "s", "hook_event_name": event, "tool_name": tool, "tool_input": given}
+    return json.dumps({**told, "cwd": "/srv/app", **more}).encode()
+
+
+def run_hook(stdin: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    command = [sys.executable, "-m", "pinocchio", "hook", *arguments]
+    env = {k: v for k, v in environment().items() if k != "CLAUDE_PROJECT_DIR"}
+    return subprocess.run(command, input=stdin, capture_output=True, env=env, timeout=120)
+
+
+def decided(stdin: bytes, policy: str = BLOCKS) -> dict[str, Any] | None:
+    from policies import Facts, ToolCall
+
+    told = read_hook_input(stdin)
+    facts = Facts(None, "", (ToolCall(told.tool, told.arguments, (), told.project),))
+    return hook_output(told, decide(parse_policy(policy, "mine.yaml"), facts), None)
+
+
+@pytest.mark.parametrize(
+    ("tool", "given", "permission", "rule"),
+    [
+        ("Bash", {"command": "pytest -q"}, "allow", "commands that read, test or edit"),
+        ("Edit", {"file_path": "/srv/app/a.py"}, "allow", "tools that read or edit"),
+        ("Bash", {"command": "git push"}, "ask", "pushing and publishing"),
+        ("Write", {"file_path": "/etc/motd"}, "ask", "outside the project"),
+    ],
+)
+def test_claude_code_gets_a_permission_with_its_reason(
+    tool: str, given: Any, permission: str, rule: str
+) -> None:
+    """The pack `coding-agent` decides unless another policy is named."""
+    done = run_hook(asked(tool, given))
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": permission,
+            "permissionDecisionReason": f"coding-agent: {rule}",
+        }
+    }
+
+
+def test_what_a_policy_blocks_is_denied() -> None:
+    """A rule that blocks leaves no question to a person."""
+    answer = decided(asked("WebFetch", {"url": "https://example.com"}))
+    assert answer is not None
+    assert answer["hookSpecificOutput"]["permissionDecision"] == "deny"
+
+
+def test_codexs_approval_is_given_denied_or_left_to_the_person() -> None:
+    """Codex's PermissionRequest takes a decision; without one it asks as it always does."""
+    allowed = decided(asked("Bash", {"command": "ls"}, "PermissionRequest", turn_id="t"))
+    assert allowed == {
+        "hookSpecificOutput": {
+            "hookEventName": "PermissionRequest",
+            "decision": {"behavior": "allow"},
+        }
+    }
+    denied = decided(asked("WebFetch", {}, "PermissionRequest", turn_id="t"))
+    assert denied is not None
+    behavior = {"behavior": "deny", "message": "mine: no web"}
+    assert denied["hookSpecificOutput"]["decision"] == behavior
+    held = BLOCKS.replace("{block: {message: no}}", "hold")
+    assert decided(asked("WebFetch", {}, "PermissionRequest", turn_id="t"), held) is None
+
+
+def test_codex_before_a_call_is_told_of_denials_alone() -> None:
+    """Codex does not know `allow` and `ask` there: its own sandbox and approvals go on."""
+    assert decided(asked("Bash", {"command": "ls"}, turn_id="t")) is None
+    assert decided(asked("WebFetch", {}, turn_id="t")) is not None
+
+
+def test_a_policy_in_shadow_asks_nobody() -> None:
+    """What such a policy would hold is allowed."""
+    from policies import Facts, ToolCall
+
+    shadow = parse_policy(BLOCKS.replace("enforce", "shadow"), "mine.yaml")
+    facts = Facts(None, "", (ToolCall("WebFetch"),))
+    assert permission_of(decide(shadow, facts)) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("stdin", "arguments", "told"),
+    [
+        (b"", (), "stdin is no JSON"),
+        (b"[]", (), "stdin names no tool"),
+        (b'{"tool_name": 3}', (), "stdin names no tool"),
+        (asked("Bash", {}), ("--policy", "coding-agnt"), "coding-agnt"),
+    ],
+)
+def test_what_cannot_be_decided_is_denied(
+    stdin: bytes, arguments: tuple[str, ...], told: str
+) -> None:
+    """Both clients take exit status 2 for a denial, and show what stderr says."""
+    done = run_hook(stdin, *arguments)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert told in done.stderr.decode()
+
+
+def test_a_policy_that_looks_at_the_confidence_gets_one(tmp_path: Path) -> None:
+    """The conversation is read from the client's transcript, without the call itself."""
+    transcript, policy = tmp_path / "s.jsonl", tmp_path / "scored.yaml"
+    transcript.write_text("\n".join(json.dumps(line) for line in SAID))
+    policy.write_text(SCORED)
+    stdin = asked("Bash", {"command": "ls src"}, transcript_path=str(transcript))
+    done = run_hook(stdin, "--policy", str(policy))
+    assert done.returncode == 0, done.stderr
+    reason = json.loads(done.stdout)["hookSpecificOutput"]["permissionDecisionReason"]
+    assert re.fullmatch(r"scored: unsure \(confidence 0\.\d\d\)", reason)
+
+
+def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
+    """The settings of docs/start/coding-agents.md are JSON, and its example asks."""
+    page = (ROOT / "docs/start/coding-agents.md").read_text()
+    commands = [line.strip() for line in page.splitlines() if line.startswith("    ")]
+    writes, tries = commands[:2]
+    subprocess.run(writes, shell=True, cwd=tmp_path, check=True)
+    settings = json.loads((tmp_path / ".claude" / "settings.json").read_text())
+    [entry] = settings["hooks"]["PreToolUse"]
+    assert entry["hooks"] == [{"type": "command", "command": "pinocchio hook"}]
+    said = re.fullmatch(r"echo '(.*)' \| pinocchio hook", tries)
+    assert said is not None
+    answer = json.loads(run_hook(said[1].encode()).stdout)["hookSpecificOutput"]
+    assert answer["permissionDecision"] == "ask"
+    assert answer["permissionDecisionReason"] == "coding-agent: pushing and publishing"

@@ -1,0 +1,43 @@
+"""The page of a held reply begins with what the user asked last; long instructions are folded."""
+
+from __future__ import annotations
+
+import json
+
+from proxy.desk.console.shown import before_the_request, shown
+from proxy.formats.conversation import Part, Turn, asked
+
+RULES = "Be careful. " * 500
+
+
+def turn(role: str, text: str) -> Turn:
+    return Turn(role, (Part("text", text),))
+
+
+def test_long_instructions_are_folded() -> None:
+    """Short ones and what the user says stay as they are."""
+    turns = [turn("system", RULES), turn("system", "Be kind."), turn("user", RULES)]
+    assert [each.folded for each in shown(turns)] == [len(RULES), None, None]
+
+
+def test_the_page_begins_at_the_last_request() -> None:
+    """A long conversation before it is folded, a short one and instructions alone are not."""
+    last = [turn("user", "List the files."), turn("assistant", "Looking.")]
+    long = [turn("user", "a" * 2_000), turn("tool", "b" * 2_000)]
+    assert before_the_request([*long, *last]) == 2
+    assert before_the_request([turn("user", "Hello"), *last]) == 0
+    assert before_the_request([turn("system", RULES), *last]) == 0
+    assert before_the_request([]) == 0
+
+
+def test_reminders_are_shown_apart_from_the_users_words() -> None:
+    """They are not hidden: a message of the system's before the user's holds them."""
+    blocks = [
+        {"type": "text", "text": "<system-reminder>It is Friday.</system-reminder>"},
+        {"type": "text", "text": "List the files."},
+    ]
+    body = json.dumps({"messages": [{"role": "user", "content": blocks}]}).encode()
+    assert asked(body, "/messages", "") == [
+        turn("system", "It is Friday."),
+        turn("user", "List the files."),
+    ]

@@ -1,0 +1,105 @@
+"""What coding agents add beside the user's words is neither the question nor hidden from people."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from calibrator import without_asides
+from proxy.formats import CHAT, MESSAGES, RESPONSES, Format
+
+REMINDER = "<system-reminder>\nToday is Friday. Use TodoWrite.\n</system-reminder>"
+BILLING = "x-anthropic-billing-header: cc_version=2.1.197; cc_entrypoint=cli; cch=1a2b3;"
+BASH = [{"name": "Bash", "input_schema": {"type": "object"}}]
+
+
+def claude_code(cch: str = "1a2b3") -> dict[str, Any]:
+    """A request as Claude Code 2.1 writes it: reminders with the user, agents listed after."""
+    return {
+        "system": [
+            {"type": "text", "text": BILLING.replace("1a2b3", cch)},
+            {"type": "text", "text": "You are Claude Code. Working directory: /srv/app"},
+        ],
+        "messages": [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": REMINDER},
+                    {"type": "text", "text": "List the files here."},
+                ],
+            },
+            {"role": "system", "content": "Available agent types for the Agent tool: - claude"},
+        ],
+        "tools": BASH,
+    }
+
+
+def test_claude_codes_question_is_the_users_text() -> None:
+    """Row, page and calibrator get the user's words, and no reminder or later instructions."""
+    assert MESSAGES.last_question(claude_code()) == "List the files here."
+    question = MESSAGES.question(claude_code())
+    assert question.text.startswith("User request: List the files here.\n\n")
+    assert "Friday" not in question.text
+    assert "Available agent" not in question.text
+
+
+def test_the_attribution_does_not_change_what_the_calibrator_reads() -> None:
+    """The line that changes with every request is in no message of the conversation."""
+    one, other = (MESSAGES.question(claude_code(cch)).all_messages() for cch in ("11111", "22222"))
+    assert one == other
+    assert "Working directory: /srv/app" in str(one)
+
+
+def test_codexs_surroundings_are_not_the_question() -> None:
+    """Neither a message of the surroundings alone nor their block is what the user asks."""
+    around = "<environment_context>\n  <cwd>/srv/app</cwd>\n</environment_context>"
+    given = [
+        {"role": "user", "content": [{"type": "input_text", "text": "Run the tests."}]},
+        {"role": "user", "content": [{"type": "input_text", "text": around}]},
+    ]
+    assert RESPONSES.last_question({"input": given}) == "Run the tests."
+    assert RESPONSES.question({"input": given}).text == "Run the tests."
+
+
+@pytest.mark.parametrize("format", [CHAT, MESSAGES])
+def test_results_after_the_question_do_not_replace_it(format: Format) -> None:
+    """In the middle of a run the last words of the user stay the question."""
+    result = {"type": "tool_result", "tool_use_id": "t", "content": "a.py"}
+    messages = [
+        {"role": "user", "content": "List the files here."},
+        {"role": "assistant", "content": [{"type": "text", "text": "Looking."}]},
+        {"role": "user", "content": [result, {"type": "text", "text": REMINDER}]},
+    ]
+    assert format.last_question({"messages": messages}) == "List the files here."
+
+
+@pytest.mark.parametrize("format", [CHAT, MESSAGES])
+def test_a_conversation_without_asides_is_read_as_it_is(format: Format) -> None:
+    """The calibrator gets the client's own messages, unless there is something to leave out."""
+    messages = [{"role": "user", "content": "Is 3 <4 and <b>bold</b>?"}]
+    assert format.question({"messages": messages}).all_messages()[0] is messages[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ("Hello", "Hello"),
+        (f"{REMINDER}\nHello", "Hello"),
+        (f"a {REMINDER}{REMINDER} b", "a  b"),
+        ("<system-reminder>without an end", "<system-reminder>without an end"),
+        ("</system-reminder>a<system-reminder>b</system-reminder>", "</system-reminder>a"),
+    ],
+)
+def test_the_users_own_words(text: str, own: str) -> None:
+    """Whole blocks are left out; what has no end is text."""
+    assert without_asides(text) == own
+
+
+def test_many_openings_take_linear_time() -> None:
+    """A megabyte of openings without an end is read in a moment."""
+    begun = time.perf_counter()
+    without_asides("<system-reminder>" * 60_000)
+    without_asides("<system-reminder></system-reminder>x" * 30_000)
+    assert time.perf_counter() - begun < 1
