@@ -115,6 +115,36 @@ class FieldDoubt:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that speaks against a call of a tool.
+
+    `name` is one of `calibrator.calls.notes.marks.MARKS`, `argument` the argument that it is about
+    (empty: the call as a whole), and `words` say it to a person.
+    """
+
+    name: str
+    argument: str = ""
+    words: str = ""
+
+
+LOW: Final = "low"
+MEDIUM: Final = "medium"
+HIGH: Final = "high"
+RISKS: Final = (LOW, MEDIUM, HIGH)
+"""How bad a wrong call would be, seen beside what the user asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallNotes:
+    """What is known of one call besides its confidence: its marks, the strongest first, and its
+    risk, of `RISKS`, with reasons in words."""
+
+    marks: tuple[Mark, ...] = ()
+    risk: str = LOW
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Unsupported:
     """A sentence of a reply that its context does not support, and the words that show it.
 
@@ -167,7 +197,8 @@ class Score:
     replies of others were read, `alone` is the confidence without them, and `compared` says of each
     whether it agrees, differs, or whether that cannot be told. Where signals moved the confidence,
     `unaided` is the one without them, and `calibrator` the name of what gave it. `fields` are
-    arguments of calls that stand nowhere, where the scorer can tell them apart.
+    arguments of calls that stand nowhere, where the scorer can tell them apart. `notes` has the
+    marks and the risk of each call of the reply, in their order; None where nobody looked.
 
     `support` is the probability that the context supports the reply, None where there is no
     context, and `unsupported` the sentences that it does not support. `basis` lists what the
@@ -193,6 +224,7 @@ class Score:
     needs_facts: bool = False
     is_unfamiliar: bool = False
     unread: str = ""
+    notes: tuple[CallNotes, ...] | None = None
 
 
 class Scorer(Protocol):

@@ -43,6 +43,7 @@ class Tool:
     required: tuple[str, ...]
     words: set[str]
     verbs: tuple[str, ...]  # of its name, in order
+    annotations: dict[str, bool] = field(default_factory=dict)  # of an MCP tool, see `hints_in`
 
 
 @dataclass(slots=True)
@@ -219,7 +220,21 @@ def _tools(offered: Sequence[Any]) -> dict[str, Tool]:
             tuple(one for one in listed[:100] if isinstance(one, str)),
             words_in(" ".join(name_words(name)) + " " + described),
             tuple(name_words(name)),
+            hints_in(held) or hints_in(each),
         )
+    return found
+
+
+def hints_in(tool: Json) -> dict[str, bool]:
+    """Return the annotations of an MCP tool: read_only, destructive, idempotent, open_world.
+
+    Both spellings are read, `readOnlyHint` and `read_only`; what is no boolean is left out.
+    """
+    held = tool.get("annotations")
+    found: dict[str, bool] = {}
+    for key, value in list(held.items())[:20] if isinstance(held, Mapping) else ():
+        if isinstance(value, bool):
+            found["_".join(name_words(str(key))).removesuffix("_hint")] = value
     return found
 
 

@@ -1,0 +1,158 @@
+"""Marks: what speaks against a call, each a fact that a person can check.
+
+`MARKS` is the one list of them. A mark moves no confidence; policies stop calls by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from calibrator.calls.notes import requested, risk, superlatives
+from calibrator.calls.notes.near import nearest_said
+from calibrator.calls.notes.said import Said
+from calibrator.calls.reading.conversation import Call, Tool
+from calibrator.calls.reading.grounding import choosing, grounding, is_placeholder
+from calibrator.calls.reading.requests import contrary, dating
+from calibrator.calls.reading.rules import Sentence, ruling
+from calibrator.calls.reading.steps import schema_of, steps_of
+from calibrator.scorer import Mark
+
+MARKS: Final = {
+    "not_in_conversation": "nobody said the value: not the user, no result, no instruction",
+    "swapped": "values are under each other's arguments, or the direction is turned round",
+    "other_choice": "the user named another of the values that are allowed",
+    "contrary": "the call does the contrary of what was asked",
+    "other_number": "the request gives another number in this unit, or asks for a part",
+    "other_date": "the request names another day or another time",
+    "other_record": "the user asked for another of the things that were listed",
+    "wider": "the call does it to more than the user named",
+    "ruled_out": "the user said not to do it",
+    "unasked_change": "the user only asked to look, and the call cannot be undone",
+    "placeholder": "a value that stands in for one that nobody knows",
+    "schema": "the call does not fit the tool's schema",
+    "impossible_date": "a date is not in the calendar, or a range ends before it starts",
+    "limit_passed": "a number, a time or a date is beyond a limit in the instructions",
+    "repeated": "the same call has been made already",
+    "failed_before": "the same call has failed already",
+    "unconfirmed": "the instructions ask for a confirmation first",
+    "not_looked_up": "nothing was looked up before",
+}
+"""Each mark with its meaning, the strongest first."""
+ORDER: Final = {name: at for at, name in enumerate(MARKS)}
+LONGEST_NAME: Final = 60  # characters of an argument's name
+LONGEST_SHOWN: Final = 80  # of a value that is quoted
+
+_BY_SCHEMA = {
+    "unknown_tool": "the tool was not offered",
+    "required_missing": "a required argument is missing",
+    "type_wrong": "an argument has another type than the schema says",
+    "choice_wrong": "an argument is not among the values that the schema allows",
+    "unreadable": "the arguments are no JSON object",
+}
+_BY_LIMIT = {
+    "limit_passed": "a number is beyond a limit in the instructions",
+    "time_outside": "a time is outside the hours in the instructions",
+    "too_late": "a date in the record is further back than the instructions allow",
+}
+_BY_DATE = {
+    "weekday_wrong": ("other_date", "a date is not on the weekday that was asked for"),
+    "relative_wrong": ("other_date", "a date is not the day that was asked for"),
+    "time_wrong": ("other_date", "a time is not the one that was asked for"),
+    "order_wrong": ("impossible_date", "a range ends before it starts"),
+    "date_unreal": ("impossible_date", "a date is not in the calendar"),
+}
+_BY_CONTRARY = {
+    "contrary_value": ("contrary", "an argument is the contrary of what was said"),
+    "order_turned": ("contrary", "the query sorts the other way round"),
+    "aggregate_other": ("contrary", "the query computes something else than was asked for"),
+    "measure_wrong": ("other_number", "the request gives another number in this unit"),
+    "crossed": ("swapped", "a value is under another argument's name"),
+    "rows_unbounded": ("wider", "the statement has no condition, so it changes every row"),
+    "table_dropped": ("wider", "the statement removes a whole table"),
+    "whole_wiped": ("wider", "the command removes a whole folder"),
+}
+
+
+def marks_of(
+    call: Call, tool: Tool | None, said: Said, sentences: list[Sentence]
+) -> tuple[Mark, ...]:
+    """Return the marks of a call, the strongest first, each once for an argument."""
+    found = [
+        *_of_values(call, tool, said),
+        *_of_request(call, tool, said),
+        *_of_step(call, tool, said, sentences),
+    ]
+    each_once = {(mark.name, mark.argument): mark for mark in reversed(found)}
+    return tuple(sorted(each_once.values(), key=lambda mark: ORDER[mark.name]))
+
+
+def _of_values(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
+    """Marks of values that nobody said, with what was said in their place."""
+    for value in call.values:
+        if said.is_said(value, call, tool):
+            continue
+        name = argument_name(value.path)
+        near = nearest_said(value, said)
+        differs = "" if near is None else f", differs from {near[:LONGEST_SHOWN]}"
+        yield Mark("not_in_conversation", name, f"not in the conversation{differs}")
+        if is_placeholder(value):
+            yield Mark("placeholder", name, "a placeholder")
+
+
+def argument_name(path: str) -> str:
+    """Return the name of an argument as people read it: `address.city`."""
+    return path.replace(" ", ".")[:LONGEST_NAME] or "?"
+
+
+def _of_request(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
+    """Marks of what the user asked for otherwise."""
+    view, sources = said.view, said.sources
+    for path, named in requested.other_choice(call, tool, said):
+        yield Mark("other_choice", argument_name(path), f"the user named {named}")
+    for path, wanted in requested.other_flag(call, said):
+        yield Mark("other_choice", argument_name(path), f"the user's words say {wanted}")
+    for path in requested.wrong_way(call, said):
+        yield Mark("swapped", argument_name(path), "the request names it as the other end")
+    for path, which in superlatives.not_that_one(call, said):
+        yield Mark("other_record", argument_name(path), f"not the {which} of those listed")
+    for path in requested.wider(call, said):
+        yield Mark("wider", argument_name(path), "the user named only a part of it")
+    if requested.contrary_verb(call, view):
+        yield Mark("contrary", "", "the tool does the contrary of what was asked")
+    if requested.ruled_out(call, view):
+        yield Mark("ruled_out", "", "the user said not to do it")
+    if risk.effect_of(call, tool).is_final and requested.is_pure_look(view):
+        yield Mark("unasked_change", "", "the user only asked to look")
+    traits = contrary(call, view, sources)
+    for trait, (name, words) in _BY_CONTRARY.items():
+        if traits[trait] > 0:
+            yield Mark(name, "", words)
+    if grounding(call, sources, tool, view)["part_wrong"] > 0:
+        yield Mark("other_number", "", "the user asked for a part, and no number is one")
+    if choosing(call, sources, view)["record_gap"] >= GAP:
+        yield Mark("other_record", "", "another of those listed has more of the user's words")
+
+
+GAP: Final = 0.6  # of the user's words that another record has more than the one that was taken
+
+
+def _of_step(
+    call: Call, tool: Tool | None, said: Said, sentences: list[Sentence]
+) -> Iterator[Mark]:
+    """Marks by the schema, the instructions, the calendar and the calls before."""
+    view, sources = said.view, said.sources
+    schema, dates = schema_of(call, tool, view), dating(call, sources)
+    rules, steps = ruling(call, tool, view, sources, sentences), steps_of(call, view)
+    yield from (Mark("schema", "", w) for trait, w in _BY_SCHEMA.items() if schema[trait] > 0)
+    yield from (Mark(n, "", w) for trait, (n, w) in _BY_DATE.items() if dates[trait] > 0)
+    yield from (Mark("limit_passed", "", w) for trait, w in _BY_LIMIT.items() if rules[trait] > 0)
+    is_read = risk.effect_of(call, tool).is_read
+    if steps["same_again_after_success"] > 0:
+        yield Mark("repeated", "", MARKS["repeated"])
+    if steps["same_again_after_error"] > 0:
+        yield Mark("failed_before", "", MARKS["failed_before"])
+    if rules["yes_missing"] > 0 and not is_read:
+        yield Mark("unconfirmed", "", MARKS["unconfirmed"])
+    if steps["write_unlooked"] > 0 and not is_read:
+        yield Mark("not_looked_up", "", MARKS["not_looked_up"])

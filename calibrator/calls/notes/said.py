@@ -1,0 +1,372 @@
+"""Whether somebody said a value of a call: the user, a result of a tool, or the instructions.
+
+What the assistant itself wrote does not count, except for files and names that an earlier call of
+it has made successfully. Numbers may be converted or computed where the user asks for that, dates
+may be named by their distance or as the end of a period.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date, timedelta
+from functools import cached_property
+from itertools import islice
+
+from calibrator.calls.reading.conversation import Call, Tool, View
+from calibrator.calls.reading.grounding import SOUGHT, Sources
+from calibrator.calls.reading.steps import failed
+from calibrator.calls.reading.values import (
+    Value,
+    calendar_day,
+    name_words,
+    number_of,
+    spoken_numbers,
+    stem,
+    word_set,
+)
+
+MAX_TEXT = 60_000  # characters of the conversation that are searched
+MAX_DESCRIPTION = 2_000  # characters of an argument's description
+MAX_TOKENS = 16_000
+
+_FREE = word_set(
+    "title subject reason description note notes message body text content summary comment query"
+    " topic keyword keywords question prompt memo detail details headline caption instruction"
+    " instructions purpose remark remarks search term terms q html markdown agenda greeting answer"
+    " explanation code script command sql statement label labels tag tags pattern regex filter"
+    " expression formula thought plan feedback bio slogan template"
+)
+"""Last words of names of arguments that the model words by itself."""
+_LOOSE = word_set(
+    "status state type category format unit units sort order mode level priority kind language lang"
+    " locale currency method encoding timezone tz frequency interval severity granularity metric"
+    " direction scope visibility sorting period basis urgency style tone fields field columns column"
+    " version model engine region operator operation action code country symbol ticker airport"
+)
+"""Those whose values have a fixed wording that users seldom know."""
+_CONTROL = word_set(
+    "limit page offset per_page top k max results size count_limit timeout retries retry depth seed"
+    " temperature cursor skip start_index batch precision decimals lat latitude lon lng long longitude"
+    " timestamp epoch width height zoom radius dpi rows lines tail port"
+)
+_PEOPLE = word_set("guests people party adults passengers attendees persons seats travelers"
+                   " travellers travelers participants covers pax travellers rooms tickets quantity"
+                   " qty count pieces copies units number")  # fmt: skip
+_COMPUTES = re.compile(
+    r"\b(?:half|third|quarter|double|twice|triple|each|per|every|all|both|total|sum|together|rest"
+    r"|remain\w*|difference|percent|more|less|fewer|extra|additional|increas\w*|decreas\w*|rais\w*"
+    r"|reduc\w*|lower\w*|cut|plus|minus|split|divid\w*|share|average|warmer|cooler|colder|higher"
+    r"|discount|tax|tip|add\w*|another|longer|shorter|everything|convert\w*|whole|full|by|top up"
+    r"|up|down|off|back|order|them|these|those|overpaid|balance|owe\w*|for)\b|%"
+)
+_PARTS_OF_DAY = {
+    "morning": (300, 720), "afternoon": (720, 1_080), "evening": (1_020, 1_380),
+    "tonight": (1_020, 1_440), "night": (1_080, 1_440), "lunch": (660, 870), "noon": (690, 780),
+    "breakfast": (360, 660), "dinner": (1_050, 1_350), "midnight": (0, 60),
+}  # fmt: skip
+_RELATIVE = re.compile(
+    r"\b(?:today|tonight|tomorrow|yesterday|next|this|last|coming|ago|weekend|monday|tuesday"
+    r"|wednesday|thursday|friday|saturday|sunday|in (?:a|an|one|two|three|\d+) (?:day|week|month)s?)\b"
+)
+_PERIODS = re.compile(
+    r"\b(?:week|weekend|month|quarter|year|so far|since|until|january|february|march|april|may|june"
+    r"|july|august|september|october|november|december|jan|feb|mar|apr|jun|jul|aug|sep|oct|nov|dec"
+    r"|q[1-4]|(?:19|20)\d\d)\b"
+)
+_SPANS = re.compile(r"\b(half an hour|an hour and a half|a quarter of an hour|three quarters of an"
+                    r" hour|an hour)\b")  # fmt: skip
+_SPAN_MINUTES = {"half an hour": 30.0, "an hour and a half": 90.0, "a quarter of an hour": 15.0,
+                 "three quarters of an hour": 45.0, "an hour": 60.0}  # fmt: skip
+_TENS = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70,
+         "eighty": 80, "ninety": 90}  # fmt: skip
+_DIGITS = {"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8,
+           "nine": 9}  # fmt: skip
+_MORE_NUMBERS = {"thirteen": 13.0, "fourteen": 14.0, "sixteen": 16.0, "seventeen": 17.0,
+                 "eighteen": 18.0, "nineteen": 19.0, "seventy": 70.0, "eighty": 80.0}  # fmt: skip
+_COMPOUND = re.compile(rf"\b({'|'.join(_TENS)})[ -]({'|'.join(_DIGITS)})\b")
+_THOUSANDS = re.compile(r"\b(\d+(?:\.\d+)?)\s?(k|thousand|million|m|hundred)\b")
+_FACTORS = {"k": 1e3, "thousand": 1e3, "million": 1e6, "m": 1e6, "hundred": 100.0}
+_UNITS = (60.0, 1 / 60, 24.0, 1 / 24, 7.0, 12.0, 100.0, 0.01, 1_000.0, 0.001, -1.0, 3_600.0)
+_TOKEN = re.compile(r"[^\s,;:!?\"'()\[\]{}<>|=`]{1,200}")
+_PIECE = re.compile(r"[^\W_]+")
+_SIGNS = {"usd": "$ dollar", "eur": "€ euro", "gbp": "£ pound", "jpy": "¥ yen"}
+
+
+@dataclass
+class Said:
+    """All that was said in a conversation, read once for the calls of a reply."""
+
+    view: View
+    sources: Sources
+
+    @cached_property
+    def text(self) -> str:
+        """Everything but what the assistant wrote, in lower case."""
+        s = self.sources
+        parts = (s.users.text, s.request.text, s.results.text, s.rules.text)
+        return "\n".join(part[-MAX_TEXT:] for part in parts)
+
+    @cached_property
+    def words(self) -> set[str]:
+        """The stems of all its words."""
+        s = self.sources
+        return s.users.words | s.request.words | s.results.words | s.rules.words
+
+    @cached_property
+    def pieces(self) -> set[str]:
+        """Its runs of letters and digits, in lower case."""
+        return set(_PIECE.findall(self.text))
+
+    @cached_property
+    def tokens(self) -> list[str]:
+        """Its tokens between blanks and brackets, each once, without a full stop at the end."""
+        found = (each.strip(".") for each in _TOKEN.findall(self.text))
+        return list(dict.fromkeys(islice((each for each in found if each), MAX_TOKENS)))
+
+    @cached_property
+    def numbers(self) -> set[float]:
+        """Its numbers, those in words among them."""
+        s, told = self.sources, self.sources.users.text
+        numbers = s.users.numbers | s.request.numbers | s.results.numbers | s.rules.numbers
+        numbers |= {float(_TENS[a] + _DIGITS[b]) for a, b in _COMPOUND.findall(told)}
+        numbers |= {float(n) * _FACTORS[f] for n, f in _THOUSANDS.findall(told)}
+        numbers |= {_MORE_NUMBERS[p] for p in self.pieces & _MORE_NUMBERS.keys()}
+        return numbers | {number for n in s.records[-100:] for number in _numbers_of(n.fields)}
+
+    @cached_property
+    def made(self) -> str:
+        """Files and names that earlier calls were given and did not fail on, in lower case."""
+        calls = (c.key for c in self.view.earlier[-30:] if c.result and not failed(c.result))
+        return " ".join(calls).lower()[:20_000]
+
+    def holds_token(self, text: str) -> bool:
+        """Whether a text is in the conversation with nothing of a longer word around it."""
+        return holds_token(self.text, text)
+
+    def is_said(self, value: Value, call: Call, tool: Tool | None) -> bool:
+        """Whether a value of a call was said, or follows from what was said."""
+        if value.kind not in SOUGHT or not value.text:
+            return True
+        if _is_default(value, tool):
+            return True
+        if value.kind == "number":
+            return self._is_number_said(value, tool)
+        if value.kind == "date":
+            return self._is_date_said(value, call)
+        if value.kind == "mail":
+            return self.holds_token(value.text) or value.text.partition(" ")[2] in ("me",)
+        if value.kind == "path":
+            return self._is_path_said(value)
+        if value.kind == "id":
+            return self._is_id_said(value) or _is_described(value, tool)
+        return self._is_name_said(value) or _is_described(value, tool)
+
+    # --- names, ids, paths --------------------------------------------------------------------
+
+    def _is_name_said(self, value: Value) -> bool:
+        last = name_words(value.path)[-1:]
+        raw = str(value.raw)
+        if last and last[0] in _FREE:
+            return True
+        if self._are_words_said(value.text) or value.text in self.made:
+            return True
+        if last and last[0] in _LOOSE and raw.lower() == raw:
+            return True
+        if raw.isupper() and raw.isalpha() and len(raw) <= 4:  # a code: EUR, JFK, DE
+            signs = _SIGNS.get(value.text)
+            has_other = any(s in self.text for k in _SIGNS if k != value.text
+                            for s in _SIGNS[k].split())  # fmt: skip
+            return signs is None or any(s in self.text for s in signs.split()) or not has_other
+        return bool(last and last[0] in _LOOSE and len(raw) <= 3)
+
+    def _are_words_said(self, text: str) -> bool:
+        pieces = _PIECE.findall(text)
+        return bool(pieces) and all(self._is_piece_said(p) for p in pieces)
+
+    def _is_piece_said(self, piece: str) -> bool:
+        if piece in self.pieces or stem(piece) in self.words:
+            return True
+        number = number_of(piece)
+        if number is not None:
+            return number in self.numbers
+        return len(piece) <= 2 and piece.isalpha() or piece in ("the", "and", "for", "with")
+
+    def _is_id_said(self, value: Value) -> bool:
+        text = value.text
+        if self.holds_token(text) or self._is_spelt_otherwise(text):
+            return True
+        raw = str(value.raw)
+        if raw.isupper() and raw.isalpha() and len(raw) <= 4:
+            return True
+        if not any(c.isdigit() for c in text):
+            return self._are_words_said(text) or text in self.made
+        digits = max(re.findall(r"\d+", text), key=len)
+        letters = [p for p in re.findall(r"[a-z]+", text)]
+        is_named = all(any(w.startswith(p[:3]) for w in self.pieces) for p in letters)
+        return len(digits) >= 3 and digits in self.pieces and is_named and len(letters) <= 1
+
+    def _is_spelt_otherwise(self, text: str) -> bool:
+        """Whether an id is there but for the marks between its parts: AB-12, ab 12, AB12."""
+        parts = re.findall(r"[a-z]+|\d+", text)
+        if len(parts) < 2 or len(parts) > 8:
+            return False
+        pattern = r"[-_ #/.:]{0,2}".join(map(re.escape, parts))
+        return re.search(rf"(?<![^\W_]){pattern}(?![^\W_])", self.text) is not None
+
+    def _is_path_said(self, value: Value) -> bool:
+        text = value.text.rstrip("/").removeprefix("./")
+        if not text or self.holds_token(text) or text in self.made:
+            return True
+        base = text.rpartition("/")[2]
+        folders = text.rpartition("/")[0]
+        pieces = _PIECE.findall(folders)
+        has_base = self.holds_token(base) or self._are_words_said(base)
+        return has_base and all(self._is_piece_said(p) or p in self.made for p in pieces)
+
+    # --- numbers ------------------------------------------------------------------------------
+
+    def _is_number_said(self, value: Value, tool: Tool | None) -> bool:
+        number, names = value.number, set(name_words(value.path))
+        if number is None or names & _CONTROL or abs(number) > 1e8:
+            return True
+        if number in self.numbers or -number in self.numbers:
+            return True
+        if number in (0.0, 1.0):
+            return True
+        request = self.sources.users.text
+        if names & _PEOPLE and number <= 12 and not (self.sources.request.numbers - {1.0}):
+            return bool(re.search(r"\b(?:me|us|we|my|our|and|family|couple)\b", request))
+        if self._is_time_part(number):
+            return True
+        if any(abs(number * f - n) < 1e-6 for f in _UNITS for n in self._spans() if n):
+            return True
+        if 0 < number < 1 and round(number * 100, 4) in self.numbers:
+            return True
+        return bool(_COMPUTES.search(request)) and self._is_computed(number, request)
+
+    def _spans(self) -> set[float]:
+        """Numbers that users and results gave, with spans of time in minutes."""
+        told = self.sources.users.text
+        spans = {_SPAN_MINUTES[span] for span in _SPANS.findall(told)}
+        times = sorted(self.sources.users.times | self.sources.request.times)[:12]
+        spans |= {float(b - a) for a in times for b in times if b > a}
+        hours = {float(n) + 0.5 for n in spoken_numbers(told) if "and a half" in told}
+        return spans | hours | self.sources.users.numbers | self.sources.results.numbers
+
+    def _is_time_part(self, number: float) -> bool:
+        """Whether a number is an hour, a day, a month or a year that was named."""
+        times = self.sources.users.times | self.sources.results.times
+        if any(number in (t // 60, t % 60, t // 60 % 12) for t in times):
+            return True
+        days = self.sources.users.days | self.sources.results.days
+        days |= {(d.year, d.month, d.day) for d in self.sources.relative}
+        return any(number in day for day in days)
+
+    def _is_computed(self, number: float, request: str) -> bool:
+        if self.sources.computed(number) or self._is_share(number, request):
+            return True
+        columns: dict[tuple[int, str], list[float]] = {}
+        for record in self.sources.records[-60:]:
+            for key, held in list(record.fields.items())[:20]:
+                if (each := number_of(held)) is not None:
+                    columns.setdefault((record.group, str(key)), []).append(each)
+        sums = {round(sum(each), 2) for each in columns.values()}
+        return any(abs(number - each) < 0.006 for each in sums)
+
+    def _is_share(self, number: float, request: str) -> bool:
+        """Whether it is a part of a number that was said: half, a third, 15 % off, twice."""
+        shares = {0.5: "half", 1 / 3: "third", 2 / 3: "third", 0.25: "quarter", 0.75: "quarter",
+                  2.0: "double twice", 3.0: "triple", 0.1: "tenth"}  # fmt: skip
+        told = {share for share, names in shares.items() if any(n in request for n in names.split())}
+        for percent in re.findall(r"(\d{1,3}(?:\.\d+)?)\s*(?:%|percent|per cent)", request)[:10]:
+            told |= {float(percent) / 100, 1 - float(percent) / 100, 1 + float(percent) / 100}
+        return any(abs(number - s * n) < 0.006 for s in told for n in self.numbers)
+
+    # --- dates --------------------------------------------------------------------------------
+
+    def _is_date_said(self, value: Value, call: Call) -> bool:
+        days_said = all(self._is_day_said(day, value, call) for day in value.days)
+        return days_said and all(self._is_time_said(t, call, value) for t in value.times)
+
+    def _is_day_said(self, day: tuple[int, int, int], value: Value, call: Call) -> bool:
+        s, told = self.sources, calendar_day(day)
+        plain = Value(value.path, value.raw, value.text, "date", None, (day,), ())
+        if any(part.holds(plain) for part in (s.request, s.users, s.results, s.rules)):
+            return True
+        if told is None:
+            return False
+        if told in s.relative:
+            return True
+        users = s.users.text
+        if s.today is None and _RELATIVE.search(users):
+            return True
+        if _PERIODS.search(users) and _is_edge(told):
+            return True
+        others = [d for v in call.values if v is not value for each in v.days
+                  if (d := calendar_day(each)) is not None]  # fmt: skip
+        gaps = {abs((told - other).days) for other in others}
+        return any(gap and (gap in self.numbers or gap / 7 in self.numbers) for gap in gaps)
+
+    def _is_time_said(self, time: int, call: Call, value: Value) -> bool:
+        s = self.sources
+        said = s.users.times | s.results.times | s.rules.times
+        if time in said or time in (0, 1_439):
+            return True
+        users = s.users.text
+        if any(low <= time <= high for word, (low, high) in _PARTS_OF_DAY.items()
+               if re.search(rf"\b{word}\b", users)) and not s.request.times:  # fmt: skip
+            return True
+        hours = {int(n) % 12 for n in s.users.numbers | s.request.numbers if n == int(n)}
+        if time // 60 % 12 in hours and time % 60 in (0, 15, 30, 45) and not s.request.times:
+            return time % 60 == 0 or "half" in users or "quarter" in users
+        starts = {t for v in call.values if v is not value for t in v.times} | said
+        spans = {float(n) for v in call.values if (n := v.number) is not None} | self._spans()
+        return any(time - start in spans or (time - start) / 60 in spans for start in starts)
+
+
+def holds_token(text: str, sought: str) -> bool:
+    """Whether a text holds another with no letter or digit beside it, a plural's `s` apart."""
+    at = text.find(sought)
+    for _ in range(200):
+        if at < 0:
+            return False
+        before = text[at - 1] if at else " "
+        end = at + len(sought)
+        after = text[end : end + 2] + "  "
+        is_plural = after[0] == "s" and not after[1].isalnum()
+        starts = not (before.isalnum() and sought[:1].isalnum())
+        joins = before in ".+-" and "@" in sought  # joanna.anna@x.com is another address
+        if starts and not joins and (not after[0].isalnum() or is_plural):
+            return True
+        at = text.find(sought, at + 1)
+    return True
+
+
+def _numbers_of(fields: object) -> Iterable[float]:
+    values = fields.values() if isinstance(fields, dict) else ()
+    return (number for each in islice(values, 30) if (number := number_of(each)) is not None)
+
+
+def _schema_of(value: Value, tool: Tool | None) -> dict[str, object]:
+    schema = tool.properties.get(value.path.partition(" ")[0]) if tool else None
+    return schema if isinstance(schema, dict) else {}
+
+
+def _is_default(value: Value, tool: Tool | None) -> bool:
+    schema = _schema_of(value, tool)
+    return "default" in schema and schema["default"] == value.raw
+
+
+def _is_described(value: Value, tool: Tool | None) -> bool:
+    """Whether the description of a tool or an argument has the value."""
+    described = _schema_of(value, tool).get("description")
+    texts = [described[:MAX_DESCRIPTION] if isinstance(described, str) else ""]
+    texts.append(tool.description if tool else "")
+    return any(holds_token(text.lower(), value.text) for text in texts if text)
+
+
+def _is_edge(day: date) -> bool:
+    """Whether a day begins or ends a month or a week."""
+    return day.day == 1 or (day + timedelta(1)).day == 1 or day.weekday() in (0, 4, 6)

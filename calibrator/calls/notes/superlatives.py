@@ -1,0 +1,110 @@
+"""Whether a call takes the cheapest, the latest, the largest, where the user asked for that one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from calibrator.calls.notes.said import Said
+from calibrator.calls.reading.conversation import Call, Record
+from calibrator.calls.reading.values import Value, name_words, number_of, words_in
+
+_MONEY = "price cost fare rate amount total fee charge premium price_each"
+_TIME = "date time departure depart departs start starts created sent due when day arrival modified updated"
+_SPAN = "duration minutes hours length time_min travel eta days seconds transit"
+_SIZE = "size bytes amount total quantity count area capacity employees population mb gb kb stars"
+_RATING = "rating score stars review reviews rank"
+_NEAR = "distance km miles meters away walk"
+_SUPERLATIVES: dict[str, tuple[bool, str]] = {  # word: (whether the lowest is wanted, fields)
+    "cheapest": (True, _MONEY), "least expensive": (True, _MONEY), "lowest-priced": (True, _MONEY),
+    "lowest price": (True, _MONEY), "most expensive": (False, _MONEY), "priciest": (False, _MONEY),
+    "dearest": (False, _MONEY),
+    "earliest": (True, _TIME), "oldest": (True, _TIME), "soonest": (True, _TIME),
+    "latest": (False, _TIME), "newest": (False, _TIME), "most recent": (False, _TIME),
+    "shortest": (True, _SPAN), "fastest": (True, _SPAN), "quickest": (True, _SPAN),
+    "longest": (False, _SPAN),
+    "largest": (False, _SIZE), "biggest": (False, _SIZE), "smallest": (True, _SIZE),
+    "nearest": (True, _NEAR), "closest": (True, _NEAR),
+    "best-rated": (False, _RATING), "highest-rated": (False, _RATING),
+    "top-rated": (False, _RATING), "best rated": (False, _RATING), "highest rated": (False, _RATING),
+    "worst-rated": (True, _RATING), "lowest-rated": (True, _RATING),
+}  # fmt: skip
+_ANY = re.compile(r"\b(lowest|highest|fewest|least|most|greatest)\s+([a-z]+)")
+_FILTERS = re.compile(
+    r"\b(?:under|below|over|above|at least|at most|before|after|within|without|except|not|no|unless"
+    r"|but|only|between|more than|less than|up to|max(?:imum)?|min(?:imum)?|until|second|third)\b"
+)
+_STAMP = re.compile(r"^\d{4}-\d{2}(?:-\d{2}.*)?$|^\d{1,2}:\d{2}$")
+MOST_RECORDS = 100
+
+
+def not_that_one(call: Call, said: Said) -> Iterator[tuple[str, str]]:
+    """Yield arguments that name another record than the superlative does, with the superlative.
+
+    Silent where the user put another condition, where several fields could be meant, and where the
+    record that was taken has more of the user's words in it.
+    """
+    request = said.view.request.lower()[-2_000:]
+    wanted = list(_wanted(request))
+    if len(wanted) != 1 or _FILTERS.search(request):
+        return
+    name, is_low, hints = wanted[0]
+    for value in call.values[:20]:
+        if value.kind not in ("id", "name", "path", "mail", "number") or len(value.text) < 2:
+            continue
+        listed = _siblings(value, said)
+        if len(listed) < 2:
+            continue
+        chosen = [r for r in listed if _has(r, value)]
+        if len(chosen) != 1:
+            continue
+        best = _best(listed, is_low, hints)
+        if best and chosen[0] not in best and _fits_as_well(best, chosen[0], request):
+            yield value.path, name
+
+
+def _wanted(request: str) -> Iterator[tuple[str, bool, set[str]]]:
+    for name, (is_low, fields) in _SUPERLATIVES.items():
+        if re.search(rf"\b{name}\b", request):
+            yield name, is_low, set(fields.split())
+    for word, field in _ANY.findall(request)[:4]:
+        if f"{word} {field}" not in _SUPERLATIVES:
+            yield f"{word} {field}", word in ("lowest", "fewest", "least"), {field, f"{field}s"}
+
+
+def _siblings(value: Value, said: Said) -> list[Record]:
+    """The records listed together with the one that has the value."""
+    records = said.sources.records[-300:]
+    groups = [r.group for r in records if _has(r, value)]
+    return [r for r in records if groups and r.group == groups[-1]][:MOST_RECORDS]
+
+
+def _has(record: Record, value: Value) -> bool:
+    return any(str(held).strip().lower() == value.text for held in record.fields.values())
+
+
+def _best(listed: Sequence[Record], is_low: bool, hints: set[str]) -> list[Record]:
+    """The records with the lowest or highest value in the one field that the superlative is about."""
+    names = [n for n in list(listed[0].fields)[:30] if set(name_words(str(n))) & hints]
+    best: list[list[Record]] = []
+    for name in names:
+        keys = [_key(record.fields.get(name)) for record in listed]
+        if any(key is None for key in keys) or len({type(key) for key in keys}) != 1:
+            continue
+        end = min(keys) if is_low else max(keys)
+        best.append([r for r, key in zip(listed, keys, strict=True) if key == end])
+    return best[0] if len(best) == 1 or (best and all(b == best[0] for b in best)) else []
+
+
+def _key(held: Any) -> Any:
+    number = number_of(held)
+    if number is not None:
+        return number
+    text = str(held)
+    return text if _STAMP.match(text) else None
+
+
+def _fits_as_well(best: Sequence[Record], chosen: Record, request: str) -> bool:
+    wanted = words_in(request)
+    return max(len(words_in(r.text) & wanted) for r in best) >= len(words_in(chosen.text) & wanted)
