@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -12,10 +13,10 @@ from calibrator.calls.notes import requested, risk, superlatives
 from calibrator.calls.notes.near import nearest_said
 from calibrator.calls.notes.said import Said
 from calibrator.calls.reading.conversation import Call, Tool
-from calibrator.calls.reading.grounding import choosing, grounding, is_placeholder
+from calibrator.calls.reading.grounding import grounding, is_placeholder
 from calibrator.calls.reading.requests import contrary, dating
 from calibrator.calls.reading.rules import Sentence, ruling
-from calibrator.calls.reading.steps import schema_of, steps_of
+from calibrator.calls.reading.steps import failed, is_read, schema_of, steps_of
 from calibrator.scorer import Mark
 
 MARKS: Final = {
@@ -26,6 +27,7 @@ MARKS: Final = {
     "other_number": "the request gives another number in this unit, or asks for a part",
     "other_date": "the request names another day or another time",
     "other_record": "the user asked for another of the things that were listed",
+    "other_tool": "another tool that was offered does what the user asked for",
     "wider": "the call does it to more than the user named",
     "ruled_out": "the user said not to do it",
     "unasked_change": "the user only asked to look, and the call cannot be undone",
@@ -114,27 +116,47 @@ def _of_request(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
         yield Mark("other_choice", argument_name(path), f"the user's words say {wanted}")
     for path in requested.wrong_way(call, said):
         yield Mark("swapped", argument_name(path), "the request names it as the other end")
+    for path in requested.crossed_names(call, said):
+        yield Mark("swapped", argument_name(path), "the request puts it beside another name")
+    for path, words in requested.other_number(call, tool, said):
+        yield Mark("other_number", argument_name(path), words)
+    for path in requested.other_length(call, said):
+        yield Mark("other_number", argument_name(path), "the request names another span of time")
+    for path in superlatives.better_named(call, said):
+        words = "another of those listed has more of the user's words"
+        yield Mark("other_record", argument_name(path), words)
     for path, which in superlatives.not_that_one(call, said):
         yield Mark("other_record", argument_name(path), f"not the {which} of those listed")
-    for path in requested.wider(call, said):
+    effect = risk.effect_of(call, tool)
+    for path in requested.wider(call, said, destroys=effect.kind == risk.DESTROY):
         yield Mark("wider", argument_name(path), "the user named only a part of it")
     if requested.contrary_verb(call, view):
         yield Mark("contrary", "", "the tool does the contrary of what was asked")
-    if requested.ruled_out(call, view):
+    if requested.ruled_out(call, view, is_changing=not effect.is_read):
         yield Mark("ruled_out", "", "the user said not to do it")
-    if risk.effect_of(call, tool).is_final and requested.is_pure_look(view):
+    if effect.is_final and requested.is_pure_look(view):
         yield Mark("unasked_change", "", "the user only asked to look")
-    traits = contrary(call, view, sources)
+    elif effect.kind == risk.DESTROY and not risk.authorised(call, effect, said)[0]:
+        yield Mark("unasked_change", "", "the user's own words do not ask for it")
+    if (other := requested.other_tool(call, view)) is not None:
+        yield Mark("other_tool", "", f"the user's words are those of {other[:LONGEST_NAME]}")
+    if requested.is_reversed(call):
+        yield Mark("impossible_date", "", "a range ends before it starts")
+    traits, request = contrary(call, view, sources), view.request.lower()[-2_000:]
     for trait, (name, words) in _BY_CONTRARY.items():
-        if traits[trait] > 0:
+        if traits[trait] > 0 and not (trait == "measure_wrong" and _COMPUTED.search(request)):
             yield Mark(name, "", words)
-    if grounding(call, sources, tool, view)["part_wrong"] > 0:
+    if _PART.search(request) and grounding(call, sources, tool, view)["part_wrong"] > 0:
         yield Mark("other_number", "", "the user asked for a part, and no number is one")
-    if choosing(call, sources, view)["record_gap"] >= GAP:
-        yield Mark("other_record", "", "another of those listed has more of the user's words")
 
 
-GAP: Final = 0.6  # of the user's words that another record has more than the one that was taken
+_PART = re.compile(
+    r"\b(?:half|third|quarter)\s+(?:of|the|my|our|that|it|what)\b|\d\s?(?:%|percent) (?:of|off)\b"
+)
+_COMPUTED = re.compile(
+    r"\b(?:double|twice|half|triple|more|less|fewer|another|add|extra|increase|reduce|raise|lower|by|each"
+    r"|per|both|total|extend|shorten|split)\b"
+)
 
 
 def _of_step(
@@ -145,14 +167,27 @@ def _of_step(
     schema, dates = schema_of(call, tool, view), dating(call, sources)
     rules, steps = ruling(call, tool, view, sources, sentences), steps_of(call, view)
     yield from (Mark("schema", "", w) for trait, w in _BY_SCHEMA.items() if schema[trait] > 0)
-    yield from (Mark(n, "", w) for trait, (n, w) in _BY_DATE.items() if dates[trait] > 0)
+    is_told = all(said.is_said(v, call, tool) for v in call.values if v.days or v.times)
+    for trait, (name, words) in _BY_DATE.items():
+        if dates[trait] > 0 and not (is_told and trait in ("relative_wrong", "time_wrong")):
+            yield Mark(name, "", words)
     yield from (Mark("limit_passed", "", w) for trait, w in _BY_LIMIT.items() if rules[trait] > 0)
     is_read = risk.effect_of(call, tool).is_read
     if steps["same_again_after_success"] > 0:
         yield Mark("repeated", "", MARKS["repeated"])
-    if steps["same_again_after_error"] > 0:
+    if steps["same_again_after_error"] > 0 and _is_last_failure(call, said):
         yield Mark("failed_before", "", MARKS["failed_before"])
     if rules["yes_missing"] > 0 and not is_read:
         yield Mark("unconfirmed", "", MARKS["unconfirmed"])
     if steps["write_unlooked"] > 0 and not is_read:
         yield Mark("not_looked_up", "", MARKS["not_looked_up"])
+
+
+def _is_last_failure(call: Call, said: Said) -> bool:
+    """Whether nothing was changed since the same call failed."""
+    for before in reversed(said.view.earlier):
+        if before.key == call.key:
+            return failed(before.result)
+        if not is_read(before.name) and before.result and not failed(before.result):
+            return False
+    return False

@@ -11,11 +11,41 @@ from collections.abc import Iterator, Mapping, Sequence
 from calibrator.calls.notes.said import Said, holds_token
 from calibrator.calls.reading.conversation import Call, Tool, View
 from calibrator.calls.reading.requests import ANTONYMS, verb_classes
-from calibrator.calls.reading.values import Value, name_words, stem, word_set
+from calibrator.calls.reading.steps import is_read
+from calibrator.calls.reading.values import NUMBER_WORDS, Value, name_words, stem, word_set
 
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
-_NOT = word_set("not don't dont never without no doesn't doesnt shouldn't won't isn't avoid"
-                " except skip nobody nothing neither nor instead")  # fmt: skip
+_NOT = word_set("not dont never without no doesnt avoid except skip nobody nothing neither nor instead"
+                " disable disabled deactivate stop off cannot")  # fmt: skip
+_NO_CHANGE = re.compile(
+    r"\b(?:change|touch|modify|do) nothing\b|\b(?:only|just) (?:look|read|check)\b|\bread[- ]only\b"
+    r"|\b(?:don't|do not|without) (?:chang|touch|modify|do)\w* (?:anything|any)\b"
+)
+_ORDINALS = {"first": 1.0, "second": 2.0, "third": 3.0, "fourth": 4.0, "fifth": 5.0}
+_UNITS = (  # of one dimension each, with the words for each unit
+    ("celsius", "fahrenheit f"), ("kg kilo kilos kilogram kilograms", "g gram grams", "lb lbs pound pounds",
+    "t ton tons tonne tonnes", "oz ounce ounces"), ("km kilometer kilometers kilometre kilometres",
+    "mile miles mi", "m meter meters metre metres", "cm centimeter centimeters centimetre centimetres",
+    "mm millimeter millimeters", "ft feet foot", "inch inches"),
+    ("second seconds sec secs", "minute minutes min mins", "hour hours hr hrs", "day days", "week weeks",
+     "ms millisecond milliseconds"),
+    ("cent cents pence", "euro euros dollar dollars usd eur pounds"), ("l liter liters litre litres",
+    "ml milliliter milliliters", "gallon gallons"), ("mb megabytes", "gb gigabytes", "kb", "tb terabytes"),
+)  # fmt: skip
+_UNIT_OF = {w: (dim, at) for dim, units in enumerate(_UNITS) for at, ws in enumerate(units)
+            for w in ws.split()}  # fmt: skip
+_MORE = re.compile(r"\b(?:warmer|higher|more|increas\w*|rais\w*|longer|later|up|add|extra|plus|extend\w*"
+                   r"|louder|brighter|faster|bigger)\b")  # fmt: skip
+_LESS = re.compile(r"\b(?:cooler|colder|lower|less|fewer|decreas\w*|reduc\w*|shorter|earlier|down|minus"
+                   r"|quieter|darker|slower|smaller|off)\b")  # fmt: skip
+_STEP = re.compile(r"\b(\d+(?:\.\d+)?|one|two|three|four|five|six|seven|eight|nine|ten) (?:\w+ )?(?:warmer"
+                   r"|higher|more|longer|later|cooler|colder|lower|less|fewer|shorter|earlier)\b")  # fmt: skip
+_STEP_NAMES = word_set("by delta change offset increment step difference extra additional added")
+_PAIRS_OF_ENDS = (
+    ("start", "end"), ("from", "to"), ("first", "last"), ("begin", "finish"), ("departure", "return"),
+    ("since", "until"), ("after", "before"), ("min", "max"), ("in", "out"), ("checkin", "checkout"),
+    ("departure", "arrival"),
+)  # fmt: skip
 _ALIKE = (
     "read reader view viewer look see readonly reading viewing",
     "write writer edit editor change modify editing",
@@ -38,8 +68,8 @@ for _line in _ALIKE:
 _LATER = word_set("end later after next delayed schedule scheduled defer")
 _NOW = re.compile(r"\b(?:immediately|right away|right now|at once|straight away|today|this minute"
                   r"|as of now|with immediate effect|now)\b")  # fmt: skip
-_FROM = word_set("from source origin src sender departure old payer debit")
-_TO = word_set("to target destination dest dst recipient receiver arrival new into payee credit")
+_FROM = word_set("from source origin src sender departure payer debit")
+_TO = word_set("to target destination dest dst recipient receiver arrival into payee credit")
 _ALL = re.compile(r"\b(?:all|every|everything|everyone|everybody|entire|whole|any|each|wipe)\b")
 _PURE_LOOK = re.compile(
     r"^\W*(?:(?:please|can you|could you|would you|hey|hi|hello|ok|and|also|just|now)\W+)*"
@@ -47,6 +77,11 @@ _PURE_LOOK = re.compile(
     r"|display|search|summari[sz]e|read|is there|are there|do we|do i|does|did|has|have)\b"
 )
 MOST_WORDS = 400  # of the request, from its end
+
+
+def negates(word: str) -> bool:
+    """Return whether a word turns what follows round."""
+    return word in _NOT or word.endswith("n't")
 
 
 def words_of(text: str) -> list[str]:
@@ -95,8 +130,8 @@ def _wanted(names: list[str], request: list[str], text: str) -> bool | None:
     if not places or len({stem(request[at]) for at in places}) < (len(stems) + 1) // 2:
         return None
     at = places[0]
-    negated = any(word in _NOT for word in request[max(0, at - 4) : at])
-    return not negated
+    window = request[max(0, at - 4) : at] + [w for w in request[at + 1 : at + 5] if w == "off"]
+    return not any(negates(word) for word in window)
 
 
 def _choices(tool: Tool | None, value: Value) -> Sequence[str]:
@@ -128,23 +163,32 @@ def _is_named(choice: str, request: list[str]) -> bool:
     for word in wanted:
         kin = {stem(each) for each in _KIN.get(word, ())} | {stem(word)}
         places = [at for at, each in enumerate(request) if stem(each) in kin]
-        free = [at for at in places if not any(w in _NOT for w in request[max(0, at - 3) : at])]
+        free = [at for at in places if not any(negates(w) for w in request[max(0, at - 3) : at])]
         if not free:
             return False
     return True
 
 
 def wrong_way(call: Call, said: Said) -> Iterator[str]:
-    """Yield arguments for a start that have what the user named as the end, and the reverse."""
-    text = said.view.request.lower()[-4_000:]
+    """Yield arguments for a start that have what the user named as the end, and the reverse.
+
+    Only of calls that have both, for `from` may be any preposition elsewhere.
+    """
+    ends: dict[str, list[Value]] = {"from": [], "to": []}
     for value in call.values[:20]:
         names = set(name_words(value.path.rpartition(" ")[2]))
         is_from, is_to = bool(names & _FROM), bool(names & _TO)
-        if is_from == is_to or value.kind in ("flag", "empty", "text", "date", "number"):
-            continue
-        places = {place for name in _names_of(value, said) for place in _places(name, text)}
-        if places == {"to" if is_from else "from"}:
-            yield value.path
+        if is_from != is_to and value.kind not in ("flag", "empty", "text", "date", "number"):
+            ends["from" if is_from else "to"].append(value)
+    if len(ends["from"]) != 1 or len(ends["to"]) != 1:
+        return
+    text = said.view.request.lower()[-4_000:]
+    own = {side: _names_of(values[0], said) for side, values in ends.items()}
+    for side, other in (("from", "to"), ("to", "from")):
+        names_only = [n for n in own[side] if n not in own[other]]
+        places = {place for name in names_only for place in _places(name, text)}
+        if places == {other}:
+            yield ends[side][0].path
 
 
 def _names_of(value: Value, said: Said) -> list[str]:
@@ -158,27 +202,182 @@ def _names_of(value: Value, said: Said) -> list[str]:
     return list(dict.fromkeys([*found[:6], *words[:12]]))
 
 
+_MARKERS = re.compile(
+    r"\b(from|out of|to|into|onto)\b([^.;!?\n]{1,80}?)(?=\b(?:from|out of|to|into|onto)\b|[.;!?\n]|$)"
+)
+
+
 def _places(name: str, text: str) -> Iterator[str]:
-    """Whether a name stands behind `from` or behind `to` in a text."""
-    lead = r"\b(from|out of|to|into|onto)\s+(?:(?:the|my|our|your|a|account|folder|branch)\s+){0,2}"
-    for found in list(re.finditer(lead + re.escape(name) + r"(?![^\W_])", text))[:4]:
-        yield "from" if found[1] in ("from", "out of") else "to"
+    """Whether a name is behind `from` or behind `to` in a text, with no other of them between."""
+    for marker, behind in _MARKERS.findall(text)[:20]:
+        if holds_token(behind, name):
+            yield "from" if marker in ("from", "out of") else "to"
+
+
+def crossed_names(call: Call, said: Said) -> Iterator[str]:
+    """Yield arguments whose value the user put beside another argument's name: `the search service`
+    where the call has `environment: search`."""
+    text = said.view.request.lower()[-2_000:]
+    plain = [
+        v for v in call.values[:12] if v.kind in ("name", "id", "choice") and 2 < len(v.text) < 40
+    ]
+    for value in plain:
+        last = name_words(value.path)[-1:]
+        for other in plain:
+            name = name_words(other.path)[-1:]
+            if other is value or not name or name == last or value.text == other.text:
+                continue
+            if _are_beside(value.text, name[0], text) and not _are_beside(
+                other.text, name[0], text
+            ):
+                yield value.path
+    for value in plain:
+        last = name_words(value.path)[-1:]
+        if (
+            last
+            and last[0] in ("city", "country", "state")
+            and any(c.isdigit() for c in value.text)
+        ):
+            yield value.path
+
+
+def _are_beside(value: str, name: str, text: str) -> bool:
+    forms = (f"{value} {name}", f"{name} {value}")
+    return any(holds_token(text, form) for form in forms)
+
+
+def other_number(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[str, str]]:
+    """Yield arguments with a number that the request gives otherwise: in another unit, as an ordinal,
+    as a step up or down from what is there."""
+    text = said.view.request.lower()[-2_000:]
+    units = dict(
+        re.findall(r"(?<![\w.])(\d+(?:[.,]\d+)?)\s?(?:degrees? )?([a-z]{1,12})\b", text)[:40]
+    )
+    steps = {NUMBER_WORDS.get(n, 0.0) if n.isalpha() else float(n) for n in _STEP.findall(text)}
+    for value in call.values[:30]:
+        names = name_words(value.path)
+        if value.number is None or not names:
+            continue
+        named = units.get(f"{value.number:g}", "")
+        own = next(
+            (_UNIT_OF[w] for w in reversed(names) if w in _UNIT_OF), _unit_described(tool, value)
+        )
+        if named in _UNIT_OF and own is not None and own[0] == _UNIT_OF[named][0] != own:
+            if own[1] != _UNIT_OF[named][1]:
+                yield value.path, f"the request gives it in {named}"
+        found = re.search(rf"\b({'|'.join(_ORDINALS)}) {re.escape(names[-1])}\b", text)
+        if found and _ORDINALS[found[1]] != value.number:
+            yield value.path, f"the request says {found[1]}"
+        if steps and not set(names) & _STEP_NAMES:
+            if value.number in steps and value.number not in said.sources.results.numbers:
+                yield value.path, "the request gives it as a difference"
+            elif _is_step_back(value.number, steps, text, said):
+                yield value.path, "it goes the other way than the request"
+
+
+def _unit_described(tool: Tool | None, value: Value) -> tuple[int, int] | None:
+    """The unit that the description of an argument or of its tool names, where it is one alone."""
+    schema = tool.properties.get(value.path.partition(" ")[0]) if tool else None
+    own = schema.get("description") if isinstance(schema, Mapping) else None
+    for text in (own, tool.description if tool else None):
+        words = words_of(text[:500]) if isinstance(text, str) else []
+        found = {_UNIT_OF[w] for w in words if w in _UNIT_OF and len(w) > 2}
+        if len(found) == 1:
+            return found.pop()
+    return None
+
+
+def _is_step_back(number: float, steps: set[float], text: str, said: Said) -> bool:
+    is_up, is_down = bool(_MORE.search(text)), bool(_LESS.search(text))
+    if is_up == is_down:
+        return False
+    known = said.sources.results.numbers | said.sources.users.numbers
+    ahead = any(abs(k + n * (1 if is_up else -1) - number) < 1e-6 for k in known for n in steps)
+    back = any(abs(k - n * (1 if is_up else -1) - number) < 1e-6 for k in known for n in steps)
+    return back and not ahead
+
+
+def other_length(call: Call, said: Said) -> Iterator[str]:
+    """Yield arguments for a length of time that is not that of the span which the user named."""
+    text = said.view.request.lower()[-2_000:]
+    spans = re.findall(
+        r"(?<!\d)(\d{1,2}):(\d{2})\s*(?:to|-|\u2013|until|till)\s*(\d{1,2}):(\d{2})", text
+    )
+    if len(spans) != 1:
+        return
+    a, b, c, d = map(int, spans[0])
+    minutes = (c * 60 + d) - (a * 60 + b)
+    for value in call.values[:30]:
+        names = set(name_words(value.path))
+        if value.number is None or not names & {"minutes", "duration", "length", "hours"}:
+            continue
+        if value.number not in (minutes, minutes / 60, minutes * 60):
+            yield value.path
+
+
+def is_reversed(call: Call) -> bool:
+    """Return whether a range ends before it starts, by the names of two arguments."""
+    dated: dict[str, Value] = {}
+    for value in call.values[:30]:
+        if value.days or value.times:
+            for word in name_words(value.path.rpartition(" ")[2]):
+                dated.setdefault(word, value)
+    for start, end in _PAIRS_OF_ENDS:
+        one, other = dated.get(start), dated.get(end)
+        if one is None or other is None or one is other or not (one.days and other.days):
+            continue
+        if len(one.days) == len(other.days) == 1 and (one.days, one.times) > (
+            other.days,
+            other.times,
+        ):
+            return True
+    return False
+
+
+def other_tool(call: Call, view: View) -> str | None:
+    """Return another offered tool that has the user's first verb in its name, where the call's tool
+    changes something and no word of its name is the user's; else None."""
+    request = words_of(view.request)[:40]
+    own = {stem(w) for w in name_words(call.name)}
+    first = next((w for w in request if verb_classes([w]) - {"look"}), None)
+    if first is None or stem(first) in own:
+        return None
+    own_verb = next((w for w in name_words(call.name) if verb_classes([w])), None)
+    if own_verb is None or stem(own_verb) in {stem(w) for w in request} or is_read(call.name):
+        return None
+    nouns = own - {stem(own_verb)}
+    for name in list(view.tools)[:60]:
+        words = [stem(w) for w in name_words(name)]
+        if name != call.name and words[:1] == [stem(first)] and nouns & set(words):
+            return name
+    return None
 
 
 def contrary_verb(call: Call, view: View) -> bool:
     """Whether the tool does the opposite of the one verb that the user used for it."""
-    own, request = name_words(call.name), set(words_of(view.request))
-    return any(
-        ANTONYMS[w] & request and w not in request and stem(w) not in {stem(r) for r in request}
-        for w in own
-        if w in ANTONYMS
-    )
+    request = set(words_of(view.request))
+    stems = {stem(word) for word in request}
+    for word in name_words(call.name)[:3]:
+        contraries = set(ANTONYMS.get(word, ())) | _turned(word)
+        if contraries & request and word not in request and stem(word) not in stems:
+            return True
+    return False
 
 
-def ruled_out(call: Call, view: View) -> bool:
+def _turned(word: str) -> set[str]:
+    """A verb without, or with, the prefix that turns it round: arm and disarm, lock and unlock."""
+    for prefix in ("un", "dis", "de"):
+        if word.startswith(prefix) and len(word) - len(prefix) >= 3:
+            return {word[len(prefix) :]}
+    return {f"{prefix}{word}" for prefix in ("un", "dis", "de")}
+
+
+def ruled_out(call: Call, view: View, *, is_changing: bool) -> bool:
     """Whether the user said not to do what the call does."""
     request = words_of(view.request)
     own = [w for w in name_words(call.name)[:4] if verb_classes([w]) - {"look"}][:1]
+    if _NO_CHANGE.search(view.request.lower()[-2_000:]) and is_changing:
+        return True
     if not own:
         return False
     stems = {stem(own[0])}
@@ -199,16 +398,49 @@ def _is_asked_elsewhere(request: list[str], at: int, stems: set[str]) -> bool:
 
 def is_pure_look(view: View) -> bool:
     """Whether all that the user asked for last is to look something up."""
-    request = view.request.strip().lower()[:2_000]
-    if not _PURE_LOOK.match(request):
+    sentences = [
+        each.strip() for each in re.split(r"(?<=[.!?])\s+|\n+", view.request.lower()[:2_000])
+    ]
+    sentences = [each for each in sentences if len(each) > 3]
+    if not any(_PURE_LOOK.match(each) for each in sentences):
         return False
-    wanted = verb_classes(words_of(request))
-    return not wanted & {"remove", "pay", "change", "lock", "unlock", "approve", "reject"}
+    return not any(
+        (verb_classes(words_of(each)[:3]) & _ACTING and not _PURE_LOOK.match(each))
+        or re.search(r"\b(?:and|then)\s+(?:then\s+)?(?:" + _ACTS + r")\b", each)
+        for each in sentences
+    )
 
 
-def wider(call: Call, said: Said) -> Iterator[str]:
-    """Yield arguments that name the folder of a path where the user named only what is in it."""
+_ACTING = {
+    "remove",
+    "pay",
+    "change",
+    "lock",
+    "unlock",
+    "approve",
+    "reject",
+    "add",
+    "send",
+    "stop",
+    "start",
+}
+_ACTS = (
+    "delete|remove|cancel|pay|refund|send|book|order|buy|close|update|change|move|email|mail|tell|reply"
+    "|forward|transfer|drop|clear|archive|create|add|make|put|reserve|share|let|set|notify|approve|post"
+)
+
+
+def wider(call: Call, said: Said, *, destroys: bool) -> Iterator[str]:
+    """Yield arguments that name the folder of a path where the user named only what is in it.
+
+    Of a call that destroys also the folder of what was listed, if the user did not speak of all.
+    """
     text = said.sources.users.text
+    if destroys and not says_all(said.view) and not re.search(r"\b(?:folder|directory)\b", text):
+        for value in call.values[:30]:
+            below = f"{value.text.rstrip('/')}/"
+            if 2 < len(below) < 200 and said.sources.results.text.count(below) >= 2:
+                yield value.path
     for value in call.values[:30]:
         path = value.text.rstrip("/*")
         if len(path) < 2 or " " in path or value.kind not in ("path", "name", "id"):

@@ -49,7 +49,9 @@ _SAFE_COMMANDS = word_set(
     " tree less more ps top env uname id uptime free history type test printf awk cut uniq tr jq"
     " true hostname readlink realpath basename dirname md5sum sha256sum nproc locate man"
 )
-_SAFE_GIT = word_set("status log diff show branch blame remote describe rev-parse ls-files shortlog")
+_SAFE_GIT = word_set(
+    "status log diff show branch blame remote describe rev-parse ls-files shortlog"
+)
 _DESTRUCTIVE_COMMAND = re.compile(
     r"\b(?:rm|rmdir|shred|unlink|mkfs\S*|dd|truncate|kill|killall|pkill|shutdown|reboot|dropdb)\b"
     r"|\bfind\b.*\s-delete\b|\bgit\s+(?:push|reset|clean)\b|\b(?:delete\s+from|drop\s+\w+|truncate"
@@ -156,7 +158,9 @@ def _command_in(call: Call) -> str | None:
     texts = [
         value.text
         for value in call.values[:20]
-        if value.path and name_words(value.path)[-1:] and name_words(value.path)[-1] in _COMMAND_NAMES
+        if value.path
+        and name_words(value.path)[-1:]
+        and name_words(value.path)[-1] in _COMMAND_NAMES
     ]
     if not texts:
         return None
@@ -173,7 +177,9 @@ def _of_command(command: str, is_idempotent: bool) -> Effect:
     if _WRITING_COMMAND.search(command):
         return Effect(CHANGE, "the command changes something", is_idempotent)
     heads = [part.split() for part in re.split(r"[|;&\n]+", command[:2_000]) if part.split()]
-    if all(h[0] in _SAFE_COMMANDS or (h[0] == "git" and h[1:2] and h[1] in _SAFE_GIT) for h in heads):
+    if all(
+        h[0] in _SAFE_COMMANDS or (h[0] == "git" and h[1:2] and h[1] in _SAFE_GIT) for h in heads
+    ):
         return Effect(READ, "the command only reads")
     return Effect(CHANGE, "nothing says that the command only reads", is_idempotent)
 

@@ -34,7 +34,7 @@ MAX_TOKENS = 16_000
 _FREE = word_set(
     "title subject reason description note notes message body text content summary comment query"
     " topic keyword keywords question prompt memo detail details headline caption instruction"
-    " instructions purpose remark remarks search term terms q html markdown agenda greeting answer"
+    " instructions purpose remark remarks search q html markdown agenda greeting answer"
     " explanation code script command sql statement label labels tag tags pattern regex filter"
     " expression formula thought plan feedback bio slogan template"
 )
@@ -43,12 +43,13 @@ _LOOSE = word_set(
     "status state type category format unit units sort order mode level priority kind language lang"
     " locale currency method encoding timezone tz frequency interval severity granularity metric"
     " direction scope visibility sorting period basis urgency style tone fields field columns column"
-    " version model engine region operator operation action code country symbol ticker airport"
+    " version model engine region operator operation action code country symbol ticker airport quality"
+    " resolution theme aspect ratio"
 )
 """Those whose values have a fixed wording that users seldom know."""
 _CONTROL = word_set(
-    "limit page offset per_page top k max results size count_limit timeout retries retry depth seed"
-    " temperature cursor skip start_index batch precision decimals lat latitude lon lng long longitude"
+    "limit page offset per_page top k max results size timeout retries retry depth seed"
+    " temperature cursor skip index batch precision decimals coordinates coords lat latitude lon lng long longitude"
     " timestamp epoch width height zoom radius dpi rows lines tail port"
 )
 _PEOPLE = word_set("guests people party adults passengers attendees persons seats travelers"
@@ -59,7 +60,8 @@ _COMPUTES = re.compile(
     r"|remain\w*|difference|percent|more|less|fewer|extra|additional|increas\w*|decreas\w*|rais\w*"
     r"|reduc\w*|lower\w*|cut|plus|minus|split|divid\w*|share|average|warmer|cooler|colder|higher"
     r"|discount|tax|tip|add\w*|another|longer|shorter|everything|convert\w*|whole|full|by|top up"
-    r"|up|down|off|back|order|them|these|those|overpaid|balance|owe\w*|for)\b|%"
+    r"|up|down|off|back|order|them|these|those|overpaid|balance|owe\w*|for|times|nights|a (?:night|day"
+    r"|month|year|piece|person|head|week|hour|unit))\b|%"
 )
 _PARTS_OF_DAY = {
     "morning": (300, 720), "afternoon": (720, 1_080), "evening": (1_020, 1_380),
@@ -67,14 +69,16 @@ _PARTS_OF_DAY = {
     "breakfast": (360, 660), "dinner": (1_050, 1_350), "midnight": (0, 60),
 }  # fmt: skip
 _RELATIVE = re.compile(
-    r"\b(?:today|tonight|tomorrow|yesterday|next|this|last|coming|ago|weekend|monday|tuesday"
+    r"\b(?:today|tonight|tomorrow|yesterday|next|this|last|coming|ago|weekend|now|recent|recently|latest"
+    r"|current|currently|upcoming|past|monday|tuesday"
     r"|wednesday|thursday|friday|saturday|sunday|in (?:a|an|one|two|three|\d+) (?:day|week|month)s?)\b"
 )
 _PERIODS = re.compile(
-    r"\b(?:week|weekend|month|quarter|year|so far|since|until|january|february|march|april|may|june"
-    r"|july|august|september|october|november|december|jan|feb|mar|apr|jun|jul|aug|sep|oct|nov|dec"
-    r"|q[1-4]|(?:19|20)\d\d)\b"
+    r"\b(?:month|quarter|year|so far|since|until|(?<!\d )(?:january|february|march|april|may|june|july"
+    r"|august|september|october|november|december|jan|feb|mar|apr|jun|jul|aug|sep|oct|nov|dec)"
+    r"(?! \d{1,2}\b)|q[1-4]|(?<![-./\d] )(?<![-./\d])(?:19|20)\d\d(?![-./\d]))\b"
 )
+_WEEKS = re.compile(r"\b(?:week|weekend|weeks)\b")
 _SPANS = re.compile(r"\b(half an hour|an hour and a half|a quarter of an hour|three quarters of an"
                     r" hour|an hour)\b")  # fmt: skip
 _SPAN_MINUTES = {"half an hour": 30.0, "an hour and a half": 90.0, "a quarter of an hour": 15.0,
@@ -88,9 +92,27 @@ _MORE_NUMBERS = {"thirteen": 13.0, "fourteen": 14.0, "sixteen": 16.0, "seventeen
 _COMPOUND = re.compile(rf"\b({'|'.join(_TENS)})[ -]({'|'.join(_DIGITS)})\b")
 _THOUSANDS = re.compile(r"\b(\d+(?:\.\d+)?)\s?(k|thousand|million|m|hundred)\b")
 _FACTORS = {"k": 1e3, "thousand": 1e3, "million": 1e6, "m": 1e6, "hundred": 100.0}
-_UNITS = (60.0, 1 / 60, 24.0, 1 / 24, 7.0, 12.0, 100.0, 0.01, 1_000.0, 0.001, -1.0, 3_600.0)
+_TIME_FACTORS = (60.0, 1 / 60, 24.0, 1 / 24, 7.0, 1 / 7, 3_600.0, 1 / 3_600, 1_440.0, 1_000.0)
+_TIMED = word_set("minutes minute min mins seconds second sec secs hours hour hrs duration delay length"
+                  " days weeks ms timeout interval reminder before ttl")  # fmt: skip
+_FACTORED = re.compile(
+    r"\b(?:kg|g|grams?|kilos?|kilograms?|km|kilomet\w+|met\w+s?|m|cm|mm|lit\w+s?|l|ml|mg|tons?|tonnes?"
+    r"|pounds?|lbs?|ounces?|oz|miles?|feet|ft|inch\w*|cents?|pence|gallons?|bytes|kb|mb|gb|tb)\b"
+)
+_MEASURED = (1e3, 1e-3, 100.0, 0.01, 1e6, 1.609344, 0.621371, 0.453592, 2.204623, 2.54, 0.393701, 0.3048,
+             3.28084, 28.3495, 3.785412, 0.264172, 10.0, 0.1, 1_024.0, 1 / 1_024)  # fmt: skip
+_DOTTED = re.compile(r"(?<![\d.])((?:19|20)\d\d)[./](\d{1,2})[./](\d{1,2})(?![\d])")
+_HALF_DAY = re.compile(r"\d\s?[ap]\.?m\b")
+_UP = re.compile(
+    r"\b(?:rais\w*|increas\w*|more|higher|plus|add\w*|up|warmer|longer|extend\w*|bonus|top)\b"
+)
+_DOWN = re.compile(r"\b(?:reduc\w*|lower\w*|decreas\w*|less|off|discount\w*|cut|down|cooler|colder|minus"
+                   r"|shorter|cheaper)\b")  # fmt: skip
+_MAIL_IN = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}")
+_COMPARED = re.compile(r"\b\w{1,60}\s*=\s*(?:'([^']{1,80})'|\"([^\"]{1,80})\"|(\d{1,15})\b)")
 _TOKEN = re.compile(r"[^\s,;:!?\"'()\[\]{}<>|=`]{1,200}")
 _PIECE = re.compile(r"[^\W_]+")
+_CLOCK_NAMES = word_set("hour minute day month year hours_of_day weekday week date time")
 _SIGNS = {"usd": "$ dollar", "eur": "€ euro", "gbp": "£ pound", "jpy": "¥ yen"}
 
 
@@ -136,6 +158,26 @@ class Said:
         return numbers | {number for n in s.records[-100:] for number in _numbers_of(n.fields)}
 
     @cached_property
+    def compact(self) -> str:
+        """The text without blanks and hyphens, in which a long number is one token."""
+        return re.sub(r"[\s\-./()]+", "", self.text)
+
+    @cached_property
+    def days(self) -> set[tuple[int, int, int]]:
+        """Days that the text writes with full stops: 2026.4.15."""
+        return {(int(y), int(m), int(d)) for y, m, d in _DOTTED.findall(self.text)[:200]}
+
+    @cached_property
+    def relative(self) -> set[date]:
+        """Days that the user names by their distance; tomorrow is not the day after it."""
+        s = self.sources
+        text, found = s.users.text, set(s.relative)
+        if s.today is not None and "day after tomorrow" in text:
+            if "tomorrow" not in text.replace("day after tomorrow", ""):
+                found.discard(s.today + timedelta(1))
+        return found
+
+    @cached_property
     def made(self) -> str:
         """Files and names that earlier calls were given and did not fail on, in lower case."""
         calls = (c.key for c in self.view.earlier[-30:] if c.result and not failed(c.result))
@@ -147,30 +189,47 @@ class Said:
 
     def is_said(self, value: Value, call: Call, tool: Tool | None) -> bool:
         """Whether a value of a call was said, or follows from what was said."""
-        if value.kind not in SOUGHT or not value.text:
+        if value.kind == "empty" or not value.text or _is_default(value, tool):
             return True
-        if _is_default(value, tool):
+        if _is_worded(value):
+            return self._are_parts_said(value.text)
+        if value.kind not in SOUGHT:
             return True
         if value.kind == "number":
             return self._is_number_said(value, tool)
         if value.kind == "date":
             return self._is_date_said(value, call)
         if value.kind == "mail":
-            return self.holds_token(value.text) or value.text.partition(" ")[2] in ("me",)
+            mails = _MAIL_IN.findall(value.text)[:20]
+            return all(map(self.holds_token, mails)) if mails else self.holds_token(value.text)
         if value.kind == "path":
             return self._is_path_said(value)
         if value.kind == "id":
             return self._is_id_said(value) or _is_described(value, tool)
         return self._is_name_said(value) or _is_described(value, tool)
 
+    def _are_parts_said(self, text: str) -> bool:
+        """Whether the addresses in a text were said, and what a statement's `=` compares with."""
+        mails = _MAIL_IN.findall(text)[:20]
+        compared = (
+            [a or b or c for a, b, c in _COMPARED.findall(text)[:20]] if " where " in text else []
+        )
+        return all(map(self.holds_token, mails)) and all(map(self._are_words_said, compared))
+
     # --- names, ids, paths --------------------------------------------------------------------
 
     def _is_name_said(self, value: Value) -> bool:
         last = name_words(value.path)[-1:]
         raw = str(value.raw)
-        if last and last[0] in _FREE:
+        if sum(c.isdigit() for c in raw) >= 6:  # a telephone number, an account
+            return _compacted(value.text) in self.compact
+        head, comma, _ = value.text.partition(",")
+        if comma and len(head) > 2 and self._are_words_said(head):  # Lyon, France
             return True
         if self._are_words_said(value.text) or value.text in self.made:
+            return True
+        initials = "".join(w[0] for w in head.split() if w)
+        if len(initials) >= 2 and raw[:1].isupper() and initials in self.pieces:
             return True
         if last and last[0] in _LOOSE and raw.lower() == raw:
             return True
@@ -181,21 +240,23 @@ class Said:
             return signs is None or any(s in self.text for s in signs.split()) or not has_other
         return bool(last and last[0] in _LOOSE and len(raw) <= 3)
 
-    def _are_words_said(self, text: str) -> bool:
+    def _are_words_said(self, text: str, *, exactly: bool = False) -> bool:
         pieces = _PIECE.findall(text)
-        return bool(pieces) and all(self._is_piece_said(p) for p in pieces)
+        return bool(pieces) and all(self._is_piece_said(p, exactly=exactly) for p in pieces)
 
-    def _is_piece_said(self, piece: str) -> bool:
-        if piece in self.pieces or stem(piece) in self.words:
+    def _is_piece_said(self, piece: str, *, exactly: bool = False) -> bool:
+        if piece in self.pieces or (not exactly and stem(piece) in self.words):
             return True
         number = number_of(piece)
         if number is not None:
             return number in self.numbers
-        return len(piece) <= 2 and piece.isalpha() or piece in ("the", "and", "for", "with")
+        return (len(piece) <= 2 and piece.isalpha()) or piece in ("the", "and", "for", "with")
 
     def _is_id_said(self, value: Value) -> bool:
         text = value.text
         if self.holds_token(text) or self._is_spelt_otherwise(text):
+            return True
+        if len(compact := _compacted(text)) >= 8 and compact in self.compact:
             return True
         raw = str(value.raw)
         if raw.isupper() and raw.isalpha() and len(raw) <= 4:
@@ -222,8 +283,10 @@ class Said:
         base = text.rpartition("/")[2]
         folders = text.rpartition("/")[0]
         pieces = _PIECE.findall(folders)
-        has_base = self.holds_token(base) or self._are_words_said(base)
-        return has_base and all(self._is_piece_said(p) or p in self.made for p in pieces)
+        has_base = self.holds_token(base) or self._are_words_said(base, exactly=True)
+        return has_base and all(
+            self._is_piece_said(p, exactly=True) or p in self.made for p in pieces
+        )
 
     # --- numbers ------------------------------------------------------------------------------
 
@@ -233,18 +296,41 @@ class Said:
             return True
         if number in self.numbers or -number in self.numbers:
             return True
-        if number in (0.0, 1.0):
+        if number in (0.0, 1.0) or (names & _LOOSE and 0 < number <= 10):
+            return True
+        if _describes_number(value, tool, number):
             return True
         request = self.sources.users.text
         if names & _PEOPLE and number <= 12 and not (self.sources.request.numbers - {1.0}):
             return bool(re.search(r"\b(?:me|us|we|my|our|and|family|couple)\b", request))
-        if self._is_time_part(number):
+        if names & _CLOCK_NAMES and self._is_time_part(number):
             return True
-        if any(abs(number * f - n) < 1e-6 for f in _UNITS for n in self._spans() if n):
+        if names & _TIMED and any(
+            abs(number * f - n) < 1e-6 for f in (1.0, *_TIME_FACTORS) for n in self._spans() if n
+        ):
             return True
         if 0 < number < 1 and round(number * 100, 4) in self.numbers:
             return True
+        if self._is_converted(number, names, request):
+            return True
         return bool(_COMPUTES.search(request)) and self._is_computed(number, request)
+
+    def _is_converted(self, number: float, names: set[str], request: str) -> bool:
+        """Whether it is a number of the user's in another unit."""
+        told = self.sources.users.numbers
+        if "fahrenheit" in request or "celsius" in request or "\u00b0f" in request:
+            other = [(n - 32) * 5 / 9 for n in told] + [n * 9 / 5 + 32 for n in told]
+            if any(abs(number - n) < 0.6 for n in other):
+                return True
+        if names & {"cents", "cent", "pence", "minor"}:
+            return number / 100 in told
+        if names & {"percent", "percentage", "pct", "ratio"} and re.search(
+            r"\bhalf|third|quarter", request
+        ):
+            return number in (50, 25, 75, 33, 0.5, 0.25, 0.75)
+        if not _FACTORED.search(request):
+            return False
+        return any(abs(number - n * f) <= 0.01 * abs(number) for f in _MEASURED for n in told if n)
 
     def _spans(self) -> set[float]:
         """Numbers that users and results gave, with spans of time in minutes."""
@@ -252,7 +338,7 @@ class Said:
         spans = {_SPAN_MINUTES[span] for span in _SPANS.findall(told)}
         times = sorted(self.sources.users.times | self.sources.request.times)[:12]
         spans |= {float(b - a) for a in times for b in times if b > a}
-        hours = {float(n) + 0.5 for n in spoken_numbers(told) if "and a half" in told}
+        hours = {(float(n) + 0.5) for n in spoken_numbers(told) if "and a half" in told}
         return spans | hours | self.sources.users.numbers | self.sources.results.numbers
 
     def _is_time_part(self, number: float) -> bool:
@@ -261,7 +347,7 @@ class Said:
         if any(number in (t // 60, t % 60, t // 60 % 12) for t in times):
             return True
         days = self.sources.users.days | self.sources.results.days
-        days |= {(d.year, d.month, d.day) for d in self.sources.relative}
+        days |= {(d.year, d.month, d.day) for d in self.relative}
         return any(number in day for day in days)
 
     def _is_computed(self, number: float, request: str) -> bool:
@@ -279,15 +365,22 @@ class Said:
         """Whether it is a part of a number that was said: half, a third, 15 % off, twice."""
         shares = {0.5: "half", 1 / 3: "third", 2 / 3: "third", 0.25: "quarter", 0.75: "quarter",
                   2.0: "double twice", 3.0: "triple", 0.1: "tenth"}  # fmt: skip
-        told = {share for share, names in shares.items() if any(n in request for n in names.split())}
+        told = {
+            share for share, names in shares.items() if any(n in request for n in names.split())
+        }
+        is_up, is_down = bool(_UP.search(request)), bool(_DOWN.search(request))
         for percent in re.findall(r"(\d{1,3}(?:\.\d+)?)\s*(?:%|percent|per cent)", request)[:10]:
-            told |= {float(percent) / 100, 1 - float(percent) / 100, 1 + float(percent) / 100}
+            share = float(percent) / 100
+            told |= {1 + share} if is_up and not is_down else {1 - share} if is_down else set()
+            told.add(share)
         return any(abs(number - s * n) < 0.006 for s in told for n in self.numbers)
 
     # --- dates --------------------------------------------------------------------------------
 
     def _is_date_said(self, value: Value, call: Call) -> bool:
-        days_said = all(self._is_day_said(day, value, call) for day in value.days)
+        is_slashed = re.search(r"\d/\d", value.text) is not None  # day and month in either order
+        each = [self._is_day_said(day, value, call) for day in value.days]
+        days_said = any(each) if is_slashed and each else all(each)
         return days_said and all(self._is_time_said(t, call, value) for t in value.times)
 
     def _is_day_said(self, day: tuple[int, int, int], value: Value, call: Call) -> bool:
@@ -295,14 +388,20 @@ class Said:
         plain = Value(value.path, value.raw, value.text, "date", None, (day,), ())
         if any(part.holds(plain) for part in (s.request, s.users, s.results, s.rules)):
             return True
+        if day in self.days:
+            return True
         if told is None:
             return False
-        if told in s.relative:
+        if told in self.relative:
             return True
         users = s.users.text
         if s.today is None and _RELATIVE.search(users):
             return True
-        if _PERIODS.search(users) and _is_edge(told):
+        if _PERIODS.search(users) and (told.day == 1 or (told + timedelta(1)).day == 1):
+            return True
+        if _PERIODS.search(users) and told == s.today:  # until now
+            return True
+        if _WEEKS.search(users) and told.weekday() in (0, 4, 5, 6):
             return True
         others = [d for v in call.values if v is not value for each in v.days
                   if (d := calendar_day(each)) is not None]  # fmt: skip
@@ -312,9 +411,11 @@ class Said:
     def _is_time_said(self, time: int, call: Call, value: Value) -> bool:
         s = self.sources
         said = s.users.times | s.results.times | s.rules.times
+        users = s.users.text
         if time in said or time in (0, 1_439):
             return True
-        users = s.users.text
+        if not _HALF_DAY.search(users) and (time - 720) in said:
+            return True
         if any(low <= time <= high for word, (low, high) in _PARTS_OF_DAY.items()
                if re.search(rf"\b{word}\b", users)) and not s.request.times:  # fmt: skip
             return True
@@ -367,6 +468,20 @@ def _is_described(value: Value, tool: Tool | None) -> bool:
     return any(holds_token(text.lower(), value.text) for text in texts if text)
 
 
-def _is_edge(day: date) -> bool:
-    """Whether a day begins or ends a month or a week."""
-    return day.day == 1 or (day + timedelta(1)).day == 1 or day.weekday() in (0, 4, 6)
+def _is_worded(value: Value) -> bool:
+    """Whether the model words a value by itself: a text, a title, a query."""
+    last = name_words(value.path)[-1:]
+    is_free = bool(last) and last[0] in _FREE
+    return value.kind == "text" or (
+        is_free and value.kind in ("name", "mail", "id", "path", "date")
+    )
+
+
+def _compacted(text: str) -> str:
+    return re.sub(r"[\s\-./()]+", "", text)
+
+
+def _describes_number(value: Value, tool: Tool | None, number: float) -> bool:
+    """Whether the description of an argument lists a number: 1 = cleaning, 2 = ironing."""
+    described = _schema_of(value, tool).get("description")
+    return isinstance(described, str) and holds_token(described[:MAX_DESCRIPTION], f"{number:g}")

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from calibrator.calls.notes.said import Said
+from calibrator.calls.notes.said import Said, holds_token
 from calibrator.calls.reading.conversation import Call, Record
-from calibrator.calls.reading.values import Value, name_words, number_of, words_in
+from calibrator.calls.reading.values import Value, name_words, number_of, times_in, words_in
 
 _MONEY = "price cost fare rate amount total fee charge premium price_each"
 _TIME = "date time departure depart departs start starts created sent due when day arrival modified updated"
@@ -25,6 +25,8 @@ _SUPERLATIVES: dict[str, tuple[bool, str]] = {  # word: (whether the lowest is w
     "shortest": (True, _SPAN), "fastest": (True, _SPAN), "quickest": (True, _SPAN),
     "longest": (False, _SPAN),
     "largest": (False, _SIZE), "biggest": (False, _SIZE), "smallest": (True, _SIZE),
+    "heaviest": (False, "weight kg lb mass"), "lightest": (True, "weight kg lb mass"),
+    "tallest": (False, "height"), "youngest": (True, "age"), "busiest": (False, "visits load traffic count"),
     "nearest": (True, _NEAR), "closest": (True, _NEAR),
     "best-rated": (False, _RATING), "highest-rated": (False, _RATING),
     "top-rated": (False, _RATING), "best rated": (False, _RATING), "highest rated": (False, _RATING),
@@ -35,6 +37,7 @@ _FILTERS = re.compile(
     r"\b(?:under|below|over|above|at least|at most|before|after|within|without|except|not|no|unless"
     r"|but|only|between|more than|less than|up to|max(?:imum)?|min(?:imum)?|until|second|third)\b"
 )
+_DAY = re.compile(r"\d{4}-\d{2}(?:-\d{2})?")
 _STAMP = re.compile(r"^\d{4}-\d{2}(?:-\d{2}.*)?$|^\d{1,2}:\d{2}$")
 MOST_RECORDS = 100
 
@@ -51,7 +54,10 @@ def not_that_one(call: Call, said: Said) -> Iterator[tuple[str, str]]:
         return
     name, is_low, hints = wanted[0]
     for value in call.values[:20]:
-        if value.kind not in ("id", "name", "path", "mail", "number") or len(value.text) < 2:
+        if (
+            value.kind not in ("id", "name", "path", "mail", "number", "date")
+            or len(value.text) < 2
+        ):
             continue
         listed = _siblings(value, said)
         if len(listed) < 2:
@@ -81,11 +87,20 @@ def _siblings(value: Value, said: Said) -> list[Record]:
 
 
 def _has(record: Record, value: Value) -> bool:
+    if not record.fields:
+        return record.text == value.text
     return any(str(held).strip().lower() == value.text for held in record.fields.values())
 
 
 def _best(listed: Sequence[Record], is_low: bool, hints: set[str]) -> list[Record]:
     """The records with the lowest or highest value in the one field that the superlative is about."""
+    if not any(record.fields for record in listed):
+        days = [_DAY.search(record.text) for record in listed]
+        if not hints & set(_TIME.split()) or not all(days):
+            return []
+        keys_of = [day[0] for day in days if day]
+        end_of = min(keys_of) if is_low else max(keys_of)
+        return [r for r, key in zip(listed, keys_of, strict=True) if key == end_of]
     names = [n for n in list(listed[0].fields)[:30] if set(name_words(str(n))) & hints]
     best: list[list[Record]] = []
     for name in names:
@@ -108,3 +123,51 @@ def _key(held: Any) -> Any:
 def _fits_as_well(best: Sequence[Record], chosen: Record, request: str) -> bool:
     wanted = words_in(request)
     return max(len(words_in(r.text) & wanted) for r in best) >= len(words_in(chosen.text) & wanted)
+
+
+_ORDERED = re.compile(
+    r"\b(?:next|last|first|previous|any|some|other|another|same|not|except|but)\b|\w{3,}est\b"
+)
+_PARTS = {
+    "morning": (0, 720),
+    "afternoon": (720, 1_080),
+    "evening": (1_020, 1_440),
+    "night": (1_080, 1_440),
+}
+
+
+def better_named(call: Call, said: Said) -> Iterator[str]:
+    """Yield arguments that name a record where one listed beside it has all of the user's words that
+    this one has, and more. Silent where the user chose by an order or ruled something out."""
+    request = said.view.request.lower()[-2_000:]
+    wanted = words_in(request)
+    parts = [window for part, window in _PARTS.items() if re.search(rf"\b{part}\b", request)]
+    if _ORDERED.search(request) or list(_wanted(request)):
+        return
+    for value in call.values[:20]:
+        if value.kind not in ("id", "path", "mail", "number") or len(value.text) < 2:
+            continue
+        if holds_token(said.sources.users.text, value.text):
+            continue
+        listed = _siblings(value, said)
+        chosen = [r for r in listed if _has(r, value)]
+        if len(listed) < 2 or len(chosen) != 1:
+            continue
+        own = words_in(chosen[0].text) & wanted
+        others = [words_in(r.text) & wanted for r in listed if r is not chosen[0]]
+        is_best = [held for held in others if held > own]
+        if len(is_best) == 1 or _is_at_other_time(chosen[0], listed, parts):
+            yield value.path
+
+
+def _is_at_other_time(
+    chosen: Record, listed: Sequence[Record], parts: list[tuple[int, int]]
+) -> bool:
+    """Whether it is not in the part of the day that the user named, and another one is."""
+    if len(parts) != 1:
+        return False
+    low, high = parts[0]
+    times = [times_in(r.text.lower()) for r in listed]
+    fits = [any(low <= t < high for t in each) for each in times]
+    own = next(at for at, r in enumerate(listed) if r is chosen)
+    return bool(times[own]) and not fits[own] and sum(fits) == 1
