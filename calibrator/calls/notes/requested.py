@@ -38,7 +38,7 @@ _MORE = re.compile(r"\b(?:warmer|higher|more|increas\w*|rais\w*|longer|later|up|
                    r"|louder|brighter|faster|bigger)\b")  # fmt: skip
 _LESS = re.compile(r"\b(?:cooler|colder|lower|less|fewer|decreas\w*|reduc\w*|shorter|earlier|down|minus"
                    r"|quieter|darker|slower|smaller|off)\b")  # fmt: skip
-_STEP = re.compile(r"\b(\d+(?:\.\d+)?|one|two|three|four|five|six|seven|eight|nine|ten) (?:\w+ )?(?:warmer"
+_STEP = re.compile(r"\b(\d+(?:\.\d+)?|one|two|three|four|five|six|seven|eight|nine|ten) (?!or\b|no\b)(?:\w+ )?(?:warmer"
                    r"|higher|more|longer|later|cooler|colder|lower|less|fewer|shorter|earlier)\b")  # fmt: skip
 _STEP_NAMES = word_set("by delta change offset increment step difference extra additional added")
 _PAIRS_OF_ENDS = (
@@ -183,12 +183,17 @@ def wrong_way(call: Call, said: Said) -> Iterator[str]:
     if len(ends["from"]) != 1 or len(ends["to"]) != 1:
         return
     text = said.view.request.lower()[-4_000:]
+    if _BOTH_WAYS.search(text):
+        return
     own = {side: _names_of(values[0], said) for side, values in ends.items()}
     for side, other in (("from", "to"), ("to", "from")):
         names_only = [n for n in own[side] if n not in own[other]]
         places = {place for name in names_only for place in _places(name, text)}
         if places == {other}:
             yield ends[side][0].path
+
+
+_BOTH_WAYS = re.compile(r"\b(?:round[- ]?trip|return|back|both ways|swap|exchange|reverse)\b")
 
 
 def _names_of(value: Value, said: Said) -> list[str]:
@@ -225,7 +230,8 @@ def crossed_names(call: Call, said: Said) -> Iterator[str]:
         last = name_words(value.path)[-1:]
         for other in plain:
             name = name_words(other.path)[-1:]
-            if other is value or not name or name == last or value.text == other.text:
+            is_own = bool(name) and name[0] in name_words(value.path)
+            if other is value or not name or is_own or len(name[0]) < 4 or value.text == other.text:
                 continue
             if _are_beside(value.text, name[0], text) and not _are_beside(
                 other.text, name[0], text
@@ -397,17 +403,21 @@ def _is_asked_elsewhere(request: list[str], at: int, stems: set[str]) -> bool:
 
 
 def is_pure_look(view: View) -> bool:
-    """Whether all that the user asked for last is to look something up."""
-    sentences = [
-        each.strip() for each in re.split(r"(?<=[.!?])\s+|\n+", view.request.lower()[:2_000])
-    ]
-    sentences = [each for each in sentences if len(each) > 3]
-    if not any(_PURE_LOOK.match(each) for each in sentences):
+    """Whether all that the user has asked for is to look something up."""
+    return bool(view.turns) and all(map(_is_look, view.turns))
+
+
+def _is_look(turn: str) -> bool:
+    """Whether a turn asks a question or to look, and in no sentence for anything else."""
+    split = re.split(r"(?<=[.!?])\s+|\n+", turn.lower()[:2_000])
+    sentences = [each.strip() for each in split if len(each.strip()) > 3]
+    looks = [each for each in sentences if _PURE_LOOK.match(each)]
+    if not looks or len(words_of(turn)) < 4:
         return False
-    return not any(
-        (verb_classes(words_of(each)[:3]) & _ACTING and not _PURE_LOOK.match(each))
-        or re.search(r"\b(?:and|then)\s+(?:then\s+)?(?:" + _ACTS + r")\b", each)
-        for each in sentences
+    others = [each for each in sentences if each not in looks]
+    return not (
+        any(verb_classes(words_of(each)) & _ACTING for each in others)
+        or any(re.search(rf"\b(?:and|then)\s+(?:then\s+)?(?:{_ACTS})\b", each) for each in looks)
     )
 
 

@@ -94,7 +94,7 @@ _THOUSANDS = re.compile(r"\b(\d+(?:\.\d+)?)\s?(k|thousand|million|m|hundred)\b")
 _FACTORS = {"k": 1e3, "thousand": 1e3, "million": 1e6, "m": 1e6, "hundred": 100.0}
 _TIME_FACTORS = (60.0, 1 / 60, 24.0, 1 / 24, 7.0, 1 / 7, 3_600.0, 1 / 3_600, 1_440.0, 1_000.0)
 _TIMED = word_set("minutes minute min mins seconds second sec secs hours hour hrs duration delay length"
-                  " days weeks ms timeout interval reminder before ttl")  # fmt: skip
+                  " days weeks ms timeout timespan span interval reminder before ttl")  # fmt: skip
 _FACTORED = re.compile(
     r"\b(?:kg|g|grams?|kilos?|kilograms?|km|kilomet\w+|met\w+s?|m|cm|mm|lit\w+s?|l|ml|mg|tons?|tonnes?"
     r"|pounds?|lbs?|ounces?|oz|miles?|feet|ft|inch\w*|cents?|pence|gallons?|bytes|kb|mb|gb|tb)\b"
