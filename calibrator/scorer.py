@@ -118,7 +118,7 @@ class FieldDoubt:
 class Mark:
     """Something that speaks against a call of a tool.
 
-    `name` is one of `calibrator.calls.notes.marks.MARKS`, `argument` the argument that it is about
+    `name` is one of `MARKS`, `argument` the argument that it is about
     (empty: the call as a whole), and `words` say it to a person.
     """
 
@@ -127,6 +127,28 @@ class Mark:
     words: str = ""
 
 
+MARKS: Final = {
+    "not_in_conversation": "nobody said the value: not the user, no result, no instruction",
+    "swapped": "values are under each other's arguments, or the direction is turned round",
+    "other_choice": "the user named another of the values that are allowed",
+    "contrary": "the call does the contrary of what was asked",
+    "other_number": "the request gives another number in this unit, or asks for a part",
+    "other_date": "the request names another day or another time",
+    "other_record": "the user asked for another of the things that were listed",
+    "other_tool": "another tool that was offered does what the user asked for",
+    "wider": "the call does it to more than the user named",
+    "ruled_out": "the user said not to do it",
+    "unasked_change": "the user only asked to look, and the call cannot be undone",
+    "placeholder": "a value that stands in for one that nobody knows",
+    "schema": "the call does not fit the tool's schema",
+    "impossible_date": "a date is not in the calendar, or a range ends before it starts",
+    "limit_passed": "a number, a time or a date is beyond a limit in the instructions",
+    "repeated": "the same call has been made already",
+    "failed_before": "the same call has failed already",
+    "unconfirmed": "the instructions ask for a confirmation first",
+    "not_looked_up": "nothing was looked up before",
+}
+"""Each mark with its meaning, the strongest first."""
 LOW: Final = "low"
 MEDIUM: Final = "medium"
 HIGH: Final = "high"
@@ -142,6 +164,18 @@ class CallNotes:
     marks: tuple[Mark, ...] = ()
     risk: str = LOW
     reasons: tuple[str, ...] = ()
+
+
+def read_notes(values: Iterable[Mapping[str, Any]]) -> tuple[CallNotes, ...]:
+    """Return the notes that `dataclasses.asdict` made values of; raises KeyError and the like."""
+    return tuple(
+        CallNotes(
+            tuple(Mark(one["name"], one["argument"], one["words"]) for one in each["marks"]),
+            each["risk"],
+            tuple(each["reasons"]),
+        )
+        for each in values
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
     {"confidence": 0.41, "model": "gpt-5.6", "tools": [{"name": "search", "arguments": {"q": "x"}}]}
 
 A call can have `marks: {q: [not_in_conversation], "": [repeated]}`, by the arguments that they are
-about, and a `risk`; without these nobody looked. Facts that stand at their default are left out. Arguments are an object, or the JSON text as it
-arrived.
+about, and a `risk`; without these nobody looked. Facts that stand at their default are left out.
+Arguments are an object, or the JSON text as it arrived.
 """
 
 from __future__ import annotations

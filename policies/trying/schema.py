@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
-from policies.conditions.conditions import ON_REQUEST
 from policies.conditions.call_notes import ANY, MARKS, RISKS
+from policies.conditions.conditions import ON_REQUEST
 from policies.conditions.findings import ACTS, BASES
 from policies.deciding.actions import (
     ASKS,

@@ -15,6 +15,7 @@ from typing import Any
 from calibrator import NO_SIGNALS, Signals
 from policies import Facts
 from proxy.errors import UNREADABLE_EVENT, UpstreamBrokenError, UpstreamError
+from proxy.exchange.call_notes import noted
 from proxy.exchange.outcome import Outcome
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import MEMBER, Assembler, Choice, Format, Json, NoAnswerError
@@ -102,7 +103,7 @@ class Answer:
             facts = Facts(
                 confidence.value,
                 asked.model,
-                () if text is not None else asked.calls_in(choice),
+                () if text is not None else noted(asked.calls_in(choice), confidence.notes),
                 asked.is_stream,
                 choice.finish_reason,
                 n,

@@ -22,6 +22,7 @@ from calibrator import (
     NO_SIGNALS,
     Batcher,
     CalibratorError,
+    CallNotes,
     FieldDoubt,
     Item,
     NotScorableError,
@@ -33,6 +34,7 @@ from calibrator import (
     Signals,
     Ticket,
     UnavailableError,
+    call_notes,
     message_text,
     opinion_of,
     reads_images,
@@ -88,6 +90,7 @@ class Confidence:
     score: float | None = None
     because: tuple[str, ...] = ()
     fields: tuple[FieldDoubt, ...] = ()  # arguments of calls that stand nowhere
+    notes: tuple[CallNotes, ...] | None = None  # marks and risk of each call; None: nobody looked
     evidence: Evidence | None = None  # beyond the reply itself
     signals: Signals = NO_SIGNALS  # what a judge said, how probable the tokens were
     aided: Aided | None = None  # by signals
@@ -284,8 +287,11 @@ class Scoring:
                 items.append(_item_of(asked, choice, model, domain))
             if asked.images:
                 return await self._with_images(asked.images, items)
-            for ticket in await self.tickets(items):
-                found.append(_confidence(ticket))
+            for ticket, item in zip(await self.tickets(items), items, strict=True):
+                confidence = _confidence(ticket)
+                if confidence.notes is None and confidence.value is not None and _calls_tools(item):
+                    confidence.notes = await asyncio.to_thread(_notes_of, item)
+                found.append(confidence)
             return found
         except NotScorableError as error:
             return [Confidence(None, Status.NOT_SUPPORTED, error.reason)] * len(choices)
@@ -385,6 +391,15 @@ class Scoring:
         return self._arrivals
 
 
+def _calls_tools(item: Item) -> bool:
+    return item.tool_use is not None and item.tool_use.has_calls
+
+
+def _notes_of(item: Item) -> tuple[CallNotes, ...] | None:
+    """The notes of a reply's calls, whose calibrator gives none."""
+    return None if item.tool_use is None else call_notes(item.tool_use)
+
+
 def _item_of(asked: Question, choice: Choice, model: str, domain: str | None) -> Item:
     if (text := choice.plain_text()) is None:
         return _item(asked, choice.message, model, domain)
@@ -481,7 +496,7 @@ def _confidence(ticket: Ticket) -> Confidence:
         log.error("score_failed", error=f"{score.confidence} is no probability")
         return Confidence(None, Status.ERROR, "scorer_failed")
     found = Confidence(score.confidence, SCORED, None, None, score.because, score.fields)
-    found.findings = findings_of(score)
+    found.findings, found.notes = findings_of(score), score.notes
     if score.is_truncated:
         found.status, found.reason = TRUNCATED, unread_reason(score)
     elif score.is_unfamiliar:

@@ -1,7 +1,7 @@
 """What speaks against a call, and how bad it would be: plain facts, no model.
 
-`marks` lists every mark with its meaning; `call_notes` gives the marks and the risk of each call of
-a reply. None of it moves the confidence.
+`calibrator.scorer.MARKS` lists every mark with its meaning; `notes.call_notes` gives the marks and
+the risk of each call of a reply. None of it moves the confidence.
 """
 
-__all__ = ["marks", "near", "notes", "requested", "risk", "said", "superlatives"]
+__all__ = ["marks", "near", "notes", "numbers", "requested", "risk", "said", "superlatives"]

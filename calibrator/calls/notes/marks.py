@@ -1,6 +1,7 @@
 """Marks: what speaks against a call, each a fact that a person can check.
 
-`MARKS` is the one list of them. A mark moves no confidence; policies stop calls by it.
+`calibrator.scorer.MARKS` is the one list of them. A mark moves no confidence; policies stop calls
+by it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from calibrator.calls.notes import requested, risk, superlatives
+from calibrator.calls.notes import numbers, requested, risk, superlatives
 from calibrator.calls.notes.near import nearest_said
 from calibrator.calls.notes.said import Said
 from calibrator.calls.reading.conversation import Call, Tool
@@ -17,30 +18,8 @@ from calibrator.calls.reading.grounding import grounding, is_placeholder
 from calibrator.calls.reading.requests import contrary, dating
 from calibrator.calls.reading.rules import Sentence, ruling
 from calibrator.calls.reading.steps import failed, is_read, schema_of, steps_of
-from calibrator.scorer import Mark
+from calibrator.scorer import MARKS, Mark
 
-MARKS: Final = {
-    "not_in_conversation": "nobody said the value: not the user, no result, no instruction",
-    "swapped": "values are under each other's arguments, or the direction is turned round",
-    "other_choice": "the user named another of the values that are allowed",
-    "contrary": "the call does the contrary of what was asked",
-    "other_number": "the request gives another number in this unit, or asks for a part",
-    "other_date": "the request names another day or another time",
-    "other_record": "the user asked for another of the things that were listed",
-    "other_tool": "another tool that was offered does what the user asked for",
-    "wider": "the call does it to more than the user named",
-    "ruled_out": "the user said not to do it",
-    "unasked_change": "the user only asked to look, and the call cannot be undone",
-    "placeholder": "a value that stands in for one that nobody knows",
-    "schema": "the call does not fit the tool's schema",
-    "impossible_date": "a date is not in the calendar, or a range ends before it starts",
-    "limit_passed": "a number, a time or a date is beyond a limit in the instructions",
-    "repeated": "the same call has been made already",
-    "failed_before": "the same call has failed already",
-    "unconfirmed": "the instructions ask for a confirmation first",
-    "not_looked_up": "nothing was looked up before",
-}
-"""Each mark with its meaning, the strongest first."""
 ORDER: Final = {name: at for at, name in enumerate(MARKS)}
 LONGEST_NAME: Final = 60  # characters of an argument's name
 LONGEST_SHOWN: Final = 80  # of a value that is quoted
@@ -81,7 +60,7 @@ def marks_of(
 ) -> tuple[Mark, ...]:
     """Return the marks of a call, the strongest first, each once for an argument."""
     found = [
-        *_of_values(call, tool, said),
+        *marks_of_values(call, tool, said),
         *_of_request(call, tool, said),
         *_of_step(call, tool, said, sentences),
     ]
@@ -89,8 +68,8 @@ def marks_of(
     return tuple(sorted(each_once.values(), key=lambda mark: ORDER[mark.name]))
 
 
-def _of_values(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
-    """Marks of values that nobody said, with what was said in their place."""
+def marks_of_values(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
+    """Yield the marks of values that nobody said, with what was said in their place."""
     for value in call.values:
         if said.is_said(value, call, tool):
             continue
@@ -118,9 +97,9 @@ def _of_request(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
         yield Mark("swapped", argument_name(path), "the request names it as the other end")
     for path in requested.crossed_names(call, said):
         yield Mark("swapped", argument_name(path), "the request puts it beside another name")
-    for path, words in requested.other_number(call, tool, said):
+    for path, words in numbers.other_number(call, tool, said):
         yield Mark("other_number", argument_name(path), words)
-    for path in requested.other_length(call, said):
+    for path in numbers.other_length(call, said):
         yield Mark("other_number", argument_name(path), "the request names another span of time")
     for path in superlatives.better_named(call, said):
         words = "another of those listed has more of the user's words"
@@ -154,7 +133,8 @@ _PART = re.compile(
     r"\b(?:half|third|quarter)\s+(?:of|the|my|our|that|it|what)\b|\d\s?(?:%|percent) (?:of|off)\b"
 )
 _COMPUTED = re.compile(
-    r"\b(?:double|twice|half|triple|more|less|fewer|another|add|extra|increase|reduce|raise|lower|by|each"
+    r"\b(?:double|twice|half|triple|more|less|fewer|another|add|extra|increase|reduce|raise"
+    r"|lower|by|each"
     r"|per|both|total|extend|shorten|split)\b"
 )
 

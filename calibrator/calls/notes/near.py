@@ -84,11 +84,12 @@ def _nearest(text: str, tokens: list[str]) -> str | None:
     most = 2 if len(text) >= 7 else 1
     found = None
     for token in tokens[:MAX_COMPARED]:
-        if abs(len(token) - len(text)) <= most and token[0] != "-" and token != text:
-            if (between := distance(text, token, most)) <= most:
-                found, most = token, between - 1
-                if most < 1:
-                    break
+        if token == text or token[0] == "-" or abs(len(token) - len(text)) > most:
+            continue
+        if (between := distance(text, token, most)) <= most:
+            found, most = token, between - 1
+            if most < 1:
+                break
     return found
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from calibrator.calls.notes.marks import marks_of
 from calibrator.calls.notes.risk import risk_of_call
 from calibrator.calls.notes.said import Said
+from calibrator.calls.reading.conversation import calls_in
 from calibrator.calls.reading.reply import ReadReply, read_reply
 from calibrator.calls.reading.rules import sentences_of
 from calibrator.scorer import CallNotes, ToolUse
@@ -16,10 +19,17 @@ def call_notes(used: ToolUse) -> tuple[CallNotes, ...] | None:
     return notes_of(read_reply(used))
 
 
+def has_unread_calls(reply: ReadReply) -> bool:
+    """Return whether a reply makes more calls than are looked at."""
+    message = reply.used.message
+    made = calls_in(message) if isinstance(message, Mapping) else []
+    return len(made) > len(reply.view.calls)
+
+
 def notes_of(reply: ReadReply) -> tuple[CallNotes, ...] | None:
     """Return the same of a reply that has been read."""
     view = reply.view
-    if view.is_cut:
+    if has_unread_calls(reply):
         return None
     said, sentences = Said(view, reply.sources), sentences_of(view.rules)
     found = []

@@ -12,39 +12,20 @@ from calibrator.calls.notes.said import Said, holds_token
 from calibrator.calls.reading.conversation import Call, Tool, View
 from calibrator.calls.reading.requests import ANTONYMS, verb_classes
 from calibrator.calls.reading.steps import is_read
-from calibrator.calls.reading.values import NUMBER_WORDS, Value, name_words, stem, word_set
+from calibrator.calls.reading.values import Value, name_words, stem, word_set
 
 _WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
-_NOT = word_set("not dont never without no doesnt avoid except skip nobody nothing neither nor instead"
+_NOT = word_set("not dont never without no doesnt avoid except skip nobody nothing neither nor"
+    " instead"
                 " disable disabled deactivate stop off cannot")  # fmt: skip
 _NO_CHANGE = re.compile(
     r"\b(?:change|touch|modify|do) nothing\b|\b(?:only|just) (?:look|read|check)\b|\bread[- ]only\b"
     r"|\b(?:don't|do not|without) (?:chang|touch|modify|do)\w* (?:anything|any)\b"
 )
-_ORDINALS = {"first": 1.0, "second": 2.0, "third": 3.0, "fourth": 4.0, "fifth": 5.0}
-_UNITS = (  # of one dimension each, with the words for each unit
-    ("celsius", "fahrenheit f"), ("kg kilo kilos kilogram kilograms", "g gram grams", "lb lbs pound pounds",
-    "t ton tons tonne tonnes", "oz ounce ounces"), ("km kilometer kilometers kilometre kilometres",
-    "mile miles mi", "m meter meters metre metres", "cm centimeter centimeters centimetre centimetres",
-    "mm millimeter millimeters", "ft feet foot", "inch inches"),
-    ("second seconds sec secs", "minute minutes min mins", "hour hours hr hrs", "day days", "week weeks",
-     "ms millisecond milliseconds"),
-    ("cent cents pence", "euro euros dollar dollars usd eur pounds"), ("l liter liters litre litres",
-    "ml milliliter milliliters", "gallon gallons"), ("mb megabytes", "gb gigabytes", "kb", "tb terabytes"),
-)  # fmt: skip
-_UNIT_OF = {w: (dim, at) for dim, units in enumerate(_UNITS) for at, ws in enumerate(units)
-            for w in ws.split()}  # fmt: skip
-_MORE = re.compile(r"\b(?:warmer|higher|more|increas\w*|rais\w*|longer|later|up|add|extra|plus|extend\w*"
-                   r"|louder|brighter|faster|bigger)\b")  # fmt: skip
-_LESS = re.compile(r"\b(?:cooler|colder|lower|less|fewer|decreas\w*|reduc\w*|shorter|earlier|down|minus"
-                   r"|quieter|darker|slower|smaller|off)\b")  # fmt: skip
-_STEP = re.compile(r"\b(\d+(?:\.\d+)?|one|two|three|four|five|six|seven|eight|nine|ten) (?!or\b|no\b)(?:\w+ )?(?:warmer"
-                   r"|higher|more|longer|later|cooler|colder|lower|less|fewer|shorter|earlier)\b")  # fmt: skip
-_STEP_NAMES = word_set("by delta change offset increment step difference extra additional added")
 _PAIRS_OF_ENDS = (
-    ("start", "end"), ("from", "to"), ("first", "last"), ("begin", "finish"), ("departure", "return"),
-    ("since", "until"), ("after", "before"), ("min", "max"), ("in", "out"), ("checkin", "checkout"),
-    ("departure", "arrival"),
+    ("start", "end"), ("from", "to"), ("first", "last"), ("begin", "finish"),
+    ("departure", "return"), ("since", "until"), ("after", "before"), ("min", "max"),
+    ("in", "out"), ("checkin", "checkout"), ("departure", "arrival"),
 )  # fmt: skip
 _ALIKE = (
     "read reader view viewer look see readonly reading viewing",
@@ -208,7 +189,8 @@ def _names_of(value: Value, said: Said) -> list[str]:
 
 
 _MARKERS = re.compile(
-    r"\b(from|out of|to|into|onto)\b([^.;!?\n]{1,80}?)(?=\b(?:from|out of|to|into|onto)\b|[.;!?\n]|$)"
+    r"\b(from|out of|to|into|onto)\b([^.;!?\n]{1,80}?)(?=\b(?:from|out of|to|into|onto)\b"
+    r"|[.;!?\n]|$)"
 )
 
 
@@ -250,75 +232,6 @@ def crossed_names(call: Call, said: Said) -> Iterator[str]:
 def _are_beside(value: str, name: str, text: str) -> bool:
     forms = (f"{value} {name}", f"{name} {value}")
     return any(holds_token(text, form) for form in forms)
-
-
-def other_number(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[str, str]]:
-    """Yield arguments with a number that the request gives otherwise: in another unit, as an ordinal,
-    as a step up or down from what is there."""
-    text = said.view.request.lower()[-2_000:]
-    units = dict(
-        re.findall(r"(?<![\w.])(\d+(?:[.,]\d+)?)\s?(?:degrees? )?([a-z]{1,12})\b", text)[:40]
-    )
-    steps = {NUMBER_WORDS.get(n, 0.0) if n.isalpha() else float(n) for n in _STEP.findall(text)}
-    for value in call.values[:30]:
-        names = name_words(value.path)
-        if value.number is None or not names:
-            continue
-        named = units.get(f"{value.number:g}", "")
-        own = next(
-            (_UNIT_OF[w] for w in reversed(names) if w in _UNIT_OF), _unit_described(tool, value)
-        )
-        if named in _UNIT_OF and own is not None and own[0] == _UNIT_OF[named][0] != own:
-            if own[1] != _UNIT_OF[named][1]:
-                yield value.path, f"the request gives it in {named}"
-        found = re.search(rf"\b({'|'.join(_ORDINALS)}) {re.escape(names[-1])}\b", text)
-        if found and _ORDINALS[found[1]] != value.number:
-            yield value.path, f"the request says {found[1]}"
-        if steps and not set(names) & _STEP_NAMES:
-            if value.number in steps and value.number not in said.sources.results.numbers:
-                yield value.path, "the request gives it as a difference"
-            elif _is_step_back(value.number, steps, text, said):
-                yield value.path, "it goes the other way than the request"
-
-
-def _unit_described(tool: Tool | None, value: Value) -> tuple[int, int] | None:
-    """The unit that the description of an argument or of its tool names, where it is one alone."""
-    schema = tool.properties.get(value.path.partition(" ")[0]) if tool else None
-    own = schema.get("description") if isinstance(schema, Mapping) else None
-    for text in (own, tool.description if tool else None):
-        words = words_of(text[:500]) if isinstance(text, str) else []
-        found = {_UNIT_OF[w] for w in words if w in _UNIT_OF and len(w) > 2}
-        if len(found) == 1:
-            return found.pop()
-    return None
-
-
-def _is_step_back(number: float, steps: set[float], text: str, said: Said) -> bool:
-    is_up, is_down = bool(_MORE.search(text)), bool(_LESS.search(text))
-    if is_up == is_down:
-        return False
-    known = said.sources.results.numbers | said.sources.users.numbers
-    ahead = any(abs(k + n * (1 if is_up else -1) - number) < 1e-6 for k in known for n in steps)
-    back = any(abs(k - n * (1 if is_up else -1) - number) < 1e-6 for k in known for n in steps)
-    return back and not ahead
-
-
-def other_length(call: Call, said: Said) -> Iterator[str]:
-    """Yield arguments for a length of time that is not that of the span which the user named."""
-    text = said.view.request.lower()[-2_000:]
-    spans = re.findall(
-        r"(?<!\d)(\d{1,2}):(\d{2})\s*(?:to|-|\u2013|until|till)\s*(\d{1,2}):(\d{2})", text
-    )
-    if len(spans) != 1:
-        return
-    a, b, c, d = map(int, spans[0])
-    minutes = (c * 60 + d) - (a * 60 + b)
-    for value in call.values[:30]:
-        names = set(name_words(value.path))
-        if value.number is None or not names & {"minutes", "duration", "length", "hours"}:
-            continue
-        if value.number not in (minutes, minutes / 60, minutes * 60):
-            yield value.path
 
 
 def is_reversed(call: Call) -> bool:

@@ -2,7 +2,8 @@
 
 Facts alone: the annotations of an MCP tool, the verb, the target, the amount, and the user's own
 messages. What the assistant wrote and what tools returned authorise nothing, so neither can talk a
-call down. Annotations come from the tool's server: one that says less than the verb is not believed.
+call down. Annotations come from the tool's server: one that says less than the verb is not
+believed.
 """
 
 from __future__ import annotations
@@ -26,13 +27,16 @@ MANY: Final = 5  # recipients or targets of one call, from which it is one step 
 
 _DESTROYS = word_set(
     "delete remove drop truncate destroy erase wipe purge rm rmdir unlink uninstall terminate kill"
-    " shutdown deactivate revoke void discard reset rollback cancel overwrite format evict ban close"
+    " shutdown deactivate revoke void discard reset rollback cancel overwrite format evict ban"
+    " close"
     " expire forfeit clear reboot archive unsubscribe"
 )
 _SENDS = word_set(
     "send email mail sms publish broadcast notify reply forward tweet post submit deploy pay refund"
-    " purchase buy sell withdraw donate redeem checkout wire transfer charge order book reserve trade"
-    " deposit bid approve sign merge grant share invite release push transmit message call dial print"
+    " purchase buy sell withdraw donate redeem checkout wire transfer charge order book reserve"
+    " trade"
+    " deposit bid approve sign merge grant share invite release push transmit message call dial"
+    " print"
     " unlock payout reimburse subscribe execute accept reject dispense prescribe ship"
 )
 _CHANGES = CHANGES | word_set("import sync restore install configure apply assign schedule set tune"
@@ -40,7 +44,8 @@ _CHANGES = CHANGES | word_set("import sync restore install configure apply assig
                               " enroll issue generate draft log record note")  # fmt: skip
 _LOOKS = READS | word_set("summarize summarise preview estimate calculate draft analyze analyse"
                           " translate classify extract ping test measure forecast recommend"
-                          " suggest quote resolve whoami help history report detect diff")  # fmt: skip
+                          " suggest quote resolve whoami help history report detect diff"
+)  # fmt: skip
 _SHELLS = word_set("shell bash sh zsh terminal console command cmd powershell exec execute run"
                    " process ssh sql query db database postgres mysql sqlite")  # fmt: skip
 _COMMAND_NAMES = word_set("command cmd sql statement query script")
@@ -60,7 +65,8 @@ _DESTRUCTIVE_COMMAND = re.compile(
     re.I,
 )
 _WRITING_COMMAND = re.compile(
-    r"[^0-9&]>\s*[^&\s]|\b(?:mv|cp|touch|mkdir|chmod|chown|tee|sed\s+-i|install|insert\s+into|update"
+    r"[^0-9&]>\s*[^&\s]|\b(?:mv|cp|touch|mkdir|chmod|chown|tee|sed\s+-i|install|insert\s+into"
+    r"|update"
     r"|merge\s+into|create|grant|revoke|curl|wget|ssh|scp|sudo)\b",
     re.I,
 )
@@ -76,7 +82,8 @@ _LIVE = re.compile(r"\b(?:prod|production|live|main|master)\b")
 _KIN = {  # words by which a user asks for such a call, beside the verb itself
     DESTROY: "delete remove cancel drop clear erase discard trash unsubscribe revoke void withdraw"
     " scrap rid wipe purge destroy clean terminate end stop close kill uninstall deactivate undo"
-    " disable shut reset restart reboot archive throw cut off longer anymore expire void quit leave",
+    " disable shut reset restart reboot archive throw cut off longer anymore expire void quit"
+    " leave",
     SEND: "send email mail reply forward message notify tell post share invite write text inform"
     " answer let remind pay transfer refund charge deposit wire settle return reimburse money back"
     " order book buy purchase reserve get publish deploy release push ship submit approve accept"
@@ -84,7 +91,8 @@ _KIN = {  # words by which a user asks for such a call, beside the verb itself
     " compensate credit replace renew need want rebook put execute place issue move schedule ping"
     " announce release roll",
     CHANGE: "add create make new book schedule post insert register set put write arrange organise"
-    " organize plan draft compose start update change modify edit move rename reschedule shift adjust"
+    " organize plan draft compose start update change modify edit move rename reschedule shift"
+    " adjust"
     " push bring replace correct extend shorten raise lower assign mark switch swap fix turn enable"
     " disable save log note record upload copy give open close increase decrease need want please"
     " remind remember pause resume activate upgrade downgrade subscribe generate import should"

@@ -42,14 +42,17 @@ _FREE = word_set(
 _LOOSE = word_set(
     "status state type category format unit units sort order mode level priority kind language lang"
     " locale currency method encoding timezone tz frequency interval severity granularity metric"
-    " direction scope visibility sorting period basis urgency style tone fields field columns column"
-    " version model engine region operator operation action code country symbol ticker airport quality"
+    " direction scope visibility sorting period basis urgency style tone fields field columns"
+    " column"
+    " version model engine region operator operation action code country symbol ticker airport"
+    " quality"
     " resolution theme aspect ratio"
 )
 """Those whose values have a fixed wording that users seldom know."""
 _CONTROL = word_set(
     "limit page offset per_page top k max results size timeout retries retry depth seed"
-    " temperature cursor skip index batch precision decimals coordinates coords lat latitude lon lng long longitude"
+    " temperature cursor skip index batch precision decimals coordinates coords lat latitude lon"
+    " lng long longitude"
     " timestamp epoch width height zoom radius dpi rows lines tail port"
 )
 _PEOPLE = word_set("guests people party adults passengers attendees persons seats travelers"
@@ -60,7 +63,8 @@ _COMPUTES = re.compile(
     r"|remain\w*|difference|percent|more|less|fewer|extra|additional|increas\w*|decreas\w*|rais\w*"
     r"|reduc\w*|lower\w*|cut|plus|minus|split|divid\w*|share|average|warmer|cooler|colder|higher"
     r"|discount|tax|tip|add\w*|another|longer|shorter|everything|convert\w*|whole|full|by|top up"
-    r"|up|down|off|back|order|them|these|those|overpaid|balance|owe\w*|for|times|nights|a (?:night|day"
+    r"|up|down|off|back|order|them|these|those|overpaid|balance|owe\w*|for|times|nights"
+    r"|a (?:night|day"
     r"|month|year|piece|person|head|week|hour|unit))\b|%"
 )
 _PARTS_OF_DAY = {
@@ -69,12 +73,15 @@ _PARTS_OF_DAY = {
     "breakfast": (360, 660), "dinner": (1_050, 1_350), "midnight": (0, 60),
 }  # fmt: skip
 _RELATIVE = re.compile(
-    r"\b(?:today|tonight|tomorrow|yesterday|next|this|last|coming|ago|weekend|now|recent|recently|latest"
+    r"\b(?:today|tonight|tomorrow|yesterday|next|this|last|coming|ago|weekend|now|recent"
+    r"|recently|latest"
     r"|current|currently|upcoming|past|monday|tuesday"
-    r"|wednesday|thursday|friday|saturday|sunday|in (?:a|an|one|two|three|\d+) (?:day|week|month)s?)\b"
+    r"|wednesday|thursday|friday|saturday|sunday|in (?:a|an|one|two|three|\d+) (?:day|week"
+    r"|month)s?)\b"
 )
 _PERIODS = re.compile(
-    r"\b(?:month|quarter|year|so far|since|until|(?<!\d )(?:january|february|march|april|may|june|july"
+    r"\b(?:month|quarter|year|so far|since|until|(?<!\d )(?:january|february|march|april|may"
+    r"|june|july"
     r"|august|september|october|november|december|jan|feb|mar|apr|jun|jul|aug|sep|oct|nov|dec)"
     r"(?! \d{1,2}\b)|q[1-4]|(?<![-./\d] )(?<![-./\d])(?:19|20)\d\d(?![-./\d]))\b"
 )
@@ -93,20 +100,23 @@ _COMPOUND = re.compile(rf"\b({'|'.join(_TENS)})[ -]({'|'.join(_DIGITS)})\b")
 _THOUSANDS = re.compile(r"\b(\d+(?:\.\d+)?)\s?(k|thousand|million|m|hundred)\b")
 _FACTORS = {"k": 1e3, "thousand": 1e3, "million": 1e6, "m": 1e6, "hundred": 100.0}
 _TIME_FACTORS = (60.0, 1 / 60, 24.0, 1 / 24, 7.0, 1 / 7, 3_600.0, 1 / 3_600, 1_440.0, 1_000.0)
-_TIMED = word_set("minutes minute min mins seconds second sec secs hours hour hrs duration delay length"
+_TIMED = word_set("minutes minute min mins seconds second sec secs hours hour hrs duration delay"
+    " length"
                   " days weeks ms timeout timespan span interval reminder before ttl")  # fmt: skip
 _FACTORED = re.compile(
-    r"\b(?:kg|g|grams?|kilos?|kilograms?|km|kilomet\w+|met\w+s?|m|cm|mm|lit\w+s?|l|ml|mg|tons?|tonnes?"
+    r"\b(?:kg|g|grams?|kilos?|kilograms?|km|kilomet\w+|met\w+s?|m|cm|mm|lit\w+s?|l|ml|mg|tons?"
+    r"|tonnes?"
     r"|pounds?|lbs?|ounces?|oz|miles?|feet|ft|inch\w*|cents?|pence|gallons?|bytes|kb|mb|gb|tb)\b"
 )
-_MEASURED = (1e3, 1e-3, 100.0, 0.01, 1e6, 1.609344, 0.621371, 0.453592, 2.204623, 2.54, 0.393701, 0.3048,
-             3.28084, 28.3495, 3.785412, 0.264172, 10.0, 0.1, 1_024.0, 1 / 1_024)  # fmt: skip
+_MEASURED = (1e3, 1e-3, 100.0, 0.01, 1e6, 1.609344, 0.621371, 0.453592, 2.204623, 2.54, 0.393701,
+             0.3048, 3.28084, 28.3495, 3.785412, 0.264172, 10.0, 0.1, 1_024.0, 1 / 1_024)  # fmt: skip
 _DOTTED = re.compile(r"(?<![\d.])((?:19|20)\d\d)[./](\d{1,2})[./](\d{1,2})(?![\d])")
 _HALF_DAY = re.compile(r"\d\s?[ap]\.?m\b")
 _UP = re.compile(
     r"\b(?:rais\w*|increas\w*|more|higher|plus|add\w*|up|warmer|longer|extend\w*|bonus|top)\b"
 )
-_DOWN = re.compile(r"\b(?:reduc\w*|lower\w*|decreas\w*|less|off|discount\w*|cut|down|cooler|colder|minus"
+_DOWN = re.compile(r"\b(?:reduc\w*|lower\w*|decreas\w*|less|off|discount\w*|cut|down|cooler"
+    r"|colder|minus"
                    r"|shorter|cheaper)\b")  # fmt: skip
 _MAIL_IN = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}")
 _COMPARED = re.compile(r"\b\w{1,60}\s*=\s*(?:'([^']{1,80})'|\"([^\"]{1,80})\"|(\d{1,15})\b)")
@@ -172,9 +182,9 @@ class Said:
         """Days that the user names by their distance; tomorrow is not the day after it."""
         s = self.sources
         text, found = s.users.text, set(s.relative)
-        if s.today is not None and "day after tomorrow" in text:
-            if "tomorrow" not in text.replace("day after tomorrow", ""):
-                found.discard(s.today + timedelta(1))
+        rest = text.replace("day after tomorrow", "")
+        if s.today is not None and rest != text and "tomorrow" not in rest:
+            found.discard(s.today + timedelta(1))
         return found
 
     @cached_property

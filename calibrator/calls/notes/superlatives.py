@@ -11,7 +11,10 @@ from calibrator.calls.reading.conversation import Call, Record
 from calibrator.calls.reading.values import Value, name_words, number_of, times_in, words_in
 
 _MONEY = "price cost fare rate amount total fee charge premium price_each"
-_TIME = "date time departure depart departs start starts created sent due when day arrival modified updated"
+_TIME = (
+    "date time departure depart departs start starts created sent due when day arrival modified"
+    " updated"
+)
 _SPAN = "duration minutes hours length time_min travel eta days seconds transit"
 _SIZE = "size bytes amount total quantity count area capacity employees population mb gb kb stars"
 _RATING = "rating score stars review reviews rank"
@@ -26,10 +29,12 @@ _SUPERLATIVES: dict[str, tuple[bool, str]] = {  # word: (whether the lowest is w
     "longest": (False, _SPAN),
     "largest": (False, _SIZE), "biggest": (False, _SIZE), "smallest": (True, _SIZE),
     "heaviest": (False, "weight kg lb mass"), "lightest": (True, "weight kg lb mass"),
-    "tallest": (False, "height"), "youngest": (True, "age"), "busiest": (False, "visits load traffic count"),
+    "tallest": (False, "height"), "youngest": (True, "age"),
+    "busiest": (False, "visits load traffic count"),
     "nearest": (True, _NEAR), "closest": (True, _NEAR),
     "best-rated": (False, _RATING), "highest-rated": (False, _RATING),
-    "top-rated": (False, _RATING), "best rated": (False, _RATING), "highest rated": (False, _RATING),
+    "top-rated": (False, _RATING), "best rated": (False, _RATING),
+    "highest rated": (False, _RATING),
     "worst-rated": (True, _RATING), "lowest-rated": (True, _RATING),
 }  # fmt: skip
 _ANY = re.compile(r"\b(lowest|highest|fewest|least|most|greatest)\s+([a-z]+)")
@@ -93,7 +98,7 @@ def _has(record: Record, value: Value) -> bool:
 
 
 def _best(listed: Sequence[Record], is_low: bool, hints: set[str]) -> list[Record]:
-    """The records with the lowest or highest value in the one field that the superlative is about."""
+    """The records with the lowest or highest value in the one field that is meant."""
     if not any(record.fields for record in listed):
         days = [_DAY.search(record.text) for record in listed]
         if not hints & set(_TIME.split()) or not all(days):
@@ -137,8 +142,10 @@ _PARTS = {
 
 
 def better_named(call: Call, said: Said) -> Iterator[str]:
-    """Yield arguments that name a record where one listed beside it has all of the user's words that
-    this one has, and more. Silent where the user chose by an order or ruled something out."""
+    """Yield arguments that name a record where one listed beside it has all of the user's words
+    that this one has, and more.
+
+    Silent where the user chose by an order or ruled something out."""
     request = said.view.request.lower()[-2_000:]
     wanted = words_in(request)
     parts = [window for part, window in _PARTS.items() if re.search(rf"\b{part}\b", request)]
