@@ -109,7 +109,8 @@ _FACTORED = re.compile(
     r"|pounds?|lbs?|ounces?|oz|miles?|feet|ft|inch\w*|cents?|pence|gallons?|bytes|kb|mb|gb|tb)\b"
 )
 _MEASURED = (1e3, 1e-3, 100.0, 0.01, 1e6, 1.609344, 0.621371, 0.453592, 2.204623, 2.54, 0.393701,
-             0.3048, 3.28084, 28.3495, 3.785412, 0.264172, 10.0, 0.1, 1_024.0, 1 / 1_024)  # fmt: skip
+             0.3048, 3.28084, 28.3495, 3.785412, 0.264172, 10.0, 0.1, 1_024.0,
+             1 / 1_024)  # fmt: skip
 _DOTTED = re.compile(r"(?<![\d.])((?:19|20)\d\d)[./](\d{1,2})[./](\d{1,2})(?![\d])")
 _HALF_DAY = re.compile(r"\d\s?[ap]\.?m\b")
 _UP = re.compile(
