@@ -38,6 +38,7 @@ def test_the_packs_are_found_by_name() -> None:
         "agent-tools",
         "best-of-n",
         "cascade",
+        "doubtful-calls",
         "finance",
         "healthcare",
         "helpdesk",

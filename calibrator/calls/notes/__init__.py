@@ -4,4 +4,4 @@
 the risk of each call of a reply. None of it moves the confidence.
 """
 
-__all__ = ["marks", "near", "notes", "numbers", "requested", "risk", "said", "superlatives"]
+__all__ = ["marks", "notes", "risk", "said"]

@@ -18,6 +18,7 @@ from calibrator.calls.reading.grounding import grounding, is_placeholder
 from calibrator.calls.reading.requests import contrary, dating
 from calibrator.calls.reading.rules import Sentence, ruling
 from calibrator.calls.reading.steps import failed, is_read, schema_of, steps_of
+from calibrator.calls.reading.values import name_words
 from calibrator.scorer import MARKS, Mark
 
 ORDER: Final = {name: at for at, name in enumerate(MARKS)}
@@ -122,8 +123,10 @@ def _of_request(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
     if requested.is_reversed(call):
         yield Mark("impossible_date", "", "a range ends before it starts")
     traits, request = contrary(call, view, sources), view.request.lower()[-2_000:]
+    is_rate = any("per" in name_words(value.path) for value in call.values[:40])
+    is_unclear = is_rate or _COMPUTED.search(request) is not None
     for trait, (name, words) in _BY_CONTRARY.items():
-        if traits[trait] > 0 and not (trait == "measure_wrong" and _COMPUTED.search(request)):
+        if traits[trait] > 0 and not (trait == "measure_wrong" and is_unclear):
             yield Mark(name, "", words)
     if _PART.search(request) and grounding(call, sources, tool, view)["part_wrong"] > 0:
         yield Mark("other_number", "", "the user asked for a part, and no number is one")

@@ -55,6 +55,14 @@ _STEP = re.compile(r"\b(\d+(?:\.\d+)?|one|two|three|four|five|six|seven|eight|ni
 _STEP_NAMES = word_set("by delta change offset increment step difference extra additional added")
 
 
+_BY = re.compile(
+    r"\b(?:lower|raise|increase|reduce|decrease|extend|shorten|turn|move|up|down|grow|shrink"
+    r"|change)\b"
+    r"[^.;!?]{0,60}\bby (\d+(?:\.\d+)?|one|two|three|four|five|six|seven|eight|nine"
+    r"|ten)\b(?! ?(?:%|per))"
+)
+
+
 def other_number(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[str, str]]:
     """Yield arguments with a number that the request gives otherwise: in another unit, as an
     ordinal, as a step up or down from what is there."""
@@ -62,7 +70,10 @@ def other_number(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[st
     units = dict(
         re.findall(r"(?<![\w.])(\d+(?:[.,]\d+)?)\s?(?:degrees? )?([a-z]{1,12})\b", text)[:40]
     )
-    steps = {NUMBER_WORDS.get(n, 0.0) if n.isalpha() else float(n) for n in _STEP.findall(text)}
+    steps = {
+        NUMBER_WORDS.get(n, 0.0) if n.isalpha() else float(n)
+        for n in [*_STEP.findall(text), *_BY.findall(text)]
+    }
     for value in call.values[:30]:
         names = name_words(value.path)
         if value.number is None or not names:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from calibrator.calls.notes.said import Said, holds_token
+from calibrator.calls.notes.words import ALIASES, KIN
 from calibrator.calls.reading.conversation import Call, Tool, View
 from calibrator.calls.reading.requests import ANTONYMS, verb_classes
 from calibrator.calls.reading.steps import is_read
@@ -27,30 +28,11 @@ _PAIRS_OF_ENDS = (
     ("departure", "return"), ("since", "until"), ("after", "before"), ("min", "max"),
     ("in", "out"), ("checkin", "checkout"), ("departure", "arrival"),
 )  # fmt: skip
-_ALIKE = (
-    "read reader view viewer look see readonly reading viewing",
-    "write writer edit editor change modify editing",
-    "owner admin administrator manage full",
-    "high urgent critical asap important immediately severe blocker emergency",
-    "low minor whenever unimportant",
-    "one-way oneway single", "round return roundtrip",
-    "express fast quick fastest overnight priority", "standard normal regular",
-    "private confidential secret", "public everyone everybody open",
-    "daily day", "weekly week", "monthly month", "yearly annual annually year",
-    "delete remove", "cancel stop end terminate", "pause suspend", "credit refund", "debit charge",
-    "male man", "female woman", "asc ascending", "desc descending",
-    "production prod live", "staging stage", "development dev",
-    "card creditcard", "invoice bill", "cash", "window", "aisle", "vegetarian veggie", "vegan",
-)  # fmt: skip
-_KIN: dict[str, set[str]] = {}
-for _line in _ALIKE:
-    for _each in _line.split():
-        _KIN.setdefault(_each, set()).update(_line.split())
 _LATER = word_set("end later after next delayed schedule scheduled defer")
 _NOW = re.compile(r"\b(?:immediately|right away|right now|at once|straight away|today|this minute"
                   r"|as of now|with immediate effect|now)\b")  # fmt: skip
-_FROM = word_set("from source origin src sender departure payer debit")
-_TO = word_set("to target destination dest dst recipient receiver arrival into payee credit")
+_FROM = word_set("from source origin src sender departure payer debit old previous")
+_TO = word_set("to target destination dest dst recipient receiver arrival into payee credit new")
 _ALL = re.compile(r"\b(?:all|every|everything|everyone|everybody|entire|whole|any|each|wipe)\b")
 _PURE_LOOK = re.compile(
     r"^\W*(?:(?:please|can you|could you|would you|hey|hi|hello|ok|and|also|just|now)\W+)*"
@@ -89,12 +71,24 @@ def other_flag(call: Call, said: Said) -> Iterator[tuple[str, str]]:
     for value in call.values[:30]:
         if not isinstance(value.raw, bool):
             continue
-        names = [w for w in name_words(value.path) if len(w) > 2 and w not in _DULL]
+        own = name_words(value.path)
+        if own[-1:] and own[-1] in _SWITCHES and (_SWITCHED.search(text) is not None):
+            is_off = bool(_SWITCHED_OFF.search(text))
+            if is_off != bool(_SWITCHED_ON.search(text)) and value.raw is is_off:
+                yield value.path, str(not is_off).lower()
+            continue
+        names = [w for w in own if len(w) > 2 and w not in _DULL]
         wanted = _wanted(names, request, text)
         if wanted is not None and wanted is not value.raw:
             yield value.path, str(wanted).lower()
 
 
+_SWITCHES = word_set("on enabled active power state enable activated running")
+_SWITCHED_OFF = re.compile(
+    r"\b(?:turn|switch)\w*\b[^.;!?]{0,40}\boff\b|\b(?:disable|deactivate|shut (?:off|down))\b"
+)
+_SWITCHED_ON = re.compile(r"\b(?:turn|switch)\w*\b[^.;!?]{0,40}\bon\b|\b(?:enable|activate)\b")
+_SWITCHED = re.compile(f"{_SWITCHED_OFF.pattern}|{_SWITCHED_ON.pattern}")
 _DULL = word_set("is has should the with include including enable enabled flag set use do allow by"
                  " make was mark")  # fmt: skip
 
@@ -142,7 +136,7 @@ def _is_named(choice: str, request: list[str]) -> bool:
     if not wanted:
         return False
     for word in wanted:
-        kin = {stem(each) for each in _KIN.get(word, ())} | {stem(word)}
+        kin = {stem(each) for each in KIN.get(word, ())} | {stem(word)}
         places = [at for at, each in enumerate(request) if stem(each) in kin]
         free = [at for at in places if not any(negates(w) for w in request[max(0, at - 3) : at])]
         if not free:
@@ -180,6 +174,7 @@ _BOTH_WAYS = re.compile(r"\b(?:round[- ]?trip|return|back|both ways|swap|exchang
 def _names_of(value: Value, said: Said) -> list[str]:
     """A value and the plain names in its record, by which a user may call it."""
     found = [value.text] if len(value.text) <= 60 else []
+    found += ALIASES.get(value.text, "").split()
     for record in said.sources.records[-60:]:
         fields = [str(each).lower() for each in list(record.fields.values())[:12]]
         if value.text in fields:
@@ -189,8 +184,9 @@ def _names_of(value: Value, said: Said) -> list[str]:
 
 
 _MARKERS = re.compile(
-    r"\b(from|out of|to|into|onto)\b([^.;!?\n]{1,80}?)(?=\b(?:from|out of|to|into|onto)\b"
-    r"|[.;!?\n]|$)"
+    r"\b(from|out of|to|into|onto)\b((?:[^.;!?\n]|[.](?=\S)){1,80}?)(?=\b(?:from|out of|to|into"
+    r"|onto)\b"
+    r"|[.;!?](?:\s|$)|\n|$)"
 )
 
 

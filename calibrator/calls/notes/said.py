@@ -14,14 +14,25 @@ from datetime import date, timedelta
 from functools import cached_property
 from itertools import islice
 
+from calibrator.calls.notes.words import (
+    ALIASES,
+    CONTROL,
+    FREE,
+    KIN,
+    LOOSE,
+    OF_THE_WORLD,
+    PEOPLE,
+)
 from calibrator.calls.reading.conversation import Call, Tool, View
 from calibrator.calls.reading.grounding import SOUGHT, Sources
 from calibrator.calls.reading.steps import failed
 from calibrator.calls.reading.values import (
     Value,
     calendar_day,
+    dates_in,
     name_words,
     number_of,
+    relative_days,
     spoken_numbers,
     stem,
     word_set,
@@ -31,33 +42,6 @@ MAX_TEXT = 60_000  # characters of the conversation that are searched
 MAX_DESCRIPTION = 2_000  # characters of an argument's description
 MAX_TOKENS = 16_000
 
-_FREE = word_set(
-    "title subject reason description note notes message body text content summary comment query"
-    " topic keyword keywords question prompt memo detail details headline caption instruction"
-    " instructions purpose remark remarks search q html markdown agenda greeting answer"
-    " explanation code script command sql statement label labels tag tags pattern regex filter"
-    " expression formula thought plan feedback bio slogan template"
-)
-"""Last words of names of arguments that the model words by itself."""
-_LOOSE = word_set(
-    "status state type category format unit units sort order mode level priority kind language lang"
-    " locale currency method encoding timezone tz frequency interval severity granularity metric"
-    " direction scope visibility sorting period basis urgency style tone fields field columns"
-    " column"
-    " version model engine region operator operation action code country symbol ticker airport"
-    " quality"
-    " resolution theme aspect ratio"
-)
-"""Those whose values have a fixed wording that users seldom know."""
-_CONTROL = word_set(
-    "limit page offset per_page top k max results size timeout retries retry depth seed"
-    " temperature cursor skip index batch precision decimals coordinates coords lat latitude lon"
-    " lng long longitude"
-    " timestamp epoch width height zoom radius dpi rows lines tail port"
-)
-_PEOPLE = word_set("guests people party adults passengers attendees persons seats travelers"
-                   " travellers travelers participants covers pax travellers rooms tickets quantity"
-                   " qty count pieces copies units number")  # fmt: skip
 _COMPUTES = re.compile(
     r"\b(?:half|third|quarter|double|twice|triple|each|per|every|all|both|total|sum|together|rest"
     r"|remain\w*|difference|percent|more|less|fewer|extra|additional|increas\w*|decreas\w*|rais\w*"
@@ -67,25 +51,6 @@ _COMPUTES = re.compile(
     r"|a (?:night|day"
     r"|month|year|piece|person|head|week|hour|unit))\b|%"
 )
-_PARTS_OF_DAY = {
-    "morning": (300, 720), "afternoon": (720, 1_080), "evening": (1_020, 1_380),
-    "tonight": (1_020, 1_440), "night": (1_080, 1_440), "lunch": (660, 870), "noon": (690, 780),
-    "breakfast": (360, 660), "dinner": (1_050, 1_350), "midnight": (0, 60),
-}  # fmt: skip
-_RELATIVE = re.compile(
-    r"\b(?:today|tonight|tomorrow|yesterday|next|this|last|coming|ago|weekend|now|recent"
-    r"|recently|latest"
-    r"|current|currently|upcoming|past|monday|tuesday"
-    r"|wednesday|thursday|friday|saturday|sunday|in (?:a|an|one|two|three|\d+) (?:day|week"
-    r"|month)s?)\b"
-)
-_PERIODS = re.compile(
-    r"\b(?:month|quarter|year|so far|since|until|(?<!\d )(?:january|february|march|april|may"
-    r"|june|july"
-    r"|august|september|october|november|december|jan|feb|mar|apr|jun|jul|aug|sep|oct|nov|dec)"
-    r"(?! \d{1,2}\b)|q[1-4]|(?<![-./\d] )(?<![-./\d])(?:19|20)\d\d(?![-./\d]))\b"
-)
-_WEEKS = re.compile(r"\b(?:week|weekend|weeks)\b")
 _SPANS = re.compile(r"\b(half an hour|an hour and a half|a quarter of an hour|three quarters of an"
                     r" hour|an hour)\b")  # fmt: skip
 _SPAN_MINUTES = {"half an hour": 30.0, "an hour and a half": 90.0, "a quarter of an hour": 15.0,
@@ -109,10 +74,9 @@ _FACTORED = re.compile(
     r"|pounds?|lbs?|ounces?|oz|miles?|feet|ft|inch\w*|cents?|pence|gallons?|bytes|kb|mb|gb|tb)\b"
 )
 _MEASURED = (1e3, 1e-3, 100.0, 0.01, 1e6, 1.609344, 0.621371, 0.453592, 2.204623, 2.54, 0.393701,
-             0.3048, 3.28084, 28.3495, 3.785412, 0.264172, 10.0, 0.1, 1_024.0,
+             0.3048, 3.28084, 28.3495, 3.785412, 0.264172, 1_024.0,
              1 / 1_024)  # fmt: skip
 _DOTTED = re.compile(r"(?<![\d.])((?:19|20)\d\d)[./](\d{1,2})[./](\d{1,2})(?![\d])")
-_HALF_DAY = re.compile(r"\d\s?[ap]\.?m\b")
 _UP = re.compile(
     r"\b(?:rais\w*|increas\w*|more|higher|plus|add\w*|up|warmer|longer|extend\w*|bonus|top)\b"
 )
@@ -123,8 +87,16 @@ _MAIL_IN = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}")
 _COMPARED = re.compile(r"\b\w{1,60}\s*=\s*(?:'([^']{1,80})'|\"([^\"]{1,80})\"|(\d{1,15})\b)")
 _TOKEN = re.compile(r"[^\s,;:!?\"'()\[\]{}<>|=`]{1,200}")
 _PIECE = re.compile(r"[^\W_]+")
+_NOW = re.compile(
+    r"\b(?:today|current(?:ly)?|now|date)\b[^.\n]{0,40}?"
+    r"(\d{1,2}(?:st|nd|rd|th)?\s+(?:of\s+)?[a-z]{3,9}\.?,?\s+\d{4})"
+)
+_CODE = re.compile(r"(?<![\w-])[A-Z]{2,4}(?![\w-])")
+_SELF = word_set("current me self mine my own this default primary main")
+_SET_TO = re.compile(
+    r"\b(?:mark|set|change|update|move)\w*\b[^.;!?]{0,60}\b(?:as|to)\s+[a-z_-]{3,20}\b"
+)
 _CLOCK_NAMES = word_set("hour minute day month year hours_of_day weekday week date time")
-_SIGNS = {"usd": "$ dollar", "eur": "€ euro", "gbp": "£ pound", "jpy": "¥ yen"}
 
 
 @dataclass
@@ -169,6 +141,22 @@ class Said:
         return numbers | {number for n in s.records[-100:] for number in _numbers_of(n.fields)}
 
     @cached_property
+    def today(self) -> date | None:
+        """The date that the conversation says it is, also with the day first: 27 November 2026."""
+        if self.sources.today is not None:
+            return self.sources.today
+        for text in (self.sources.rules.text, self.sources.users.text):
+            if (found := _NOW.search(text)) is not None:
+                days = [day for each in dates_in(found[0]) if (day := calendar_day(each))]
+                return days[0] if days else None
+        return None
+
+    @cached_property
+    def codes(self) -> set[str]:
+        """Codes that the user wrote in capitals: EMEA, JFK."""
+        return {c.lower() for turn in self.view.turns[-3:] for c in _CODE.findall(turn)[:40]}
+
+    @cached_property
     def compact(self) -> str:
         """The text without blanks and hyphens, in which a long number is one token."""
         return re.sub(r"[\s\-./()]+", "", self.text)
@@ -182,10 +170,13 @@ class Said:
     def relative(self) -> set[date]:
         """Days that the user names by their distance; tomorrow is not the day after it."""
         s = self.sources
-        text, found = s.users.text, set(s.relative)
+        text, today = s.users.text, self.today
+        found = (
+            set(s.relative) if s.today is not None or today is None else relative_days(text, today)
+        )
         rest = text.replace("day after tomorrow", "")
-        if s.today is not None and rest != text and "tomorrow" not in rest:
-            found.discard(s.today + timedelta(1))
+        if today is not None and rest != text and "tomorrow" not in rest:
+            found.discard(today + timedelta(1))
         return found
 
     @cached_property
@@ -202,6 +193,9 @@ class Said:
         """Whether a value of a call was said, or follows from what was said."""
         if value.kind == "empty" or not value.text or _is_default(value, tool):
             return True
+        last = name_words(value.path)[-1:]
+        if last and last[0] in OF_THE_WORLD and not str(value.raw).isupper():
+            return True
         if _is_worded(value):
             return self._are_parts_said(value.text)
         if value.kind not in SOUGHT:
@@ -209,7 +203,9 @@ class Said:
         if value.kind == "number":
             return self._is_number_said(value, tool)
         if value.kind == "date":
-            return self._is_date_said(value, call)
+            from calibrator.calls.notes.dates import is_date_said  # which reads what was said
+
+            return is_date_said(self, value, call)
         if value.kind == "mail":
             mails = _MAIL_IN.findall(value.text)[:20]
             return all(map(self.holds_token, mails)) if mails else self.holds_token(value.text)
@@ -217,7 +213,7 @@ class Said:
             return self._is_path_said(value)
         if value.kind == "id":
             return self._is_id_said(value) or _is_described(value, tool)
-        return self._is_name_said(value) or _is_described(value, tool)
+        return self._is_name_said(value, call) or _is_described(value, tool)
 
     def _are_parts_said(self, text: str) -> bool:
         """Whether the addresses in a text were said, and what a statement's `=` compares with."""
@@ -229,7 +225,33 @@ class Said:
 
     # --- names, ids, paths --------------------------------------------------------------------
 
-    def _is_name_said(self, value: Value) -> bool:
+    def _is_kin_said(self, text: str) -> bool:
+        """Whether a word of the same meaning, or of the same root, was said: reader and read."""
+        if not text.isalpha():
+            return False
+        kin = KIN.get(text, set())
+        users = set(_PIECE.findall(self.sources.users.text))
+        if kin & users:
+            return True
+        return len(text) >= 6 and any(
+            len(word) >= 5 and word[:5] == text[:5] and abs(len(word) - len(text)) <= 4
+            for word in users
+        )
+
+    def _is_made_of_names(self, value: Value) -> bool:
+        """Whether a user's name is made of what was said: jdoe of Jane Doe."""
+        last, text = name_words(value.path)[-1:], value.text
+        is_login = bool(last) and last[0] in (
+            "username",
+            "user",
+            "login",
+            "handle",
+            "alias",
+            "slug",
+        )
+        return is_login and len(text) > 3 and (text[1:] in self.pieces or text[:-1] in self.pieces)
+
+    def _is_name_said(self, value: Value, call: Call) -> bool:
         last = name_words(value.path)[-1:]
         raw = str(value.raw)
         if sum(c.isdigit() for c in raw) >= 6:  # a telephone number, an account
@@ -239,17 +261,24 @@ class Said:
             return True
         if self._are_words_said(value.text) or value.text in self.made:
             return True
+        if self._is_kin_said(value.text) or self._is_made_of_names(value):
+            return True
+        if value.text in _SELF and re.search(r"\b(?:my|me|mine|i|our|this|current)\b", self.text):
+            return True
         initials = "".join(w[0] for w in head.split() if w)
         if len(initials) >= 2 and raw[:1].isupper() and initials in self.pieces:
             return True
-        if last and last[0] in _LOOSE and raw.lower() == raw:
-            return True
+        if last and last[0] in LOOSE and raw.lower() == raw:
+            return not _SET_TO.search(self.sources.request.text)
         if raw.isupper() and raw.isalpha() and len(raw) <= 4:  # a code: EUR, JFK, DE
-            signs = _SIGNS.get(value.text)
-            has_other = any(s in self.text for k in _SIGNS if k != value.text
-                            for s in _SIGNS[k].split())  # fmt: skip
+            used = {v.text for v in call.values[:20]}
+            if self.codes - used and value.text not in self.codes:
+                return False
+            signs = ALIASES.get(value.text)
+            has_other = any(s in self.text for k in ALIASES if k != value.text
+                            for s in ALIASES[k].split())  # fmt: skip
             return signs is None or any(s in self.text for s in signs.split()) or not has_other
-        return bool(last and last[0] in _LOOSE and len(raw) <= 3)
+        return bool(last and last[0] in LOOSE and len(raw) <= 3)
 
     def _are_words_said(self, text: str, *, exactly: bool = False) -> bool:
         pieces = _PIECE.findall(text)
@@ -303,21 +332,22 @@ class Said:
 
     def _is_number_said(self, value: Value, tool: Tool | None) -> bool:
         number, names = value.number, set(name_words(value.path))
-        if number is None or names & _CONTROL or abs(number) > 1e8:
+        last = name_words(value.path)[-1:]
+        if number is None or (last and last[0] in CONTROL) or abs(number) > 1e8:
             return True
         if number in self.numbers or -number in self.numbers:
             return True
-        if number in (0.0, 1.0) or (names & _LOOSE and 0 < number <= 10):
+        if number in (0.0, 1.0) or (names & LOOSE and 0 < number <= 10):
             return True
         if _describes_number(value, tool, number):
             return True
         request = self.sources.users.text
-        if names & _PEOPLE and number <= 12 and not (self.sources.request.numbers - {1.0}):
+        if names & PEOPLE and number <= 12 and not (self.sources.request.numbers - {1.0}):
             return bool(re.search(r"\b(?:me|us|we|my|our|and|family|couple)\b", request))
         if names & _CLOCK_NAMES and self._is_time_part(number):
             return True
         if names & _TIMED and any(
-            abs(number * f - n) < 1e-6 for f in (1.0, *_TIME_FACTORS) for n in self._spans() if n
+            abs(number * f - n) < 1e-6 for f in (1.0, *_TIME_FACTORS) for n in self.spans() if n
         ):
             return True
         if 0 < number < 1 and round(number * 100, 4) in self.numbers:
@@ -341,9 +371,11 @@ class Said:
             return number in (50, 25, 75, 33, 0.5, 0.25, 0.75)
         if not _FACTORED.search(request):
             return False
+        if any(re.search(rf"\d\s?{re.escape(name)}\b", request) for name in names):
+            return False  # the user gives it in the argument's own unit
         return any(abs(number - n * f) <= 0.01 * abs(number) for f in _MEASURED for n in told if n)
 
-    def _spans(self) -> set[float]:
+    def spans(self) -> set[float]:
         """Numbers that users and results gave, with spans of time in minutes."""
         told = self.sources.users.text
         spans = {_SPAN_MINUTES[span] for span in _SPANS.findall(told)}
@@ -385,57 +417,6 @@ class Said:
             told |= {1 + share} if is_up and not is_down else {1 - share} if is_down else set()
             told.add(share)
         return any(abs(number - s * n) < 0.006 for s in told for n in self.numbers)
-
-    # --- dates --------------------------------------------------------------------------------
-
-    def _is_date_said(self, value: Value, call: Call) -> bool:
-        is_slashed = re.search(r"\d/\d", value.text) is not None  # day and month in either order
-        each = [self._is_day_said(day, value, call) for day in value.days]
-        days_said = any(each) if is_slashed and each else all(each)
-        return days_said and all(self._is_time_said(t, call, value) for t in value.times)
-
-    def _is_day_said(self, day: tuple[int, int, int], value: Value, call: Call) -> bool:
-        s, told = self.sources, calendar_day(day)
-        plain = Value(value.path, value.raw, value.text, "date", None, (day,), ())
-        if any(part.holds(plain) for part in (s.request, s.users, s.results, s.rules)):
-            return True
-        if day in self.days:
-            return True
-        if told is None:
-            return False
-        if told in self.relative:
-            return True
-        users = s.users.text
-        if s.today is None and _RELATIVE.search(users):
-            return True
-        if _PERIODS.search(users) and (told.day == 1 or (told + timedelta(1)).day == 1):
-            return True
-        if _PERIODS.search(users) and told == s.today:  # until now
-            return True
-        if _WEEKS.search(users) and told.weekday() in (0, 4, 5, 6):
-            return True
-        others = [d for v in call.values if v is not value for each in v.days
-                  if (d := calendar_day(each)) is not None]  # fmt: skip
-        gaps = {abs((told - other).days) for other in others}
-        return any(gap and (gap in self.numbers or gap / 7 in self.numbers) for gap in gaps)
-
-    def _is_time_said(self, time: int, call: Call, value: Value) -> bool:
-        s = self.sources
-        said = s.users.times | s.results.times | s.rules.times
-        users = s.users.text
-        if time in said or time in (0, 1_439):
-            return True
-        if not _HALF_DAY.search(users) and (time - 720) in said:
-            return True
-        if any(low <= time <= high for word, (low, high) in _PARTS_OF_DAY.items()
-               if re.search(rf"\b{word}\b", users)) and not s.request.times:  # fmt: skip
-            return True
-        hours = {int(n) % 12 for n in s.users.numbers | s.request.numbers if n == int(n)}
-        if time // 60 % 12 in hours and time % 60 in (0, 15, 30, 45) and not s.request.times:
-            return time % 60 == 0 or "half" in users or "quarter" in users
-        starts = {t for v in call.values if v is not value for t in v.times} | said
-        spans = {float(n) for v in call.values if (n := v.number) is not None} | self._spans()
-        return any(time - start in spans or (time - start) / 60 in spans for start in starts)
 
 
 def holds_token(text: str, sought: str) -> bool:
@@ -482,7 +463,7 @@ def _is_described(value: Value, tool: Tool | None) -> bool:
 def _is_worded(value: Value) -> bool:
     """Whether the model words a value by itself: a text, a title, a query."""
     last = name_words(value.path)[-1:]
-    is_free = bool(last) and last[0] in _FREE
+    is_free = bool(last) and last[0] in FREE
     return value.kind == "text" or (
         is_free and value.kind in ("name", "mail", "id", "path", "date")
     )
