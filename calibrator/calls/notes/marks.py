@@ -22,6 +22,7 @@ from calibrator.calls.reading.values import name_words
 from calibrator.scorer import MARKS, Mark
 
 ORDER: Final = {name: at for at, name in enumerate(MARKS)}
+MOST_COMPARED: Final = 6  # values of a call for which what was said nearly alike is sought
 LONGEST_NAME: Final = 60  # characters of an argument's name
 LONGEST_SHOWN: Final = 80  # of a value that is quoted
 
@@ -71,11 +72,13 @@ def marks_of(
 
 def marks_of_values(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
     """Yield the marks of values that nobody said, with what was said in their place."""
+    left = MOST_COMPARED
     for value in call.values:
         if said.is_said(value, call, tool):
             continue
         name = argument_name(value.path)
-        near = nearest_said(value, said)
+        near = nearest_said(value, said) if left > 0 else None
+        left -= 1
         differs = "" if near is None else f", differs from {near[:LONGEST_SHOWN]}"
         yield Mark("not_in_conversation", name, f"not in the conversation{differs}")
         if is_placeholder(value):

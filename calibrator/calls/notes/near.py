@@ -8,8 +8,8 @@ from typing import Final
 from calibrator.calls.notes.said import Said
 from calibrator.calls.reading.values import Value, calendar_day
 
-MAX_COMPARED: Final = 3_000  # tokens of a conversation
-LONGEST: Final = 80  # characters of a value that is compared
+MAX_COMPARED: Final = 2_000  # tokens of a conversation
+LONGEST: Final = 60  # characters of a value that is compared
 _MAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}")
 
 
@@ -75,7 +75,7 @@ def _nearest_words(value: Value, said: Said) -> str | None:
     strange = [word for word in words if word.strip(".,") not in pieces]
     if len(strange) != 1:
         return None
-    return _nearest(strange[0], [p for p in pieces if len(p) >= 3])
+    return _nearest(strange[0], sorted(p for p in pieces if len(p) >= 3))
 
 
 def _nearest(text: str, tokens: list[str]) -> str | None:
@@ -96,19 +96,27 @@ def _nearest(text: str, tokens: list[str]) -> str | None:
 def distance(one: str, other: str, most: int) -> int:
     """Return how many slips two texts are apart, or more than `most` where it is more than that.
 
-    Optimal string alignment: insertion, deletion, substitution, two characters exchanged.
+    Optimal string alignment: insertion, deletion, substitution, two characters exchanged. Only a
+    band of the table is filled, so the time grows with the length times `most`.
     """
     if abs(len(one) - len(other)) > most:
         return most + 1
-    before: list[int] = []
-    last = list(range(len(other) + 1))
+    far = most + 1
+    before: dict[int, int] = {}
+    last = {j: j for j in range(min(len(other), most) + 1)}
     for i, a in enumerate(one, 1):
-        row = [i] + [0] * len(other)
-        for j, b in enumerate(other, 1):
-            row[j] = min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (a != b))
+        row: dict[int, int] = {}
+        for j in range(max(0, i - most), min(len(other), i + most) + 1):
+            if j == 0:
+                row[0] = i
+                continue
+            b = other[j - 1]
+            found = min(last.get(j, far) + 1, row.get(j - 1, far) + 1)
+            found = min(found, last.get(j - 1, far) + (a != b))
             if i > 1 and j > 1 and a == other[j - 2] and one[i - 2] == b:
-                row[j] = min(row[j], before[j - 2] + 1)
-        if min(row) > most:
-            return most + 1
+                found = min(found, before.get(j - 2, far) + 1)
+            row[j] = found
+        if min(row.values()) > most:
+            return far
         before, last = last, row
-    return last[-1]
+    return last.get(len(other), far)

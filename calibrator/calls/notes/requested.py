@@ -313,10 +313,10 @@ def _is_asked_elsewhere(request: list[str], at: int, stems: set[str]) -> bool:
 
 def is_pure_look(view: View) -> bool:
     """Whether all that the user has asked for is to look something up."""
-    return bool(view.turns) and all(map(_is_look, view.turns))
+    return bool(view.turns) and all(map(is_look, view.turns))
 
 
-def _is_look(turn: str) -> bool:
+def is_look(turn: str) -> bool:
     """Whether a turn asks a question or to look, and in no sentence for anything else."""
     split = re.split(r"(?<=[.!?])\s+|\n+", turn.lower()[:2_000])
     sentences = [each.strip() for each in split if len(each.strip()) > 3]

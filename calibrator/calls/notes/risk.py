@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from calibrator.calls.notes.requested import is_named_by_user, says_all, words_of
+from calibrator.calls.notes.requested import is_look, is_named_by_user, says_all, words_of
 from calibrator.calls.notes.said import Said
 from calibrator.calls.reading.conversation import Call, Tool
 from calibrator.calls.reading.requests import verb_classes
@@ -67,7 +67,7 @@ _DESTRUCTIVE_COMMAND = re.compile(
 _WRITING_COMMAND = re.compile(
     r"[^0-9&]>\s*[^&\s]|\b(?:mv|cp|touch|mkdir|chmod|chown|tee|sed\s+-i|install|insert\s+into"
     r"|update"
-    r"|merge\s+into|create|grant|revoke|curl|wget|ssh|scp|sudo)\b",
+    r"|merge\s+into|create|grant|revoke)\b|(?:^|[|;&\n])\s*(?:curl|wget|ssh|scp|sudo)\b",
     re.I,
 )
 _AMOUNTS = word_set("amount total price sum value payment cost budget limit_price cents eur usd")
@@ -212,20 +212,21 @@ def risk_of_call(call: Call, tool: Tool | None, said: Said) -> tuple[str, tuple[
 
 def authorised(call: Call, effect: Effect, said: Said) -> tuple[bool, str]:
     """Return whether the user's own messages ask for such a call, and how that is known."""
-    turns = [words_of(turn) for turn in said.view.turns[-4:]]
-    own = {stem(word) for word in name_words(call.name)}
-    classes = verb_classes(name_words(call.name)[:3]) - {"look"}
-    for words in reversed(turns):
+    verb = _of_name(call.name)[1]
+    own = {stem(verb)} if verb else set()
+    classes = verb_classes([verb] if verb else name_words(call.name)[:1]) - {"look"}
+    for turn in reversed(said.view.turns[-4:]):
+        words = words_of(turn)
         stems = {stem(word) for word in words}
-        if own & stems & _VERBS or stems & _KIN_STEMS[effect.kind] or classes & verb_classes(words):
+        is_named = bool(own & stems)
+        if not is_named and is_look(turn):
+            continue
+        if is_named or stems & _KIN_STEMS[effect.kind] or classes & verb_classes(words):
             named = [v for v in call.values[:20] if _is_target(v)]
             if named and not any(is_named_by_user(v, said) for v in named) and effect.is_final:
                 return True, "the user asked for it, and named none of its targets"
             return True, "the user asked for it"
     return False, "the user's own words do not ask for it"
-
-
-_VERBS: Final = {stem(word) for word in _DESTROYS | _SENDS | _CHANGES}
 
 
 def _is_target(value: Value) -> bool:
