@@ -15,11 +15,10 @@ from typing import Any
 from calibrator import NO_SIGNALS, Signals
 from policies import Facts
 from proxy.errors import UNREADABLE_EVENT, UpstreamBrokenError, UpstreamError
-from proxy.exchange.call_notes import noted
 from proxy.exchange.outcome import Outcome
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import MEMBER, Assembler, Choice, Format, Json, NoAnswerError
-from proxy.formats.called import tool_calls
+from proxy.formats.called import noted, tool_calls
 from proxy.formats.events.readings import AMBIGUOUS, DECISIVE, is_ambiguous
 from proxy.formats.openai import error_alone
 from proxy.scoring.scoring import Confidence, Status, least_sure

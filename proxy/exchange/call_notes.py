@@ -1,32 +1,11 @@
-"""What is known of the calls of a reply besides its confidence: their marks and their risks."""
+"""What a client is told of the calls of a reply: their marks and their risks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
-from calibrator import RISKS, CallNotes, Mark
-from policies import ToolCall
-
-
-def noted(calls: tuple[ToolCall, ...], notes: Sequence[CallNotes] | None) -> tuple[ToolCall, ...]:
-    """Return calls with their marks and risks.
-
-    Where a call has others inside, of which the notes do not speak one by one, each has all marks
-    and the highest risk.
-    """
-    if notes is None or not calls:
-        return calls
-    marks = [tuple((mark.name, mark.argument) for mark in each.marks) for each in notes]
-    risks = [each.risk for each in notes]
-    if len(calls) != len(notes):
-        marks = [tuple(dict.fromkeys(pair for each in marks for pair in each))] * len(calls)
-        risks = [max(risks, key=RISKS.index, default=RISKS[0])] * len(calls)
-    return tuple(
-        replace(call, marks=own, risk=risk)
-        for call, own, risk in zip(calls, marks, risks, strict=True)
-    )
+from calibrator import CallNotes, Mark
 
 
 def calls_member(

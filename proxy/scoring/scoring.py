@@ -34,7 +34,6 @@ from calibrator import (
     Signals,
     Ticket,
     UnavailableError,
-    call_notes,
     message_text,
     opinion_of,
     reads_images,
@@ -48,7 +47,9 @@ from proxy.scoring.findings import (
     NOTHING,
     UNFAMILIAR_TASK,
     Findings,
+    calls_tools,
     findings_of,
+    notes_of,
     unread_reason,
 )
 from proxy.scoring.images import ImagePart, Images
@@ -288,10 +289,9 @@ class Scoring:
             if asked.images:
                 return await self._with_images(asked.images, items)
             for ticket, item in zip(await self.tickets(items), items, strict=True):
-                confidence = _confidence(ticket)
-                if confidence.notes is None and confidence.value is not None and _calls_tools(item):
-                    confidence.notes = await asyncio.to_thread(_notes_of, item)
-                found.append(confidence)
+                found.append(_confidence(ticket))
+                if found[-1].notes is None and found[-1].value is not None and calls_tools(item):
+                    found[-1].notes = await asyncio.to_thread(notes_of, item)
             return found
         except NotScorableError as error:
             return [Confidence(None, Status.NOT_SUPPORTED, error.reason)] * len(choices)
@@ -350,7 +350,9 @@ class Scoring:
         if not self.reads_images:
             if not self._images.may_be_ignored:
                 raise NotScorableError("image", "this calibrator reads text only")
-            return [_limited(_confidence(ticket)) for ticket in await self.tickets(items)]
+            found = [_confidence(ticket) for ticket in await self.tickets(items)]
+            limited = {"status": Status.TRUNCATED, "reason": "image"}
+            return [each if each.value is None else replace(each, **limited) for each in found]
         try:
             async with asyncio.timeout(self._timeout_s), self._images.of(parts) as images:
                 for item in items:
@@ -389,15 +391,6 @@ class Scoring:
             self._arrivals.close()
         self._arrivals = Arrivals(loop)
         return self._arrivals
-
-
-def _calls_tools(item: Item) -> bool:
-    return item.tool_use is not None and item.tool_use.has_calls
-
-
-def _notes_of(item: Item) -> tuple[CallNotes, ...] | None:
-    """The notes of a reply's calls, whose calibrator gives none."""
-    return None if item.tool_use is None else call_notes(item.tool_use)
 
 
 def _item_of(asked: Question, choice: Choice, model: str, domain: str | None) -> Item:
@@ -502,10 +495,3 @@ def _confidence(ticket: Ticket) -> Confidence:
     elif score.is_unfamiliar:
         found.status, found.reason = Status.UNFAMILIAR, UNFAMILIAR_TASK
     return found
-
-
-def _limited(found: Confidence) -> Confidence:
-    """A confidence of a question whose images nobody looked at."""
-    if found.value is None:
-        return found
-    return replace(found, status=Status.TRUNCATED, reason="image")

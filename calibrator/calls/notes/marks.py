@@ -11,14 +11,15 @@ from collections.abc import Iterator
 from typing import Final
 
 from calibrator.calls.notes import numbers, requested, risk, superlatives
+from calibrator.calls.notes.dates import is_date_said
 from calibrator.calls.notes.near import nearest_said
-from calibrator.calls.notes.said import Said
+from calibrator.calls.notes.said import Said, is_worded
 from calibrator.calls.reading.conversation import Call, Tool
 from calibrator.calls.reading.grounding import grounding, is_placeholder
 from calibrator.calls.reading.requests import contrary, dating
 from calibrator.calls.reading.rules import Sentence, ruling
 from calibrator.calls.reading.steps import failed, is_read, schema_of, steps_of
-from calibrator.calls.reading.values import name_words
+from calibrator.calls.reading.values import Value, name_words
 from calibrator.scorer import MARKS, Mark
 
 ORDER: Final = {name: at for at, name in enumerate(MARKS)}
@@ -74,7 +75,7 @@ def marks_of_values(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]
     """Yield the marks of values that nobody said, with what was said in their place."""
     left = MOST_COMPARED
     for value in call.values:
-        if said.is_said(value, call, tool):
+        if is_said(value, call, tool, said):
             continue
         name = argument_name(value.path)
         near = nearest_said(value, said) if left > 0 else None
@@ -83,6 +84,13 @@ def marks_of_values(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]
         yield Mark("not_in_conversation", name, f"not in the conversation{differs}")
         if is_placeholder(value):
             yield Mark("placeholder", name, "a placeholder")
+
+
+def is_said(value: Value, call: Call, tool: Tool | None, said: Said) -> bool:
+    """Return whether a value of a call was said, or follows from what was said."""
+    if value.kind == "date" and not is_worded(value):
+        return is_date_said(said, value, call)
+    return said.is_said(value, call, tool)
 
 
 def argument_name(path: str) -> str:
@@ -153,7 +161,7 @@ def _of_step(
     schema, dates = schema_of(call, tool, view), dating(call, sources)
     rules, steps = ruling(call, tool, view, sources, sentences), steps_of(call, view)
     yield from (Mark("schema", "", w) for trait, w in _BY_SCHEMA.items() if schema[trait] > 0)
-    is_told = all(said.is_said(v, call, tool) for v in call.values if v.days or v.times)
+    is_told = all(is_said(v, call, tool, said) for v in call.values if v.days or v.times)
     for trait, (name, words) in _BY_DATE.items():
         if dates[trait] > 0 and not (is_told and trait in ("relative_wrong", "time_wrong")):
             yield Mark(name, "", words)

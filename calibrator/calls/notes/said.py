@@ -190,22 +190,19 @@ class Said:
         return holds_token(self.text, text)
 
     def is_said(self, value: Value, call: Call, tool: Tool | None) -> bool:
-        """Whether a value of a call was said, or follows from what was said."""
+        """Whether a value of a call was said, or follows from what was said; dates are for
+        `dates.is_date_said`."""
         if value.kind == "empty" or not value.text or _is_default(value, tool):
             return True
         last = name_words(value.path)[-1:]
         if last and last[0] in OF_THE_WORLD and not str(value.raw).isupper():
             return True
-        if _is_worded(value):
+        if is_worded(value):
             return self._are_parts_said(value.text)
         if value.kind not in SOUGHT:
             return True
         if value.kind == "number":
             return self._is_number_said(value, tool)
-        if value.kind == "date":
-            from calibrator.calls.notes.dates import is_date_said  # which reads what was said
-
-            return is_date_said(self, value, call)
         if value.kind == "mail":
             mails = _MAIL_IN.findall(value.text)[:20]
             return all(map(self.holds_token, mails)) if mails else self.holds_token(value.text)
@@ -460,8 +457,8 @@ def _is_described(value: Value, tool: Tool | None) -> bool:
     return any(holds_token(text.lower(), value.text) for text in texts if text)
 
 
-def _is_worded(value: Value) -> bool:
-    """Whether the model words a value by itself: a text, a title, a query."""
+def is_worded(value: Value) -> bool:
+    """Return whether the model words a value by itself: a text, a title, a query."""
     last = name_words(value.path)[-1:]
     is_free = bool(last) and last[0] in FREE
     return value.kind == "text" or (
