@@ -63,7 +63,7 @@ def _found(reply: ReadReply) -> list[str]:
 def _reasons(call: Call, view: View, sources: Sources) -> list[str]:
     found = []
     tool = view.tools.get(call.name)
-    is_read = effect_of(call, tool).is_read
+    is_read = effect_of(call, tool, view).is_read
     for mark in marks_of_values(call, tool, Said(view, sources)):
         if mark.name == "placeholder":
             found.append(f"placeholder: {mark.argument}")

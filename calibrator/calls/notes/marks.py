@@ -118,7 +118,7 @@ def _of_request(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
         yield Mark("other_record", argument_name(path), words)
     for path, which in superlatives.not_that_one(call, said):
         yield Mark("other_record", argument_name(path), f"not the {which} of those listed")
-    effect = risk.effect_of(call, tool)
+    effect = risk.effect_of(call, tool, view)
     for path in requested.wider(call, said, destroys=effect.kind == risk.DESTROY):
         yield Mark("wider", argument_name(path), "the user named only a part of it")
     if requested.contrary_verb(call, view):
@@ -160,13 +160,16 @@ def _of_step(
     view, sources = said.view, said.sources
     schema, dates = schema_of(call, tool, view), dating(call, sources)
     rules, steps = ruling(call, tool, view, sources, sentences), steps_of(call, view)
-    yield from (Mark("schema", "", w) for trait, w in _BY_SCHEMA.items() if schema[trait] > 0)
+    is_listed = call.name in view.listed
+    for trait, words in _BY_SCHEMA.items():
+        if schema[trait] > 0 and not (is_listed and trait == "unknown_tool"):
+            yield Mark("schema", "", words)
     is_told = all(is_said(v, call, tool, said) for v in call.values if v.days or v.times)
     for trait, (name, words) in _BY_DATE.items():
         if dates[trait] > 0 and not (is_told and trait in ("relative_wrong", "time_wrong")):
             yield Mark(name, "", words)
     yield from (Mark("limit_passed", "", w) for trait, w in _BY_LIMIT.items() if rules[trait] > 0)
-    is_read = risk.effect_of(call, tool).is_read
+    is_read = risk.effect_of(call, tool, view).is_read
     if steps["same_again_after_success"] > 0:
         yield Mark("repeated", "", MARKS["repeated"])
     if steps["same_again_after_error"] > 0 and _is_last_failure(call, said):

@@ -37,7 +37,8 @@ def _nearest_mail(value: Value, said: Said) -> str | None:
     if (found := _nearest(value.text, mails)) is not None:
         return found
     name, _, host = value.text.partition("@")
-    for mail in mails:
+    for each in mails:
+        mail = str(each)
         own, _, at = mail.partition("@")
         if (own == name and at != host) or (at == host and distance(own, name, 3) <= 3):
             return mail

@@ -15,7 +15,7 @@ from typing import Final
 
 from calibrator.calls.notes.requested import is_look, is_named_by_user, says_all, words_of
 from calibrator.calls.notes.said import Said
-from calibrator.calls.reading.conversation import Call, Tool
+from calibrator.calls.reading.conversation import Call, Tool, View
 from calibrator.calls.reading.requests import verb_classes
 from calibrator.calls.reading.steps import CHANGES, READS, failed
 from calibrator.calls.reading.values import Value, name_words, stem, word_set
@@ -121,9 +121,11 @@ class Effect:
         return self.kind in (SEND, DESTROY)
 
 
-def effect_of(call: Call, tool: Tool | None) -> Effect:
+def effect_of(call: Call, tool: Tool | None, view: View | None = None) -> Effect:
     """Return what a call does, by its command or its verb and the annotations of its tool."""
     hints = tool.annotations if tool is not None else {}
+    if view is not None and call.name in view.listed:
+        hints = view.listed[call.name]
     is_idempotent = hints.get("idempotent") is True
     if (command := _command_in(call)) is not None:
         return _of_command(command, is_idempotent)
@@ -194,7 +196,7 @@ def _of_command(command: str, is_idempotent: bool) -> Effect:
 
 def risk_of_call(call: Call, tool: Tool | None, said: Said) -> tuple[str, tuple[str, ...]]:
     """Return how bad a wrong call would be, of `RISKS`, and the reasons in words."""
-    effect = effect_of(call, tool)
+    effect = effect_of(call, tool, said.view)
     reasons = [effect.why]
     if effect.is_read:
         if _SECRET.search(_texts(call)) and not _SECRET.search(said.sources.users.text):

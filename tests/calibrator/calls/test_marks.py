@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from calibrator import MARKS, RISKS, CallNotes, ToolUse, call_notes, load_scorer
+from calibrator import MARKS, RISKS, CallNotes, Item, ToolUse, call_notes, load_scorer
 from calibrator.calls.notes.near import distance
 from calibrator.rows.rows import parse_row
 from policies import Facts, ToolCall, decide, load_policy
@@ -183,6 +183,21 @@ def test_a_look_is_never_marked_for_want_of_a_look() -> None:
     ):
         noted = notes("Look at order 1, the home page and ls.", name, arguments, annotations=hints)
         assert "not_looked_up" not in [mark.name for mark in noted.marks]
+
+
+def test_tools_that_a_server_listed_count_for_the_risk_alone() -> None:
+    """By their annotations; no number changes by them, and their calls are not of unknown tools."""
+    message, messages = made("process", {"id": "12"}, "c1"), [{"role": "user", "content": "Hi!"}]
+    own = [{"type": "function", "function": {"name": "other", "parameters": {}}}]
+    listed = {"type": "mcp_tool", "name": "process", "annotations": {"read_only": True}}
+    before, after = ToolUse(messages, own, message), ToolUse(messages, [*own, listed], message)
+    [was], [now] = call_notes(before) or (), call_notes(after) or ()
+    assert (was.risk, now.risk) == ("medium", "low")
+    assert ("schema" in strong(was), "schema" in strong(now)) == (True, False)
+    scores = load_scorer("embedded", "cpu").score_batch(
+        [Item("q", "a", tool_use=used) for used in (before, after)]
+    )
+    assert scores[0].confidence == scores[1].confidence
 
 
 def test_doubtful_calls_on_the_sixty_scenes() -> None:
