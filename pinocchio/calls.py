@@ -3,7 +3,7 @@
     seen = SeenCalls()
     client = OpenAI(base_url=URL, http_client=DefaultHttpxClient(event_hooks=seen.hooks))
     ...                               # whatever is built on the client
-    seen.is_unsure(call_id, 0.9)      # no number counts as unsure
+    seen.is_unsure(call_id, 0.3)      # no number counts as unsure
 
 Listens at an HTTP client of the httpx family, where every framework's replies pass, whole or
 streamed, and needs the standard library alone. `pinocchio.langchain`, `pinocchio.openai_agents` and

@@ -46,7 +46,7 @@ def notes(
     if found is not None:
         result = {"role": "tool", "tool_call_id": "c0", "content": json.dumps(found)}
         messages += [made("look", {}, "c0"), result]
-    properties = {key: {} for key in arguments} | (schema or {})
+    properties: Json = {key: {} for key in arguments} | (schema or {})
     tool = {"name": name, "parameters": {"type": "object", "properties": properties}}
     tools = [{"type": "function", "function": tool, "annotations": annotations}]
     [noted] = call_notes(ToolUse(messages, tools, made(name, arguments, "c1"))) or ()
