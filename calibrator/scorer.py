@@ -118,6 +118,70 @@ class FieldDoubt:
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that speaks against a call of a tool.
+
+    `name` is one of `MARKS`, `argument` the argument that it is about
+    (empty: the call as a whole), and `words` say it to a person.
+    """
+
+    name: str
+    argument: str = ""
+    words: str = ""
+
+
+MARKS: Final = {
+    "not_in_conversation": "nobody said the value: not the user, no result, no instruction",
+    "swapped": "values are under each other's arguments, or the direction is turned round",
+    "other_choice": "the user named another of the values that are allowed",
+    "contrary": "the call does the contrary of what was asked",
+    "other_number": "the request gives another number in this unit, or asks for a part",
+    "other_date": "the request names another day or another time",
+    "other_record": "the user asked for another of the things that were listed",
+    "other_tool": "another tool that was offered does what the user asked for",
+    "wider": "the call does it to more than the user named",
+    "ruled_out": "the user said not to do it",
+    "unasked_change": "the user only asked to look, and the call cannot be undone",
+    "placeholder": "a value that stands in for one that nobody knows",
+    "schema": "the call does not fit the tool's schema",
+    "impossible_date": "a date is not in the calendar, or a range ends before it starts",
+    "limit_passed": "a number, a time or a date is beyond a limit in the instructions",
+    "repeated": "the same call has been made already",
+    "failed_before": "the same call has failed already",
+    "unconfirmed": "the instructions ask for a confirmation first",
+    "not_looked_up": "nothing was looked up before",
+}
+"""Each mark with its meaning, the strongest first."""
+LOW: Final = "low"
+MEDIUM: Final = "medium"
+HIGH: Final = "high"
+RISKS: Final = (LOW, MEDIUM, HIGH)
+"""How bad a wrong call would be, seen beside what the user asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallNotes:
+    """What is known of one call besides its confidence: its marks, the strongest first, and its
+    risk, of `RISKS`, with reasons in words."""
+
+    marks: tuple[Mark, ...] = ()
+    risk: str = LOW
+    reasons: tuple[str, ...] = ()
+
+
+def read_notes(values: Iterable[Mapping[str, Any]]) -> tuple[CallNotes, ...]:
+    """Return the notes that `dataclasses.asdict` made values of; raises KeyError and the like."""
+    return tuple(
+        CallNotes(
+            tuple(Mark(one["name"], one["argument"], one["words"]) for one in each["marks"]),
+            each["risk"],
+            tuple(each["reasons"]),
+        )
+        for each in values
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Unsupported:
     """A sentence of a reply that its context does not support, and the words that show it.
 
@@ -170,7 +234,8 @@ class Score:
     replies of others were read, `alone` is the confidence without them, and `compared` says of each
     whether it agrees, differs, or whether that cannot be told. Where signals moved the confidence,
     `unaided` is the one without them, and `calibrator` the name of what gave it. `fields` are
-    arguments of calls that stand nowhere, where the scorer can tell them apart.
+    arguments of calls that stand nowhere, where the scorer can tell them apart. `notes` has the
+    marks and the risk of each call of the reply, in their order; None where nobody looked.
 
     `support` is the probability that the context supports the reply, None where there is no
     context, and `unsupported` the sentences that it does not support. `basis` lists what the
@@ -196,6 +261,7 @@ class Score:
     needs_facts: bool = False
     is_unfamiliar: bool = False
     unread: str = ""
+    notes: tuple[CallNotes, ...] | None = None
 
 
 class Scorer(Protocol):

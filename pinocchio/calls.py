@@ -3,7 +3,7 @@
     seen = SeenCalls()
     client = OpenAI(base_url=URL, http_client=DefaultHttpxClient(event_hooks=seen.hooks))
     ...                               # whatever is built on the client
-    seen.is_unsure(call_id, 0.9)      # no number counts as unsure
+    seen.is_unsure(call_id, 0.3)      # no number counts as unsure
 
 Listens at an HTTP client of the httpx family, where every framework's replies pass, whole or
 streamed, and needs the standard library alone. `pinocchio.langchain`, `pinocchio.openai_agents` and
@@ -36,11 +36,17 @@ class Judge(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SeenCall:
-    """What is known of a call; `request_id` is that of the reply which makes it."""
+    """What is known of a call; `request_id` is that of the reply which makes it.
+
+    `marks` are what speaks against it, each with the argument that it is about or an empty text,
+    and `risk` is low, medium or high; None where the proxy told neither.
+    """
 
     confidence: float | None = None
     name: str | None = None
     request_id: str | None = None
+    marks: tuple[tuple[str, str], ...] | None = None
+    risk: str | None = None
 
 
 class SeenCalls:
@@ -84,9 +90,11 @@ class SeenCalls:
         confidence: float | None,
         name: str | None = None,
         request_id: str | None = None,
+        marks: tuple[tuple[str, str], ...] | None = None,
+        risk: str | None = None,
     ) -> None:
         """Keeps what is known of a call, in place of the oldest one where there are too many."""
-        self._calls[call_id] = SeenCall(confidence, name, request_id)
+        self._calls[call_id] = SeenCall(confidence, name, request_id, marks, risk)
         self._calls.move_to_end(call_id)
         while len(self._calls) > self._most:
             self._calls.popitem(last=False)
@@ -150,6 +158,7 @@ class _Reading:
         """Notes what is known of each call, once the client has read the body or closes it."""
         calls: dict[str, str | None] = {}
         confidence = request_id = None
+        notes: dict[str, tuple[tuple[tuple[str, str], ...], str | None]] = {}
         documents = list(self._documents())
         self._pieces.clear()
         for document in documents:
@@ -157,10 +166,12 @@ class _Reading:
             member = _member_in(document)
             confidence = _number(member.get("confidence"), confidence)
             request_id = member.get("request_id", request_id)
+            notes |= _notes_in(member)
         if calls and confidence is None:
             confidence = self._seen.judged(self._asked, documents)
         for id, name in calls.items():
-            self._seen.note(id, confidence, name, request_id)
+            marks, risk = notes.get(id, (None, None))
+            self._seen.note(id, confidence, name, request_id, marks, risk)
 
     def _documents(self) -> Iterator[Any]:
         text = b"".join(self._pieces)
@@ -183,6 +194,22 @@ def _member_in(document: Any) -> dict[str, Any]:
         if isinstance(member, dict):
             return member
     return {}
+
+
+def _notes_in(
+    member: dict[str, Any],
+) -> dict[str, tuple[tuple[tuple[str, str], ...], str | None]]:
+    """The marks and the risk of each call, by its id."""
+    found = {}
+    choices = member.get("choices")
+    for choice in choices if isinstance(choices, list) else ():
+        listed = choice.get("calls") if isinstance(choice, dict) else None
+        for call in listed if isinstance(listed, list) else ():
+            marks = call.get("marks", [])
+            pairs = tuple((str(m.get("mark")), str(m.get("argument", ""))) for m in marks)
+            if isinstance(call.get("id"), str):
+                found[call["id"]] = pairs, call.get("risk")
+    return found
 
 
 def _number(value: Any, otherwise: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""Which calls of tools a person has to look at: by a threshold, or as a policy decides.
+"""Which calls of tools a person has to look at: by a threshold, by marks, or as a policy decides.
 
 The predicates of `pinocchio.langchain`, `pinocchio.openai_agents` and `pinocchio.pydantic_ai` ask
 here. A threshold needs the standard library alone, a policy the package `policies` and PyYAML.
@@ -7,28 +7,71 @@ here. A threshold needs the standard library alone, a policy the package `polici
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Collection, Sequence
 from os import PathLike
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from pinocchio.packages import check_own
 
-Doubt: TypeAlias = Callable[[str | None, Any, float | None], bool]
-"""Whether to ask a person, by the name of the tool, the arguments (JSON text or what it says) and
-the confidence; None where the name or the confidence is not known."""
-
-KNOWN_FACTS: Final = frozenset({"arguments", "confidence", "tools"})
+Marks: TypeAlias = Sequence[tuple[str, str]]
+"""Marks of a call, each with the argument that it is about or an empty text."""
 
 
-def doubt(below: float | None, policy: str | PathLike[str] | None) -> Doubt:
-    """The test for one of the two; raises ValueError for both, for neither, and for a policy that
-    cannot be asked here."""
-    if (below is None) == (policy is None):
-        raise ValueError("give unsure() either below=0.9 or policy='agent-tools'")
+class Doubt(Protocol):
+    """Whether to ask a person, by the name of the tool, the arguments (JSON text or what it says),
+    the confidence, the marks and the risk; None where one of them is not known."""
+
+    def __call__(
+        self,
+        name: str | None,
+        arguments: Any,
+        confidence: float | None,
+        marks: Marks | None = None,
+        risk: str | None = None,
+    ) -> bool: ...
+
+
+KNOWN_FACTS: Final = frozenset({"arguments", "confidence", "marks", "tools"})
+WEAK_MARKS: Final = frozenset({"failed_before", "not_looked_up", "unconfirmed"})
+"""Marks that right calls have about as often as wrong ones; `marked=True` leaves them out."""
+
+
+def doubt(
+    below: float | None,
+    policy: str | PathLike[str] | None,
+    marked: bool | Collection[str] = False,
+) -> Doubt:
+    """Return the test: below a threshold, with a mark (or one of these), or as a policy decides.
+
+    Raises ValueError where a policy is given beside the others, where nothing is given, and for a
+    policy that cannot be asked here.
+    """
+    if (policy is None) == (below is None and not marked) or isinstance(marked, str):
+        raise ValueError(
+            "give unsure() below=0.7, marked=True (or a list of marks), or both of them, "
+            "or else a policy, as in policy='doubtful-calls'"
+        )
     if policy is not None:
         return _by_policy(policy)
-    threshold = float(below or 0.0)
-    return lambda name, arguments, confidence: confidence is None or confidence < threshold
+    threshold = 0.0 if below is None else float(below)
+    names = None if isinstance(marked, bool) else frozenset(marked)
+
+    def is_for_a_person(
+        name: str | None,
+        arguments: Any,
+        confidence: float | None,
+        marks: Marks | None = None,
+        risk: str | None = None,
+    ) -> bool:
+        if confidence is None or confidence < threshold:
+            return True
+        if not marked:
+            return False
+        return marks is None or any(
+            mark not in WEAK_MARKS if names is None else mark in names for mark, _ in marks
+        )
+
+    return is_for_a_person
 
 
 def _by_policy(name_or_path: str | PathLike[str]) -> Doubt:
@@ -43,13 +86,20 @@ def _by_policy(name_or_path: str | PathLike[str]) -> Doubt:
     if unknown := policy.looks_at - KNOWN_FACTS:
         raise ValueError(
             f"policy {policy.name} looks at {', '.join(sorted(unknown))}; of a call of a tool only "
-            "its name, its arguments and the confidence are known here"
+            "its name, its arguments, the confidence, marks and risk are known here"
         )
 
-    def is_for_a_person(name: str | None, arguments: Any, confidence: float | None) -> bool:
+    def is_for_a_person(
+        name: str | None,
+        arguments: Any,
+        confidence: float | None,
+        marks: Marks | None = None,
+        risk: str | None = None,
+    ) -> bool:
         if name is None:
             return True
-        call = ToolCall(name, _as_text(arguments))
+        pairs = None if marks is None else tuple((mark, argument) for mark, argument in marks)
+        call = ToolCall(name, _as_text(arguments), marks=pairs, risk=risk)
         decision = decide(policy, Facts(confidence=confidence, model="", tools=(call,)))
         is_delivered = isinstance(decision.action, Deliver | Annotate)
         return decision.because == "score_error" or not is_delivered

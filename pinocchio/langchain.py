@@ -6,7 +6,7 @@
                        http_async_client=DefaultAsyncHttpxClient(event_hooks=seen.async_hooks))
     agent = create_agent(model, [refund_order], checkpointer=..., middleware=[
         HumanInTheLoopMiddleware(interrupt_on={"refund_order": {
-            "allowed_decisions": ["approve", "edit", "reject"], "when": unsure(below=0.9)}}),
+            "allowed_decisions": ["approve", "edit", "reject"], "when": unsure(marked=True)}}),
         noting(seen),                              # behind it, as the last one looks first
     ])
 
@@ -17,7 +17,7 @@ before: so `noting` writes the confidences into the message, which the checkpoin
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from importlib import import_module
 from os import PathLike
 from typing import Any
@@ -29,18 +29,26 @@ from pinocchio.doubt import doubt
 __all__ = ["Desk", "SeenCalls", "at_desk", "noting", "unsure"]
 
 _NOTED, _REQUEST = "pinocchio", "pinocchio_request"  # in the message's `response_metadata`
+_NOTES = "pinocchio_calls"
 
 
 def unsure(
-    below: float | None = None, *, policy: str | PathLike[str] | None = None
+    below: float | None = None,
+    *,
+    marked: bool | Collection[str] = False,
+    policy: str | PathLike[str] | None = None,
 ) -> Callable[[Any], bool]:
-    """A predicate for `when` of an `InterruptOnConfig`, by a threshold or by a policy (a pack's
-    name or a file); a call without a number interrupts."""
-    is_unsure = doubt(below, policy)
+    """Return a predicate for `when` of an `InterruptOnConfig`.
+
+    It goes by a threshold, by marks (any, or those of a list), or by a policy (a pack's name or a
+    file). A call without a number interrupts.
+    """
+    is_unsure = doubt(below, policy, marked)
 
     def when(request: Any) -> bool:
         call = request.tool_call
-        return is_unsure(call["name"], call["args"], _noted(request.state, call["id"]))
+        confidence, marks, risk = _noted(request.state, call["id"])
+        return is_unsure(call["name"], call["args"], confidence, marks, risk)
 
     return when
 
@@ -69,17 +77,25 @@ def _with_confidences(message: Any, seen: SeenCalls) -> dict[str, Any] | None:
     request_id = seen.get(ids[0]).request_id if ids else None
     if not known and request_id is None:
         return None
-    metadata = {**message.response_metadata, _NOTED: known, _REQUEST: request_id}
+    calls = {id: seen.get(id) for id in ids}
+    notes = {
+        id: {"marks": [[*pair] for pair in call.marks], "risk": call.risk}
+        for id, call in calls.items()
+        if call.marks is not None
+    }
+    metadata = {**message.response_metadata, _NOTED: known, _REQUEST: request_id, _NOTES: notes}
     return {"messages": [message.model_copy(update={"response_metadata": metadata})]}
 
 
-def _noted(state: Any, call_id: str) -> float | None:
+def _noted(state: Any, call_id: str) -> tuple[float | None, Any, str | None]:
+    """The confidence, the marks and the risk of a call, as far as they were noted."""
     messages = state["messages"] if isinstance(state, dict) else state.messages
     for message in reversed(messages):
-        noted = getattr(message, "response_metadata", {}).get(_NOTED, {})
-        if call_id in noted:
-            return float(noted[call_id])
-    return None
+        metadata = getattr(message, "response_metadata", {})
+        if call_id in metadata.get(_NOTED, {}):
+            notes = metadata.get(_NOTES, {}).get(call_id, {})
+            return float(metadata[_NOTED][call_id]), notes.get("marks"), notes.get("risk")
+    return None, None, None
 
 
 # The desk

@@ -4,7 +4,7 @@
     http_client = DefaultAsyncHttpxClient(event_hooks=seen.async_hooks)
     set_default_openai_client(AsyncOpenAI(base_url=URL, http_client=http_client))
 
-    @function_tool(needs_approval=unsure(below=0.9, seen=seen))
+    @function_tool(needs_approval=unsure(marked=True, seen=seen))
     def refund_order(order_id: str, amount: float) -> str: ...
 
 A call below the threshold ends the run with an interruption; `result.to_state()` can be kept, and
@@ -14,7 +14,7 @@ taken up in another process after `state.approve(item)` or `state.reject(item)`.
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from os import PathLike
 from typing import Any
 
@@ -30,18 +30,20 @@ CHANGED = "A reviewer changed this call. Make it again, with just these argument
 def unsure(
     below: float | None = None,
     *,
+    marked: bool | Collection[str] = False,
     policy: str | PathLike[str] | None = None,
     seen: SeenCalls,
 ) -> Callable[[Any, Any, str], Awaitable[bool]]:
-    """A predicate for `needs_approval`, by a threshold or by a policy (a pack's name or a file).
+    """A predicate for `needs_approval`, by a threshold, by marks (any, or
+    those of a list), or by a policy (a pack's name or a file).
 
     A call without a number needs approval, as does one whose reply was not seen here.
     """
-    is_unsure = doubt(below, policy)
+    is_unsure = doubt(below, policy, marked)
 
     async def needs_approval(context: Any, parameters: Any, call_id: str) -> bool:
         call = seen.get(call_id)
-        return is_unsure(call.name, parameters, call.confidence)
+        return is_unsure(call.name, parameters, call.confidence, call.marks, call.risk)
 
     return needs_approval
 

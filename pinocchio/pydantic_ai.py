@@ -4,7 +4,7 @@
     http_client = DefaultAsyncHttpxClient(event_hooks=seen.async_hooks)
     model = OpenAIChatModel("gpt-5.6", provider=OpenAIProvider(
         openai_client=AsyncOpenAI(base_url=URL, http_client=http_client)))
-    toolset = FunctionToolset([refund_order]).approval_required(unsure(below=0.9, seen=seen))
+    toolset = FunctionToolset([refund_order]).approval_required(unsure(marked=True, seen=seen))
     agent = Agent(model, toolsets=[toolset], output_type=[str, DeferredToolRequests])
 
 A run with such a call ends with `DeferredToolRequests`, and goes on with `DeferredToolResults`.
@@ -12,7 +12,7 @@ A run with such a call ends with `DeferredToolRequests`, and goes on with `Defer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib import import_module
 from os import PathLike
 from typing import Any
@@ -27,18 +27,20 @@ __all__ = ["Desk", "SeenCalls", "at_desk", "unsure"]
 def unsure(
     below: float | None = None,
     *,
+    marked: bool | Collection[str] = False,
     policy: str | PathLike[str] | None = None,
     seen: SeenCalls,
 ) -> Callable[[Any, Any, Any], bool]:
-    """A predicate for `approval_required`, by a threshold or by a policy (a pack's name or a file).
+    """A predicate for `approval_required`, by a threshold, by marks (any, or
+    those of a list), or by a policy (a pack's name or a file).
 
     A call without a number needs approval.
     """
-    is_unsure = doubt(below, policy)
+    is_unsure = doubt(below, policy, marked)
 
     def approval_required(context: Any, tool: Any, arguments: Any) -> bool:
-        confidence = seen.confidence(context.tool_call_id or "")
-        return is_unsure(tool.name, arguments, confidence)
+        call = seen.get(context.tool_call_id or "")
+        return is_unsure(tool.name, arguments, call.confidence, call.marks, call.risk)
 
     return approval_required
 

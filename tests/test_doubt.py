@@ -92,11 +92,45 @@ def test_what_cannot_be_decided_here_is_refused(
         doubt(None, refunds)
 
 
-@pytest.mark.parametrize("given", [(None, None), (0.9, "agent-tools")])
-def test_one_of_both_is_given(given: Any) -> None:
-    """A threshold or a policy."""
-    with pytest.raises(ValueError, match="either"):
+@pytest.mark.parametrize(
+    "given",
+    [(None, None), (0.9, "agent-tools"), (None, "agent-tools", True), (None, None, "schema")],
+)
+def test_a_policy_stands_alone(given: Any) -> None:
+    """A threshold and marks go together, a policy with neither; marks are a list of names."""
+    with pytest.raises(ValueError, match="marked=True"):
         doubt(*given)
+
+
+MARKED = (("not_in_conversation", "to"),)
+
+
+@pytest.mark.parametrize(
+    ("marked", "confidence", "marks", "expected"),
+    [
+        (True, 0.9, (), False),
+        (True, 0.9, MARKED, True),
+        (True, 0.9, (("not_looked_up", ""),), False),
+        (["not_looked_up"], 0.9, (("not_looked_up", ""),), True),
+        (["swapped"], 0.9, MARKED, False),
+        (True, 0.9, None, True),
+        (True, 0.2, (), True),
+        (True, None, (), True),
+    ],
+)
+def test_a_marked_call_is_for_a_person(
+    marked: Any, confidence: float | None, marks: Any, expected: bool
+) -> None:
+    """So is one of which nobody knows the marks; marks that right calls have as often count only
+    where they are named."""
+    is_unsure = doubt(0.3, None, marked)
+    assert is_unsure("send_email", {"to": "a@b.c"}, confidence, marks, "low") is expected
+
+
+@pytest.mark.parametrize(("marks", "expected"), [((), False), (MARKED, True), (None, True)])
+def test_a_pack_decides_on_marks(marks: Any, expected: bool) -> None:
+    """As in the proxy, on the marks that came with the reply."""
+    assert doubt(None, "doubtful-calls")("send_email", {}, 0.9, marks, "low") is expected
 
 
 def test_a_threshold_needs_the_standard_library_alone() -> None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
-from calibrator.calls.reading.conversation import Call, Tool, View
-from calibrator.calls.reading.grounding import SOUGHT, Sources, is_placeholder
+from calibrator.calls.notes.marks import marks_of_values
+from calibrator.calls.notes.notes import has_unread_calls, notes_of
+from calibrator.calls.notes.risk import effect_of
+from calibrator.calls.notes.said import Said
+from calibrator.calls.reading.conversation import Call, View
+from calibrator.calls.reading.grounding import Sources
 from calibrator.calls.reading.reply import ReadReply, read_reply
 from calibrator.calls.reading.requests import dating
 from calibrator.calls.reading.rules import ruling, sentences_of
 from calibrator.calls.reading.steps import schema_of, steps_of
-from calibrator.calls.reading.values import Value
-from calibrator.scorer import ToolUse
+from calibrator.scorer import CallNotes, ToolUse
 
 MOST = 3
-MOST_READ = 2_000  # characters of an argument's description
 _BY_STEP = {
     "same_again_after_success": "the same call has been made already",
     "same_again_after_error": "the same call has failed already",
@@ -62,11 +63,13 @@ def _found(reply: ReadReply) -> list[str]:
 def _reasons(call: Call, view: View, sources: Sources) -> list[str]:
     found = []
     tool = view.tools.get(call.name)
-    for value in call.values:
-        name = value.path.replace(" ", ".")[:60] or "?"
-        if _is_unfounded(value, tool, sources):
-            what = "placeholder" if is_placeholder(value) else "value not in conversation"
-            found.append(f"{what}: {name}")
+    is_read = effect_of(call, tool, view).is_read
+    for mark in marks_of_values(call, tool, Said(view, sources)):
+        if mark.name == "placeholder":
+            found.append(f"placeholder: {mark.argument}")
+        else:
+            _, comma, near = mark.words.partition(",")
+            found.append(f"value not in conversation: {mark.argument}{comma}{near}")
     sentences = sentences_of(view.rules)
     for texts, traits in (
         (_BY_SCHEMA, schema_of(call, tool, view)),
@@ -74,20 +77,12 @@ def _reasons(call: Call, view: View, sources: Sources) -> list[str]:
         (_BY_RULE, ruling(call, tool, view, sources, sentences)),
         (_BY_DATE, dating(call, sources)),
     ):
-        found += [text for trait, text in texts.items() if traits[trait] > 0]
+        found += [
+            text
+            for trait, text in texts.items()
+            if traits[trait] > 0 and not (is_read and trait in ("write_unlooked", "yes_missing"))
+        ]
     return found
-
-
-def _is_unfounded(value: Value, tool: Tool | None, sources: Sources) -> bool:
-    """Whether a value stands neither in the conversation nor in what describes its argument."""
-    if value.kind not in SOUGHT or sources.holds(value):
-        return False
-    if tool is None or is_placeholder(value):
-        return True
-    schema = tool.properties.get(value.path.partition(" ")[0])
-    described = schema.get("description") if isinstance(schema, Mapping) else None
-    texts = (tool.description, described[:MOST_READ] if isinstance(described, str) else "")
-    return not any(value.text in text.lower() for text in texts)
 
 
 class CallDoubts(NamedTuple):
@@ -95,32 +90,33 @@ class CallDoubts(NamedTuple):
 
     `arguments` has for each call the names of those that come from nowhere, and why; it is empty
     where there are more calls than are looked at. `reasons` are as `reasons` gives them, and those
-    for people alone.
+    for people alone. `notes` has the marks and the risk of each call.
     """
 
     arguments: list[dict[str, str]]
     reasons: list[str]
+    notes: tuple[CallNotes, ...] = ()
 
 
 def call_doubts(used: ToolUse) -> CallDoubts:
     """What speaks against a reply's calls; raises nothing, whatever stands in them."""
     reply = read_reply(used)
-    return CallDoubts(unfounded(reply), _found(reply)[:MOST])
+    return CallDoubts(unfounded(reply), _found(reply)[:MOST], notes_of(reply) or ())
 
 
 def unfounded(reply: ReadReply) -> list[dict[str, str]]:
-    """For each call the names of its arguments that come from nowhere, and why; empty where there
-    are more calls than are looked at."""
-    view = reply.view
-    return [] if view.is_cut else [_unfounded(call, view, reply.sources) for call in view.calls]
+    """Return for each call the names of its arguments that come from nowhere, and why; empty where
+    there are more calls than are looked at."""
+    return [] if has_unread_calls(reply) else [_unfounded(call, reply) for call in reply.view.calls]
 
 
-def _unfounded(call: Call, view: View, sources: Sources) -> dict[str, str]:
-    tool = view.tools.get(call.name)
-    return {
-        name: "a placeholder" if is_placeholder(value) else "not in the conversation"
-        for value in call.values
-        if _is_unfounded(value, tool, sources)
-        for name in call.arguments
-        if value.path == name or value.path.startswith(f"{name} ")
-    }
+def _unfounded(call: Call, reply: ReadReply) -> dict[str, str]:
+    """The marks of each argument whose value nobody said, the strongest first."""
+    said, tool = Said(reply.view, reply.sources), reply.view.tools.get(call.name)
+    found: dict[str, str] = {}
+    for mark in marks_of_values(call, tool, said):
+        for name in call.arguments:
+            if mark.argument == name or mark.argument.startswith(f"{name}."):
+                before = found.get(name)
+                found[name] = mark.words if before is None else f"{before}; {mark.words}"
+    return found

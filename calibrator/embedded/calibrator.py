@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from calibrator.calls import CallTrees, ReadReply, argument_doubts, read_reply, reasons
+from calibrator.calls import CallTrees, ReadReply, argument_doubts, notes_of, read_reply, reasons
 from calibrator.checkpoints.checkpoint import (
     EVIDENCE,
     WEIGHTS,
@@ -348,6 +348,7 @@ class EmbeddedCalibrator:
                 fields=self._fields(reply, score, item.source_model)
                 if score < FIELDS_BELOW
                 else (),
+                notes=notes_of(reply),
             )
             for reply, score, item in found
         ]

@@ -40,6 +40,7 @@ from calibrator.scorer import (
     Unsupported,
     batch_characters_of,
     opinion_of,
+    read_notes,
     reads_images,
     reads_tool_use,
     signals_of,
@@ -254,7 +255,13 @@ def _kept_score(values: dict[str, Any]) -> Score:
         Unsupported(one["sentence"], tuple(one["words"]), one["kind"])
         for one in values.pop("unsupported", ())
     )
-    return Score(**values, fields=doubts, unsupported=unsupported)
+    notes = values.pop("notes", None)
+    return Score(
+        **values,
+        fields=doubts,
+        unsupported=unsupported,
+        notes=None if notes is None else read_notes(notes),
+    )
 
 
 def _written(one: Score) -> dict[str, Any]:
@@ -264,7 +271,7 @@ def _written(one: Score) -> dict[str, Any]:
     found = {
         name: getattr(one, name) for name in said if getattr(one, name) != getattr(unset, name)
     }
-    for name in {"fields", "unsupported"} & found.keys():
+    for name in {"fields", "notes", "unsupported"} & found.keys():
         found[name] = [asdict(each) for each in found[name]]
     return found
 

@@ -60,6 +60,7 @@ class Question:
     tools: Any = field(default=(), compare=False)
     conversation: Callable[[], Sequence[Any]] | None = field(default=None, compare=False)
     has_calls: bool | None = field(default=None, compare=False)  # before the reply; None: not known
+    listed: Sequence[Any] = field(default=(), compare=False)  # tools of MCP servers, never scored
 
     def all_messages(self) -> Sequence[Any]:
         """Return all messages before the reply, read once; none where only a text is known."""
@@ -78,8 +79,10 @@ class Question:
                 self.has_calls = _has_calls(self.messages)
             if not self.has_calls:
                 return None
+        has_calls = bool(message.get("tool_calls") or message.get("function_call"))
+        offered = [*tools, *self.listed] if self.listed and has_calls else tools
         return ToolUse(
-            self.all_messages() or [{"role": "user", "content": self.text}], tools, message
+            self.all_messages() or [{"role": "user", "content": self.text}], offered, message
         )
 
 

@@ -3,11 +3,14 @@
     .venv/bin/python examples/agents/labelled_calls.py > calls.jsonl
     .venv/bin/pinocchio evaluate calls.jsonl
 
+With a file of the same form as its argument, such as `doubtful_calls.yaml`, rows of that one.
+
 So any log of calls that somebody judged can be written: `messages` and `tools` as they were sent,
 the assistant's message as `response`, and whether it was `correct`.
 """
 
 import json
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,9 +21,9 @@ TASKS = Path(__file__).with_name("labelled_calls.yaml")
 Json = dict[str, Any]
 
 
-def rows() -> Iterator[Json]:
+def rows(path: Path = TASKS) -> Iterator[Json]:
     """One row for each reply."""
-    told = yaml.safe_load(TASKS.read_text())
+    told = yaml.safe_load(path.read_text())
     tools = {name: _tool(name, **tool) for name, tool in told["tools"].items()}
     for task in told["tasks"]:
         replies = [(reply, 1) for reply in task["right"]] + [(reply, 0) for reply in task["wrong"]]
@@ -38,10 +41,15 @@ def rows() -> Iterator[Json]:
 
 
 def _tool(name: str, does: str, takes: dict[str, str]) -> Json:
-    properties = {argument: {"type": kind} for argument, kind in takes.items()}
+    properties = {argument: _schema(kind) for argument, kind in takes.items()}
     parameters = {"type": "object", "properties": properties, "required": [*takes]}
     function = {"name": name, "description": does, "parameters": parameters}
     return {"type": "function", "function": function}
+
+
+def _schema(kind: str) -> Json:
+    """The schema of an argument: its type, or the values that it may have."""
+    return {"type": "string", "enum": kind.split("|")} if "|" in kind else {"type": kind}
 
 
 def _messages(task: Json) -> Iterator[Json]:
@@ -51,6 +59,9 @@ def _messages(task: Json) -> Iterator[Json]:
     for number, turn in enumerate(task["turns"]):
         if "user" in turn:
             yield {"role": "user", "content": turn["user"]}
+            continue
+        if "say" in turn:
+            yield {"role": "assistant", "content": turn["say"]}
             continue
         yield _reply(turn["call"], f"call_{number}")
         yield {"role": "tool", "tool_call_id": f"call_{number}", "content": turn["gave"]}
@@ -67,5 +78,5 @@ def _reply(given: Json, call_id: str) -> Json:
 
 
 if __name__ == "__main__":
-    for row in rows():
+    for row in rows(*map(Path, sys.argv[1:])):
         print(json.dumps(row))

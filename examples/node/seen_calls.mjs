@@ -1,16 +1,19 @@
-// The confidences of tool calls, for approvals that ask a person only where the number is low.
+// The confidences and marks of tool calls, for approvals that ask a person only where a call is doubtful.
 //
 //   const seen = seenCalls();
 //   const openai = createOpenAI({ baseURL: "http://127.0.0.1:8000/v1", fetch: seen.fetch });
-//   const refund = tool({ ..., needsApproval: (_, { toolCallId }) => seen.isUnsure(toolCallId, 0.9) });
+//   const refund = tool({ ..., needsApproval: (_, { toolCallId }) => seen.isUnsure(toolCallId, 0.3, { marked: true }) });
 //
 // One file without packages: copy it. It listens at `fetch`, where the replies of every provider of
-// Vercel's AI SDK pass, whole or streamed. A call without a number counts as unsure.
+// Vercel's AI SDK pass, whole or streamed. A call without a number counts as unsure. `marked: true`
+// asks about marked calls as well, `marked: ["placeholder"]` about those with one of these marks.
 
 const MOST_CALLS = 10_000;
+const WEAK = ["failed_before", "not_looked_up", "unconfirmed"]; // right calls have these as often
 
 export function seenCalls(inner = globalThis.fetch) {
   const confidences = new Map();
+  const notes = new Map(); // marks and risk, by the ids of the calls
   const requests = new Map(); // the proxy's ids of the requests, by those of their calls
   const open = new Set(); // replies that are still being read
 
@@ -29,6 +32,8 @@ export function seenCalls(inner = globalThis.fetch) {
       const member = found?.pinocchio ?? found?.response?.pinocchio;
       if (typeof member?.confidence === "number") confidence = member.confidence;
       request = member?.request_id ?? request;
+      for (const choice of member?.choices ?? [])
+        for (const { id, risk, marks = [] } of choice.calls ?? []) keep(notes, id, { risk, marks });
       addCalls(found, calls);
     }
     for (const id of calls) {
@@ -65,8 +70,22 @@ export function seenCalls(inner = globalThis.fetch) {
       await Promise.all(open);
       return requests.get(id);
     },
-    async isUnsure(id, below) {
-      return !((await this.confidence(id)) >= below);
+    /** What speaks against a call, as [{ mark, argument, words }]; undefined where nobody looked. */
+    async marks(id) {
+      await Promise.all(open);
+      return notes.get(id)?.marks;
+    },
+    /** How bad a wrong call would be: low, medium or high. */
+    async risk(id) {
+      await Promise.all(open);
+      return notes.get(id)?.risk;
+    },
+    async isUnsure(id, below, { marked = false } = {}) {
+      if (!((await this.confidence(id)) >= below)) return true;
+      if (!marked) return false;
+      const found = await this.marks(id);
+      const counts = ({ mark }) => (marked === true ? !WEAK.includes(mark) : marked.includes(mark));
+      return found === undefined || found.some(counts);
     },
   };
 }

@@ -7,6 +7,7 @@ its record in `store/record/facts.py`; `trying/schema.py` describes the conditio
 """
 
 __all__ = [
+    "call_notes",
     "certificate",
     "commands",
     "conditions",

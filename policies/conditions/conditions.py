@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, Final, TypeAlias, TypeVar
 
+from policies.conditions.call_notes import Risk, read_risk
 from policies.conditions.confidence import Confidence, LowestShare, MaxError, read_confidence
 from policies.conditions.facts import Facts, ToolCall
 from policies.conditions.findings import (
@@ -33,7 +34,7 @@ Test: TypeAlias = Callable[[Facts, Calls], bool]
 
 ON_REQUEST: Final = ("stream", "model", "team", "key", "domain", "tags")
 ON_REPLY: Final = (
-    *("n", "finish_reason", "refusal", "length", "calls", "tools"),
+    *("n", "finish_reason", "refusal", "length", "calls", "tools", "risk"),
     *ON_FINDINGS,
 )
 CONDITIONS: Final = ("confidence", *ON_REQUEST, *ON_REPLY)
@@ -76,6 +77,7 @@ class When:
     length: range | None = None
     calls: range | None = None
     tools: ToolCalls | None = None
+    risk: Risk | None = None
     support: Support | None = None
     basis: Basis | None = None
     act: frozenset[str] | None = None
@@ -117,7 +119,8 @@ class When:
 
     @property
     def facts(self) -> frozenset[str]:
-        """The names of the facts that the conditions look at; `arguments` are those of tools."""
+        """The names of the facts that the conditions look at; `arguments` are those of tools, and
+        `marks` are the marks and the risk of calls."""
         names = {"tools" if name == "calls" else name for name in self.given()}
         if isinstance(self.confidence, LowestShare):
             names.add("share_below")
@@ -125,19 +128,25 @@ class When:
             names.add("calibrator")
         if self.tools is not None and any(each.arguments for each in self.tools.patterns or ()):
             names.add("arguments")
+        patterns = (self.tools.patterns or ()) if self.tools is not None else ()
+        if self.risk is not None or any(each.needs_notes for each in patterns):
+            names = (names | {"marks"}) - {"risk"}
         return frozenset(names)
 
     @property
     def needs_score(self) -> bool:
         """Whether this looks at the confidence, or at what is found out with it."""
-        return self.confidence is not None or any(
-            getattr(self, name) is not None for name in ON_FINDINGS
-        )
+        if self.confidence is not None or self.risk is not None:
+            return True
+        patterns = (self.tools.patterns or ()) if self.tools is not None else ()
+        if patterns and all(each.needs_notes for each in patterns):
+            return True
+        return any(getattr(self, name) is not None for name in ON_FINDINGS)
 
     @property
     def needs_tool_call(self) -> bool:
         """Whether this can only hold for a reply that calls a tool."""
-        if self.calls is not None and 0 not in self.calls:
+        if self.risk is not None or (self.calls is not None and 0 not in self.calls):
             return True
         return self.tools is not None and self.tools.patterns is not None
 
@@ -158,6 +167,9 @@ def _test(name: str, condition: Any) -> Test:
     if name == "tools":
         match_calls = condition.match
         return lambda facts, calls: match_calls(calls)
+    if name == "risk":
+        has_risk = condition.match
+        return lambda facts, calls: any(map(has_risk, calls))
     if name == "calls":
         return lambda facts, calls: len(facts.tools) in condition
     if name == "tags":
@@ -209,6 +221,7 @@ def read_when(node: Node, *, restrains: bool = True) -> When:
         length=_read(node["length"], _count),
         calls=_read(node["calls"], _count),
         tools=_read(node["tools"], lambda tools: _tools(tools, restrains)),
+        risk=_read(node["risk"], lambda risk: read_risk(risk, if_unknown=restrains)),
         support=_read(node["support"], read_support),
         basis=_read(node["basis"], read_basis),
         act=_read(node["act"], read_act),

@@ -25,12 +25,17 @@ class ToolCall:
     `readings` are the other names under which a client may look the tool up, none for a tool that
     the request offers. None means that nobody knows the tool; then its name alone tells them.
     `project` is the folder that the agent works in, where the request tells it.
+
+    `marks` are what speaks against the call, the strongest first, each with the argument that it is
+    about or an empty text; None where nobody looked. `risk` is low, medium or high, None likewise.
     """
 
     name: str
     arguments: str = "{}"
     readings: tuple[str, ...] | None = field(default=None, compare=False)
     project: str | None = field(default=None, compare=False)
+    marks: tuple[tuple[str, str], ...] | None = field(default=None, compare=False)
+    risk: str | None = field(default=None, compare=False)
     _read: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def values(self) -> Any:

@@ -15,6 +15,7 @@
           file_path: {paths: outside}             # of the project; or globs
       - words: [delete, remove]                   # deleteRow, db.remove_user: words of the name
       - {words: [order, book], without: [get, list]}      # but not get_order
+      - {name: "*", marked: any, risk: high}      # see `policies.conditions.call_notes`
 
 A key of `arguments` may be a glob (`"*amount*"`), which stands for every key that it matches. Of a
 list of such mappings one has to match.
@@ -35,6 +36,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
+from policies.conditions.call_notes import Marked, Risk, read_marked, read_risk
 from policies.conditions.commands import CommandsTest
 from policies.conditions.facts import UNREADABLE, ToolCall, decoded_json
 from policies.conditions.globs import Globs, is_literal, matching
@@ -166,6 +168,8 @@ class ToolPattern:
     arguments: tuple[ArgumentPattern, ...] = ()
     if_unknown: bool = True
     words: NameWords | None = None
+    marked: Marked | None = None
+    risk: Risk | None = None
     _remembered: Any = field(init=False, repr=False, compare=False)
     """Whether a call of a name may match, known of the names of late; `__wrapped__` remembers none.
     """
@@ -221,6 +225,8 @@ class ToolPattern:
     def _may_be_nameless(self, call: ToolCall) -> bool:
         """Whether a call without a name may be of this tool; of one that says nothing it is told
         by the names alone, since nobody can run it."""
+        if not self.has_notes(call):
+            return False
         is_empty = call.arguments.strip() in ("", "{}")
         return (self.if_unknown and not is_empty) or (
             not self.arguments and self.matched_name(call) is not None
@@ -238,6 +244,8 @@ class ToolPattern:
             known = self._unknown if readings is None else self._remembered
             if not (known if len(name) <= MAX_NAME else known.__wrapped__)(name):
                 return False
+        if not self.has_notes(call):
+            return False
         if not self.arguments:
             return True
         values = call.values()
@@ -248,12 +256,25 @@ class ToolPattern:
             each.holds(values, if_unknown=unknown, project=project) for each in self.arguments
         )
 
+    @property
+    def needs_notes(self) -> bool:
+        """Whether this looks at the marks or the risk of a call."""
+        return self.marked is not None or self.risk is not None
+
+    def has_notes(self, call: ToolCall) -> bool:
+        """Whether a call has the marks and the risk that this asks for."""
+        if self.marked is not None and not self.marked.match(call):
+            return False
+        return self.risk is None or self.risk.match(call)
+
     def covers(self, other: ToolPattern) -> bool:
         """Whether each call that `other` matches is matched here."""
         is_as_wide = self.arguments == other.arguments and self.if_unknown >= other.if_unknown
         has_its_words = self.words is None or self.words.covers(other.words)
         has_its_name = self.names.covers(other.names) and has_its_words
-        return has_its_name and (not self.arguments or is_as_wide)
+        has_its_marks = self.marked is None or self.marked.covers(other.marked)
+        has_its_notes = has_its_marks and (self.risk is None or self.risk.covers(other.risk))
+        return has_its_name and has_its_notes and (not self.arguments or is_as_wide)
 
 
 def read_tool_patterns(node: Node, *, if_unknown: bool) -> tuple[ToolPattern, ...]:
@@ -271,15 +292,19 @@ def read_tool_patterns(node: Node, *, if_unknown: bool) -> tuple[ToolPattern, ..
 
 def _read_pattern(item: Node, if_unknown: bool) -> list[ToolPattern]:
     """One pattern, or one for each of several sets of arguments."""
-    item.check_keys(("name", "words", "without", "arguments"))
-    if not (item["name"].is_present or item["words"].is_present):
-        item.report(f"{item} needs a name or words")
+    item.check_keys(("name", "words", "without", "arguments", "marked", "risk"))
+    if not any(item[key].is_present for key in ("name", "words", "marked", "risk")):
+        item.report(f"{item} needs a name, words, marked or risk")
     names = Globs(item["name"].texts()) if item["name"].is_present else Globs(("*",))
     words, node = _read_name_words(item), item["arguments"]
     sets = node.items() if isinstance(node.value, list) else [node]
     if node.value == []:
         node.report(f"{node} is empty, so it could never hold")
-    return [ToolPattern(names, _read_arguments(each), if_unknown, words) for each in sets]
+    marked = read_marked(item["marked"], if_unknown=if_unknown)
+    risk = read_risk(item["risk"], if_unknown=if_unknown)
+    return [
+        ToolPattern(names, _read_arguments(each), if_unknown, words, marked, risk) for each in sets
+    ]
 
 
 def _read_name_words(item: Node) -> NameWords | None:

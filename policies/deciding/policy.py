@@ -114,7 +114,9 @@ class Policy:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rules_for", rules_for(self.rules))
-        looks_at_tools = any(rule.when.tools is not None for rule in self.rules)
+        looks_at_tools = any(
+            rule.when.tools is not None or rule.when.risk is not None for rule in self.rules
+        )
         object.__setattr__(self, "looks_at_tools", looks_at_tools)
         looks_at = frozenset(name for rule in self.rules for name in rule.when.facts)
         object.__setattr__(self, "looks_at", looks_at)

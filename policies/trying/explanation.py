@@ -121,6 +121,8 @@ def _reason(when: When, name: str, facts: Facts) -> str:
         return finding_reason(name, condition, facts, holds=False)
     if name == "tools":
         return "no tool call matches" if condition.patterns is not None else "it calls a tool"
+    if name == "risk":
+        return f"no call has risk {condition}"
     if name == "calls":
         return f"{counted(len(facts.tools), 'tool call')}, not {_range(condition)}"
     fact = getattr(facts, name)

@@ -75,7 +75,13 @@ def _pattern(pattern: ToolPattern, call: ToolCall) -> str:
     told = [name] if name != "*" else []
     if pattern.words is not None:
         told.append(f"the word {_either(sorted(pattern.words.given & {*words_in(call.name)}))}")
-    return ", ".join([*told, *(_argument(each, call) for each in pattern.arguments)])
+    told += [_argument(each, call) for each in pattern.arguments]
+    if pattern.marked is not None:
+        found = [f"{arg} {mark}".strip() for mark, arg in pattern.marked.found(call)[:3]]
+        told.append(f"marked {', '.join(found) or 'perhaps: its marks are not known'}")
+    if pattern.risk is not None:
+        told.append(f"risk {call.risk or 'not known'}")
+    return ", ".join(told)
 
 
 def _first(globs: Globs, text: str) -> str:
@@ -140,6 +146,9 @@ def _confidence_reason(condition: Confidence, facts: Facts) -> str:
 def _fact_reason(condition: Any, name: str, facts: Facts) -> str:
     if name in ON_FINDINGS:
         return finding_reason(name, condition, facts, holds=True)
+    if name == "risk":
+        risks = [call.risk for call in facts.tools if condition.match(call)]
+        return f"risk is {risks[0] if risks and risks[0] else 'not known'}"
     if name == "calls":
         return counted(len(facts.tools), "tool call")
     if name == "tags":

@@ -11,15 +11,17 @@ the truth, where a fact that is taken as matched, or as missing, would be a gues
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from policies.conditions.conditions import Calls, ToolCalls, test_of
 from policies.conditions.facts import Facts
+from policies.conditions.tool_patterns import ToolPattern
 from policies.deciding.decision import Decision, decide, decision_at, strictest
 from policies.deciding.policy import Policy
 from policies.deciding.rules import Rule
 
 Lacks = frozenset[str]
-"""Names of facts; `arguments` are those of tool calls."""
+"""Names of facts; `arguments` are those of tool calls, `marks` their marks and risks."""
 
 
 def possible_decisions(
@@ -72,16 +74,32 @@ def _condition_holds(
     fact = "tools" if name == "calls" else name
     if fact in lacks:
         return None
-    if name == "tools" and rule.when.tools is not None and "arguments" in lacks:
-        return _names_match(rule.when.tools, calls)
+    if name == "risk" and "marks" in lacks:
+        return None if calls else False
+    if name == "tools" and rule.when.tools is not None and not lacks.isdisjoint(_OF_CALLS):
+        return _names_match(rule.when.tools, calls, lacks)
     return test_of(rule.when, name)(facts, calls)
 
 
-def _names_match(tools: ToolCalls, calls: Calls) -> bool | None:
-    """Whether calls match whose arguments are not known."""
+_OF_CALLS: Final = ("arguments", "marks")
+
+
+def _names_match(tools: ToolCalls, calls: Calls, lacks: Lacks) -> bool | None:
+    """Whether calls match whose arguments, or whose marks, are not known."""
     if tools.patterns is None:
         return not calls
-    named = [each for call in calls for each in tools.patterns if each.matched_name(call)]
-    if any(not each.arguments for each in named):
+    named = [
+        each
+        for call in calls
+        for each in tools.patterns
+        if each.matched_name(call) and ("marks" in lacks or each.has_notes(call))
+    ]
+    if any(_is_settled(each, lacks) for each in named):
         return True
     return None if named else False
+
+
+def _is_settled(pattern: ToolPattern, lacks: Lacks) -> bool:
+    """Whether nothing that is lacking matters to a pattern whose name matches."""
+    knows_arguments = "arguments" not in lacks or not pattern.arguments
+    return knows_arguments and not ("marks" in lacks and pattern.needs_notes)

@@ -2,18 +2,20 @@
 
     {"confidence": 0.41, "model": "gpt-5.6", "tools": [{"name": "search", "arguments": {"q": "x"}}]}
 
-Facts that stand at their default are left out. Arguments are an object, or the JSON text as it
-arrived.
+A call can have `marks: {q: [not_in_conversation], "": [repeated]}`, by the arguments that they are
+about, and a `risk`; without these nobody looked. Facts that stand at their default are left out.
+Arguments are an object, or the JSON text as it arrived.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any, Final, cast
 
+from policies.conditions.call_notes import MARKS, RISKS
 from policies.conditions.facts import Facts, ToolCall
 from policies.conditions.findings import ACTS, BASES
 from policies.errors import InvalidDocumentError
@@ -34,7 +36,7 @@ def facts_as_values(facts: Facts) -> dict[str, Any]:
     if "tags" in values:
         values["tags"] = sorted(facts.tags)
     if "tools" in values:
-        values["tools"] = [{"name": c.name, "arguments": c.arguments} for c in facts.tools]
+        values["tools"] = [_call_as_values(call) for call in facts.tools]
     if "opinions" in values:
         values["opinions"] = list(facts.opinions)
     if "logprobs" in values:
@@ -42,6 +44,23 @@ def facts_as_values(facts: Facts) -> dict[str, Any]:
     if "basis" in values:
         values["basis"] = list(facts.basis)
     return values
+
+
+def _call_as_values(call: ToolCall) -> dict[str, Any]:
+    values: dict[str, Any] = {"name": call.name, "arguments": call.arguments}
+    if call.marks is not None:
+        values["marks"] = marks_as_values(call.marks)
+    if call.risk is not None:
+        values["risk"] = call.risk
+    return values
+
+
+def marks_as_values(marks: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return marks by the arguments that they are about; of the call itself under an empty name."""
+    found: dict[str, list[str]] = {}
+    for mark, argument in marks:
+        found.setdefault(argument, []).append(mark)
+    return found
 
 
 def facts_from_values(values: Mapping[str, Any], source: str) -> Facts:
@@ -125,11 +144,27 @@ def _tools(node: Node) -> tuple[ToolCall, ...]:
         if isinstance(item.value, str):
             calls.append(ToolCall(item.value))
             continue
-        item.check_keys(("name", "arguments"), required=("name",))
+        item.check_keys(("name", "arguments", "marks", "risk"), required=("name",))
         arguments = item["arguments"].value if item["arguments"].is_present else {}
         if not isinstance(arguments, str | dict):
             problem = f"{item['arguments']} must be an object or its JSON, not {shown(arguments)}"
             item["arguments"].report(problem)
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-        calls.append(ToolCall(item["name"].text(""), text))
+        marks = _marks(item["marks"]) if item["marks"].is_present else None
+        risk = item["risk"].choice(RISKS, RISKS[0]) if item["risk"].is_present else None
+        calls.append(ToolCall(item["name"].text(""), text, marks=marks, risk=risk))
     return tuple(calls)
+
+
+def _marks(node: Node) -> tuple[tuple[str, str], ...]:
+    """Marks of a call: their names, or by arguments; the strongest first."""
+    if not isinstance(node.value, dict):
+        pairs = [(mark, "") for mark in _mark_names(node)]
+    else:
+        pairs = [(mark, name) for name in node.value for mark in _mark_names(node[name])]
+    return tuple(sorted(pairs, key=lambda pair: MARKS.index(pair[0])))
+
+
+def _mark_names(node: Node) -> list[str]:
+    items = node.items() if isinstance(node.value, list) else [node]
+    return [item.choice(MARKS, MARKS[0]) for item in items]

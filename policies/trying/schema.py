@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final, TypeAlias
 
+from policies.conditions.call_notes import ANY, MARKS, RISKS
 from policies.conditions.conditions import ON_REQUEST
 from policies.conditions.findings import ACTS, BASES
 from policies.deciding.actions import (
@@ -163,6 +164,13 @@ _ARGUMENTS: Final[Schema] = {
     "additionalProperties": _ARGUMENT,
     "minProperties": 1,
 }
+_MARKS: Final[Schema] = {"anyOf": [{"const": ANY}, _some_of(MARKS)]}
+_MARKED: Final[Schema] = {
+    "anyOf": [
+        _MARKS,
+        {"type": "object", "additionalProperties": _MARKS, "minProperties": 1},
+    ]
+}
 _TOOL: Final[Schema] = {
     **_keys(
         {
@@ -172,9 +180,11 @@ _TOOL: Final[Schema] = {
             "arguments": {
                 "anyOf": [_ARGUMENTS, {"type": "array", "items": _ARGUMENTS, "minItems": 1}]
             },
+            "marked": _MARKED,
+            "risk": _some_of(RISKS),
         }
     ),
-    "anyOf": [{"required": ["name"]}, {"required": ["words"]}],
+    "anyOf": [{"required": [key]} for key in ("name", "words", "marked", "risk")],
 }
 _WHEN: Final[Schema] = {
     "confidence": _CONFIDENCE,
@@ -195,6 +205,7 @@ _WHEN: Final[Schema] = {
             {"type": "array", "items": {"anyOf": [_TEXT, _TOOL]}, "minItems": 1},
         ]
     },
+    "risk": _some_of(RISKS),
     "support": _SUPPORT,
     "basis": _BASIS,
     "act": _some_of(ACTS),

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from calibrator import NotScorableError, call_doubts
+from calibrator import HIGH, CallNotes, NotScorableError, call_doubts
 from policies import Facts, Rule, ToolCall, risk_of
 from proxy.formats import NoAnswerError
 from proxy.formats.conversation import answered, format_of
@@ -52,13 +52,17 @@ def _none_such(name: str) -> None:
 class WaitingCall:
     """A call of a tool; `arguments` is its text, by rule a JSON object.
 
-    `marks` says of arguments what is odd about them, `risk` which pattern of the rule it matches.
+    `marks` says of arguments what is odd about them, the empty name of the call as a whole. `risk`
+    is which pattern of the rule it matches. `level` is how bad a wrong call would be (low, medium
+    or high, empty where nobody can tell), and `reasons` say why.
     """
 
     name: str
     arguments: str
     marks: Mapping[str, str] = field(default_factory=dict)
     risk: str | None = None
+    level: str = ""
+    reasons: tuple[str, ...] = ()
 
     @property
     def values(self) -> dict[str, Any] | None:
@@ -88,7 +92,14 @@ class WaitingCall:
     def marked_line(self) -> str:
         """The same with what is odd in words: `amount=842.0 [not in the conversation]`."""
         told = (f"{code} [{mark}]" if mark else code for code, mark in self.pieces)
-        return f"{self.name}({', '.join(told)})"
+        whole = f"  [{mark}]" if (mark := self.marks.get("", "")) else ""
+        return f"{self.name}({', '.join(told)}){whole}"
+
+    @property
+    def warning(self) -> str:
+        """What a person has to know of the call as a whole: its risk if that is high, its marks."""
+        told = [f"high risk: {'; '.join(self.reasons)}"] if self.level == HIGH else []
+        return "; ".join([*told, *([mark] if (mark := self.marks.get("", "")) else [])])
 
     def facts(self) -> dict[str, Any]:
         """The call as JSON values."""
@@ -98,6 +109,8 @@ class WaitingCall:
             "arguments": self.arguments if values is None else values,
             "marks": dict(self.marks),
             "risk": self.risk,
+            "level": self.level or None,
+            "reasons": list(self.reasons),
         }
 
 
@@ -118,16 +131,20 @@ def with_arguments(choices: Sequence[Facts], held: HeldReply) -> tuple[Facts, ..
     )
 
 
+Known: TypeAlias = tuple[list[dict[str, str]], list[str], list[CallNotes]]
+
+
 class Doubts:
     """What speaks against the calls of held replies; it is found out once for each."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[list[dict[str, str]], list[str]]] = {}
+        self._known: dict[str, Known] = {}
 
-    def of(self, held: HeldReply | Listed) -> tuple[list[dict[str, str]], list[str]]:
-        """For each call its marks, and a few reasons in words for all of them."""
+    def of(self, held: HeldReply | Listed) -> Known:
+        """Return for each call its marks, a few reasons in words for all of them, and for each call
+        its notes."""
         if not held.reply or held.request is None:
-            return [], []
+            return [], [], []
         if held.id not in self._known:
             if len(self._known) >= MOST_REMEMBERED:
                 self._known.clear()
@@ -142,11 +159,16 @@ class Doubts:
         if held.edit:
             found = _edited(calls, calls_in(held.edit, held.path))
         else:
-            marks = self.of(held)[0] if calls else []
+            marks, _, notes = self.of(held) if calls else ([], [], [])
             found = [
                 replace(call, marks=marks[at] if len(marks) == len(calls) else {})
                 for at, call in enumerate(calls)
             ]
+            if len(notes) == len(calls):
+                found = [
+                    replace(call, level=note.risk, reasons=note.reasons)
+                    for call, note in zip(found, notes, strict=True)
+                ]
         if rule is None:
             return found
         return [
@@ -167,21 +189,38 @@ def _changed(old: dict[str, Any] | None, new: dict[str, Any] | None) -> list[str
     return [name for name, value in (new or {}).items() if (old or {}).get(name, old) != value]
 
 
-def _doubts(
-    request: bytes, reply: bytes, path: str | None
-) -> tuple[list[dict[str, str]], list[str]]:
+def _doubts(request: bytes, reply: bytes, path: str | None) -> Known:
     """Nothing where request or reply cannot be read."""
     format, payload, completion = format_of(path), json_object(request), json_object(reply)
     if format is None or payload is None or completion is None:
-        return [], []
+        return [], [], []
     try:
         question = format.question(payload)
         used = [question.tool_use(each.message) for each in format.choices(completion)]
     except (NoAnswerError, NotScorableError):
-        return [], []
+        return [], [], []
     found = [call_doubts(each) for each in used if each is not None and each.has_calls]
+    notes = [note for each in found for note in each.notes]
     marks = [mark for each in found for mark in each.arguments]
-    return marks, list(dict.fromkeys(reason for each in found for reason in each.reasons))
+    if len(notes) == len(marks):
+        marks = [_with_others(*pair) for pair in zip(marks, notes, strict=True)]
+    reasons = list(dict.fromkeys(reason for each in found for reason in each.reasons))
+    return marks, reasons, notes
+
+
+def _with_others(marks: dict[str, str], notes: CallNotes) -> dict[str, str]:
+    """Marks by their arguments, those of other kinds than a value that nobody said as well."""
+    found = dict(marks)
+    for mark in notes.marks:
+        name = mark.argument.partition(".")[0]
+        if mark.name not in (*_OF_VALUES, *_OF_REASONS) and mark.words not in found.get(name, ""):
+            found[name] = f"{found[name]}; {mark.words}" if name in found else mark.words
+    return found
+
+
+_OF_VALUES: Final = ("not_in_conversation", "placeholder")
+_OF_REASONS: Final = ("unconfirmed", "not_looked_up")
+"""Marks that are told among the reasons and not in red: right calls have them as often."""
 
 
 def _code(value: Any) -> str:

@@ -8,6 +8,7 @@ __all__ = [
     "allowance",
     "answer",
     "call",
+    "call_notes",
     "conversations",
     "exchange",
     "mcp_approvals",

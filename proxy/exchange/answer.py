@@ -18,7 +18,7 @@ from proxy.errors import UNREADABLE_EVENT, UpstreamBrokenError, UpstreamError
 from proxy.exchange.outcome import Outcome
 from proxy.exchange.request import CompletionRequest
 from proxy.formats import MEMBER, Assembler, Choice, Format, Json, NoAnswerError
-from proxy.formats.called import tool_calls
+from proxy.formats.called import noted, tool_calls
 from proxy.formats.events.readings import AMBIGUOUS, DECISIVE, is_ambiguous
 from proxy.formats.messages_stream import answering_model
 from proxy.formats.openai import error_alone
@@ -105,7 +105,7 @@ class Answer:
             facts = Facts(
                 confidence.value,
                 asked.model,
-                () if text is not None else asked.calls_in(choice),
+                () if text is not None else noted(asked.calls_in(choice), confidence.notes),
                 asked.is_stream,
                 choice.finish_reason,
                 n,

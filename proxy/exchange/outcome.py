@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from calibrator import IN_WORDS, LOGPROBS, NO_SIGNALS, FieldDoubt
 from policies import Decision, Facts, Shadowed, strictest
+from proxy.exchange.call_notes import calls_member
 from proxy.formats import Choice
 from proxy.scoring.findings import LONG_TEXT, NOTHING, Findings, unsupported_values
 from proxy.scoring.scoring import TRUNCATED, Confidence, Evidence, Status, least_sure
@@ -176,6 +177,7 @@ class Outcome:
             or decision.additions
             or least.because
             or least.fields
+            or least.notes
             or self.findings.unsupported  # then is_rewritten counts
             or least.evidence is not None
             or least.signals is not NO_SIGNALS
@@ -301,6 +303,8 @@ def choice_member(
         member["because"] = list(confidence.because)
     if confidence.fields:
         member["fields"] = [_field_member(each) for each in confidence.fields]
+    if confidence.notes:
+        member["calls"] = calls_member(choice.message, confidence.notes, has_text=has_text)
     if _has_evidence(confidence):
         member["evidence"] = evidence_member(confidence)
     if decision is not None:

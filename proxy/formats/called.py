@@ -7,9 +7,11 @@ like a call therefore counts as one, under every name that it could be read to h
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from calibrator import RISKS, CallNotes
 from policies import OfferedTools, ToolCall
 from proxy.wire.json_splice import dumps
 
@@ -66,6 +68,25 @@ def read_calls(
             readings = offered.readings(each.name, *beside)
             found.append(ToolCall(each.name, each.arguments, readings, project))
     return tuple(found)
+
+
+def noted(calls: tuple[ToolCall, ...], notes: Sequence[CallNotes] | None) -> tuple[ToolCall, ...]:
+    """Return calls with their marks and risks.
+
+    Where a call has others inside, of which the notes do not speak one by one, each has all marks
+    and the highest risk.
+    """
+    if notes is None or not calls:
+        return calls
+    marks = [tuple((mark.name, mark.argument) for mark in each.marks) for each in notes]
+    risks = [each.risk for each in notes]
+    if len(calls) != len(notes):
+        marks = [tuple(dict.fromkeys(pair for each in marks for pair in each))] * len(calls)
+        risks = [max(risks, key=RISKS.index, default=RISKS[0])] * len(calls)
+    return tuple(
+        replace(call, marks=own, risk=risk)
+        for call, own, risk in zip(calls, marks, risks, strict=True)
+    )
 
 
 def _calls_inside(call: ToolCall) -> Iterator[ToolCall]:

@@ -330,6 +330,7 @@ def _chat_tools(tools: Any) -> list[Json]:
     names = {"name": "name", "description": "description", "input_schema": "parameters"}
     return [
         {"function": {name: tool[key] for key, name in names.items() if key in tool}}
+        | ({"annotations": tool["annotations"]} if "annotations" in tool else {})
         for tool in tools
         if isinstance(tool, dict)
     ]

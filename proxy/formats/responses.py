@@ -34,6 +34,7 @@ from proxy.formats.responses_items import (
     as_items,
     chat_messages,
     chat_tools,
+    listed_tools,
     logprobs_of,
     with_text,
 )
@@ -83,7 +84,9 @@ class ResponsesFormat:
             messages = chat_messages(as_items(payload.get("input")))
             if instructions := payload.get("instructions"):
                 messages.insert(0, {"role": "system", "content": text_of(instructions)})
-            return read_question(messages, chat_tools(payload.get("tools")))
+            question = read_question(messages, chat_tools(payload.get("tools")))
+            question.listed = listed_tools(as_items(payload.get("input")))
+            return question
         except ValueError as error:  # upstream accepted what we cannot read
             raise NotScorableError("input", str(error)) from error
 

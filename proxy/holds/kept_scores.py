@@ -5,8 +5,10 @@ It quotes the reply, so it is stored where the reply is, and forgotten with it.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any, Final
 
+from calibrator import read_notes
 from proxy.exchange.outcome import Outcome
 from proxy.scoring.findings import findings_from, findings_values
 from proxy.scoring.scoring import Confidence, Status
@@ -24,6 +26,8 @@ def score_to_keep(outcome: Outcome) -> str | None:
         values["reason"] = outcome.reason
     if least.because:
         values["because"] = list(least.because)
+    if least.notes is not None:
+        values["notes"] = [asdict(each) for each in least.notes]
     return dumps(values).decode()
 
 
@@ -42,4 +46,6 @@ def kept_score(confidence: float | None, kept: str | None) -> Confidence:
     found = Confidence(confidence, Status(values["status"]), values.get("reason"))
     found.because = tuple(values.get("because", ()))
     found.findings = findings_from(values)
+    if "notes" in values:
+        found.notes = read_notes(values["notes"])
     return found

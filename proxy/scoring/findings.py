@@ -12,7 +12,16 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from calibrator import ACTS, OPINIONS, Score, Unsupported, basis_with
+from calibrator import (
+    ACTS,
+    OPINIONS,
+    CallNotes,
+    Item,
+    Score,
+    Unsupported,
+    basis_with,
+    call_notes,
+)
 
 UNFAMILIAR_TASK: Final = "unfamiliar_task"
 """The reason of a confidence for a kind of task that the calibrator was not trained on."""
@@ -73,6 +82,16 @@ def findings_of(score: Score) -> Findings:
         support = None
     unsupported = tuple(map(_bounded, score.unsupported[:MOST_SENTENCES]))
     return replace(plain, support=support, unsupported=unsupported)
+
+
+def calls_tools(item: Item) -> bool:
+    """Return whether a reply calls tools."""
+    return item.tool_use is not None and item.tool_use.has_calls
+
+
+def notes_of(item: Item) -> tuple[CallNotes, ...] | None:
+    """Return the notes of a reply's calls, for a calibrator that gives none."""
+    return None if item.tool_use is None else call_notes(item.tool_use)
 
 
 @lru_cache(maxsize=1_024)

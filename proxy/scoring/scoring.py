@@ -22,6 +22,7 @@ from calibrator import (
     NO_SIGNALS,
     Batcher,
     CalibratorError,
+    CallNotes,
     FieldDoubt,
     Item,
     NotScorableError,
@@ -46,7 +47,9 @@ from proxy.scoring.findings import (
     NOTHING,
     UNFAMILIAR_TASK,
     Findings,
+    calls_tools,
     findings_of,
+    notes_of,
     unread_reason,
 )
 from proxy.scoring.images import ImagePart, Images
@@ -88,6 +91,7 @@ class Confidence:
     score: float | None = None
     because: tuple[str, ...] = ()
     fields: tuple[FieldDoubt, ...] = ()  # arguments of calls that stand nowhere
+    notes: tuple[CallNotes, ...] | None = None  # marks and risk of each call; None: nobody looked
     evidence: Evidence | None = None  # beyond the reply itself
     signals: Signals = NO_SIGNALS  # what a judge said, how probable the tokens were
     aided: Aided | None = None  # by signals
@@ -289,8 +293,10 @@ class Scoring:
                 item.facts = facts(item) if facts is not None else ()
             if asked.images:
                 return await self._with_images(asked.images, items)
-            for ticket in await self.tickets(items):
+            for ticket, item in zip(await self.tickets(items), items, strict=True):
                 found.append(_confidence(ticket))
+                if found[-1].notes is None and found[-1].value is not None and calls_tools(item):
+                    found[-1].notes = await asyncio.to_thread(notes_of, item)
             return found
         except NotScorableError as error:
             return [Confidence(None, Status.NOT_SUPPORTED, error.reason)] * len(choices)
@@ -349,7 +355,10 @@ class Scoring:
         if not self.reads_images:
             if not self._images.may_be_ignored:
                 raise NotScorableError("image", "this calibrator reads text only")
-            return [_limited(_confidence(ticket)) for ticket in await self.tickets(items)]
+            found = [_confidence(ticket) for ticket in await self.tickets(items)]
+            for each in (one for one in found if one.value is not None):
+                each.status, each.reason = TRUNCATED, "image"  # nobody looked at the images
+            return found
         try:
             async with asyncio.timeout(self._timeout_s), self._images.of(parts) as images:
                 for item in items:
@@ -488,16 +497,9 @@ def _confidence(ticket: Ticket) -> Confidence:
         log.error("score_failed", error=f"{score.confidence} is no probability")
         return Confidence(None, Status.ERROR, "scorer_failed")
     found = Confidence(score.confidence, SCORED, None, None, score.because, score.fields)
-    found.findings = findings_of(score)
+    found.findings, found.notes = findings_of(score), score.notes
     if score.is_truncated:
         found.status, found.reason = TRUNCATED, unread_reason(score)
     elif score.is_unfamiliar:
         found.status, found.reason = Status.UNFAMILIAR, UNFAMILIAR_TASK
     return found
-
-
-def _limited(found: Confidence) -> Confidence:
-    """A confidence of a question whose images nobody looked at."""
-    if found.value is None:
-        return found
-    return replace(found, status=Status.TRUNCATED, reason="image")

@@ -39,6 +39,7 @@ def test_the_packs_are_found_by_name() -> None:
         "best-of-n",
         "cascade",
         "coding-agent",
+        "doubtful-calls",
         "finance",
         "healthcare",
         "helpdesk",

@@ -28,6 +28,7 @@ MAX_EARLIER = 120  # calls before the reply
 MAX_TOOLS = 150
 MAX_ARGUMENTS = 20_000  # characters of a call's arguments that are decoded
 MAX_RECORDS = 300
+MCP_TOOL = "mcp_tool"  # the type of a tool that an MCP server listed
 MAX_NAME = 200  # characters of a tool's name
 
 Json = Mapping[str, Any]
@@ -43,6 +44,7 @@ class Tool:
     required: tuple[str, ...]
     words: set[str]
     verbs: tuple[str, ...]  # of its name, in order
+    annotations: dict[str, bool] = field(default_factory=dict)  # of an MCP tool, see `hints_in`
 
 
 @dataclass(slots=True)
@@ -78,6 +80,7 @@ class View:
     earlier: list[Call] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
     tools: dict[str, Tool] = field(default_factory=dict)
+    listed: dict[str, dict[str, bool]] = field(default_factory=dict)  # annotations by MCP tool
     steps: int = 0  # messages of the assistant since the user spoke
     user_turns: int = 0
     is_cut: bool = False
@@ -90,7 +93,7 @@ class View:
 
 def view_of(used: ToolUse) -> View:
     """The view of a reply; raises nothing, whatever stands in it."""
-    view = View(tools=_tools(used.tools))
+    view = View(tools=_tools(used.tools), listed=_listed(used.tools))
     _read_messages(view, used.messages)
     message = used.message if isinstance(used.message, Mapping) else {}
     view.thought = _text(message.get("content"), 4_000) or _text(
@@ -207,6 +210,8 @@ def _tools(offered: Sequence[Any]) -> dict[str, Tool]:
         )
         if not isinstance(held, Mapping) or not isinstance(held.get("name"), str):
             continue
+        if each.get("type") == MCP_TOOL:
+            continue
         schema = held.get("parameters")
         schema = schema if isinstance(schema, Mapping) else {}
         properties, required = schema.get("properties"), schema.get("required")
@@ -219,7 +224,32 @@ def _tools(offered: Sequence[Any]) -> dict[str, Tool]:
             tuple(one for one in listed[:100] if isinstance(one, str)),
             words_in(" ".join(name_words(name)) + " " + described),
             tuple(name_words(name)),
+            hints_in(held) or hints_in(each),
         )
+    return found
+
+
+def _listed(offered: Sequence[Any]) -> dict[str, dict[str, bool]]:
+    """The annotations of tools that MCP servers listed; no trait looks at these."""
+    tools = offered[:400] if isinstance(offered, list | tuple) else []
+    return {
+        each["name"][:MAX_NAME]: hints_in(each)
+        for each in tools
+        if isinstance(each, Mapping) and each.get("type") == MCP_TOOL
+        if isinstance(each.get("name"), str)
+    }
+
+
+def hints_in(tool: Json) -> dict[str, bool]:
+    """Return the annotations of an MCP tool: read_only, destructive, idempotent, open_world.
+
+    Both spellings are read, `readOnlyHint` and `read_only`; what is no boolean is left out.
+    """
+    held = tool.get("annotations")
+    found: dict[str, bool] = {}
+    for key, value in list(held.items())[:20] if isinstance(held, Mapping) else ():
+        if isinstance(value, bool):
+            found["_".join(name_words(str(key))).removesuffix("_hint")] = value
     return found
 
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from calibrator import (
+    CallNotes,
     Progress,
     Row,
     RowError,
     Score,
     basis_with,
+    call_notes,
     check_readable,
     keeping,
     load_labelled,
@@ -23,7 +25,7 @@ from calibrator import (
     score_items,
 )
 from policies import Exchange, Facts, Labelled, facts_from_values
-from proxy.formats.called import tool_calls
+from proxy.formats.called import noted, tool_calls
 
 UNRECORDED = frozenset({"stream", "team", "key", "tags", "n", "finish_reason"})
 """Facts that a labelled row does not tell, unless it carries them under `facts`.
@@ -66,7 +68,7 @@ class ScoredRow:
         facts = Facts(
             self.confidence,
             self.row.model or "",
-            tools=tool_calls(message),
+            tools=noted(tool_calls(message), self._notes(message)),
             refusal=bool(message.get("refusal")),
             domain=self.row.domain,
             length=len(self.row.answer),
@@ -79,7 +81,16 @@ class ScoredRow:
             facts.alone, facts.opinions = self.score.alone, self.score.compared
             facts.alone_calibrator = self.alone_calibrator
         lacks = UNRECORDED if facts.basis else UNRECORDED.union(FINDINGS)
+        if any(call.marks is None for call in facts.tools):
+            lacks |= {"marks"}
         return Exchange(facts, self.is_correct, at_s, lacks)
+
+    def _notes(self, message: Mapping[str, Any]) -> tuple[CallNotes, ...] | None:
+        """The marks and risks of the row's calls: of its score, or else read anew."""
+        if self.score is not None and self.score.notes is not None:
+            return self.score.notes
+        used = self.row.item("served").tool_use
+        return call_notes(used) if used is not None and used.has_calls else None
 
     def _findings(self) -> dict[str, Any]:
         """What is known of the reply besides its confidence, as a record says it."""

@@ -84,6 +84,7 @@ def list_reviews(
             )
             for call in desk.calls(listed):
                 risk = f"  [{call.risk}]" if call.risk else ""
+                risk += "  [high risk]" if call.level == "high" else ""
                 typer.echo(f"    {plain(call.marked_line)}{risk}")
         _tell_of_missing(desk, [listed.policy for listed in found])
 

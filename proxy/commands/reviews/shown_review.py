@@ -54,6 +54,11 @@ def _call(call: Mapping[str, Any]) -> Iterator[str]:
     """Yield a call, an argument a line, with what is odd about it."""
     risk = f"  [{plain(str(call['risk']))}]" if call.get("risk") else ""
     yield f"Call {plain(str(call.get('name')))}{risk}"
+    if call.get("level"):
+        reasons = plain("; ".join(map(str, call.get("reasons") or ())))
+        yield f"{_INDENT}risk {plain(str(call['level']))}: {reasons}"
+    if whole := (call.get("marks") or {}).get(""):
+        yield f"{_INDENT}[{plain(str(whole))}]"
     arguments, marks = call.get("arguments"), call.get("marks") or {}
     if not isinstance(arguments, dict):
         yield from _indented(str(arguments))

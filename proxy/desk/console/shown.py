@@ -59,6 +59,7 @@ class ShownPart:
     fields: tuple[Field, ...] = ()
     cut: int | None = None
     risk: str | None = None  # of a call: which pattern of the rule it matches
+    warning: str = ""  # of a call: high risk, and its marks as a whole
 
     @property
     def is_shown(self) -> bool:
@@ -111,7 +112,7 @@ def shown(
 def _marked(part: ShownPart, call: WaitingCall) -> ShownPart:
     fields = tuple(replace(each, mark=call.marks.get(each.name, "")) for each in part.fields)
     risk = f"{AMBIGUOUS}: it is shown as its text" if call.is_ambiguous else call.risk
-    return replace(part, fields=fields, risk=risk)
+    return replace(part, fields=fields, risk=risk, warning=call.warning)
 
 
 def _shown(part: Part, most: int, is_formatted: bool) -> ShownPart:

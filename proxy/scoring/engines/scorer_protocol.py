@@ -12,7 +12,7 @@
                              -> {"calibrator": NAME, "scores": [{"score", "confidence",
                                  "is_truncated", "because"?, "fields"?, "alone"?, "compared"?,
                                  "support"?, "unsupported"?, "basis"?, "act"?, "needs_facts"?,
-                                 "is_unfamiliar"?, "unread"?}
+                                 "is_unfamiliar"?, "unread"?, "notes"?}
                                  or {"error": {"message", "reason"}}]}
 
 One score for each item, in order. A reply that calls tools, or is text where tools were offered or
@@ -36,9 +36,13 @@ from typing import Any
 
 from calibrator import (
     IMAGE_REASONS,
+    MARKS,
+    RISKS,
     CalibratorError,
+    CallNotes,
     FieldDoubt,
     Item,
+    Mark,
     NotScorableError,
     OtherReply,
     Score,
@@ -253,6 +257,8 @@ def _result(result: Score | Failure) -> dict[str, Any]:
         found["because"] = result.because
     if result.fields:
         found["fields"] = [asdict(each) for each in result.fields]
+    if result.notes is not None:
+        found["notes"] = [asdict(each) for each in result.notes]
     if result.alone is not None:
         found |= {"alone": result.alone, "compared": result.compared}
     return found | _findings_written(result)
@@ -294,6 +300,7 @@ def _score(value: Any) -> Score:
         is_truncated,
         _because(value),
         fields=_fields(value),
+        notes=_notes(value),
         **_findings(value),
     )
     if "alone" not in value:
@@ -331,6 +338,26 @@ def _fields(value: Mapping[str, Any]) -> tuple[FieldDoubt, ...]:
     """The arguments that stand nowhere; nothing of a server that tells no such thing."""
     told = value.get("fields")
     return tuple(map(_field, told[:20])) if isinstance(told, list) else ()
+
+
+def _notes(value: Mapping[str, Any]) -> tuple[CallNotes, ...] | None:
+    """The marks and risks of calls, bounded and with known names only; None where a server tells
+    none."""
+    told = value.get("notes")
+    return tuple(map(_note, told[:20])) if isinstance(told, list) else None
+
+
+def _note(value: Any) -> CallNotes:
+    risk = field_of(value, "risk", str)
+    reasons = tuple(str(each)[:200] for each in field_of(value, "reasons", list)[:10])
+    marks = tuple(map(_mark, field_of(value, "marks", list)[:40]))
+    known = tuple(mark for mark in marks if mark.name in MARKS)
+    return CallNotes(known, risk if risk in RISKS else RISKS[-1], reasons)
+
+
+def _mark(value: Any) -> Mark:
+    texts = (field_of(value, name, str)[:200] for name in ("name", "argument", "words"))
+    return Mark(*texts)
 
 
 def _field(value: Any) -> FieldDoubt:

@@ -2,8 +2,8 @@
 
     '[{"finish_reason":"stop","length":412,"tools":["send_email"]}]'
 
-One object for each choice that was judged. Of tool calls the names are kept; arguments are text,
-which a record does not hold. What stands at its default is left out.
+One object for each choice that was judged. Of tool calls the names, marks and risks are kept;
+arguments are text, which a record does not hold. What stands at its default is left out.
 """
 
 from __future__ import annotations
@@ -84,6 +84,9 @@ def _values(facts: Facts, model: str | None, confidence: float | None) -> dict[s
         values["tools"] = [call.name for call in facts.tools]
         if any(call.readings != () for call in facts.tools):
             values["tool_readings"] = [call.readings for call in facts.tools]
+        if any(call.marks is not None for call in facts.tools):
+            values["tool_marks"] = [_written_marks(call) for call in facts.tools]
+            values["tool_risks"] = [call.risk for call in facts.tools]
     if facts.refusal:
         values["refusal"] = True
     if facts.n != 1:
@@ -102,6 +105,13 @@ def _values(facts: Facts, model: str | None, confidence: float | None) -> dict[s
     if facts.judge is not None or facts.logprobs:
         values |= _signals(facts)
     return values
+
+
+def _written_marks(call: ToolCall) -> list[list[str]] | None:
+    """Marks as [name, argument], the name alone where it is about the call; no values."""
+    if call.marks is None:
+        return None
+    return [[mark, name[:80]] if name else [mark] for mark, name in call.marks[:20]]
 
 
 def _signals(facts: Facts) -> dict[str, Any]:
@@ -125,22 +135,36 @@ def facts_in(row: Mapping[str, Any]) -> tuple[tuple[Facts, ...], frozenset[str]]
         return (_facts({}, row),), OLD_LACKS | FINDINGS
     facts = tuple(_facts(values, row) for values in json.loads(row["facts"]))
     lacks = FINDINGS if row["basis"] is None and row["confidence"] is not None else frozenset()
-    has_calls = any(each.tools for each in facts)
-    return facts, lacks | {"arguments"} if has_calls else lacks
+    calls = [call for each in facts for call in each.tools]
+    if not calls:
+        return facts, lacks
+    is_marked = row["confidence"] is None or all(call.marks is not None for call in calls)
+    return facts, lacks | ({"arguments"} if is_marked else {"arguments", "marks"})
 
 
-def _calls(names: Sequence[str], readings: Sequence[Any] | None) -> tuple[ToolCall, ...]:
-    """Calls by their names, and the other names by which they were decided on."""
-    listed = [()] * len(names) if readings is None else readings
-    pairs = zip(names, listed, strict=True)
-    return tuple(ToolCall(n, NOT_KEPT, None if r is None else tuple(r)) for n, r in pairs)
+def _calls(kept: dict[str, Any]) -> tuple[ToolCall, ...]:
+    """Calls by their names, the other names by which they were decided on, marks and risks."""
+    names = kept.pop("tools", ())
+    readings = kept.pop("tool_readings", None) or [()] * len(names)
+    marks = kept.pop("tool_marks", None) or [None] * len(names)
+    risks = kept.pop("tool_risks", None) or [None] * len(names)
+    return tuple(
+        ToolCall(
+            name,
+            NOT_KEPT,
+            None if others is None else tuple(others),
+            None if found is None else tuple((m[0], m[1] if m[1:] else "") for m in found),
+            risk,
+        )
+        for name, others, found, risk in zip(names, readings, marks, risks, strict=True)
+    )
 
 
 def _facts(values: Mapping[str, Any], row: Mapping[str, Any]) -> Facts:
     kept = {**values, "tags": frozenset(values.get("tags", ()))}
     kept["opinions"] = tuple(values.get("opinions", ()))
     kept["logprobs"] = tuple(values.get("logprobs", ()))
-    kept["tools"] = _calls(kept.get("tools", ()), kept.pop("tool_readings", None))
+    kept["tools"] = _calls(kept)
     beside = {
         "confidence": row["confidence"],
         "model": row["model"] or "",

@@ -31,7 +31,8 @@ def test_an_argument_from_nowhere_costs_the_call_its_number(scorer: Scorer) -> N
     """It is told with its call, and what it leaves of the number; an argument that the user named
     is not."""
     [doubt] = _scored(scorer, renting(RIGHT | {"boat_id": "B-77"}))
-    assert (doubt.call, doubt.name, doubt.mark) == (0, "boat_id", "not in the conversation")
+    assert (doubt.call, doubt.name) == (0, "boat_id")
+    assert doubt.mark.startswith("not in the conversation")
     assert doubt.share is not None
     assert 0 < doubt.share < 1
     assert "boat_id" not in {each.name for each in _scored(scorer, renting(RIGHT))}

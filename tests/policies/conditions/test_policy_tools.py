@@ -239,7 +239,7 @@ def test_parallel_calls_are_judged_each_and_together(
 @pytest.mark.parametrize(
     ("tools", "problem"),
     [
-        ("[{arguments: {a: 1}}]", "rules[0].when.tools[0] needs a name or words"),
+        ("[{arguments: {a: 1}}]", "rules[0].when.tools[0] needs a name, words, marked or risk"),
         (
             "[{name: t, argument: {a: 1}}]",
             "unknown key 'argument' in rules[0].when.tools[0]; did you mean 'arguments'?",

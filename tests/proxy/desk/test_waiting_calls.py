@@ -31,7 +31,7 @@ rules:
 default: {hold: {queue: review}}
 """
 QUESTION = "On order 48213, please give the customer back just the shipping costs of 6.90 euros."
-ODD = "not in the conversation"
+ODD = "not in the conversation, differs from 6.9"
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +70,8 @@ def test_the_queue_has_the_call_that_waits(proxy: LiveProxy, refund: str) -> Non
             "arguments": {"order_id": "48213", "amount": 69.0},
             "marks": {"amount": ODD},
             "risk": "refund_order matches refund*, amount above 5",
+            "level": "medium",
+            "reasons": ["the tool's name says refund", "the user asked for it"],
         }
     ]
 
@@ -137,7 +139,7 @@ def test_a_state_has_one_name_and_knows_its_older_ones(
         assert "held_for_review" not in traffic, "the filter calls it `hold`"
         assert f'/console/reviews/{refund}"><span class="tag hold">hold</span>' in traffic
     listed = listed_by_command(proxy, "--state", state)
-    assert 'refund_order(order_id="48213", amount=69.0 [not in the conversation])' in listed
+    assert f'refund_order(order_id="48213", amount=69.0 [{ODD}])' in listed
     facts = json.loads(listed_by_command(proxy, "--json").splitlines()[-1])
     assert facts["state"] == "open"
 

@@ -1,0 +1,40 @@
+"""The notes of a reply: of each call its marks and its risk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from calibrator.calls.notes.marks import marks_of
+from calibrator.calls.notes.risk import risk_of_call
+from calibrator.calls.notes.said import Said
+from calibrator.calls.reading.conversation import calls_in
+from calibrator.calls.reading.reply import ReadReply, read_reply
+from calibrator.calls.reading.rules import sentences_of
+from calibrator.scorer import CallNotes, ToolUse
+
+
+def call_notes(used: ToolUse) -> tuple[CallNotes, ...] | None:
+    """Return the notes of each call of a reply, in their order; None where it makes more calls than
+    are looked at. Raises nothing, whatever stands in it."""
+    return notes_of(read_reply(used))
+
+
+def has_unread_calls(reply: ReadReply) -> bool:
+    """Return whether a reply makes more calls than are looked at."""
+    message = reply.used.message
+    made = calls_in(message) if isinstance(message, Mapping) else []
+    return len(made) > len(reply.view.calls)
+
+
+def notes_of(reply: ReadReply) -> tuple[CallNotes, ...] | None:
+    """Return the same of a reply that has been read."""
+    view = reply.view
+    if has_unread_calls(reply):
+        return None
+    said, sentences = Said(view, reply.sources), sentences_of(view.rules)
+    found = []
+    for call in view.calls:
+        tool = view.tools.get(call.name)
+        risk, reasons = risk_of_call(call, tool, said)
+        found.append(CallNotes(marks_of(call, tool, said, sentences), risk, reasons))
+    return tuple(found)

@@ -1,0 +1,138 @@
+"""The conditions on what is known of a call besides its confidence: its marks and its risk.
+
+    tools:
+      - name: "*"
+        marked: any                                  # a mark of any kind
+      - name: "refund_*"
+        marked: [not_in_conversation, placeholder]   # one of these, on any argument
+      - name: send_email
+        marked: {to: any, body: [not_in_conversation]}    # on these arguments
+        risk: [medium, high]
+    risk: high                                       # of a rule: of one of the calls
+
+Both need a score, as they are found out together with it. Where the marks of a call are not known,
+a rule that restrains the reply matches, and one that delivers it does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from policies.conditions.facts import ToolCall
+from policies.conditions.globs import Globs
+from policies.reading.reading import Node, either, shown, suggestion
+
+MARKS: Final = (
+    "not_in_conversation",
+    "swapped",
+    "other_choice",
+    "contrary",
+    "other_number",
+    "other_date",
+    "other_record",
+    "other_tool",
+    "wider",
+    "ruled_out",
+    "unasked_change",
+    "placeholder",
+    "schema",
+    "impossible_date",
+    "limit_passed",
+    "repeated",
+    "failed_before",
+    "unconfirmed",
+    "not_looked_up",
+)
+"""The marks that a call can have, the strongest first; docs/marks.md says what each means."""
+RISKS: Final = ("low", "medium", "high")
+ANY: Final = "any"
+_ALL: Final = frozenset(MARKS)
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """Marks of which a call has to have one, for each of `groups` the arguments and the marks.
+
+    `if_unknown` is the answer for a call of which nobody knows the marks.
+    """
+
+    groups: tuple[tuple[Globs | None, frozenset[str]], ...]
+    if_unknown: bool = True
+
+    def match(self, call: ToolCall) -> bool:
+        """Return whether a call has one of the marks, on one of the arguments."""
+        return self.if_unknown if call.marks is None else bool(self.found(call))
+
+    def found(self, call: ToolCall) -> list[tuple[str, str]]:
+        """Return the marks of a call that are looked for, each with its argument or nothing."""
+        return [
+            (mark, argument)
+            for mark, argument in call.marks or ()
+            if any(
+                mark in marks and (globs is None or globs.match(argument))
+                for globs, marks in self.groups
+            )
+        ]
+
+    def covers(self, other: Marked | None) -> bool:
+        """Return whether each call that `other` matches is matched here."""
+        if other is None or (other.if_unknown and not self.if_unknown):
+            return False
+        return all(
+            any((globs is None or globs == its) and marks >= wanted for globs, marks in self.groups)
+            for its, wanted in other.groups
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """Risks of which a call has to have one."""
+
+    names: frozenset[str]
+    if_unknown: bool = True
+
+    def match(self, call: ToolCall) -> bool:
+        """Return whether a call is of such a risk."""
+        return self.if_unknown if call.risk is None else call.risk in self.names
+
+    def covers(self, other: Risk | None) -> bool:
+        """Return whether each call that `other` matches is matched here."""
+        return (
+            other is not None and other.names <= self.names and self.if_unknown >= other.if_unknown
+        )
+
+    def __str__(self) -> str:
+        return either([name for name in RISKS if name in self.names])
+
+
+def read_marked(node: Node, *, if_unknown: bool) -> Marked | None:
+    """Read `any`, names of marks, or a mapping of arguments to them; problems are reported."""
+    if not node.is_present:
+        return None
+    if not isinstance(node.value, dict):
+        return Marked(((None, _marks(node)),), if_unknown)
+    if not node.value:
+        node.report(f"{node} is empty, so it could never hold")
+    groups = ((Globs((name,)), _marks(node[name])) for name in node.value)
+    return Marked(tuple(groups), if_unknown)
+
+
+def _marks(node: Node) -> frozenset[str]:
+    if node.value == ANY:
+        return _ALL
+    return _words(node, MARKS)
+
+
+def read_risk(node: Node, *, if_unknown: bool) -> Risk | None:
+    """Read one risk or several; problems are reported."""
+    return Risk(_words(node, RISKS), if_unknown) if node.is_present else None
+
+
+def _words(node: Node, valid: tuple[str, ...]) -> frozenset[str]:
+    words = node.texts()
+    for word in words:
+        if word and word not in valid:
+            hint = suggestion(word, valid)
+            node.report(f"{node} must be {either(valid)}, not {shown(word)}{hint}")
+    return frozenset(words)
