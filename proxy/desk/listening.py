@@ -255,9 +255,11 @@ class DeskServer:
             loop.call_soon_threadsafe(decided.note_link, outcome)
 
         desk = Desk(queue, lambda: holder.current.setup, on_decision, lambda: holder.refusal)
+        door = Door(token, self._admin.login_code, KeyStore(config.store))
+        door.remember_keys()
         return DeskApplication(
             desk,
-            Door(token, self._admin.login_code, KeyStore(config.store)),
+            door,
             feed,
             [
                 metrics_route(decided, Gauges(desk, parts, holder)),
