@@ -283,8 +283,7 @@ def test_alerts_fire_when_they_should(arguments: list[str]) -> None:
 
 
 def test_a_running_proxy_makes_alerts_fire(proxy: LiveProxy, prometheus: Prometheus) -> None:
-    """A reply that ages, a certificate that is withdrawn and drift do; nothing is said to be down, or
-    to differ."""
+    """A reply that ages, a certificate that is withdrawn, and drift; nothing is said to be down."""
     assert "PinocchioHeldReplyAges" not in prometheus.alerts()
     with closing(sqlite3.connect(proxy.store_path)) as connection, connection:
         change = "UPDATE held_replies SET created_at = created_at - 9000 WHERE state = 'held'"
