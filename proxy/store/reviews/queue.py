@@ -155,6 +155,24 @@ class ReviewQueue:
             listed += self._listed(scored, order, after, limit - len(listed))
         return listed
 
+    def count(self, state: str, **narrowed: str | None) -> int:
+        """Return how many replies `page` would list in all."""
+        table = held_replies.c
+        query = sa.select(sa.func.count()).select_from(held_replies).where(table.state == state)
+        if state == HELD:
+            query = query.where(table.expires_at + 0 > time.time())
+        for name, value in narrowed.items():
+            if value is not None:
+                query = query.where(table[name] == storable(value))
+        return int(self._rows(query)[0][0])
+
+    def ids_like(self, text: str) -> list[str]:
+        """Return ids that begin with a text, or have it behind a dash; two at most."""
+        column = held_replies.c.id
+        begins = column.startswith(text, autoescape=True)
+        query = sa.select(column).where(begins | column.contains(f"-{text}", autoescape=True))
+        return [row[0] for row in self._rows(query.order_by(column).limit(2))]
+
     def _listed(
         self, query: sa.Select[Any], order: Sequence[sa.Column[Any]], after: Any, limit: int
     ) -> list[Listed]:

@@ -120,8 +120,7 @@ def test_the_suite_heeds_ctrl_c_where_it_is_ignored() -> None:
 def test_top_needs_no_token_beside_a_proxy_of_the_same_user(
     tmp_path: Path, upstream: FaultyUpstream
 ) -> None:
-    """With the defaults `pinocchio top` works at once, by a file that its user alone can read; one that
-    others can read is not used."""
+    """With the defaults it works at once, by a file of its user's alone, not by one of others."""
     config = f"upstreams: {{faulty: {{base_url: {upstream.base_url}}}}}\n"
     config += f"models: [{{match: '*', upstream: faulty}}]\nstore: sqlite:///{tmp_path}/held.db\n"
     with ProxyProcess(tmp_path, config + "calibrator: {checkpoint: 'fake:0.7'}\n") as server:
@@ -134,3 +133,26 @@ def test_top_needs_no_token_beside_a_proxy_of_the_same_user(
         assert "generation 1" in done.stdout, done.stderr
         file.chmod(0o644)
         assert run_cli(*asked, cwd=tmp_path).returncode == 1
+
+
+def test_a_long_list_says_what_is_missing(start_proxy: StartProxy, tmp_path: Path) -> None:
+    """`reviews list` says how many there are, takes a queue, and a part of an id names a review."""
+    proxy = start_proxy(policy=HOLD.replace("desk", "long"), store=f"sqlite:///{tmp_path}/long.db")
+    ids = [proxy.ask(f"p=0.{n}").headers["x-pinocchio-review-id"] for n in (3, 1, 2)]
+    (tmp_path / "proxy.yaml").write_text(f"store: sqlite:///{tmp_path}/long.db\n")
+    config = "--config", str(tmp_path / "proxy.yaml")
+    cut = run_cli("reviews", "list", "--limit", "2", *config)
+    assert [line.split()[0] for line in cut.stdout.splitlines()] == [ids[1], ids[2]]
+    assert cut.stderr.startswith("2 of 3 are shown; --limit 3 shows all")
+    whole = run_cli("reviews", "list", "--queue", "q", *config)
+    assert len(whole.stdout.splitlines()) == 3
+    assert "shown" not in whole.stderr
+    assert run_cli("reviews", "list", "--queue", "other", *config).stdout == ""
+    assert run_cli("reviews", "list", "--team", "none", *config).stdout == ""
+    assert "7 d" in whole.stdout or "24 h" in whole.stdout  # not a second less than it has
+    part = ids[1].rpartition("-")[2][:8]
+    assert run_cli("reviews", "approve", part, *config).stdout == f"{ids[1]} is released\n"
+    common = ids[1].rpartition("-")[0]
+    several = run_cli("reviews", "reject", common, *config)
+    assert several.returncode == 1
+    assert "several reviews have" in several.stderr
