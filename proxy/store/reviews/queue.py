@@ -331,6 +331,11 @@ class ReviewQueue:
 
         Where the database cannot be used, whoever asks first hears of it.
         """
+        with suppress(StoreError):
+            self.try_to_hold()
+
+    def try_to_hold(self, reply: bytes = b"") -> None:
+        """Write a held reply and a decision on it, and take both back; raises StoreError."""
         now = time.time()
         unheard = HeldReply(
             id=f"rehearsal-{secrets.token_hex(8)}",
@@ -341,17 +346,16 @@ class ReviewQueue:
             confidence=None,
             calibrator=None,
             question="",
-            reply=b"",
+            reply=reply,
             created_at=now,
             expires_at=now + DAY_S,
             request_id="",
         )
-        with suppress(StoreError):
-            self.get(unheard.id)
-            with self._changing() as connection:
-                connection.execute(held_replies.insert().values(row_of(unheard)))
-                _decided(connection, unheard, RELEASED, "", True, None, None)
-                connection.rollback()
+        self.get(unheard.id)
+        with self._changing() as connection:
+            connection.execute(held_replies.insert().values(row_of(unheard)))
+            _decided(connection, unheard, RELEASED, "", True, None, None)
+            connection.rollback()
 
     def give_label(
         self, request_id: str, is_correct: bool, reviewer: str, note: str | None
