@@ -28,7 +28,7 @@ class DeskError(Exception):
     """The proxy refused, with its own words; `code` is its machine word."""
 
     def __init__(self, status: int, code: str | None, message: str) -> None:
-        super().__init__(f"{status} {code}: {message}")
+        super().__init__(f"{status} {code}: {message}" if code else f"{status}: {message}")
         self.status, self.code = status, code
 
 
@@ -179,4 +179,5 @@ def _error_of(error: urllib.error.HTTPError) -> DeskError:
         told = json.load(error)["error"]
         return DeskError(error.code, told.get("code"), told.get("message"))
     except (ValueError, KeyError, TypeError, AttributeError):
-        return DeskError(error.code, None, error.reason)
+        text = f"no Pinocchio proxy answers at {error.url} ({error.reason}); is this its address?"
+        return DeskError(error.code, None, text)

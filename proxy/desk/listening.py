@@ -94,6 +94,9 @@ def check_admin(config: AdminConfig) -> None:
     if config.oidc is not None:
         _check_oidc(config)
     if is_loopback(config.host):
+        if 0 < len(config.token.get_secret_value()) < SHORTEST_TOKEN:
+            hint = f"use {SHORTEST_TOKEN} characters or more: openssl rand -hex 32"
+            log.warning("admin_token_is_short", hint=hint)
         return
     if 0 < len(config.token.get_secret_value()) < SHORTEST_TOKEN:
         raise StartupError(
