@@ -105,7 +105,7 @@ def _id_shown(id: str) -> str:
     """Return what a terminal shows of an id: the beginning of its random part."""
     if not sys.stdout.isatty():
         return plain(id)
-    return plain(id.rpartition("-")[2][:SHOWN_OF_ID])
+    return plain(id.replace("_", "-").rpartition("-")[2][:SHOWN_OF_ID])
 
 
 def _whole_id(desk: Desk, id: str) -> str:

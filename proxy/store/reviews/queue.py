@@ -167,10 +167,10 @@ class ReviewQueue:
         return int(self._rows(query)[0][0])
 
     def ids_like(self, text: str) -> list[str]:
-        """Return ids that begin with a text, or have it behind a dash; two at most."""
+        """Return ids that begin with a text, or have it behind a dash or _; two at most."""
         column = held_replies.c.id
-        begins = column.startswith(text, autoescape=True)
-        query = sa.select(column).where(begins | column.contains(f"-{text}", autoescape=True))
+        inside = [column.contains(f"{mark}{text}", autoescape=True) for mark in "-_"]
+        query = sa.select(column).where(sa.or_(column.startswith(text, autoescape=True), *inside))
         return [row[0] for row in self._rows(query.order_by(column).limit(2))]
 
     def _listed(
