@@ -32,7 +32,7 @@ class DeskError(Exception):
     """The proxy refused, with its own words; `code` is its machine word."""
 
     def __init__(self, status: int, code: str | None, message: str) -> None:
-        super().__init__(f"{status} {code}: {message}")
+        super().__init__(f"{status} {code}: {message}" if code else f"{status}: {message}")
         self.status, self.code = status, code
 
 
@@ -201,7 +201,7 @@ def _error_of(error: urllib.error.HTTPError, url: str) -> DeskError:
     try:
         told = json.load(error)["error"]
         code, message = told["code"], told["message"]
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return _no_desk(error.code, url)
     if code == "unknown_url" or (error.code == 404 and code is None):
         return _no_desk(error.code, url)

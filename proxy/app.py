@@ -400,6 +400,7 @@ class App:
             "status": status,
             "calibrator": current.scores.name,
             "generation": current.number,
+            "configuration_digest": current.digest,
             "configuration": "current" if refusal is None else "refused",
         }
         if peers is not None:

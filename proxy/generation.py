@@ -63,14 +63,26 @@ class Parts:
     peers: Peers | None = None
 
 
+def _digest_of(setup: Setup) -> str:
+    """Return the digest of a configuration; an empty one where a file is gone by now."""
+    try:
+        return setup.digest()
+    except OSError:
+        return ""
+
+
 class Generation:
-    """`number` counts from 1, at the start; `admission` says who is let in under it."""
+    """`number` counts from 1, at the start; `admission` says who is let in under it.
+
+    `digest` is the same wherever the configuration is the same, on other machines too.
+    """
 
     def __init__(
         self, number: int, setup: Setup, parts: Parts, before: Generation | None = None
     ) -> None:
         self.number = number
         self.setup = setup
+        self.digest = _digest_of(setup)
         wrap = as_it_is if parts.telemetry is None else parts.telemetry.wrap
         self.router: Router = Router(setup.config, before.router if before else None, wrap)
         facts = setup.facts

@@ -16,7 +16,7 @@ from proxy.gate.key_hash import hash_key
 from proxy.interrupted_calls import MOST_BYTES as MOST_BYTES_OF_CALL
 from proxy.interrupted_calls import InterruptedCalls
 from proxy.learning.feedback import MOST_BYTES, keep_feedback
-from proxy.listener.fastapi_errors import envelope, unknown
+from proxy.listener.fastapi_errors import check_query, envelope, unknown
 from proxy.store.verdicts.feedback import FeedbackStore
 from proxy.wire.caller import ANYONE, CALLER
 from proxy.wire.http import request_of
@@ -34,6 +34,7 @@ def create_api(results: Results, feedback: FeedbackStore, calls: InterruptedCall
     @api.get("/pinocchio/v1/results/{request_id}")
     async def result(request_id: str, request: Request) -> Response:
         """A stream's outcome, for the key that asked."""
+        check_query(request, ())
         found = await results.get(request_id, hash_key(request_of(request.scope)))
         return Response(dumps(found), media_type="application/json")
 
@@ -55,6 +56,7 @@ def create_api(results: Results, feedback: FeedbackStore, calls: InterruptedCall
     @api.get("/pinocchio/v1/calls/{id}")
     async def call_verdict(id: str, request: Request) -> Response:
         """What was decided on it, for the key that asked."""
+        check_query(request, ("wait_s",))
         wait_s = _seconds(request.query_params.get("wait_s", "0"))
         found = await calls.verdict(id, wait_s, request_of(request.scope))
         return Response(dumps(found), media_type="application/json")

@@ -94,7 +94,7 @@ def as_html(tables: Sequence[Table], facts: Mapping[str, Any]) -> str:
 
 def _html_of(table: Table) -> str:
     body = cells_table(_cells(table)) if table.lines else ""
-    drawn = [framed(one.svg, f"{one.caption} ({one.row})") for one in table.drawings]
+    drawn = [framed(one.svg, f"{one.caption} ({one.row})", one.names) for one in table.drawings]
     body += f'<div class="pair">{"".join(drawn)}</div>' if drawn else ""
     doubts = "".join(f"<li>{escape(each)}</li>" for each in _doubts(table))
     body += f"<details><summary>Suspect</summary><ul>{doubts}</ul></details>" if doubts else ""

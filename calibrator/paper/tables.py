@@ -53,11 +53,15 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """An SVG figure, which row of the checklist it is, and the words below it."""
+    """An SVG figure, which row of the checklist it is, and the words below it.
+
+    `names` are those of its series, in the order of their colours, where it has several.
+    """
 
     row: str
     svg: str
     caption: str
+    names: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,9 +48,10 @@ def cells_table(table: tuple[Sequence[str], Sequence[Sequence[str]]]) -> str:
     )
 
 
-def framed(svg: str, caption: str) -> str:
-    """A drawing with the words below it."""
-    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
+def framed(svg: str, caption: str, names: Sequence[str] = ()) -> str:
+    """Put words below a drawing, and between them the colours of its series by name."""
+    colours = legend(names) if names else ""
+    return f"<figure>{svg}{colours}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def legend(names: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ from email.utils import parsedate_to_datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
+from urllib.parse import urlsplit
 
 import typer
 
@@ -146,7 +147,8 @@ async def _ask_upstreams(patient: Patient) -> list[Finding]:
 
 async def _ask(patient: Patient, router: Router, name: str, section: UpstreamConfig) -> Finding:
     """Asks an upstream for its models, over the connection and with the key of requests."""
-    from proxy.upstreams.loops import address_of
+    from proxy.upstreams.loops import address_of, meant_address
+    from proxy.upstreams.pool.forward_proxy import forward_proxy_for
     from proxy.upstreams.upstream import UpstreamRequest
 
     about = f"upstream {name}"
@@ -168,6 +170,11 @@ async def _ask(patient: Patient, router: Router, name: str, section: UpstreamCon
     _note_date(patient, name, reply.values.get(b"date"))
     level, said = _judged(reply.status, has_key=router.has_key(name))
     place = address_of(section.base_url)
+    if reply.status == 404 and (meant := meant_address(place)):
+        level, said = "warn", f"it knows no /models; did you mean base_url: {meant} ?"
+    between = forward_proxy_for(urlsplit(place).scheme, urlsplit(place).hostname or "")
+    if between is not None:
+        said += f", through the proxy at {between.where}"
     return Finding(level, about, f"{place}: {said} ({reply.status}, {passed_ms:.0f} ms)")
 
 
@@ -249,13 +256,17 @@ def _workers(patient: Patient) -> Iterator[Finding]:
 
 def _store(patient: Patient) -> Iterator[Finding]:
     from proxy.store.chain.chain import KEY_VARIABLE, chain_key
-    from proxy.store.condition import condition_of
+    from proxy.store.condition import condition_of, try_to_hold
     from proxy.store.tables import path_of, place_of
 
     url = patient.setup.config.store
+    path = path_of(url)
     try:
-        found = patient.store = condition_of(url)
+        found = condition_of(url)
         place = place_of(url)
+        if found.state == "current":
+            try_to_hold(url)
+        patient.store = found
     except StoreError as error:
         yield Finding("fail", "store", error.message)
         return
@@ -265,10 +276,10 @@ def _store(patient: Patient) -> Iterator[Finding]:
         "missing": "the start will make it",
         "empty": "empty; the start will make its tables",
         "older": "of an older version; the start will bring it up to date",
-        "current": f"can be read and written ({found.latency_s * 1_000:.0f} ms)",
+        "current": f"can be read, and holds replies ({found.latency_s * 1_000:.0f} ms)",
     }[found.state]
     yield Finding("ok", "store", f"{place}: {said}")
-    if (path := path_of(url)) is not None:
+    if path is not None:
         yield _disk(path.resolve().parent)
     elif chain_key(url) is None:
         text = f"off: set {KEY_VARIABLE}, else nobody can tell whether rows were changed"
@@ -337,6 +348,9 @@ def _keys(patient: Patient) -> Iterator[Finding]:
     setup, now = patient.setup, time.time()
     if not setup.config.needs_keys:
         yield Finding("ok", "keys", "open: whoever reaches the proxy may ask")
+        return
+    if patient.store is None:
+        yield Finding("skip", "keys", "required; the store that has them cannot be asked")
         return
     if not _is_current(patient):
         yield Finding("warn", "keys", "required, and none is made yet: pinocchio keys create")

@@ -34,7 +34,7 @@ Policy = Annotated[
     str | None, typer.Option(help="Use this pack, or this file beside the configuration.")
 ]
 RequestsPerMinute = Annotated[
-    int | None, typer.Option(min=1, help="Answer further requests with 429 and `retry-after`.")
+    int | None, typer.Option(min=1, help="Answer further requests with 429; of each proxy.")
 ]
 MaxHeld = Annotated[
     int | None,

@@ -67,22 +67,47 @@ class RecordedTraffic(NamedTuple):
     hints: list[str]
 
 
-def recorded_exchanges(config: Path | None, span: str) -> RecordedTraffic:
-    """What policies decided on within the last `span`."""
+def recorded_exchanges(
+    config: Path | None, span: str, name: str, team: str | None = None, *, is_all: bool = False
+) -> RecordedTraffic:
+    """Read what policies decided on within the last `span`: of a team, or by the policy `name`.
+
+    Where no policy of this name decided on anything, or with `is_all`, by any policy.
+    """
     from proxy.store.record.reader import since
 
     start, setup = time.time() - seconds(span), usable_setup(config)
+    teams = setup.config.teams
+    if team is not None and team not in teams:
+        known = ", ".join(teams) or "none"
+        raise stop(ExitStatus.UNUSABLE_INPUT, f"--team: there is no team {team!r}; known: {known}")
     with opened_record(config) as findings:
-        found = since(findings.engine, start)
+        found = list(since(findings.engine, start))
+        policy, hints = setup.policy, []
+        if team is not None:
+            found = [each for each in found if any(fact.team == team for fact in each.facts)]
+            policy = setup.book.load(teams[team].policy)
+        elif not is_all and any(each.policy_name == name for each in found):
+            kept = [each for each in found if each.policy_name == name]
+            hints = _left_out(len(found) - len(kept), name)
+            policy = next((each for each in setup.book if each.name == name), policy)
+            found = kept
         exchanges = [exchange for each in found for exchange in each.exchanges()]
-        hints = _other_policies(exchanges, setup)
-        return RecordedTraffic(exchanges, as_it_stands(setup.policy, findings), hints)
+        hints += _other_policies(exchanges, setup, policy.name)
+        return RecordedTraffic(exchanges, as_it_stands(policy, findings), hints)
 
 
-def _other_policies(exchanges: Sequence[Exchange], setup: Setup) -> list[str]:
-    """A sentence for each policy that decided and is not the configuration's default."""
+def _left_out(count: int, name: str) -> list[str]:
+    if not count:
+        return []
+    what = counted(count, "request")
+    return [f"{what} that other policies than {plain(name)} decided on: left out; see --all"]
+
+
+def _other_policies(exchanges: Sequence[Exchange], setup: Setup, default: str) -> list[str]:
+    """A sentence for each policy that decided and is not the one that is compared with."""
     names = Counter(each.label.partition("/")[0] for each in exchanges if each.label)
-    known, default = {each.name for each in setup.book}, setup.policy.name
+    known = {each.name for each in setup.book}
     replies = counted(len(exchanges), "reply", "replies")
     return [
         f"policy {plain(name)}{'' if name in known else f', which {NOT_CONFIGURED},'} decided on "

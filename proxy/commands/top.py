@@ -115,6 +115,7 @@ def top(
     """Watch a running proxy: requests, confidences, decisions, held replies, errors.
 
     It asks the review desk, with the admin token of the configuration or PINOCCHIO_ADMIN_TOKEN.
+    Where there is none, the proxy of the same user on this machine lets it in.
     """
     from rich.console import Console
 
@@ -136,6 +137,8 @@ def _client(config: Path | None, url: str | None) -> httpx.Client:
     import httpx
 
     from proxy.config.setup import load_store_config
+    from proxy.desk.access.local_token import local_token
+    from proxy.gate.host_check import is_loopback
 
     admin = load_store_config(config).admin
     if url is None and not admin.enabled:
@@ -143,10 +146,13 @@ def _client(config: Path | None, url: str | None) -> httpx.Client:
         raise stop(ExitStatus.UNUSABLE_INPUT, message)
     host = f"[{admin.host}]" if ":" in admin.host else admin.host
     place = url or f"http://{host}:{admin.port or DEFAULT_DESK_PORT}"
-    token = admin.token.get_secret_value()
-    headers = {"authorization": f"Bearer {token}"} if token else {}
     try:
-        return httpx.Client(base_url=place, headers=headers, timeout=ANSWER_S, trust_env=False)
+        asked = httpx.URL(place)
+        token = admin.token.get_secret_value()
+        if not token and is_loopback(asked.host):
+            token = local_token(asked.port or 80) or ""
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        return httpx.Client(base_url=asked, headers=headers, timeout=ANSWER_S, trust_env=False)
     except httpx.InvalidURL as error:
         raise stop(ExitStatus.UNUSABLE_INPUT, f"--url {place}: {error}") from error
 

@@ -34,6 +34,7 @@ from proxy.config.section import Secret, Section, Size
 from proxy.config.telemetry import TelemetryConfig
 from proxy.config.upstreams import ModelRoute, UpstreamConfig, fallback_problems
 from proxy.config.workers import Workers, WorkersConfig
+from proxy.errors import ExitStatus, StartupError
 
 DEFAULT_FILE = Path("proxy.yaml")
 NO_CALIBRATOR = "none"
@@ -285,6 +286,9 @@ def _unknown_upstream(name: str, known: Collection[str]) -> str:
 def _default_upstreams() -> dict[str, UpstreamConfig]:
     base_url = os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
     api_key = os.environ.get("OPENAI_API_KEY", "")
+    if not base_url.startswith(("https://", "http://")):
+        text = f"OPENAI_BASE_URL must begin with http:// or https://, not {base_url!r}"
+        raise StartupError(ExitStatus.UNUSABLE_INPUT, text)
     return {
         "openai": UpstreamConfig(base_url=base_url, api_key=SecretStr(api_key)),
         "demo": UpstreamConfig(demo=True),

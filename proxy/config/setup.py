@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from policies import InvalidDocumentError, Policy, nearest
 from proxy.config.policy_book import PolicyBook
@@ -18,6 +20,18 @@ from proxy.store.client_keys import ClientKey
 
 if TYPE_CHECKING:
     from calibrator import FactFile, Recalibrations
+
+
+_OWN: Final[dict[str, Any]] = {  # what differs between machines without making a difference
+    **dict.fromkeys(("store", "workers", "policies"), True),
+    "admin": {"host", "port"},
+    "guardrails": {"host", "port"},
+    "calibrator": {
+        **dict.fromkeys(("recalibration", "device", "dtype", "threads"), True),
+        "stand_in": {"recalibration"},
+    },
+    "teams": {"__all__": {"policy"}},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +60,28 @@ class Setup:
             named = (*named, *calibrator.stand_in.recalibration)
         facts = {calibrator.facts} if calibrator.facts is not None else set()
         return self.book.files() | own | facts | (_files_of(named) if named else set())
+
+    def digest(self) -> str:
+        """Return 12 hex digits that proxies with the same configuration have in common.
+
+        Of policies, certificates and recalibrations their content counts, not where the files are.
+        Secrets count as set or not set, and addresses of this machine not at all. Raises OSError.
+        """
+        default = {"": self.policy.digest}
+        teams = self.config.teams.items()
+        policies = {name: self.book.load(team.policy).digest for name, team in teams}
+        stand_in = self.config.calibrator.stand_in
+        named = (
+            *self.config.calibrator.recalibration,
+            *(stand_in.recalibration if stand_in else ()),
+        )
+        curves = [_hash(each.read_bytes()) for each in sorted(_files_of(named))] if named else []
+        said = [self.config.model_dump(mode="json", exclude=_OWN), default | policies, curves]
+        return _hash(json.dumps(said, sort_keys=True).encode())[:12]
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _files_of(recalibrations: Sequence[Path]) -> set[Path]:

@@ -22,7 +22,7 @@ from proxy.desk.console import routes
 from proxy.desk.desk import Desk
 from proxy.desk.notify.feed import Feed
 from proxy.errors import BadRequestError, ProxyError
-from proxy.listener.fastapi_errors import envelope, unknown
+from proxy.listener.fastapi_errors import envelope, only_known_parameters, unknown
 from proxy.wire.http import Receive, Scope, Send, place
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ class DeskApplication:
         api.add_exception_handler(RequestValidationError, _unusable)
         api.add_exception_handler(ClientDisconnect, _left)
         api.add_exception_handler(Exception, _fault)
-        api.include_router(review_routes(desk, feed), dependencies=[Depends(visitor_of)])
+        known = [Depends(visitor_of), Depends(only_known_parameters)]
+        api.include_router(review_routes(desk, feed), dependencies=known)
         api.router.routes.extend(login_routes(door, sign_on))
         api.router.routes.extend(routes(desk))
         api.router.routes.extend(others)

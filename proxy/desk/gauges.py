@@ -143,6 +143,12 @@ class Gauges:
             "Number of the configuration in force, from 1.",
             holder.current.number,
         )
+        yield _gauges(
+            "pinocchio_config_info",
+            "1; the digest of the configuration in force, the same where the configuration is.",
+            ("digest",),
+            [((holder.current.digest,), 1)],
+        )
         yield _gauge(
             "pinocchio_config_last_reload_successful",
             "1 where the configuration's files are in force as they are, 0 where they are refused.",

@@ -25,6 +25,7 @@ import structlog
 from calibrator import install_command
 from proxy.config.desk.admin import AdminConfig
 from proxy.config.sections import Config
+from proxy.desk.access.local_token import write_local_token
 from proxy.errors import ExitStatus, StartupError
 from proxy.gate.host_check import is_loopback
 from proxy.generation import Parts
@@ -45,10 +46,14 @@ SHORTEST_TOKEN = 16  # characters, where other machines may try
 
 @dataclass(frozen=True, slots=True)
 class AdminSocket:
-    """Where the desk listens; `login_code` opens it once, where no token is configured."""
+    """Where the desk listens; `login_code` opens it once, where no token is configured.
+
+    `local_token` is that of this user's commands then.
+    """
 
     listening: socket.socket
     login_code: str | None
+    local_token: str | None = None
 
     @property
     def url(self) -> str:
@@ -71,7 +76,7 @@ class AdminSocket:
 
 
 def _remove_at_exit(file: Path) -> None:
-    """Remove a login file when this process ends; workers that it forks leave it alone."""
+    """Remove a file with a secret when this process ends; workers that it forks leave it alone."""
     maker = os.getpid()
 
     def remove() -> None:
@@ -89,6 +94,9 @@ def check_admin(config: AdminConfig) -> None:
     if config.oidc is not None:
         _check_oidc(config)
     if is_loopback(config.host):
+        if 0 < len(config.token.get_secret_value()) < SHORTEST_TOKEN:
+            hint = f"use {SHORTEST_TOKEN} characters or more: openssl rand -hex 32"
+            log.warning("admin_token_is_short", hint=hint)
         return
     if 0 < len(config.token.get_secret_value()) < SHORTEST_TOKEN:
         raise StartupError(
@@ -135,7 +143,12 @@ def bind_admin(config: AdminConfig) -> AdminSocket | None:
         if config.port is not None or error.errno != errno.EADDRINUSE:
             raise _cannot_listen(config, error) from error
         listening = _bound(config.host, 0)
-    return AdminSocket(listening, None if config.has_token else secrets.token_urlsafe(32))
+    if config.has_token:
+        return AdminSocket(listening, None)
+    made = write_local_token(listening.getsockname()[1]) if is_loopback(config.host) else None
+    if made is not None:
+        _remove_at_exit(made[1])
+    return AdminSocket(listening, secrets.token_urlsafe(32), made[0] if made else None)
 
 
 def _bound(host: str, port: int) -> socket.socket:
@@ -230,7 +243,7 @@ class DeskServer:
         from proxy.store.reviews.queue import ReviewQueue
 
         config, admin = self._config, self._config.admin
-        token = admin.token.get_secret_value()
+        token = admin.token.get_secret_value() or self._admin.local_token or ""
         queue = ReviewQueue(config.store)
         queue.rehearse()
         feed = Feed(queue)
@@ -255,9 +268,11 @@ class DeskServer:
             loop.call_soon_threadsafe(decided.note_link, outcome)
 
         desk = Desk(queue, lambda: holder.current.setup, on_decision, lambda: holder.refusal)
+        door = Door(token, self._admin.login_code, KeyStore(config.store))
+        door.remember_keys()
         return DeskApplication(
             desk,
-            Door(token, self._admin.login_code, KeyStore(config.store)),
+            door,
             feed,
             [
                 metrics_route(decided, Gauges(desk, parts, holder)),

@@ -264,11 +264,16 @@ def _refuse_answers(request: Request, names: Sequence[str]) -> None:
     places = [names, *(("", *names_in(request.header(name) or "")) for name in _IN_PLACE_OF_PATH)]
     is_other = not is_listed(names) or any(map(shows_answers, places))
     if is_other or _converses(request.body, names):
-        raise BadRequestError(
-            "a policy decides on answers of models, which it cannot at this path; "
-            "ask at one that is scored",
-            code="surface_undecided",
-        )
+        text = "a policy decides on answers of models, which it cannot at this path; "
+        text += _meant(names) or "ask at one that is scored"
+        raise BadRequestError(text, code="surface_undecided")
+
+
+def _meant(names: Sequence[str]) -> str | None:
+    """Return what was meant by a path with /v1 twice, as a client's base_url of /v1/v1 makes it."""
+    if list(names[:2]) != ["v1", "v1"]:
+        return None
+    return f"did you mean /{'/'.join(names[1:])[:100]}? The client's base_url has /v1 twice"
 
 
 def _converses(body: bytes, names: Sequence[str]) -> bool:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Collection
+from typing import Final
+
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
+from policies import nearest
 from proxy.errors import BadRequestError, BodyTooLargeError, NotFoundError, ProxyError
 from proxy.wire.headers import ERROR
 
@@ -18,6 +23,7 @@ async def envelope(_: Request, error: Exception) -> Response:
 
 
 METHOD_NOT_ALLOWED = 405
+_OTHERS: Final = ("request", "who", "body", "last_event_id")  # arguments that no query gives
 _CODES = {METHOD_NOT_ALLOWED: "method_not_allowed", 413: BodyTooLargeError.code}
 
 
@@ -35,3 +41,21 @@ async def unknown(request: Request, error: Exception) -> Response:
     kind = BadRequestError if error.status_code < 500 else ProxyError
     body = kind(text, code=code).envelope()
     return JSONResponse(body, error.status_code, {ERROR.decode(): "true", **headers})
+
+
+def check_query(request: Request, known: Collection[str]) -> None:
+    """Raise BadRequestError for a query parameter that a path does not have, as a misspelt one."""
+    for name in request.query_params:
+        if name not in known:
+            meant = nearest(name, known)
+            hint = f"; did you mean {meant!r}?" if meant else f"; known here: {', '.join(known)}"
+            text = f"there is no query parameter {name[:100]!r}{hint if known else ''}"
+            raise BadRequestError(text, param=name[:100], code="unknown_parameter")
+
+
+def only_known_parameters(request: Request) -> None:
+    """Check a request's query parameters against the arguments of what handles it."""
+    arguments = inspect.signature(request.scope["endpoint"]).parameters
+    check_query(
+        request, [each for each in arguments if each not in {*request.path_params, *_OTHERS}]
+    )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import random
+import tempfile
 import time
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 import sqlalchemy as sa
 from sqlalchemy.exc import SQLAlchemyError
@@ -13,6 +16,8 @@ from proxy.errors import StoreError
 from proxy.store.database import cause, engine_as_it_is
 from proxy.store.schema import LATEST, revision_of, version_table
 from proxy.store.tables import path_of, place_of
+
+HELD_BYTES: Final = 2**20  # of a long reply that is held
 
 State = Literal["missing", "empty", "older", "current"]
 
@@ -48,6 +53,30 @@ def condition_of(url: str) -> Condition:
     if revision is None:
         return Condition("empty", latency_s, skew_s)
     return Condition("current" if revision == LATEST else "older", latency_s, skew_s)
+
+
+def try_to_hold(url: str) -> None:
+    """Write what a long held reply takes into a current store, and take it back.
+
+    What SQLite takes back never reaches the disk, so a file beside it shows whether there is room.
+    Raises StoreError.
+    """
+    from proxy.store.reviews.queue import ReviewQueue
+
+    reply, path = random.randbytes(HELD_BYTES), path_of(url)  # nothing that could be compressed
+    queue = ReviewQueue(url)
+    try:
+        queue.try_to_hold(reply)
+        if path is not None:
+            with tempfile.TemporaryFile(dir=path.resolve().parent) as file:
+                file.write(reply)
+                file.flush()
+                os.fsync(file.fileno())
+    except OSError as error:
+        text = f"{place_of(url)}: a held reply of 1 MB cannot be written: {error.strerror}"
+        raise StoreError(text) from error
+    finally:
+        queue.close()
 
 
 def _try_to_write(connection: sa.Connection) -> None:

@@ -147,7 +147,7 @@ def test_compose_mounts_what_is_there() -> None:
 
 
 def test_prometheus_of_compose_scrapes_the_desk() -> None:
-    """With the token that the proxy has, at the proxy's name, and with the five alerts."""
+    """With the token that the proxy has, at the proxy's name, and with the alerts."""
     path = DEPLOY / "prometheus" / "prometheus.yml"
     program = shutil.which("promtool")
     assert program is not None, "scripts/setup_programs installs it"

@@ -27,7 +27,7 @@ document.addEventListener("securitypolicyviolation",
 """
 
 
-READY = "button.approve:not([aria-disabled=true])[data-key=a]"
+READY = "button.reject:not([aria-disabled=true])[data-key=r]"
 """The button of a reply that takes decisions: it has been looked at."""
 
 

@@ -98,9 +98,9 @@ def main_table(scored: Scored) -> Made:
     whole = figures_of(scored, scored.labels, scored.confidence())
     made.add(f"{OURS}, all rows", "J09", **whole)
     drawn = [(one.name, _points(labels, one.confidence)) for one in methods]
-    made.drawings.append(
-        Drawing("U03", roc_curves(drawn), f"ROC curves: {'; '.join(name for name, _ in drawn)}.")
-    )
+    names = [name for name, _ in drawn]
+    caption = f"ROC curves: {'; '.join(names)}."
+    made.drawings.append(Drawing("U03", roc_curves(drawn), caption, names))
     made.note = (
         "Fitted on half of the questions, judged on the others. Intervals: BCa over replies."
     )
@@ -118,8 +118,9 @@ def stated_table(scored: Scored) -> Made:
         caption = f"{method.name}: how often replies of each confidence are right."
         made.drawings.append(Drawing("U02", reliability_diagram(bins, method.name), caption))
     drawn = [(one.name, _points(labels, one.confidence)) for one in methods]
-    caption = f"ROC curves: {'; '.join(name for name, _ in drawn)}."
-    made.drawings.append(Drawing("U03", roc_curves(drawn), caption))
+    names = [name for name, _ in drawn]
+    caption = f"ROC curves: {'; '.join(names)}."
+    made.drawings.append(Drawing("U03", roc_curves(drawn), caption, names))
     as_replied = with_stated_confidence(scored.rows)
     shown = sum(a.answer != b.answer for a, b in zip(stated.rows, as_replied, strict=True))
     made.note = (

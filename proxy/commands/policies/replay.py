@@ -42,6 +42,14 @@ def replay(
             help="Compare with this policy; with --since the configured one is the default."
         ),
     ] = None,
+    team: Annotated[
+        str | None,
+        typer.Option(help="With --since: this team's requests, compared with this team's policy."),
+    ] = None,
+    is_all: Annotated[
+        bool,
+        typer.Option("--all", help="With --since: also what policies of other names decided on."),
+    ] = False,
     config: ConfigOption = None,
     workflows: Annotated[
         bool, typer.Option("--workflows", help="Add the paper's three workflows and cost tables.")
@@ -49,7 +57,10 @@ def replay(
     calibrator: Calibrator = "embedded",
     device: Device = "auto",
 ) -> None:
-    """Show what a policy would have done: coverage, errors, review load, money, changes by rule."""
+    """Show what a policy would have done: coverage, errors, review load, money, changes by rule.
+
+    With --since it is replayed on what a policy of its name decided on, if there is any.
+    """
     from calibrator import workflow_report
     from policies import replay as run
 
@@ -58,10 +69,12 @@ def replay(
             raise ValueError("a replay needs --rows or --since, one of them")
         if since:
             refuse(context, ["calibrator", "device"], "is for --rows; leave it out with --since")
-            exchanges, old, hints = recorded_exchanges(config, since)
+            name = policy_named(policies).name
+            exchanges, old, hints = recorded_exchanges(config, since, name, team, is_all=is_all)
             outcomes = _recorded_outcomes(exchanges)
         else:
-            refuse(context, ["config"], "is for --since; leave it out with --rows")
+            only_since = ["config", "team", "is_all"]
+            refuse(context, only_since, "is for --since; leave it out with --rows")
             read = scored_rows(rows or [], calibrator, device)
             exchanges, old, hints = [row.exchange() for row in read], None, []
             outcomes = _outcomes(read)

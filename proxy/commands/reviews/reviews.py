@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
@@ -45,6 +47,8 @@ RevisionOption = Annotated[
     str | None,
     typer.Option(help="The edit that is approved, as `reviews show` has it, if somebody made one."),
 ]
+SHOWN_OF_ID: Final = 8  # characters of an id's random part
+LEAST_OF_ID: Final = 4
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
 
 
@@ -54,10 +58,15 @@ def list_reviews(
     state: Annotated[
         str, typer.Option(help="List replies in this state: open, released, rejected or expired.")
     ] = "open",
+    queue: Annotated[str | None, typer.Option(help="List those of this queue alone.")] = None,
+    team: Annotated[str | None, typer.Option(help="List those of this team alone.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="List at most this many.")] = 50,
     as_json: JsonOption = False,
 ) -> None:
-    """List held replies and those drawn to be checked, most likely wrong first."""
+    """List held replies and those drawn to be checked, most likely wrong first.
+
+    A terminal shows a part of each id; other commands take it in place of the whole one.
+    """
     from proxy.desk.basis import score_facts
     from proxy.store.reviews.held_replies import STATE_NAMES, state_name, stored_state
 
@@ -66,7 +75,7 @@ def list_reviews(
         message = f"--state must be one of {known}, not {state!r}"
         raise stop(ExitStatus.UNUSABLE_INPUT, message)
     with _desk(config) as desk:
-        found = desk.queue.page(stored, limit)
+        found = desk.queue.page(stored, limit, queue=queue, team=team)
         if not found and not as_json:
             typer.echo(f"no reply is {state_name(stored)}", err=True)
         for listed in found:
@@ -78,15 +87,36 @@ def list_reviews(
                 sure += f"  support {support:.4f}"
             age = f"{_span(time.time() - listed.created_at)} ago"
             typer.echo(
-                f"{listed.id}  {sure}  {plain(listed.queue)}  {plain(listed.model[:NAME_SHOWN])}"
-                f"  {age}  {_end(listed)}"
+                f"{_id_shown(listed.id)}  {sure}  {plain(listed.queue)}"
+                f"  {plain(listed.model[:NAME_SHOWN])}  {age}  {_end(listed)}"
                 f"  {listed.question[:60]!r}"
             )
             for call in desk.calls(listed):
                 risk = f"  [{call.risk}]" if call.risk else ""
                 risk += "  [high risk]" if call.level == "high" else ""
                 typer.echo(f"    {plain(call.marked_line)}{risk}")
+        if len(found) == limit:
+            total = desk.queue.count(stored, queue=queue, team=team)
+            if total > limit:
+                typer.echo(f"{limit} of {total} are shown; --limit {total} shows all", err=True)
         _tell_of_missing(desk, [listed.policy for listed in found])
+
+
+def _id_shown(id: str) -> str:
+    """Return what a terminal shows of an id: the beginning of its random part."""
+    if not sys.stdout.isatty():
+        return plain(id)
+    return plain(id.replace("_", "-").rpartition("-")[2][:SHOWN_OF_ID])
+
+
+def _whole_id(desk: Desk, id: str) -> str:
+    """Return the id that a person means by a part of it; raises NotFoundError for several."""
+    if len(id) < LEAST_OF_ID or desk.queue.get(id) is not None:
+        return id
+    found = desk.queue.ids_like(id)
+    if len(found) > 1:
+        raise NotFoundError(f"several reviews have {id!r} in their id; give more of it")
+    return found[0] if found else id
 
 
 @reviews.command("show")
@@ -99,7 +129,7 @@ def show_review(
 ) -> None:
     """Show one held reply: what was asked, what was answered, the calls, and why it is held."""
     with _desk(config) as desk:
-        held = desk.held(id)
+        held = desk.held(_whole_id(desk, id))
         reply = None if held.is_forgotten else json.loads(held.reply)
         facts = _facts(desk, held)
         _tell_of_missing(desk, [held.policy])
@@ -155,7 +185,7 @@ def list_standing(
         if as_json:
             typer.echo(json.dumps(each))
             continue
-        left = _span(max(0.0, each["expires_at"] - time.time()))
+        left = _left(max(0.0, each["expires_at"] - time.time()))
         state = f"{left} left" if each["state"] == "open" else each["state"]
         free = ", ".join(map(plain, each["any"])) or "nothing"
         typer.echo(
@@ -208,6 +238,7 @@ def _decide(
 
     given = Verdict(verdict, correct, None, note, revision, like_this)
     with _desk(config) as desk:
+        id = _whole_id(desk, id)
         decided = desk.decide(id, given, reviewer or user())
     typer.echo(f"{id} is {decided['state']}{_approvals(decided['approvals'])}")
 
@@ -284,8 +315,8 @@ def _end(held: Listed) -> str:
     if held.state == "held":
         left_s = max(0.0, held.expires_at - time.time())
         if held.kind == "audit":  # it was delivered: nothing is withheld when its time is up
-            return f"to be checked within {_span(left_s)}"
-        return f"{held.on_expiry} in {_span(left_s)}"
+            return f"to be checked within {_left(left_s)}"
+        return f"{held.on_expiry} in {_left(left_s)}"
     return held.state if held.decided_by is None else f"{held.state} by {held.decided_by}"
 
 
@@ -295,3 +326,11 @@ def _span(seconds: float) -> str:
         if seconds >= size:
             return f"{int(seconds // size)} {name}"
     return f"{int(seconds)} s"
+
+
+def _left(seconds: float) -> str:
+    """Write a time that is left, rounded as the console does: seven days are seven at first."""
+    for size in (86_400, 3_600, 60):
+        if seconds >= size:
+            return _span(math.floor(seconds / size + 0.5) * size)
+    return _span(seconds)

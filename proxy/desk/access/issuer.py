@@ -37,6 +37,7 @@ RETRY_S: Final = 3.0  # after an issuer was not there, or did not have a key
 LEEWAY_S: Final = 30.0  # between its clock and ours
 MOST_BYTES: Final = 2**20
 MOST_AT_ONCE: Final = 8  # exchanges of codes, which anybody may ask for
+TURN_S: Final = 5.0  # in which one of them has to end, where so many are under way
 _DISCOVERY: Final = "/.well-known/openid-configuration"
 _KINDS: Final = {"R": "RSA", "P": "RSA", "E": "EC"}  # of keys, by how their algorithm begins
 
@@ -132,12 +133,21 @@ class Issuer:
     async def claims(self, code: str, verifier: str, nonce: str, back: str) -> dict[str, Any]:
         """What a code stands for: the claims of the ID token, checked; groups that it leaves out
         are asked for with the access token."""
-        async with self._exchanges:
+        try:
+            async with asyncio.timeout(TURN_S):
+                await self._exchanges.acquire()
+        except TimeoutError as error:
+            text = f"{self.config.title} is slow, and {MOST_AT_ONCE} logins wait for it: try again"
+            log.error("issuer_unusable", reason=text)
+            raise IssuerError(text) from error
+        try:
             tokens = await self._exchanged(code, verifier, back)
             found = await self.checked(str(tokens.get("id_token", "")), nonce)
             userinfo = (await self.metadata()).userinfo
             if claim(found, self.config.groups_claim) is None and userinfo is not None:
                 found = await self._completed(found, userinfo, tokens.get("access_token"))
+        finally:
+            self._exchanges.release()
         return found
 
     async def checked(self, token: str, nonce: str) -> dict[str, Any]:

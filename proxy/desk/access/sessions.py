@@ -1,11 +1,14 @@
 """Who may come to the desk: the admin token, keys of reviewers and admins, and sessions of both.
 
 A secret is looked up by its hash and compared in constant time. Sessions live in memory: whoever is
-logged in when the proxy stops logs in again. They end with the key that opened them.
+logged in when the proxy stops logs in again. They end with the key that opened them. Keys that the
+store has shown are remembered for as long as it cannot be read, as keys of clients are: Prometheus
+and people at the desk see what is going on during an outage.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import secrets
 import time
@@ -14,10 +17,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from proxy.errors import InvalidKeyError, RateLimitedError
+import structlog
+
+from proxy.errors import InvalidKeyError, RateLimitedError, StoreError
 from proxy.gate.rate_limits import Buckets
 from proxy.gate.secret_keys import PREFIX, digest_of
-from proxy.store.client_keys import KeyStore
+from proxy.store.client_keys import ClientKey, KeyStore
+
+log = structlog.get_logger(__name__)
 
 SESSION_S: Final = 12 * 3_600.0
 ATTEMPT_S: Final = 600.0  # in which somebody comes back from an issuer
@@ -61,6 +68,8 @@ class Door:
         self._token_digest = digest_of(token.encode()) if token else None
         self._code_digest = digest_of(login_code.encode()) if login_code else None
         self._keys = keys
+        self._remembered: dict[str, ClientKey] = {}  # that opened the desk, by their digest
+        self._is_store_readable = True
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._failures = Buckets()
 
@@ -87,12 +96,39 @@ class Door:
         return ADMIN if is_it else None
 
     def _of_key(self, digest: str) -> Visitor | None:
-        key = self._keys.find(digest)
+        key = self._key(digest)
         if key is None or key.role == "caller" or key.state(time.time()) != "active":
             return None
         queues = None if key.queues is None else frozenset(key.queues.split(","))
         name, is_named = key.name or key.id, bool(key.name)
         return Visitor(name, key.role, digest, queues=queues, is_named=is_named)
+
+    def remember_keys(self) -> None:
+        """Read the keys of reviewers and admins, which then count also while the store is away."""
+        with contextlib.suppress(StoreError):
+            known = {key.digest: key for key in self._keys.all() if key.role != "caller"}
+            self._remembered = known
+
+    def _key(self, digest: str) -> ClientKey | None:
+        """Return the key with this digest, a remembered one while the store cannot be read.
+
+        Raises StoreError for a key that is not remembered then.
+        """
+        try:
+            key = self._keys.find(digest)
+        except StoreError as error:
+            if (known := self._remembered.get(digest)) is None:
+                raise
+            if self._is_store_readable:
+                log.warning("desk_keys_remembered", reason=error.message)
+            self._is_store_readable = False
+            return known
+        self._is_store_readable = True
+        if key is None or key.role == "caller" or key.revoked_at is not None:
+            self._remembered.pop(digest, None)
+        else:
+            self._remembered[digest] = key
+        return key
 
     def _redeemed(self, digest: str) -> Visitor | None:
         if self._code_digest is None or not hmac.compare_digest(digest, self._code_digest):

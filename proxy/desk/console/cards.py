@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from calibrator import (
     CalibratorError,
@@ -49,11 +49,11 @@ def calibrator_cards(config: CalibratorConfig) -> list[Card]:
 def _checkpoint(config: CalibratorConfig, card: Mapping[str, Any]) -> Card:
     own = card["recalibration"]
     facts = (
-        ("configured", config.summary),
+        ("set in proxy.yaml", config.summary),
         ("version", str(card["version"])),
         ("architecture", str(card["architecture"])),
         ("weights", f"{card['weights_sha256'][:16]}…"),
-        ("its own curve", _curve(own) if own else "none"),
+        ("recalibration in it", _curve(own) if own else "none"),
         ("waits at most", f"{config.timeout_s:g} s for a score"),
         *_origin(card),
     )
@@ -72,6 +72,12 @@ def _curve(curve: Mapping[str, Any]) -> str:
     return f"{curve['kind']}: " + ", ".join(f"{name} {value:.3f}" for name, value in numbers)
 
 
+_MEASURED: Final = {
+    "validation_plain": "Measured without the model's name",
+    "validation_named": "Measured with the model's name",
+}
+
+
 def _quality(card: Mapping[str, Any]) -> Iterator[Card]:
     """What it was measured at, on rows held back from its training."""
     for name, measured in card["quality"].items():
@@ -80,7 +86,7 @@ def _quality(card: Mapping[str, Any]) -> Iterator[Card]:
                 (key.upper() if key in ("auroc", "ece") else key.capitalize(), _number(value))
                 for key, value in measured.items()
             )
-            title = f"Measured: {name.replace('_', ' ')}"
+            title = _MEASURED.get(name, f"Measured: {name.replace('_', ' ')}")
             yield Card(title, facts, "On rows held back from its training, not on yours.")
 
 

@@ -140,7 +140,11 @@ def in_words(seconds: float) -> str:
 
 
 def _left(until: float) -> str:
+    """Say what time is left, rounded: seven days are seven from the first second on."""
     seconds = until - time.time()
+    for size in (86_400, 3_600, 60):
+        if seconds >= size:
+            return f"{in_words(int(seconds / size + 0.5) * size)} left"
     return f"{in_words(seconds)} left" if seconds > 0 else "expired"
 
 

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from proxy.desk.access.guard import checked_form, visitor_of
 from proxy.desk.access.sessions import Visitor
 from proxy.desk.basis import in_words, marked, score_facts
+from proxy.desk.console.claims import Claims
 from proxy.desk.console.edits import content_of, form_of
 from proxy.desk.console.pages import SAFE, query
 from proxy.desk.console.shell import page, told
@@ -61,6 +62,7 @@ class Given(NamedTuple):
 class Reviews:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
+        self._claims = Claims()
 
     def routes(self) -> list[Route]:
         one = "/console/reviews/{id}"
@@ -68,6 +70,7 @@ class Reviews:
             Route("/console/reviews", told(self._desk, self._queue)),
             Route(one, told(self._desk, self._review)),
             Route(f"{one}/next", told(self._desk, self._next)),
+            Route(f"{one}/claim", self._claim, methods=["POST"]),
             Route(f"{one}/verdict", self._verdict, methods=["POST"]),
             Route("/console/standing/{id}/revoke", self._revoke, methods=["POST"]),
         ]
@@ -85,9 +88,11 @@ class Reviews:
             limit=A_PAGE,
             after=request.query_params.get("after"),
         )
+        claimed = self._claims.others(visitor_of(request).name)
         items = [
             {
                 "id": each.id,
+                "claimed_by": claimed.get(each.id),
                 "confidence": each.confidence,
                 "leaning": self._desk.leaning(each.policy, each.confidence),
                 "score": score_facts(each),
@@ -145,6 +150,9 @@ class Reviews:
         is_large = len(held.reply) > MOST_EDITED
         turns = asked(held.request, path, held.question)
         first = 0 if is_all else max(0, len(turns) - MOST_TURNS)
+        claimed_by = None
+        if held.state == HELD:
+            claimed_by = self._claims.take(held.id, visitor_of(request).name)
         filters = _filters(request)
         return page(
             self._desk,
@@ -157,6 +165,7 @@ class Reviews:
                 "leaning": self._desk.leaning(held.policy, held.confidence),
             },
             filters=filters,
+            claimed_by=claimed_by,
             all_path=request.scope["path"].removesuffix("/verdict") + "?all=1",
             is_all=is_all,
             opened=f"{time.time():.3f}",
@@ -198,8 +207,20 @@ class Reviews:
             return await asyncio.to_thread(self._again, request, fields, error)
         if is_script:
             return JSONResponse({"verdict": fields["verdict"]}, headers=SAFE)
-        place = await asyncio.to_thread(self._place_after, id, _filters(request))
+        name = visitor_of(request).name
+        place = await asyncio.to_thread(self._place_after, id, _filters(request), name)
         return RedirectResponse(f"{place}&done={done}", 303)
+
+    async def _claim(self, request: Request) -> Response:
+        """Claims a reply for another minute, for a page that stays open; says who else has it."""
+        try:
+            await checked_form(request)
+            id, name = request.path_params["id"], visitor_of(request).name
+            held = await asyncio.to_thread(self._desk.held, id)
+        except ProxyError as error:
+            return JSONResponse(error.envelope(), error.status, SAFE)
+        other = self._claims.take(held.id, name) if held.state == HELD else None
+        return JSONResponse({"claimed_by": other}, headers=SAFE)
 
     async def _revoke(self, request: Request) -> Response:
         """Ends a standing approval."""
@@ -215,6 +236,7 @@ class Reviews:
         """The key in DONE of what it came to."""
         verdict = self._read(id, fields)
         after = self._desk.decide(id, verdict, visitor.name, is_named=visitor.is_named)
+        self._claims.end(id)
         return verdict.verdict if after["state"] != OPEN else "first"
 
     def _read(self, id: str, fields: Mapping[str, str]) -> Verdict:
@@ -247,18 +269,23 @@ class Reviews:
     # --- the next one ---------------------------------------------------------------------------
 
     def _next(self, request: Request) -> Response:
-        place = self._place_after(request.path_params["id"], _filters(request))
+        name = visitor_of(request).name
+        place = self._place_after(request.path_params["id"], _filters(request), name)
         return RedirectResponse(place, 303)
 
-    def _place_after(self, id: str, filters: Mapping[str, Any]) -> str:
-        """The address of the open reply behind this one, of the first one at the end of the queue;
-        the queue itself where nothing else is open."""
+    def _place_after(self, id: str, filters: Mapping[str, Any], name: str) -> str:
+        """The address of the open reply behind this one that nobody else looks at, of the first one
+        at the end of the queue; the queue itself where nothing else is open."""
         narrowed = {name: filters[name] for name in ("queue", "team", "kind")}
         held = self._desk.held(id)
         at = held.confidence, held.created_at, held.id
-        found = self._desk.queue.page(HELD, 1, at, **narrowed)
-        found = found or self._desk.queue.page(HELD, 2, None, **narrowed)
-        others = [each.id for each in found if each.id != id]
+        skipped = {id, *self._claims.others(name)}
+        most = min(1 + len(skipped), A_PAGE)
+        found = self._desk.queue.page(HELD, most, at, **narrowed)
+        others = [each.id for each in found if each.id not in skipped]
+        if not others:
+            found = self._desk.queue.page(HELD, most, None, **narrowed)
+            others = [each.id for each in found if each.id not in skipped]
         where = f"/console/reviews/{others[0]}" if others else "/console/reviews"
         return f"{where}?{query({**filters, 'state': None})}"
 

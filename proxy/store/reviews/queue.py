@@ -155,6 +155,24 @@ class ReviewQueue:
             listed += self._listed(scored, order, after, limit - len(listed))
         return listed
 
+    def count(self, state: str, **narrowed: str | None) -> int:
+        """Return how many replies `page` would list in all."""
+        table = held_replies.c
+        query = sa.select(sa.func.count()).select_from(held_replies).where(table.state == state)
+        if state == HELD:
+            query = query.where(table.expires_at + 0 > time.time())
+        for name, value in narrowed.items():
+            if value is not None:
+                query = query.where(table[name] == storable(value))
+        return int(self._rows(query)[0][0])
+
+    def ids_like(self, text: str) -> list[str]:
+        """Return ids that begin with a text, or have it behind a dash or _; two at most."""
+        column = held_replies.c.id
+        inside = [column.contains(f"{mark}{text}", autoescape=True) for mark in "-_"]
+        query = sa.select(column).where(sa.or_(column.startswith(text, autoescape=True), *inside))
+        return [row[0] for row in self._rows(query.order_by(column).limit(2))]
+
     def _listed(
         self, query: sa.Select[Any], order: Sequence[sa.Column[Any]], after: Any, limit: int
     ) -> list[Listed]:
@@ -313,6 +331,11 @@ class ReviewQueue:
 
         Where the database cannot be used, whoever asks first hears of it.
         """
+        with suppress(StoreError):
+            self.try_to_hold()
+
+    def try_to_hold(self, reply: bytes = b"") -> None:
+        """Write a held reply and a decision on it, and take both back; raises StoreError."""
         now = time.time()
         unheard = HeldReply(
             id=f"rehearsal-{secrets.token_hex(8)}",
@@ -323,17 +346,16 @@ class ReviewQueue:
             confidence=None,
             calibrator=None,
             question="",
-            reply=b"",
+            reply=reply,
             created_at=now,
             expires_at=now + DAY_S,
             request_id="",
         )
-        with suppress(StoreError):
-            self.get(unheard.id)
-            with self._changing() as connection:
-                connection.execute(held_replies.insert().values(row_of(unheard)))
-                _decided(connection, unheard, RELEASED, "", True, None, None)
-                connection.rollback()
+        self.get(unheard.id)
+        with self._changing() as connection:
+            connection.execute(held_replies.insert().values(row_of(unheard)))
+            _decided(connection, unheard, RELEASED, "", True, None, None)
+            connection.rollback()
 
     def give_label(
         self, request_id: str, is_correct: bool, reviewer: str, note: str | None

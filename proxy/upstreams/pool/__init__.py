@@ -1,3 +1,3 @@
 """Our own HTTP client: connections to upstreams that are kept open."""
 
-__all__ = ["connection", "pool"]
+__all__ = ["connection", "forward_proxy", "pool"]

@@ -2,8 +2,8 @@
 
 An HTTP/1.1 client for one origin and for the hot path: it sends the request's bytes and gives the
 reply's, and does nothing else. No redirects, no cookies, no decoding, no header of its own beyond
-`host` and `content-length`. It connects to the origin itself: an upstream that only a forward proxy
-reaches cannot be used.
+`host` and `content-length`. It connects to the origin itself, or through the forward proxy that
+HTTPS_PROXY names (`forward_proxy.py`).
 
 **A request that may have been executed is not sent twice.** A server may close a kept connection
 at the very moment at which a request is written to it. A connection that was closed while idle is
@@ -34,6 +34,7 @@ from proxy.errors import (
     UpstreamTimeoutError,
 )
 from proxy.upstreams.pool.connection import Connection, HttpReply
+from proxy.upstreams.pool.forward_proxy import forward_proxy_for, open_tunnel
 from proxy.upstreams.upstream import UpstreamReply, UpstreamRequest
 from proxy.wire.headers import Headers, KeptHeaders, name_of, written
 from proxy.wire.outlet import Bursts
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 UNAUTHORIZED = 401
+NOT_FOUND = 404
 CONNECT_TIMEOUT_S = 15  # name, TCP and TLS together
 KEEP_ALIVE_S = 15  # shorter than common servers', so that a kept connection is rarely stale
 MAX_IDLE = 256
@@ -78,6 +80,8 @@ class Pool:
     ) -> None:
         self._origin = origin_of(base_url)
         self._where = f"{self._origin.scheme}://{self._origin.authority}"
+        self.forward_proxy = forward_proxy_for(self._origin.scheme, self._origin.host)
+        self._may_lack_path = not self._origin.path
         self._timeout_s = timeout_s
         self._ssl_context = ssl_context
         self._common = b"host: " + self._origin.authority.encode("ascii") + b"\r\n"
@@ -115,6 +119,8 @@ class Pool:
             if status := reply.status:
                 if self._sends_key and (status == UNAUTHORIZED or self._is_key_refused):
                     self._note_key(status)
+                if status == NOT_FOUND and self._may_lack_path:
+                    self._note_path()
                 return reply
             assert reply.error is not None
             is_safe = method in IDEMPOTENT or reply.is_unsent
@@ -141,6 +147,12 @@ class Pool:
             if not self._open:
                 break
             await asyncio.sleep(0)
+
+    def _note_path(self) -> None:
+        """Tell once what is often wrong where an upstream knows no path."""
+        self._may_lack_path = False
+        hint = f"did you mean base_url: {self._where}/v1 ?"
+        log.warning("upstream_knows_no_path", upstream=self._where, hint=hint)
 
     # the request's head
 
@@ -203,10 +215,7 @@ class Pool:
         name = origin.host if tls else None
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                found = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
-                sock = await start_connection(
-                    found, happy_eyeballs_delay=NEXT_ADDRESS_S, socket_factory=_new_socket
-                )
+                sock = await self._connected(loop)
                 transport, connection = await loop.create_connection(
                     self._new_connection, sock=sock, ssl=tls, server_hostname=name
                 )
@@ -226,6 +235,22 @@ class Pool:
         if self._sweeping is None:
             self._sweeping = loop.call_later(self._sweep_s, self._sweep)
         return connection
+
+    async def _connected(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
+        """Return a socket that leads to the origin, through the forward proxy if there is one."""
+        origin, between = self._origin, self.forward_proxy
+        host, port = (between.host, between.port) if between else (origin.host, origin.port)
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        sock = await start_connection(
+            found, happy_eyeballs_delay=NEXT_ADDRESS_S, socket_factory=_new_socket
+        )
+        if between is not None:
+            try:
+                await open_tunnel(loop, sock, between, f"{_bracketed(origin.host)}:{origin.port}")
+            except BaseException:
+                sock.close()
+                raise
+        return sock
 
     def _new_connection(self) -> Connection:
         assert self._loop is not None
@@ -294,11 +319,16 @@ def origin_of(base_url: str) -> Origin:
         problem = "ends with a path, without '?', '#', spaces or control characters"
     else:
         standard = 443 if parts.scheme == "https" else 80
-        authority = f"[{ascii_host}]" if ":" in ascii_host else ascii_host
+        authority = _bracketed(ascii_host)
         if port is not None and port != standard:
             authority += f":{port}"
         return Origin(parts.scheme, ascii_host, port or standard, authority, path)
     raise StartupError(ExitStatus.UNUSABLE_INPUT, f"an upstream's base_url {problem}")
+
+
+def _bracketed(host: str) -> str:
+    """Return a host as URLs have it: addresses of IPv6 stand in brackets."""
+    return f"[{host}]" if ":" in host else host
 
 
 def _key_bytes(api_key: str) -> bytes:

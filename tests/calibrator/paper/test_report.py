@@ -250,6 +250,18 @@ def test_drawings_are_whole_svg_files(report: Path) -> None:
     assert "<script" not in (report / "index.html").read_text()
 
 
+def test_curves_of_several_methods_have_a_legend(report: Path) -> None:
+    """Each colour is named beside the drawing, as many as there are curves."""
+    [page] = report.glob("*.html")
+    figures = re.findall(r"<figure>.*?</figure>", page.read_text(), re.DOTALL)
+    curves = [each for each in figures if "ROC curves:" in each]
+    assert curves
+    for figure in curves:
+        legend = figure.partition('<ul class="legend">')[2].partition("</ul>")[0]
+        drawn = set(re.findall(r'class="curve (s\d)"', figure.partition("<ul")[0]))
+        assert legend.count("<li>") >= len(drawn) > 1
+
+
 @pytest.mark.parametrize(("batches", "left"), [(0, 4), (20, 3), (70, 2)])
 def test_an_interrupted_report_goes_on_to_the_same_files(
     rows: list[Row], tmp_path: Path, batches: int, left: int

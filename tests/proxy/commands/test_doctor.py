@@ -177,7 +177,7 @@ def test_a_configuration_that_cannot_be_used_is_all_there_is_to_say(tmp_path: Pa
     [
         (401, ", api_key: k", "fail", "it refuses the key of the configuration (401"),
         (403, "", "ok", "it is there, and asks for the client's own key (403"),
-        (404, "", "ok", "it is there, without a list of models (404"),
+        (404, "", "warn", "did you mean base_url: http://127.0.0.1:"),
         (429, "", "warn", "too many requests, or no credit (429"),
         (503, "", "fail", "it fails (503"),
     ],
@@ -285,7 +285,7 @@ def test_the_store_is_read_and_written(examine: Examine, store_url: str) -> None
     with answering() as upstream:
         status, found = examine(upstream, store=store_url)
     assert status == 0
-    assert "can be read and written (" in found["store"][1]
+    assert "can be read, and holds replies (" in found["store"][1]
     assert found["review queue"] == ("ok", "0 held replies, 100,000 may wait")
     assert ("audit chain" in found) == store_url.startswith("postgresql")
 
@@ -505,3 +505,44 @@ def test_an_idle_gpu_is_told(
         _, found = examine(url, calibrator=embedded)
     assert found["gpu"][0] == level
     assert ("KevinDavidHayes/pinocchio-0.8b" in found["gpu"][1]) is (level == "ok")
+
+
+@pytest.mark.parametrize(
+    ("path", "level", "said"),
+    [
+        ("/v2", "ok", "it is there, without a list of models (404"),
+        ("/v1/v1", "warn", "/v1 ? (404"),
+        ("", "warn", "/v1 ? (404"),
+    ],
+)
+def test_an_address_that_lacks_v1_or_has_it_twice(
+    examine: Examine, path: str, level: str, said: str
+) -> None:
+    """Where an upstream knows no list of models, its address says what may be wrong with it."""
+    with answering(404) as upstream:
+        found = examine(upstream + path)[1]["upstream there"]
+    assert found[0] == level
+    assert said in found[1]
+
+
+def test_nothing_false_is_said_while_the_store_is_away(examine: Examine, tmp_path: Path) -> None:
+    """Keys that cannot be read are not said to be missing."""
+    with answering() as upstream:
+        (tmp_path / "held.db").write_bytes(b"x" * 4_096)
+        status, found = examine(upstream, more="keys: required")
+    assert (status, found["store"][0]) == (1, "fail")
+    assert found["keys"] == ("skip", "required; the store that has them cannot be asked")
+
+
+def test_a_full_disk_fails_the_store(tmp_path: Path) -> None:
+    """There is room for the file as it is, and none for a held reply: no hold would be kept."""
+    path = tmp_path / "held.db"
+    open_engine(f"sqlite:///{path}").dispose()
+    code = (
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (900_000, 900_000))\n"
+        "from proxy.store.condition import try_to_hold\n"
+        f"try_to_hold('sqlite:///{path}')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert "StoreError" in done.stderr
+    assert "cannot be written" in done.stderr

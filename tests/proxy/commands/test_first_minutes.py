@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -12,7 +13,8 @@ import pytest
 
 from proxy.listener.logs import TerminalLines
 from tests.conftest import StartProxy
-from tests.running.live_proxy import ROOT, environment, run_cli
+from tests.running.live_proxy import ROOT, ProxyProcess, environment, run_cli
+from tests.servers.faulty_upstream import FaultyUpstream
 
 HOLD = "{version: 1, name: desk, mode: enforce, default: {hold: {queue: q, reply: error}}}"
 
@@ -78,12 +80,13 @@ def test_other_lines_of_a_terminal_keep_their_facts() -> None:
 
 
 def test_login_files_are_removed_when_the_proxy_ends(tmp_path: Path) -> None:
-    """The file with the login link is there while the process runs, and gone after it."""
+    """The login link's file and that of the user's commands are gone once the process has ended."""
     code = (
-        "import socket, pathlib; from proxy.desk.listening import AdminSocket\n"
-        "listening = socket.create_server(('127.0.0.1', 0))\n"
-        "AdminSocket(listening, 'code').greeting(is_terminal=False)\n"
-        f"print(len(list(pathlib.Path({str(tmp_path)!r}).glob('pinocchio-login-*'))))"
+        "import pathlib; from proxy.desk.listening import bind_admin\n"
+        "from proxy.config.desk.admin import AdminConfig\n"
+        "bind_admin(AdminConfig(port=0)).greeting(is_terminal=False)\n"
+        f"folder = pathlib.Path({str(tmp_path)!r})\n"
+        "print(len([*folder.glob('pinocchio-login-*'), *folder.glob('desk/*')]))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
@@ -91,10 +94,11 @@ def test_login_files_are_removed_when_the_proxy_ends(tmp_path: Path) -> None:
         text=True,
         check=True,
         cwd=ROOT,
-        env=environment() | {"TMPDIR": str(tmp_path)},
+        env=environment() | {"TMPDIR": str(tmp_path), "PINOCCHIO_CACHE": str(tmp_path)},
     )
-    assert done.stdout.strip() == "1"
+    assert done.stdout.strip() == "2"
     assert not list(tmp_path.glob("pinocchio-login-*"))
+    assert not list((tmp_path / "desk").iterdir())
 
 
 def test_the_suite_heeds_ctrl_c_where_it_is_ignored() -> None:
@@ -111,3 +115,44 @@ def test_the_suite_heeds_ctrl_c_where_it_is_ignored() -> None:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
     )
     assert "default_int_handler" in done.stdout
+
+
+def test_top_needs_no_token_beside_a_proxy_of_the_same_user(
+    tmp_path: Path, upstream: FaultyUpstream
+) -> None:
+    """With the defaults it works at once, by a file of its user's alone, not by one of others."""
+    config = f"upstreams: {{faulty: {{base_url: {upstream.base_url}}}}}\n"
+    config += f"models: [{{match: '*', upstream: faulty}}]\nstore: sqlite:///{tmp_path}/held.db\n"
+    with ProxyProcess(tmp_path, config + "calibrator: {checkpoint: 'fake:0.7'}\n") as server:
+        [line] = [line for line in server.stdout().splitlines() if "review desk" in line]
+        url = line.split()[2]
+        file = Path(os.environ["PINOCCHIO_CACHE"]) / "desk" / url.rpartition(":")[2]
+        assert file.stat().st_mode & 0o777 == 0o600
+        asked = ["top", "--once", "--every", "0.1", "--url", url]
+        done = run_cli(*asked, cwd=tmp_path)
+        assert "generation 1" in done.stdout, done.stderr
+        file.chmod(0o644)
+        assert run_cli(*asked, cwd=tmp_path).returncode == 1
+
+
+def test_a_long_list_says_what_is_missing(start_proxy: StartProxy, tmp_path: Path) -> None:
+    """`reviews list` says how many there are, takes a queue, and a part of an id names a review."""
+    proxy = start_proxy(policy=HOLD.replace("desk", "long"), store=f"sqlite:///{tmp_path}/long.db")
+    ids = [proxy.ask(f"p=0.{n}").headers["x-pinocchio-review-id"] for n in (3, 1, 2)]
+    (tmp_path / "proxy.yaml").write_text(f"store: sqlite:///{tmp_path}/long.db\n")
+    config = "--config", str(tmp_path / "proxy.yaml")
+    cut = run_cli("reviews", "list", "--limit", "2", *config)
+    assert [line.split()[0] for line in cut.stdout.splitlines()] == [ids[1], ids[2]]
+    assert cut.stderr.startswith("2 of 3 are shown; --limit 3 shows all")
+    whole = run_cli("reviews", "list", "--queue", "q", *config)
+    assert len(whole.stdout.splitlines()) == 3
+    assert "shown" not in whole.stderr
+    assert run_cli("reviews", "list", "--queue", "other", *config).stdout == ""
+    assert run_cli("reviews", "list", "--team", "none", *config).stdout == ""
+    assert "7 d" in whole.stdout or "24 h" in whole.stdout  # not a second less than it has
+    part = ids[1].rpartition("-")[2][:8]
+    assert run_cli("reviews", "approve", part, *config).stdout == f"{ids[1]} is released\n"
+    common = ids[1].rpartition("-")[0]
+    several = run_cli("reviews", "reject", common, *config)
+    assert several.returncode == 1
+    assert "several reviews have" in several.stderr

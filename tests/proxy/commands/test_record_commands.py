@@ -20,6 +20,7 @@ from proxy.commands.app import cli as serving
 from proxy.commands.exits import user
 from proxy.store.verdicts.labels import all_verdicts
 from proxy.store.verdicts.verdicts import Findings, Withdrawal
+from tests.running.client_keys import ask_with, make_key, wait_until_known
 from tests.running.live_proxy import LiveProxy, ProxyProcess, until
 from tests.servers.faulty_upstream import FaultyUpstream
 
@@ -344,6 +345,50 @@ def test_a_record_is_replayed_beside_the_configured_policy(
         assert line in done.stdout, done.stdout
     same = run("replay", "--policies", tmp_path / "desk.yaml", "--since", "1h").stdout
     assert "0 of 9 replies are treated differently" in same
+
+
+def test_a_teams_policy_is_replayed_on_its_own_traffic(
+    upstream: FaultyUpstream, run: Run, tmp_path: Path
+) -> None:
+    """By default what a policy of this name decided on, with --team what a team asked; each is
+    compared with the policy that it had, and what is left out is told."""
+    (tmp_path / "desk.yaml").write_text(DESK)
+    more: dict[str, Any] = {"keys": "required", "teams": {"support": {"policy": "helpdesk"}}}
+    upstreams = f'{{faulty: {{base_url: "{upstream.base_url}", api_key: x}}}}'
+    (tmp_path / "proxy.yaml").write_text(
+        f"upstreams: {upstreams}\nmodels: [{{match: '*', upstream: faulty}}]\nkeys: required\n"
+        f"policies: desk.yaml\nstore: sqlite:///{tmp_path}/held.db\n"
+        "teams: {support: {policy: helpdesk}}\n"
+    )
+    proxy = LiveProxy(
+        upstream.base_url,
+        tmp_path,
+        policy=tmp_path / "desk.yaml",
+        upstream={"api_key": "x"},
+        waits=False,
+        **more,
+    )
+    try:
+        keys = [make_key(proxy.store_path, team=team)[0] for team in ("support", None)]
+        for secret, texts in zip(keys, ("p=0.9", "p=0.9 p=0.8"), strict=True):
+            wait_until_known(proxy.base_url, secret)
+            for text in texts.split():
+                id = ask_with(proxy.base_url, secret, text).headers["x-pinocchio-request-id"]
+                proxy.recorded(id, "facts")
+    finally:
+        proxy.stop()
+    own = run("replay", "--policies", "helpdesk", "--since", "1h")
+    assert "0 of 1 reply" in own.stdout, own.output
+    told = "2 requests that other policies than helpdesk decided on: left out; see --all"
+    assert told in own.stderr
+    teams = run("replay", "--policies", "observe", "--since", "1h", "--team", "support")
+    assert "of 1 reply" in teams.stdout, teams.output
+    assert "helpdesk@" in teams.stdout
+    every = run("replay", "--policies", "helpdesk", "--since", "1h", "--all")
+    assert "of 3 replies" in every.stdout, every.output
+    nobody = run("replay", "--policies", "observe", "--since", "1h", "--team", "sales")
+    assert nobody.exit_code == 2
+    assert "there is no team 'sales'; known: support" in nobody.output
 
 
 def test_a_replay_of_older_records_says_what_they_lack(

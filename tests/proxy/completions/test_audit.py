@@ -87,7 +87,7 @@ def test_the_queue_does_not_say_that_a_delivered_reply_will_be_rejected(
     (tmp_path / "proxy.yaml").write_text(f"store: sqlite:///{proxy.store_path}\n")
     listed = run_cli("reviews", "list", "--config", str(tmp_path / "proxy.yaml")).stdout
     [line] = [line for line in listed.splitlines() if kept["id"] in line]
-    assert "to be checked within 13 d" in line
+    assert "to be checked within 14 d" in line
     assert "reject" not in line
     config = str(tmp_path / "proxy.yaml")
     shown = json.loads(run_cli("reviews", "show", kept["id"], "--json", "--config", config).stdout)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 import socket
 import stat
+import threading
 import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
 import pytest
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
+from pinocchio.desk import Desk, DeskError
 from proxy.config.desk.admin import AdminConfig
 from proxy.desk.access.sessions import ATTEMPTS_A_MINUTE
 from proxy.desk.console.shell import PAGES
@@ -379,3 +383,28 @@ def test_who_may_see_which_page(proxy: LiveProxy, alice: str) -> None:
         assert seen(bound) == {*of_queues, "/pinocchio/login", f"{API}/me", f"{API}/stats"}
         refused = client.get("/metrics", headers=bearer(alice))
         assert code_of(refused) == (403, "not_allowed")
+
+
+def test_a_short_token_is_told() -> None:
+    """On loopback it opens the desk, and the log says what is wrong with it behind an ingress."""
+    with capture_logs() as lines:
+        opened = bind_admin(AdminConfig(port=0, token=SecretStr("short")))
+    assert opened is not None
+    opened.listening.close()
+    [line] = lines
+    assert line["event"] == "admin_token_is_short"
+    assert "short" not in line["hint"]
+
+
+def test_a_helper_at_another_server_says_so() -> None:
+    """Where an agent's base_url is no proxy's, the sentence asks for the address."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        with pytest.raises(DeskError) as error:
+            Desk(url, "key").hold("a", "f", {}, [])
+        server.shutdown()
+        thread.join()
+    assert f"no Pinocchio proxy answers at {url}/" in str(error.value)
+    assert error.value.status == 501

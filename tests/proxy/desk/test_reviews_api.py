@@ -171,6 +171,29 @@ HUGE = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("/reviews?cursor=x", "known here: state"),
+        ("/reviews?limt=3", "did you mean 'limit'?"),
+        ("/quality/second-opinions?day=3", "did you mean 'days'?"),
+        ("/events?since=3", "known here: heard"),
+        ("/stats?x=1", "there is no query parameter 'x'"),
+    ],
+)
+def test_a_parameter_that_a_path_does_not_have(proxy: LiveProxy, path: str, hint: str) -> None:
+    """A script with a misspelt parameter is told so; it would read the first page for ever."""
+    refused = proxy.desk.get(f"{API}{path}")
+    assert code_of(refused) == (400, "unknown_parameter")
+    assert hint in refused.text
+
+
+def test_clients_paths_have_the_parameters_that_they_have(proxy: LiveProxy) -> None:
+    """On the callers' listener too."""
+    for path in ("results/none?wait=1", "calls/none?wait=1"):
+        assert code_of(proxy.http.get(f"{API}/{path}")) == (400, "unknown_parameter")
+
+
 @pytest.mark.parametrize("after", ["x", "e30", "W10", "WzEsMiwzLDRd", "%00", "ä", *HUGE])
 def test_a_cursor_that_is_none(proxy: LiveProxy, after: str) -> None:
     answer = proxy.desk.get(f"{API}/reviews", params={"after": after})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
@@ -27,7 +28,8 @@ from proxy.commands.doctor import examine
 from proxy.config.desk.admin import AdminConfig
 from proxy.config.desk.oidc import OidcConfig
 from proxy.config.sections import load_config
-from proxy.desk.access.issuer import LoginRefusedError
+from proxy.desk.access import issuer as issuer_module
+from proxy.desk.access.issuer import Issuer, IssuerError, LoginRefusedError
 from proxy.desk.access.single_sign_on import visitor_of
 from proxy.desk.listening import bind_admin
 from proxy.errors import StartupError
@@ -582,3 +584,33 @@ def test_doctor_asks_the_issuer(tmp_path: Path, issuer: str, lying: LyingIssuer)
     assert (level, "cannot be reached" in text) == ("fail", True)
     level, text = found(f"{lying.url}/other")
     assert (level, "calls itself" in text) == ("fail", True)
+
+
+async def test_a_slow_issuer_keeps_nobody_waiting_for_long(
+    lying: LyingIssuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While eight logins wait for it, a ninth is told so, after seconds and not after theirs."""
+    monkeypatch.setattr(issuer_module, "TURN_S", 0.3)
+    config = AdminConfig.model_validate(section(lying.url)).oidc
+    assert config is not None
+    asked = Issuer(config)
+    go_on = threading.Event()
+
+    def slow(claims: dict[str, Any], its: LyingIssuer) -> str:
+        go_on.wait(10)
+        return its.signed(claims)
+
+    lying.lie, lying.nonce = slow, "n"
+    try:
+        logins = [asyncio.create_task(asked.claims("code", "v", "n", "back")) for _ in range(8)]
+        await asyncio.sleep(0.2)
+        with pytest.raises(IssuerError, match="is slow, and 8 logins wait for it: try again"):
+            await asked.claims("code", "v", "n", "back")
+        go_on.set()
+        found = await asyncio.gather(*logins)
+        assert {each["preferred_username"] for each in found} == {"ann"}
+        assert (await asked.claims("code", "v", "n", "back"))["sub"] == "1"
+    finally:
+        lying.lie = None
+        go_on.set()
+        await asked.aclose()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import math
+import select
 import shutil
 import socket
 import ssl
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from proxy.errors import (
     StartupError,
@@ -1634,3 +1636,118 @@ def test_a_forward_proxy_in_the_environment_is_not_used(
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     assert ask_once(run, answering(OK)).body == b"ok"
+
+
+# Through a company's forward proxy
+
+
+def forwarding(heads: list[bytes], status: int = 200) -> Script:
+    """A forward proxy that opens tunnels, or refuses them, and notes the heads that it saw."""
+
+    def script(peer: Peer) -> None:
+        head = b""
+        while not head.endswith(b"\r\n\r\n"):
+            head += peer.sock.recv(1)
+        heads.append(head)
+        peer.send(b"HTTP/1.1 %d It Is\r\n\r\n" % status)
+        if status >= 300:
+            return
+        host, _, port = head.split()[1].decode().rpartition(":")
+        with socket.create_connection((host, int(port))) as there:
+            others = {peer.sock: there, there: peer.sock}
+            while ready := select.select([*others], [], [], PATIENCE_S)[0]:
+                for each in ready:
+                    if not (part := each.recv(65_536)):
+                        return
+                    others[each].sendall(part)
+
+    return script
+
+
+@pytest.mark.parametrize("no_proxy", ["", "example.org,localhost"])
+def test_https_goes_through_the_forward_proxy(
+    run: Run[Any],
+    certificate: Path,
+    server_tls: ssl.SSLContext,
+    monkeypatch: pytest.MonkeyPatch,
+    no_proxy: str,
+) -> None:
+    """HTTPS_PROXY opens a tunnel, with the proxy's login and no key in sight; NO_PROXY names hosts
+    that are reached directly."""
+
+    async def scenario() -> None:
+        heads: list[bytes] = []
+        with RawServer(forwarding(heads)) as between:
+            monkeypatch.setenv("HTTPS_PROXY", f"http://me:p%40ss@127.0.0.1:{between.port}")
+            for name in ("NO_PROXY", "no_proxy"):
+                monkeypatch.setenv(name, no_proxy)
+            with RawServer(answering(OK), server_tls) as server:
+                place = server.base_url.replace("127.0.0.1", "localhost")
+                context = ssl.create_default_context(cafile=certificate)
+                pool = Pool(place, "sk-secret", ssl_context=context)
+                reply = await pool.send(UpstreamRequest("POST", "/x", body=b"{}"))
+                assert reply.status == 200
+                await reply.aclose()
+                await pool.aclose()
+            if no_proxy:
+                assert heads == []
+                return
+            [head] = heads
+            assert head.startswith(b"CONNECT localhost:")
+            assert b"proxy-authorization: Basic bWU6cEBzcw==" in head
+            assert b"sk-secret" not in head
+
+    run(scenario())
+
+
+def test_a_forward_proxy_that_refuses_is_told(
+    run: Run[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client hears who refused, without the proxy's password; http:// is reached directly."""
+
+    async def scenario() -> None:
+        heads: list[bytes] = []
+        with RawServer(forwarding(heads, 407)) as between:
+            address = f"127.0.0.1:{between.port}"
+            monkeypatch.setenv("HTTPS_PROXY", f"http://me:secret@{address}")
+            monkeypatch.setenv("NO_PROXY", "")
+            pool = Pool("https://api.example.com/v1")
+            with pytest.raises(UpstreamError) as error:
+                await pool.send(UpstreamRequest("POST", "/x", body=b"{}"))
+            assert error.value.message == (
+                f"the proxy at http://{address} (HTTPS_PROXY) opens no tunnel to "
+                "api.example.com:443 (407)"
+            )
+            await pool.aclose()
+            with RawServer(answering(OK)) as server:
+                pool = Pool(server.base_url)
+                await (await pool.send(UpstreamRequest("GET", "/x"))).aclose()
+                await pool.aclose()
+            assert len(heads) == 1
+
+    run(scenario())
+
+
+def test_a_forward_proxy_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the start, with a sentence that does not repeat the variable."""
+    monkeypatch.setenv("HTTPS_PROXY", "socks5://me:secret@127.0.0.1:1080")
+    monkeypatch.setenv("NO_PROXY", "")
+    with pytest.raises(StartupError, match="HTTPS_PROXY must be the address") as error:
+        Pool("https://api.example.com/v1")
+    assert "secret" not in str(error.value)
+
+
+def test_an_address_without_v1_is_told_once(run: Run[Any]) -> None:
+    """The log says what is often wrong where an upstream knows no path, once."""
+
+    async def scenario() -> None:
+        with capture_logs() as lines, RawServer(answering(OK.replace(b"200 OK", b"404 No"))) as one:
+            place = one.base_url.removesuffix("/v1")
+            pool = Pool(place)
+            for _ in range(2):
+                await (await pool.send(UpstreamRequest("GET", "/x"))).aclose()
+            await pool.aclose()
+            [line] = [each for each in lines if each["event"] == "upstream_knows_no_path"]
+            assert line["hint"] == f"did you mean base_url: {place}/v1 ?"
+
+    run(scenario())

@@ -38,6 +38,46 @@ export function takeForms(main, start) {
     void decide(form, verdict, isConfirmed);
   });
   watchReply(main);
+  keepClaim(form);
+  showApproval(form);
+}
+
+const CLAIM_AGAIN_MS = 25_000; // a claim lasts for a minute
+
+let claiming;
+
+// As long as the page is open and seen, the reply stays claimed; others see that.
+function keepClaim(form) {
+  clearInterval(claiming);
+  if (!form) return;
+  const claim = async () => {
+    if (document.hidden || !document.contains(form)) return;
+    const body = new URLSearchParams({ csrf: form.elements.csrf.value });
+    try {
+      const response = await fetch(form.dataset.claim, { method: "POST", body, headers: { accept: "application/json" } });
+      if (!response.ok) return;
+      const { claimed_by: other } = await response.json();
+      const notice = form.closest("main").querySelector("[data-claimed]");
+      notice.hidden = !other;
+      if (other) notice.querySelector("bdi").textContent = other;
+    } catch {
+      // the next one tells
+    }
+  };
+  claiming = setInterval(() => void claim(), CLAIM_AGAIN_MS);
+}
+
+// While the reply is being edited, approving would send the old one.
+function showApproval(form) {
+  const details = form?.querySelector("[data-edit]");
+  const approve = form?.querySelector("button[data-key=a]");
+  if (!details || !approve) return;
+  const show = () => {
+    approve.hidden = details.open;
+    if (details.open) closeConfirmation(form);
+  };
+  details.addEventListener("toggle", show);
+  show();
 }
 
 /** Whether the key meant something on this page. */
@@ -67,7 +107,8 @@ function openConfirmation(form) {
   const step = form.querySelector("[data-confirm]");
   if (!step) return false;
   step.hidden = false;
-  step.focus();
+  step.focus({ preventScroll: true });
+  step.scrollIntoView({ block: "nearest" }); // above the bar of a phone, by its scroll margin
   return true;
 }
 

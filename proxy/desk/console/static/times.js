@@ -2,9 +2,9 @@
 
 const UNITS = [["d", 86_400], ["h", 3_600], ["min", 60]];
 
-function inWords(seconds) {
+function inWords(seconds, round = Math.floor) {
   for (const [name, size] of UNITS) {
-    if (seconds >= size) return `${Math.floor(seconds / size)} ${name}`;
+    if (seconds >= size) return `${round(seconds / size)} ${name}`;
   }
   return `${Math.max(0, Math.floor(seconds))} s`;
 }
@@ -16,7 +16,7 @@ export function tick() {
   }
   for (const time of document.querySelectorAll("time[data-left]")) {
     const left = Date.parse(time.dateTime) / 1000 - now;
-    time.textContent = left > 0 ? `${inWords(left)} left` : "expired";
+    time.textContent = left > 0 ? `${inWords(left, Math.round)} left` : "expired";
     time.classList.toggle("soon", left < 600);
   }
 }

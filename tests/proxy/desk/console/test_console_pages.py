@@ -155,6 +155,39 @@ def test_tool_calls_are_edited_field_by_field(proxy: LiveProxy, visit: Visit) ->
     assert json.loads(call["arguments"]) == {"city": "Paris p=0.1", "number": 7}
 
 
+def test_an_edit_under_way_is_not_approved(proxy: LiveProxy, visit: Visit) -> None:
+    """While the form is open nothing offers to approve the old call, by mouse or by key."""
+    id = held_id(proxy, "Paris p=0.1", model="tools", tools=[TOOL])
+    page = visit.page
+    open_review(page, id)
+    approve = page.locator("button[data-key=a]")
+    expect(approve).to_be_visible()
+    page.keyboard.press("e")
+    expect(approve).to_be_hidden()
+    page.keyboard.press("Escape")
+    page.keyboard.press("a")
+    expect(page.locator("[data-confirm]")).to_be_hidden()
+    page.locator("[data-edit] summary").click()
+    expect(approve).to_be_visible()
+
+
+def test_the_second_step_is_above_a_phones_bar(browser: Browser, proxy: LiveProxy) -> None:
+    """After Approve, Confirm can be tapped without scrolling."""
+    id = held_id(proxy, "Paris p=0.1", model="tools", tools=[TOOL])
+    size = {"width": 390, "height": 844}
+    with visiting(browser, proxy, viewport=size) as visit:
+        page = visit.page
+        open_review(page, id)
+        page.wait_for_timeout(1_200)
+        page.locator("button[data-key=a]").click()
+        confirm = page.locator("[data-confirmed]")
+        expect(confirm).to_be_visible()
+        box, bar = confirm.bounding_box(), page.locator(".side").bounding_box()
+        assert box is not None
+        assert bar is not None
+        assert box["y"] + box["height"] <= bar["y"], (box, bar)
+
+
 def test_calls_like_one_are_approved_and_revoked(proxy: LiveProxy, visit: Visit) -> None:
     """With the page's script too: what is chosen goes with the approval that was confirmed, and the
     queue lists it with a button that ends it."""

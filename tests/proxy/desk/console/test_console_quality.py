@@ -139,7 +139,7 @@ def test_a_card_has_what_the_calibrator_was_measured_at() -> None:
     """By the names that the field has for it, with four decimals, and how many rows it was."""
     measured = [c for c in calibrator_cards(CalibratorConfig()) if c.title.startswith("Measured")]
     assert [card.title for card in measured] == [
-        *("Measured: validation plain", "Measured: validation named")
+        *("Measured without the model's name", "Measured with the model's name")
     ]
     for card in measured:
         facts = dict(card.facts)

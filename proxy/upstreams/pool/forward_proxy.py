@@ -1,0 +1,90 @@
+"""The way to an upstream through a company's forward proxy: HTTPS_PROXY, by CONNECT.
+
+Only upstreams under https:// go that way; those under http:// are on one's own network. NO_PROXY
+names hosts that are reached directly, as curl and Python's own clients read it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import re
+import socket
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from proxy.errors import ExitStatus, StartupError, UpstreamError
+
+VARIABLES: Final = ("https_proxy", "HTTPS_PROXY")  # the first that is set counts
+_MOST_BYTES: Final = 16_384  # of what a proxy says before the tunnel is open
+_STATUS: Final = re.compile(rb"HTTP/1\.[01] (\d{3})")
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardProxy:
+    """Where tunnels begin; `authorization` is the value of a header, empty where none is needed."""
+
+    host: str
+    port: int
+    authorization: bytes = b""
+
+    @property
+    def where(self) -> str:
+        """Its address without user name and password."""
+        return f"http://{self.host}:{self.port}"
+
+
+def forward_proxy_for(scheme: str, host: str) -> ForwardProxy | None:
+    """Return the proxy of the environment for an upstream; None where it is reached directly.
+
+    Raises StartupError for a variable that is no address of a proxy.
+    """
+    url = next(filter(None, map(os.environ.get, VARIABLES)), None)
+    if scheme != "https" or url is None:
+        return None
+    from urllib.request import proxy_bypass
+
+    if proxy_bypass(host):
+        return None
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        name, port = parts.hostname, parts.port or 80
+    except ValueError:
+        parts, name, port = urlsplit(""), None, 0
+    if parts.scheme != "http" or not name:
+        text = "HTTPS_PROXY must be the address of a proxy, as in http://proxy.example.com:3128"
+        raise StartupError(ExitStatus.UNUSABLE_INPUT, text)
+    login = b""
+    if parts.username is not None:
+        pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        login = b"Basic " + base64.b64encode(pair.encode())
+    return ForwardProxy(name, port, login)
+
+
+async def open_tunnel(
+    loop: asyncio.AbstractEventLoop, sock: socket.socket, proxy: ForwardProxy, authority: str
+) -> None:
+    """Ask a proxy, over a connected socket, for a tunnel to `authority` (host and port).
+
+    Raises UpstreamError where it refuses, and OSError where it ends the connection.
+    """
+    place = authority.encode("ascii")
+    head = b"CONNECT %b HTTP/1.1\r\nhost: %b\r\n" % (place, place)
+    if proxy.authorization:
+        head += b"proxy-authorization: " + proxy.authorization + b"\r\n"
+    await loop.sock_sendall(sock, head + b"\r\n")
+    said = b""
+    while b"\r\n\r\n" not in said:
+        if len(said) > _MOST_BYTES:
+            raise UpstreamError(f"the proxy at {proxy.where} (HTTPS_PROXY) says too much")
+        part = await loop.sock_recv(sock, 4_096)  # in TLS the client speaks first: nothing follows
+        if not part:
+            raise UpstreamError(f"the proxy at {proxy.where} (HTTPS_PROXY) ended the connection")
+        said += part
+    status = _STATUS.match(said)
+    if status is None or not status[1].startswith(b"2"):
+        code = status[1].decode() if status else "no status"
+        text = f"the proxy at {proxy.where} (HTTPS_PROXY) opens no tunnel to {authority} ({code})"
+        raise UpstreamError(text)

@@ -1,0 +1,77 @@
+"""The digest by which proxies on several machines find out whether their configurations differ."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+
+from proxy.config.setup import Setup, load_setup
+from tests.conftest import StartProxy
+from tests.running.desk_client import DESK, HOLD, scraped
+
+CONFIG = """
+upstreams: {{openai: {{base_url: "{url}", api_key: "{key}"}}}}
+models: [{{match: "*", upstream: openai}}]
+policies: {policy}
+store: "sqlite:///{store}"
+keys: required
+teams: {{support: {{policy: {team}}}}}
+admin: {{port: {port}}}
+"""
+POLICY = """
+version: 1
+name: gate
+rules: [{{name: low, when: {{confidence: {{below: {below}}}}}, then: {{hold: {{queue: q}}}}}}]
+default: deliver
+"""
+SAME = {
+    "url": "http://u/v1",
+    "key": "k1",
+    "policy": "gate.yaml",
+    "below": "0.5",
+    "team": "observe",
+    "store": "a.db",
+    "port": "1",
+}
+
+
+def setup_in(folder: Path, **values: str) -> Setup:
+    """A configuration in a folder of its own, with a policy file beside it."""
+    folder.mkdir()
+    told = {**SAME, **values}
+    (folder / told["policy"]).write_text(POLICY.format(below=told["below"]))
+    (folder / "proxy.yaml").write_text(CONFIG.format(**told))
+    return load_setup(folder / "proxy.yaml")
+
+
+def test_places_secrets_and_addresses_make_no_difference(tmp_path: Path) -> None:
+    """Two machines differ in folders, names of files, keys of upstreams, ports and databases."""
+    one = setup_in(tmp_path / "one")
+    other = setup_in(tmp_path / "other", policy="own.yaml", key="k2", store="b.db", port="2")
+    assert one.digest() == other.digest()
+    assert re.fullmatch(r"[0-9a-f]{12}", one.digest())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"below": "0.6"}, {"url": "http://v/v1"}, {"team": "helpdesk"}],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_decides_makes_a_difference(tmp_path: Path, change: dict[str, str]) -> None:
+    """A rule, an upstream, and a team's policy."""
+    one, other = setup_in(tmp_path / "one"), setup_in(tmp_path / "other", **change)
+    assert one.digest() != other.digest()
+
+
+def test_it_is_told_at_readyz_and_in_metrics(start_proxy: StartProxy) -> None:
+    """Both tell the same, which another policy changes."""
+    digests = []
+    for name in ("one", "two"):
+        proxy = start_proxy(policy=HOLD.replace("desk", name), **DESK)
+        digest = httpx.get(f"{proxy.url}/readyz", trust_env=False).json()["configuration_digest"]
+        assert ("pinocchio_config_info", frozenset({("digest", digest)})) in scraped(proxy.desk)
+        digests.append(digest)
+    assert digests[0] != digests[1]
