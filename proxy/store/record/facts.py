@@ -153,8 +153,8 @@ def _calls(kept: dict[str, Any]) -> tuple[ToolCall, ...]:
             name,
             NOT_KEPT,
             None if others is None else tuple(others),
-            None if found is None else tuple((m[0], m[1] if m[1:] else "") for m in found),
-            risk,
+            marks=None if found is None else tuple((m[0], m[1] if m[1:] else "") for m in found),
+            risk=risk,
         )
         for name, others, found, risk in zip(names, readings, marks, risks, strict=True)
     )

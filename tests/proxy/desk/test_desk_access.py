@@ -406,5 +406,5 @@ def test_a_helper_at_another_server_says_so() -> None:
             Desk(url, "key").hold("a", "f", {}, [])
         server.shutdown()
         thread.join()
-    assert f"no Pinocchio proxy answers at {url}/" in str(error.value)
+    assert f"no review desk at {url}" in str(error.value)
     assert error.value.status == 501
