@@ -173,7 +173,10 @@ class _Reader:
                 self.typed += token in ("...", "…")
                 self.at += 1
             else:
+                start = self.at
                 items.append(self.value(depth + 1))
+                if self.at == start:  # a bracket that closes something else
+                    raise _Unreadable
         self.at += 1
         return Shape(kinds=frozenset({"array"}), items=_union(items) if items else None)
 
