@@ -69,8 +69,11 @@ def test_prose_and_invented_data_are_not_judged() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["{" * 20_000, '{"a": [' * 3_000, "[{" * 9_000, '{"a"|' * 4_000, '"' * 20_000, "{a (" * 5_000]
-    + ["[1, }]", '{"a": [}', '[{"a": [1, ) ] }', "[|]"],
+    [
+        *("{" * 20_000, '{"a": [' * 3_000, "[{" * 9_000),
+        *('{"a"|' * 4_000, '"' * 20_000, "{a (" * 5_000),
+        *("[1, }]", '{"a": [}', '[{"a": [1, ) ] }', "[|]"),
+    ],
 )
 def test_hostile_templates_are_read_quickly(text: str) -> None:
     """Text of brackets, bars and quotes is read in bounded time, without an error."""
