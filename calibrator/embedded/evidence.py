@@ -48,7 +48,8 @@ class Mix:
 
     `support` and `likeness` multiply log-odds where there is a context, `base` is added.
     `computed_right` and `computed_wrong` are P(correct) where something was computed, and
-    `unfamiliar` multiplies the log-odds of likeness alone for tasks of unknown kinds.
+    `unfamiliar` multiplies the log-odds of likeness alone for tasks of unknown kinds, to which
+    `unfamiliar_base` is added. The last four are added to log-odds for what a reply is.
     """
 
     support: float = 1.0
@@ -58,6 +59,11 @@ class Mix:
     computed_wrong: float = 0.06
     unfamiliar: float = 0.5
     computed_likeness: float = 0.15
+    unfamiliar_base: float = 0.0
+    translation: float = 0.0  # of an unfamiliar task
+    code: float = 0.0  # of an unfamiliar task
+    summary: float = 0.0  # of a context
+    data: float = 0.0  # of a context
 
     @classmethod
     def from_array(cls, array: Array | None) -> Mix:
@@ -193,6 +199,7 @@ class Evidence:
         against = FORM_SHIFT if reasons else 0.0
         if judgement is not None:
             odds = mix.support * log_odds(judgement.support) + mix.likeness * likeness + mix.base
+            odds += {"summary": mix.summary, "data": mix.data}.get(reply.act.kind, 0.0)
             basis = _basis_of_context(reply.conversation)
             source = "facts" if basis == (FACTS,) else "context"
             reasons += [_reason(each, source) for each in judgement.unsupported]
@@ -202,9 +209,10 @@ class Evidence:
         ) is not None and fact.is_right is not None:
             odds = log_odds(FACT_RIGHT) * (1 if fact.is_right else -1)
             return _Found((FACTS,), odds, [] if fact.is_right else [fact.reason])
-        share = mix.unfamiliar if is_unfamiliar else 1.0
-        basis = (COMPUTED,) if reasons else (LIKENESS,)
-        return _Found(basis, likeness * share + against, reasons)
+        if is_unfamiliar:
+            likeness = mix.unfamiliar * likeness + mix.unfamiliar_base
+            likeness += {"translation": mix.translation, "code": mix.code}.get(reply.act.kind, 0.0)
+        return _Found((COMPUTED,) if reasons else (LIKENESS,), likeness + against, reasons)
 
 
 @dataclass(slots=True)
