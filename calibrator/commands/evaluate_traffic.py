@@ -21,7 +21,7 @@ TrafficPlaces = Annotated[
     list[Path] | None,
     typer.Option(
         "--traffic",
-        help="Also measure on real traffic: 200 app replies of our own, and what this file or "
+        help="Also measure on real traffic: 400 app replies of our own, and what this file or "
         "folder holds, labelled rows (.jsonl, .jsonl.gz) and hand-made pairs (.json). Of a folder "
         "with grounding/test, these, and traffic/handmade.json in or beside it. May be repeated.",
     ),

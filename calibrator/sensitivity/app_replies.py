@@ -1,7 +1,9 @@
-"""Two hundred replies of five kinds of app: a hundred conversations, each with a right and a wrong.
+"""Four hundred replies of five kinds of app: conversations with a right and a wrong reply each.
 
-They are in `apps/`, were written for this project before any calibrator had scored one of them, and
-are a test set: no calibrator is trained or tuned on them.
+They are in `apps/`, were written for this project before any calibrator had scored one of them,
+and are a test set: no calibrator is trained or tuned on them. The first two hundred were looked at
+while checks were written. The author of the second set had not seen the checks, so that its
+figures say what other replies will see.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ class AppReplies:
     """A conversation with a right and a wrong reply; `fault` is what the wrong one has wrong."""
 
     app: str
+    is_second: bool
     id: str
     fault: str
     messages: Sequence[Mapping[str, Any]]
@@ -31,10 +34,11 @@ class AppReplies:
 
 @cache
 def app_replies() -> tuple[AppReplies, ...]:
-    """Return all conversations, in the order of `APPS` and of the files."""
+    """Return all conversations: the first set, then the second, each in the order of `APPS`."""
     folder = files("calibrator.sensitivity").joinpath("apps")
     return tuple(
-        AppReplies(app, **each)
+        AppReplies(app, bool(ending), **each)
+        for ending in ("", "_second")
         for app in APPS
-        for each in yaml.safe_load(folder.joinpath(f"{app}.yaml").read_text(encoding="utf-8"))
+        for each in yaml.safe_load(folder.joinpath(f"{app}{ending}.yaml").read_text("utf-8"))
     )

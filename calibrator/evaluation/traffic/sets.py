@@ -130,7 +130,7 @@ def _app_rows() -> Iterator[Row]:
                 {
                     "id": f"{one.id}-{label}",
                     "question_id": one.id,
-                    "benchmark": one.app,
+                    "benchmark": f"{one.app}, second set" if one.is_second else one.app,
                     "messages": one.messages,
                     "response": reply,
                     "correct": label,

@@ -23,7 +23,7 @@ Table = tuple[list[str], list[list[str]]]  # head and rows, the same number of c
 
 TITLE = "How good is it on real traffic?"
 NOTE = (
-    "Replies to whole conversations: 200 of our own for five kinds of app, hand-made pairs, and "
+    "Replies to whole conversations: 400 of our own for five kinds of app, hand-made pairs, and "
     "sets with a context. In order: of a right and a wrong reply to one question, how often the "
     "right one is surer. Words and TF-IDF are baselines that only compare the reply with the text "
     "before it: the share of its words that occur there, and the cosine. With labels: the ECE of "

@@ -1,4 +1,4 @@
-"""The two hundred app replies of our own."""
+"""The four hundred app replies of our own."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ SCHEMAS = {
 
 
 def of(app: str) -> list[AppReplies]:
-    return [one for one in app_replies() if one.app == app]
+    return [one for one in app_replies() if one.app == app and not one.is_second]
 
 
-def test_there_are_twenty_conversations_of_each_kind() -> None:
-    """Each with an id of its own, a right and another wrong reply, and a user who spoke last."""
-    assert Counter(one.app for one in app_replies()) == dict.fromkeys(APPS, 20)
-    assert len({one.id for one in app_replies()}) == 100
+def test_there_are_forty_conversations_of_each_kind() -> None:
+    """Half of them in the second set; each has an id, two replies and a user who spoke last."""
+    assert Counter(one.app for one in app_replies()) == dict.fromkeys(APPS, 40)
+    assert len({one.id for one in app_replies()}) == 200
+    assert sum(one.is_second for one in app_replies()) == 100
     for one in app_replies():
         assert all((one.right.strip(), one.wrong.strip(), one.fault))
         assert one.right != one.wrong
