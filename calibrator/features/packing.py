@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from calibrator.features.weights import SCALE, Array, Floats
 
 LANES = 16  # rows of a table that the kernel reads side by side
+SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of a group's largest number that are tried as its scale
 
 
 def packed_planes(table: Floats, bits: int, group: int) -> tuple[NDArray[np.uint8], Array]:
@@ -34,7 +35,7 @@ def _best_scale(parts: Floats, limit: int) -> Floats:
     """The scale of each group by which least is lost, of a few shares of the largest number."""
     largest = np.abs(parts).max(axis=2)
     best, least = largest / limit, np.full(largest.shape, np.inf)
-    for share in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0):
+    for share in SHARES:
         scale = np.maximum(largest * share / limit, 1e-6)
         near = np.round(parts / scale[..., None]).clip(-limit, limit) * scale[..., None]
         lost = ((parts - near) ** 2).sum(axis=2)

@@ -1,7 +1,9 @@
 """Fits the reader with torch: MiniLM's layers and a head, on batches of so many word pieces.
 
 The learning rate rises, stays, and falls to nearly nothing over the second half. Words keep their
-vectors. The state is saved every few minutes, and a run that was ended goes on from there.
+vectors. Towards the end the weights are rounded in the forward pass as they are served, and the
+mean of several points of the training is kept: later points know the training's sources better and
+others worse. The state is saved every few minutes, and a run that was ended goes on from there.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,8 @@ from transformers import BertConfig, BertModel
 
 from calibrator.evidence.context.reader import LABELS
 from calibrator.evidence.training.examples import NOT_ENTAIL, Example
+from calibrator.features.packing import SHARES
+from calibrator.features.small_encoder import GROUP, LAYER_BITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,8 @@ class ReaderConfig:
     warm_up: int = 150  # steps
     last_share: float = 0.04  # of the learning rate, at the end
     save_every: int = 300  # steps
+    rounded_from: float = 0.65  # share of the steps after which weights are rounded
+    averaged: tuple[float, ...] = (0.45, 0.6, 0.8, 1.0)  # shares of the steps whose mean is kept
     seed: int = 1
 
 
@@ -77,16 +84,19 @@ def fit_reader(
     free = [each for each in net.parameters() if each.requires_grad]
     optimizer = torch.optim.AdamW(free, weight_decay=0.01, betas=(0.9, 0.98), fused=True)
     batches = batches_of(examples, config.pieces, random.Random(config.seed))
-    path, start = folder / "reader.pt", 0
+    path, start, sums = folder / "reader.pt", 0, dict[str, Any]()
     if path.exists():
         saved = torch.load(path)
         net.load_state_dict(saved["net"])
         optimizer.load_state_dict(saved["optimizer"])
-        start = saved["step"] + 1
+        start, sums = saved["step"] + 1, saved["sums"]
+    points = {round(share * len(batches)) - 1 for share in config.averaged}
     net.train()
     for step, batch in enumerate(batches):
         if step < start:
             continue
+        if step >= config.rounded_from * len(batches):
+            round_weights(net)
         for group in optimizer.param_groups:
             group["lr"] = rate(step, len(batches), config)
         ids, mask, types, labels = tensors([examples[at] for at in batch])
@@ -97,12 +107,40 @@ def fit_reader(
         nn.utils.clip_grad_norm_(free, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        if step in points:
+            state = net.state_dict()
+            sums = {name: sums.get(name, 0) + each.detach() for name, each in state.items()}
         if step % config.save_every == config.save_every - 1 or step == len(batches) - 1:
             say(f"step {step + 1} of {len(batches)}, loss {loss.item():.3f}")
-            _save(
-                path, {"net": net.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
-            )
+            state = {"net": net.state_dict(), "optimizer": optimizer.state_dict()}
+            _save(path, {**state, "step": step, "sums": sums})
+    net.load_state_dict({name: each / len(points) for name, each in sums.items()})
     return net
+
+
+def round_weights(net: ReaderNet) -> None:
+    """Let the linear layers of the encoder compute with rounded weights from now on."""
+    for module in net.bert.encoder.modules():
+        if isinstance(module, nn.Linear):
+            module.forward = partial(_rounded_linear, module)  # type: ignore[method-assign]
+
+
+def _rounded_linear(layer: nn.Linear, states: Tensor) -> Tensor:
+    return nn.functional.linear(states, rounded(layer.weight), layer.bias)
+
+
+def rounded(weight: Tensor) -> Tensor:
+    """Return weights (N, D) as `features.packing` rounds them; the gradient passes unchanged."""
+    limit = 2 ** (LAYER_BITS - 1) - 1
+    parts = weight.detach().view(len(weight), -1, GROUP)
+    largest = parts.abs().amax(2, keepdim=True).clamp_min(1e-6)
+    best, least = parts, torch.full_like(largest, torch.inf)
+    for share in SHARES:
+        scale = largest * (share / limit)
+        near = (parts / scale).round().clamp(-limit, limit) * scale
+        lost = ((parts - near) ** 2).sum(2, keepdim=True)
+        best, least = torch.where(lost < least, near, best), torch.minimum(lost, least)
+    return weight + (best.view_as(weight) - weight).detach()
 
 
 def _save(path: Path, state: dict[str, Any]) -> None:
