@@ -20,7 +20,6 @@ from calibrator import (
     Score,
     Unsupported,
     basis_with,
-    call_notes,
 )
 
 UNFAMILIAR_TASK: Final = "unfamiliar_task"
@@ -91,7 +90,11 @@ def calls_tools(item: Item) -> bool:
 
 def notes_of(item: Item) -> tuple[CallNotes, ...] | None:
     """Return the notes of a reply's calls, for a calibrator that gives none."""
-    return None if item.tool_use is None else call_notes(item.tool_use)
+    if item.tool_use is None:
+        return None
+    from calibrator import call_notes  # which loads numpy
+
+    return call_notes(item.tool_use)
 
 
 @lru_cache(maxsize=1_024)

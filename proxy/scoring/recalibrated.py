@@ -74,6 +74,8 @@ class Recalibrated:
         if recalibrations is not None:
             self._alone, self._with_others = recalibrations.alone, recalibrations.with_others
             self._weights = recalibrations.signals
+        if self._alone is None:  # one step less for each reply
+            self.score = scores.score  # type: ignore[method-assign]
         self._suffix = _suffix(self._alone)  # a hash, made once
         self._suffix_with_others = _suffix(self._with_others)
 

@@ -53,7 +53,7 @@ _QUOTES: Final = "\"'`“”"
 _VERBATIM: Final = re.compile(r"\b(?:word for word|verbatim|exact quote|wörtlich|literal)\b", re.I)
 
 
-class _Unreadable(Exception):
+class _UnreadableError(Exception):
     """A block that is no template."""
 
 
@@ -67,17 +67,17 @@ class _Reader:
         self.has_quoted_keys = re.search(r"[\"“'`][\w $-]{1,60}[\"”'`]\s*\??\s*:", text) is not None
 
     def peek(self) -> str:
-        """Return the next token that is no space; raises `_Unreadable` at the end."""
+        """Return the next token that is no space; raises `_UnreadableError` at the end."""
         while self.at < len(self.tokens) and self.tokens[self.at].isspace():
             self.at += 1
         if self.at >= len(self.tokens):
-            raise _Unreadable
+            raise _UnreadableError
         return self.tokens[self.at]
 
     def value(self, depth: int) -> Shape:
         """Read alternatives such as `string | null`."""
         if depth > MAX_DEPTH:
-            raise _Unreadable
+            raise _UnreadableError
         options = [self.option(depth)]
         while self.at < len(self.tokens) and self.peek() in ("|", "or", "oder", "o", "ou"):
             self.at += 1
@@ -147,7 +147,7 @@ class _Reader:
                     self.at += 1
                 words.append("<>")
             elif token in ("{", "]", "|", "="):
-                raise _Unreadable
+                raise _UnreadableError
             elif token == "?":
                 is_optional = True
             elif token.startswith("("):
@@ -159,7 +159,7 @@ class _Reader:
         name = " ".join(words).strip()
         bare = name.strip(_QUOTES)
         if not bare or len(bare) > 60:
-            raise _Unreadable
+            raise _UnreadableError
         is_quoted = name[0] in _QUOTES
         is_named = "<" not in name and (is_quoted or (len(words) == 1 and not self.has_quoted_keys))
         return bare, is_named, is_optional, remark
@@ -176,7 +176,7 @@ class _Reader:
                 start = self.at
                 items.append(self.value(depth + 1))
                 if self.at == start:  # a bracket that closes something else
-                    raise _Unreadable
+                    raise _UnreadableError
         self.at += 1
         return Shape(kinds=frozenset({"array"}), items=_union(items) if items else None)
 
@@ -385,7 +385,7 @@ def _read(block: str, before: str) -> Shape | None:
     reader = _Reader(block)
     try:
         shape = reader.value(0)
-    except _Unreadable:
+    except _UnreadableError:
         return None
     inner_shape = shape.items if shape.items is not None else shape
     if not inner_shape.fields and inner_shape.others is None:
