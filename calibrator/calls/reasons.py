@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from calibrator.calls.notes.marks import marks_of_values
+from calibrator.calls.notes.marks import DIFFERS, marks_of_values
 from calibrator.calls.notes.notes import has_unread_calls, notes_of
 from calibrator.calls.notes.risk import effect_of
 from calibrator.calls.notes.said import Said
@@ -68,8 +68,8 @@ def _reasons(call: Call, view: View, sources: Sources) -> list[str]:
         if mark.name == "placeholder":
             found.append(f"placeholder: {mark.argument}")
         else:
-            _, comma, near = mark.words.partition(",")
-            found.append(f"value not in conversation: {mark.argument}{comma}{near}")
+            _, differs, near = mark.words.partition(DIFFERS)
+            found.append(f"value not in conversation: {mark.argument}{differs}{near}")
     sentences = sentences_of(view.rules)
     for texts, traits in (
         (_BY_SCHEMA, schema_of(call, tool, view)),

@@ -8,7 +8,6 @@ __all__ = [
     "allowance",
     "answer",
     "call",
-    "call_notes",
     "conversations",
     "exchange",
     "mcp_approvals",

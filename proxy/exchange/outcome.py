@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 from urllib.parse import quote
 
-from calibrator import IN_WORDS, LOGPROBS, NO_SIGNALS, FieldDoubt
+from calibrator import IN_WORDS, LOGPROBS, NO_SIGNALS, CallNotes, FieldDoubt, Mark
 from policies import Decision, Facts, Shadowed, strictest
-from proxy.exchange.call_notes import calls_member
 from proxy.formats import Choice
 from proxy.scoring.findings import LONG_TEXT, NOTHING, Findings, unsupported_values
 from proxy.scoring.scoring import TRUNCATED, Confidence, Evidence, Status, least_sure
@@ -303,8 +302,8 @@ def choice_member(
         member["because"] = list(confidence.because)
     if confidence.fields:
         member["fields"] = [_field_member(each) for each in confidence.fields]
-    if confidence.notes:
-        member["calls"] = calls_member(choice.message, confidence.notes, has_text=has_text)
+    if confidence.notes and has_text:
+        member["calls"] = _calls_member(choice.message, confidence.notes)
     if _has_evidence(confidence):
         member["evidence"] = evidence_member(confidence)
     if decision is not None:
@@ -316,6 +315,26 @@ def choice_member(
 def _field_member(field: FieldDoubt) -> dict[str, Any]:
     told: dict[str, Any] = {"call": field.call, "name": field.name, "mark": field.mark}
     return told if field.share is None else {**told, "share": shown(field.share)}
+
+
+def _calls_member(message: Mapping[str, Any], notes: Sequence[CallNotes]) -> list[dict[str, Any]]:
+    """What the `pinocchio` object tells of the calls of a choice: their risks and marks."""
+    listed = message.get("tool_calls")
+    ids = [each.get("id") for each in listed] if isinstance(listed, list) else []
+    found = []
+    for at, note in enumerate(notes):
+        id = ids[at] if len(ids) == len(notes) else None
+        told: dict[str, Any] = {"id": id} if isinstance(id, str) else {}
+        told |= {"risk": note.risk, "reasons": list(note.reasons)}
+        if note.marks:
+            told["marks"] = [_mark_member(mark) for mark in note.marks]
+        found.append(told)
+    return found
+
+
+def _mark_member(mark: Mark) -> dict[str, str]:
+    told = {"mark": mark.name, "argument": mark.argument, "words": mark.words}
+    return {name: text for name, text in told.items() if text}
 
 
 def _has_evidence(confidence: Confidence) -> bool:

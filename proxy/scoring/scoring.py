@@ -7,9 +7,6 @@ here costs a number, never a completion: the status and a machine word say why t
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import os
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -53,10 +50,10 @@ from proxy.scoring.findings import (
     unread_reason,
 )
 from proxy.scoring.images import ImagePart, Images
+from proxy.scoring.priority import step_back
 
 log = structlog.get_logger(__name__)
 
-NICENESS = 10  # of the scorer's threads beside the event loop's; Linux knows 0 to 19
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0  # until a scorer that was not there is asked again
 
 
@@ -220,7 +217,7 @@ class Scoring:
         threading.Thread(target=self._run_load, name="load-calibrator", daemon=True).start()
 
     def _run_load(self) -> None:
-        _step_back()
+        step_back()
         if self._load is not None:
             self._try_load(self._load)
         if not self._is_closing.is_set():
@@ -435,18 +432,6 @@ def _moved(
     evidence = Evidence(name, found.value, score.compared, others[: len(score.compared)])
     findings = found.findings.with_opinions()
     return replace(found, value=score.confidence, evidence=evidence, findings=findings)
-
-
-def _step_back() -> None:
-    """Lets the event loop go first where threads share a core: the thread that calls, and those
-    that it starts, the scorer's among them, get a lower priority. Without it the loop of a process
-    on one core has a third of its throughput while scores queue, with it two thirds or more.
-    """
-    if sys.platform == "linux":  # elsewhere it would be the whole process's
-        thread = threading.get_native_id()
-        with contextlib.suppress(OSError):  # a sandbox may forbid it
-            niceness = os.getpriority(os.PRIO_PROCESS, thread) + NICENESS
-            os.setpriority(os.PRIO_PROCESS, thread, niceness)
 
 
 def _warm(scorer: Scorer) -> Scorer:

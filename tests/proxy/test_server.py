@@ -408,7 +408,7 @@ def test_reviews_of_a_running_proxy(holding: LiveProxy) -> None:
     told = (facts[0]["id"], facts[0]["state"], facts[0]["question"])
     assert told == (ids[1], "open", "why? p=0.1")
 
-    assert "reject in 6 d" in lines[0]
+    assert "reject in 7 d" in lines[0]
     assert (facts[0]["on_expiry"], facts[0]["calls"]) == ("reject", [])
 
     shown = json.loads(reviews(holding, "show", ids[0], "--json").stdout)

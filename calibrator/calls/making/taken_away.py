@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
+from calibrator.calls.notes.marks import DIFFERS
 from calibrator.calls.reading.conversation import view_of
 from calibrator.calls.reading.reply import read_reply
 from calibrator.calls.reading.steps import is_read
@@ -33,14 +34,21 @@ def taken_away(used: ToolUse, reason: str) -> ToolUse | None:
 
     An edit counts where `reasons` does not name the same any more.
     """
-    kind, _, name = reason.partition(": ")
+    kind, name = _named(reason)
     edits = _EDITS.get(kind)
     if edits is None:
         return None
     for edited in itertools.islice(edits(used, name), MOST_TRIED):
-        if reason not in reasons(read_reply(edited)):
+        if (kind, name) not in map(_named, reasons(read_reply(edited))):
             return edited
     return None
+
+
+def _named(reason: str) -> tuple[str, str]:
+    """Return the kind of a reason and the argument that it names, if any, without what was said
+    in its value's place."""
+    kind, _, rest = reason.partition(": ")
+    return kind, rest.partition(DIFFERS)[0]
 
 
 def _copied(used: ToolUse) -> tuple[list[Any], list[Any], Json]:

@@ -26,6 +26,7 @@ ORDER: Final = {name: at for at, name in enumerate(MARKS)}
 MOST_COMPARED: Final = 6  # values of a call for which what was said nearly alike is sought
 LONGEST_NAME: Final = 60  # characters of an argument's name
 LONGEST_SHOWN: Final = 80  # of a value that is quoted
+DIFFERS: Final = ", differs from "  # before what was said in a value's place
 
 _BY_SCHEMA = {
     "unknown_tool": "the tool was not offered",
@@ -80,7 +81,7 @@ def marks_of_values(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]
         name = argument_name(value.path)
         near = nearest_said(value, said) if left > 0 else None
         left -= 1
-        differs = "" if near is None else f", differs from {near[:LONGEST_SHOWN]}"
+        differs = "" if near is None else f"{DIFFERS}{near[:LONGEST_SHOWN]}"
         yield Mark("not_in_conversation", name, f"not in the conversation{differs}")
         if is_placeholder(value):
             yield Mark("placeholder", name, "a placeholder")

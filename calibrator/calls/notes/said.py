@@ -24,7 +24,7 @@ from calibrator.calls.notes.words import (
     PEOPLE,
 )
 from calibrator.calls.reading.conversation import Call, Tool, View
-from calibrator.calls.reading.grounding import SOUGHT, Sources
+from calibrator.calls.reading.grounding import SOUGHT, Sources, is_placeholder
 from calibrator.calls.reading.steps import failed
 from calibrator.calls.reading.values import (
     Value,
@@ -208,6 +208,8 @@ class Said:
             return all(map(self.holds_token, mails)) if mails else self.holds_token(value.text)
         if value.kind == "path":
             return self._is_path_said(value)
+        if is_placeholder(value):  # its words prove nothing: "<id>" where there are ids
+            return self.holds_token(value.text) or _is_described(value, tool)
         if value.kind == "id":
             return self._is_id_said(value) or _is_described(value, tool)
         return self._is_name_said(value, call) or _is_described(value, tool)

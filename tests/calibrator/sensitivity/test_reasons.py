@@ -103,7 +103,8 @@ def test_what_no_edit_takes_away_is_left_alone() -> None:
     assert taken_away(renting(), "it does not answer the question") is None
     assert taken_away(renting(), "a range ends before it starts") is not None  # it is not told
     bare = ToolUse((), (), renting(RIGHT | {"boat_id": "B-77"}).message)
-    assert taken_away(bare, "value not in conversation: boat_id") is None
+    for near in ("", ", differs from b-17"):
+        assert taken_away(bare, f"value not in conversation: boat_id{near}") is None
 
 
 def test_a_value_that_the_tool_describes_is_not_called_unfounded() -> None:
@@ -114,10 +115,9 @@ def test_a_value_that_the_tool_describes_is_not_called_unfounded() -> None:
         held = each["function"]["parameters"]["properties"].get("boat_id")
         if held is not None:
             held["description"] = "The boat, B-77 for whoever does not mind."
-    assert "value not in conversation: boat_id" in reasons(read_reply(used))
-    assert "value not in conversation: boat_id" not in reasons(
-        read_reply(ToolUse(used.messages, described, used.message))
-    )
+    assert _reasoned(used, "value not in conversation: boat_id")
+    found = reasons(read_reply(ToolUse(used.messages, described, used.message)))
+    assert not any(reason.startswith("value not in conversation") for reason in found)
 
 
 def test_replies_of_text_are_corrected() -> None:

@@ -109,7 +109,7 @@ def test_all_conditions_have_to_hold(
             "{colour: red}",
             "unknown key 'colour' in rules[0].when; valid keys: confidence, stream, model, team, "
             "key, domain, tags, n, finish_reason, refusal, length, calls, tools, "
-            "support, basis, act, needs_facts, familiar",
+            "risk, support, basis, act, needs_facts, familiar",
         ),
         ("{team: 3}", "rules[0].when.team must be text, not 3"),
         ("{key: []}", "rules[0].when.key is empty, so it could never hold"),
@@ -139,7 +139,7 @@ def test_all_conditions_have_to_hold(
             "always",
             "rules[0].when must be a mapping, not 'always'; valid keys: confidence, stream, model, "
             "team, key, domain, tags, n, finish_reason, refusal, length, calls, tools, "
-            "support, basis, act, needs_facts, familiar",
+            "risk, support, basis, act, needs_facts, familiar",
         ),
         (
             "{confidence: {}}",

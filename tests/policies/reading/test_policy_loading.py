@@ -220,8 +220,8 @@ def test_an_unknown_pack_names_the_nearest_and_lists_all() -> None:
         load_policy("helpdsk")
     assert str(caught.value) == (
         "helpdsk: there is no pack of this name; did you mean 'helpdesk'? "
-        "(packs: agent-tools, best-of-n, cascade, doubtful-calls, finance, "
-        "healthcare, helpdesk, observe, "
+        "(packs: agent-tools, best-of-n, cascade, coding-agent, "
+        "doubtful-calls, finance, healthcare, helpdesk, observe, "
         "rag, second-opinion, second-opinion-facts)"
     )
     with pytest.raises(InvalidDocumentError, match=r"no pack of this name \(packs: agent-tools"):

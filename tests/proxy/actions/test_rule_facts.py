@@ -141,7 +141,8 @@ def test_an_escalation_keeps_what_was_said_about_the_first_reply(
 def test_the_record_keeps_the_facts_and_no_text(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
-    """What rules can look at is there for a later replay; arguments of tools are text."""
+    """What rules can look at is there for a later replay, with the marks and the risk of calls;
+    arguments of tools are text."""
     proxy = start_proxy()
     tool = {"type": "function", "function": {"name": "send_email"}}
     headers = {"x-pinocchio-tags": "vip,beta", "x-pinocchio-domain": "law"}
@@ -151,6 +152,8 @@ def test_the_record_keeps_the_facts_and_no_text(
         {
             "finish_reason": "tool_calls",
             "tools": ["send_email"],
+            "tool_marks": [[["swapped", "city"], ["not_looked_up"]]],
+            "tool_risks": ["high"],
             "tags": ["beta", "vip"],
             "domain": "law",
         }

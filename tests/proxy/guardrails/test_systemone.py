@@ -189,7 +189,7 @@ def test_the_filter_asks_below_the_threshold(gate: LiveProxy, is_kept: bool) -> 
     body = handled(filter, "outlet", completed("Paris p=0.62"), valves=valves, **page.extra)
     [asked] = page.asked
     assert asked["type"] == "confirmation"
-    assert "about 62 are correct" in asked["data"]["message"]
+    assert asked["data"]["message"] == "The confidence is 0.62, below 0.7. Keep this reply?"
     assert (body["messages"][-1]["content"] == "Paris p=0.62") is is_kept
 
 

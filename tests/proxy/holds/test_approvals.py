@@ -148,9 +148,10 @@ def test_the_bytes_are_those_that_were_stored(holding: LiveProxy, upstream: Faul
     assert got.headers["x-pinocchio-policy"].startswith("desk/unsure@")
     member = json.loads(got.body)["pinocchio"]
     assert (member["review_id"], member["confidence"]) == (id, 0.1)
-    assert member["choices"] == [
-        {"index": 0, "confidence": 0.1, "status": "scored", "basis": ["likeness"]}
-    ]
+    [choice] = member["choices"]
+    [call] = choice.pop("calls")
+    assert (call["id"], call["risk"]) == ("call_0", "low")
+    assert choice == {"index": 0, "confidence": 0.1, "status": "scored", "basis": ["likeness"]}
 
 
 def test_of_several_choices_the_lowest_number_is_kept_and_not_whose_it_is(

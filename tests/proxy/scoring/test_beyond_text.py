@@ -31,7 +31,7 @@ CASES: dict[str, tuple[str, Json, str]] = {
     ),
     "sound in a response": ("responses", {"type": "output_audio", "data": "AAAA"}, "audio"),
     "an image in a message": ("messages", {"type": "image", "source": {}}, "image"),
-    "a block of a new type": ("messages", {"type": "hologram", "x": 1}, "unknown_call"),
+    "a block of a new type": ("messages", {"type": "hologram", "text": "hm"}, "unknown_call"),
 }
 
 

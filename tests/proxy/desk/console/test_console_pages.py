@@ -157,7 +157,7 @@ def test_tool_calls_are_edited_field_by_field(proxy: LiveProxy, visit: Visit) ->
 
 def test_an_edit_under_way_is_not_approved(proxy: LiveProxy, visit: Visit) -> None:
     """While the form is open nothing offers to approve the old call, by mouse or by key."""
-    id = held_id(proxy, "Paris p=0.1", model="tools", tools=[TOOL])
+    id = held_id(proxy, "Lyon p=0.1", model="tools", tools=[TOOL])
     page = visit.page
     open_review(page, id)
     approve = page.locator("button[data-key=a]")
@@ -173,7 +173,7 @@ def test_an_edit_under_way_is_not_approved(proxy: LiveProxy, visit: Visit) -> No
 
 def test_the_second_step_is_above_a_phones_bar(browser: Browser, proxy: LiveProxy) -> None:
     """After Approve, Confirm can be tapped without scrolling."""
-    id = held_id(proxy, "Paris p=0.1", model="tools", tools=[TOOL])
+    id = held_id(proxy, "Nice p=0.1", model="tools", tools=[TOOL])
     size = {"width": 390, "height": 844}
     with visiting(browser, proxy, viewport=size) as visit:
         page = visit.page
