@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from calibrator.evidence.computed.structured.json_requests import read_request
-from calibrator.evidence.computed.structured.json_shapes import all_keys, plain_key
+from calibrator.evidence.computed.structured.json_shapes import keys_at_any_depth, plain_key
 from calibrator.evidence.computed.structured.json_values import (
     Source,
     fault_of_quotes,
@@ -86,10 +86,7 @@ def _judge_unnamed(exchange: Exchange, rules: str, request: str) -> Verdict | No
     if reply[:1] not in ("{", "[", "`") or ("{" not in exchange.folded and "(" not in request):
         return None
     value = value_of(reply)
-    parts = value if isinstance(value, list) else [value]
-    keys = {
-        plain_key(key) for part in parts[:20] if isinstance(part, dict) for key in all_keys(part)
-    }
+    keys = keys_at_any_depth(value)
     wanted = read_request(rules, request)
     named = {plain_key(name) for shape in wanted.shapes for name, _ in shape.parts() if name}
     if len(named) < 2 or 2 * len(named & keys) < len(named):
