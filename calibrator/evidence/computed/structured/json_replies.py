@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from calibrator.evidence.computed.structured.json_requests import read_request
+from calibrator.evidence.computed.structured.json_requests import read_request, split_data
 from calibrator.evidence.computed.structured.json_shapes import keys_at_any_depth, plain_key
+from calibrator.evidence.computed.structured.json_sources import wants_writing
 from calibrator.evidence.computed.structured.json_values import (
     Source,
     fault_of_quotes,
@@ -134,7 +135,8 @@ def judge_json(exchange: Exchange, rules: str, *, is_in_request: bool) -> Verdic
         return None
     source = Source(exchange.source)
     wrong = fault_of_quotes(value, source, wanted)
-    if not wrong and _is_extraction(wish, exchange.request):
+    is_extraction = _is_extraction(wish, exchange.request)
+    if not wrong and is_extraction and not wants_writing(split_data(rules, request)[0]):
         wrong = fault_of_values(value, source, wanted, wish)
     return Verdict(False, wrong, "json") if wrong else None
 

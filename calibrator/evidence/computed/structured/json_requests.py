@@ -70,7 +70,7 @@ _SINGLE: Final = re.compile(
 _STOP: Final = word_set(
     "every all any other each a an the of and or as in is are be"
     " with for to each from following these that which should must json object array keys key"
-    " fields field values value objects records rows numbers strings integers booleans if not null no only it e.g example"
+    " fields field values value objects records rows numbers strings integers booleans list array number string integer boolean true false if not null no only it e.g example"
 )
 _PLURAL_TYPES: Final = re.compile(r"\W*(?:numbers|strings|integers|booleans)\b", re.IGNORECASE)
 _LINE: Final = re.compile(

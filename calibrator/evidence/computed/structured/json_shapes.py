@@ -54,6 +54,7 @@ class Shape:
     is_literal: bool = True  # the keys are to be written as they are
     is_prose: bool = False  # read from a sentence, which leaves open how the keys are nested
     is_partial: bool = False  # there may be more keys than were read
+    is_placed: bool = False  # a key elsewhere in the reply does not count
     is_schema: bool = False  # null only where it is named
     is_example: bool = False  # shown by an example value
     is_quote: bool = False  # to be copied word for word
@@ -129,9 +130,7 @@ class _Reply:
         return re.search(rf"(?<!\w){re.escape(key)}(?!\w)", self.prompt) is not None
 
 
-def _fault(
-    value: Any, shape: Shape, reply: _Reply, path: str = "", depth: int = 0
-) -> str | None:
+def _fault(value: Any, shape: Shape, reply: _Reply, path: str = "", depth: int = 0) -> str | None:
     """Return how a value at a path differs from its shape, or None."""
     if depth > MAX_DEPTH or (value is None and not shape.is_schema):
         return None
@@ -158,16 +157,14 @@ def _object_fault(
 ) -> str | None:
     """Return how the keys or the values of an object differ from a shape, or None."""
     own = {plain_key(key): key for key in list(value)[:MAX_ITEMS]}
-    nested = frozenset() if shape.is_schema else reply.keys  # only a schema says how keys nest
+    nested = frozenset() if shape.is_schema or shape.is_placed else reply.keys
     prefix = f"{path}." if path else ""
     for key, part in shape.fields.items():
         plain = plain_key(key)
         if plain in own:
             if own[plain] != key and shape.is_literal and not reply.names(own[plain]):
                 return f'the key "{prefix}{key}" is written "{own[plain]}"'
-            fault = _fault(
-                value[own[plain]], part, reply, f"{prefix}{own[plain]}", depth + 1
-            )
+            fault = _fault(value[own[plain]], part, reply, f"{prefix}{own[plain]}", depth + 1)
             if fault:
                 return fault
         elif (
@@ -253,7 +250,9 @@ def keys_at_any_depth(value: Any, depth: int = 0) -> frozenset[str]:
         return frozenset()
     parts = value if isinstance(value, list) else value.values()
     keys = {plain_key(str(key)) for key in value} if isinstance(value, Mapping) else set()
-    inner = (keys_at_any_depth(part, depth + 1) for _, part in zip(range(1000), parts, strict=False))
+    inner = (
+        keys_at_any_depth(part, depth + 1) for _, part in zip(range(1000), parts, strict=False)
+    )
     return frozenset(keys).union(*inner)
 
 

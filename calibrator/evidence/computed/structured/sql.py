@@ -219,9 +219,7 @@ def _is_remark(text: str) -> bool:
     )
 
 
-def fault_of(
-    query: str, tables: dict[str, list[str]], *, is_sqlite: bool = False
-) -> str | None:
+def fault_of(query: str, tables: dict[str, list[str]], *, is_sqlite: bool = False) -> str | None:
     """Return why a query does not compile against tables, or None if it does or that is unclear.
 
     Unless SQLite was asked for, only what is wrong in every usual dialect is a fault.
@@ -270,9 +268,7 @@ def _only_reads(action: int, *_: str | None) -> int:
     return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
 
 
-def _reason(
-    error: str, query: str, tables: dict[str, list[str]], *, is_sqlite: bool
-) -> str | None:
+def _reason(error: str, query: str, tables: dict[str, list[str]], *, is_sqlite: bool) -> str | None:
     """Return a sentence for an error of SQLite, or None if another system may accept the query."""
     table = re.match(r"no such table: (?:\w+\.)?(.+)", error)
     if table:

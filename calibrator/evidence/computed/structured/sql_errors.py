@@ -14,7 +14,7 @@ _BUILT_IN: Final = word_set(
     " date time datetime timestamp timestamptz interval value ctid oid xmin nextval connect_by_root"
     " microsecond millisecond second minute hour day dayofweek dayofyear weekday week isoweek month"
     " quarter year isoyear decade century epoch dow doy ss mi hh dd wk mm qq yy yyyy"
-    " _partitiontime _partitiondate _table_suffix minvalue maxvalue int integer string text float64"
+    " _partitiontime monday sunday _partitiondate _table_suffix minvalue maxvalue int integer string text float64"
 )
 _ROW_TABLES: Final = word_set("inserted deleted excluded new old values target source")
 _SYSTEM: Final = re.compile(
@@ -27,7 +27,8 @@ _OTHER_QUOTES: Final = re.compile(r"\\'|\$\$|\$\w+\$|\b[qr]'|\"\"\"", re.IGNOREC
 _BROKEN: Final = re.compile(
     r"(?:\b(?:select|where|and|or|not|on|by|join|from|having|set|between|like|limit)|[=<>,+*/(])\s*\Z"
     r"|,\s*[,)]|\(\s*,|\bfrom\s+(?:from|where)\b|\bwhere\s+(?:where|and|or|group|order)\b"
-    r"|\b(?:and|or)\s+(?:and|or)\b|\bjoin\s+(?:on|where)\b|\b(?:group|order)\s+by\s+(?:having|limit|,)",
+    r"|\b(?:and|or)\s+(?:and|or)\b|\bjoin\s+(?:on|where)\b|\b(?:group|order)\s+by\s+(?:having|limit|,)"
+    r"|\bselect\s+(?!distinct\b|all\b|top\b|sql_|straight_join\b)\w+\s+(?:avg|sum|count|min|max)\s*\(",
     re.IGNORECASE,
 )
 _STRUCTURE: Final = re.compile(
