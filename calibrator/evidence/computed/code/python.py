@@ -17,7 +17,7 @@ from calibrator.evidence.computed.code.flakes import mistakes, undefined_names
 from calibrator.evidence.computed.code.python_bugs import general_bugs
 from calibrator.evidence.computed.code.python_habits import habit_bugs
 from calibrator.evidence.computed.code.python_search import search_bugs
-from calibrator.evidence.computed.code.sketches import is_excerpt, is_sketch
+from calibrator.evidence.computed.code.sketches import is_excerpt, is_sketch, may_be_newer
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.evidence.computed.word_lists import word_set
 from calibrator.evidence.finding import MAX_SHIFT, Finding
@@ -191,7 +191,9 @@ def _syntax_fault(code: str, reason: str, blocks: list[str]) -> str | None:
     """Return a fault of syntax, unless the block is only an excerpt."""
     if len(blocks) > 1 and not re.search(r"^(?:def|class|import|from) ", code, re.MULTILINE):
         return None
-    return reason if _indented(code) and not is_excerpt(code) else None
+    if not _indented(code) or is_excerpt(code) or may_be_newer(code, reason):
+        return None
+    return reason
 
 
 def _indented(code: str) -> bool:

@@ -20,6 +20,11 @@ _HEADER: Final = re.compile(
 )
 _GOES_ON: Final = re.compile(r"(?:elif|else|except|finally|case)\b.*:")
 _MORE: Final = re.compile(r"\.\.\.[ \t]*[)\]},;]?[ \t]*(?:#.*)?$|,[ \t]*\.\.\.[ \t]*\w")
+_NEWER: Final = re.compile(  # syntax of Python 3.12 and later, which an older one cannot parse
+    r"^[ \t]*(?:(?:async +)?def|class) +\w+\[|^[ \t]*type +\w+(?:\[[^\]\n]*\])? *="
+    r"|\bexcept +\w[\w.]*(?:, *\w[\w.]*)+ *:|\bt[\"']",
+    re.MULTILINE,
+)
 _INDENT: Final = re.compile(r"[ \t]*")
 
 
@@ -40,6 +45,11 @@ def is_excerpt(code: str) -> bool:
     if any(_MORE.search(line) for line in lines):
         return True
     return any(_has_no_body(lines, at) for at, line in enumerate(lines) if _is_header(line))
+
+
+def may_be_newer(code: str, reason: str) -> bool:
+    """Return whether code that this version of Python cannot parse may suit a later version."""
+    return "f-string" in reason or _NEWER.search(code) is not None
 
 
 def _is_header(line: str) -> bool:

@@ -164,7 +164,7 @@ def verify_form(exchange: Exchange) -> Verdict | None:
 
 
 def _is_json(exchange: Exchange) -> bool:
-    """Return whether the reply is JSON that was asked for: a limit may belong to one field of it."""
+    """Return whether the reply is JSON that was asked for, where a limit may be for one field."""
     return ("json" in exchange.folded or "{" in exchange.folded) and (
         value_of(exchange.reply) is not None
     )

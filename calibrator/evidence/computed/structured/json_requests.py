@@ -70,7 +70,8 @@ _SINGLE: Final = re.compile(
 _STOP: Final = word_set(
     "every all any other each a an the of and or as in is are be"
     " with for to each from following these that which should must json object array keys key"
-    " fields field values value objects records rows numbers strings integers booleans list array number string integer boolean true false if not null no only it e.g example"
+    " fields field values value objects records rows numbers strings integers booleans"
+    " list array number string integer boolean true false if not null no only it e.g example"
 )
 _PLURAL_TYPES: Final = re.compile(r"\W*(?:numbers|strings|integers|booleans)\b", re.IGNORECASE)
 _LINE: Final = re.compile(
@@ -125,7 +126,7 @@ def read_request(rules: str, request: str) -> Request:
     found = Request(list(templates_in(wish)), prompt=wish)
     found.is_template = bool(found.shapes)
     is_strict = bool(_STRICT.search(wish))
-    is_optional = bool(_OPTIONAL.search(ask))
+    is_optional = bool(_OPTIONAL.search(ask)) or _may_omit(wish)
     if not found.shapes:
         found.shapes.append(_prose(wish))
     for shape in found.shapes:
@@ -139,6 +140,16 @@ def read_request(rules: str, request: str) -> Request:
         _add_choices(shape, ask)
     found.variants = _variants(ask)
     return found
+
+
+def _may_omit(wish: str) -> bool:
+    """Return whether a sentence about fields says that some may be left out."""
+    sentences = re.split(r"\.\s|\n", wish)
+    return any(
+        _OPTIONAL.search(each)
+        for each in sentences
+        if re.search(r"\b(?:json|fields?|keys?|slots?)\b", each, re.IGNORECASE)
+    )
 
 
 _IS_LIST: Final = re.compile(

@@ -68,11 +68,17 @@ _IN_UNIT: Final = re.compile(r"\b(?:in|as|into|to|auf|en)\s+(?P<u>[^\W\d_]{1,14}
 _CLOCK: Final = re.compile(r"\d:\d\d")
 _ABBREVIATION: Final = re.compile(r"\b[A-Z][A-Za-z]?[A-Z]{0,4}\b")
 _TERM: Final = re.compile(
-    r"\b(?:\d+|an?|one|two|three|four|six|ten|fourteen|thirty|sixty|ninety|net)[ -](?:\w+ )?(?:days?"
-    r"|weeks?|fortnights?|months?|quarters?|years?|tage[n]?|wochen?|monate?n?|jahre?|días|semanas"
+    r"\b(?:\d+|an?|one|two|three|four|six|ten|fourteen|thirty|sixty|ninety|net)[ -](?:\w+ )?"
+    r"(?:days?|weeks?|fortnights?|months?|quarters?|years?|tage[n]?|wochen?|monate?n?|jahre?|días|semanas"
     r"|meses|años|jours|semaines|mois|ans)\b"
     r"|\bfortnight\b|\b(?:end|ende|beginning|middle) (?:of|des)\b|\bnet \d+\b",
     re.IGNORECASE,
+)
+_RANGE: Final = (  # a day of a range or a list, such as the 4 of `4 to 9 July` or `July 4, 5 and 6`
+    r"(?<![\d/.:-])0?{day}(?:st|nd|rd|th|\.)?\s*(?:,|&|-|–|to\b|and\b|or\b|bis\b|und\b|until\b"
+    r"|through\b|al?\b|y\b|et\b|au\b)\s*(?:the\s+)?\d{{1,2}}(?![\d:/])"
+    r"|\d(?:st|nd|rd|th|\.)?\s*(?:,|&|-|–|to|and|or|bis|und|until|through|al?|y|et|au)\s*"
+    r"(?:the\s+)?0?{day}(?![\d:/.-])"
 )
 _LATER: Final = re.compile(r"due|until|expir|end|deadline|valid|next|renew|pay|follow|return|ready")
 
@@ -148,8 +154,5 @@ def may_follow(
     if _LATER.search(plain) and _TERM.search(text[:MAX_READ]):
         return True
     months = {day.month for found in known for day in found.values}
-    return any(
-        day.month in months and re.search(rf"(?<!\d)0?{day.day}(?!\d)", text[:MAX_READ])
-        for found in dates
-        for day in found.values
-    )
+    near = {day.day for found in dates for day in found.values if day.month in months}
+    return any(re.search(_RANGE.format(day=day), text[:MAX_READ]) for day in near)

@@ -52,14 +52,15 @@ _EACH: Final = re.compile(
     r"[^{}\[\]\n]{0,30}$"
 )
 _LIST_OF: Final = re.compile(
-    r"\b(?:lists?|arrays?|sequences?|series|objects|rows|records|liste|lista|one (?:per|for each))\b"
+    r"\b(?:lists?|arrays?|sequences?|series|objects|rows|records|liste|lista|one (?:per|for each))"
+    r"\b"
     r"[^{}\[\]\n]{0,30}$"
 )
 _OF_KEY: Final = re.compile(
     r"[,;][ \t]*(?:and[ \t]+)?[`\"']?(?P<k>[a-z_]\w{0,40})[`\"']?[ \t]*"
     r"(?:[(:][ \t]*)?(?:(?:an? )?(?:array|list|object)s?(?: of)?[ \t]*)?$"
-    r"|\b(?P<b>[a-z_]\w{0,40})[`\"']?[ \t]*\([ \t]*(?:an? )?(?:array|list|object)s?(?: of)?"
-    r"(?: objects?)?(?: with| like)?:?[ \t]*$"
+    r"|\b(?P<b>[a-z_]\w{0,40})[`\"']?[ \t]*\([ \t]*"
+    r"(?:(?!format|like|schema|example|json|form)[^\W\d_]{1,12}:?[ \t]*){0,4}$"
 )
 _NO_KEYS: Final = word_set(
     "json like as return returns reply respond output format form shape schema template structure"

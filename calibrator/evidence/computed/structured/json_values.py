@@ -355,6 +355,9 @@ def _words_fault(
     key: str, plain: str, leaf: str, words: str, source: Source, *, is_verbatim: bool
 ) -> str | None:
     parts = words.split()
+    digits = re.sub(r"\D", "", leaf)
+    if len(digits) >= 7 and digits[-7:] in re.sub(r"\D", "", source.text):
+        return None  # a telephone number with a code of its country
     numbers = numbers_in(leaf)
     if len(numbers) == 1 and re.fullmatch(
         r"[^\w]*[\d.,\s'%]+[^\w]*|[$€£¥]?\s?[\d.,']+\s?"
@@ -366,7 +369,6 @@ def _words_fault(
         if not is_verbatim and may_be_computed(plain, source):
             return None
         return f'"{key}" is {leaf.strip()[:60]}, which is not in the text'
-    digits = re.sub(r"\D", "", leaf)
     if len(digits) >= 6 and len(digits) * 2 >= len(leaf) - leaf.count(" "):
         known = re.sub(r"\D", "", source.text)
         if digits in known or digits[-7:] in known:

@@ -14,7 +14,8 @@ _BUILT_IN: Final = word_set(
     " date time datetime timestamp timestamptz interval value ctid oid xmin nextval connect_by_root"
     " microsecond millisecond second minute hour day dayofweek dayofyear weekday week isoweek month"
     " quarter year isoyear decade century epoch dow doy ss mi hh dd wk mm qq yy yyyy"
-    " _partitiontime monday sunday _partitiondate _table_suffix minvalue maxvalue int integer string text float64"
+    " _partitiontime monday sunday _partitiondate _table_suffix"
+    " minvalue maxvalue int integer string text float64"
 )
 _ROW_TABLES: Final = word_set("inserted deleted excluded new old values target source")
 _SYSTEM: Final = re.compile(
