@@ -222,7 +222,7 @@ def _enumerations(wish: str) -> Iterator[str]:
         line = wish[wish.rfind("\n", 0, typed[0].start()) + 1 : typed[0].start()][-200:]
         before = re.split(r"[:;.]\s", line)[-1]
         pieces = before.split(",")
-        pieces[0] = pieces[0].strip().rsplit(" ", 1)[-1]
+        pieces[0] = pieces[0].strip().rsplit(" ", 1)[-1] if len(pieces) > 1 else ""
         yield ",".join(pieces) + _sentence_from(wish, typed[0].start())
 
 
