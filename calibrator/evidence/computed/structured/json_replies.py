@@ -55,7 +55,7 @@ _CODE: Final = re.compile(  # a program, which may speak of JSON
 )
 _CONDITIONAL: Final = re.compile(
     r"\b(?:if|when|whenever|unless)\b[^.\n]{0,80}\bjson\b"
-    r"|\bjson\b[^.\n(]{0,60}\b(?:if|when|unless)\b"  # not in a remark on a key,
+    r"|\bjson\b[^.\n(]{0,60}\b(?:if|when|unless)\b",  # not in a remark on a key
     re.IGNORECASE,
 )
 _FENCED: Final = re.compile(
