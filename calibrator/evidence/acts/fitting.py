@@ -58,6 +58,8 @@ def _form(conversation: Conversation, request: Request, act: Act, reply: str) ->
     """Wishes of form in the request itself."""
     if act.kind in ("refusal", "clarification", "unknown") or "\n" in request.text.strip():
         return None
+    if act.kind == "data":
+        return None  # a limit may belong to one of its fields
     return check_form(request.text, reply, act.body, "the request")
 
 

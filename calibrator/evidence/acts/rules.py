@@ -127,8 +127,8 @@ def check_rules(conversation: Conversation, act: Act, reply: str) -> list[Findin
         _secret(rules, conversation, act, reply),
         _persona(conversation, reply),
         check_form(conversation.rules[:MAX_RULES], reply, act.body, "the rules")
-        if not _CONDITIONAL.search(conversation.rules[:MAX_RULES])
-        else None,
+        if act.kind != "data" and not _CONDITIONAL.search(conversation.rules[:MAX_RULES])
+        else None,  # a limit may belong to one field of a reply in JSON
     ]
     request = conversation.instruction
     for sentence in rules.sentences:

@@ -17,6 +17,7 @@ from calibrator.evidence.computed.code.flakes import mistakes, undefined_names
 from calibrator.evidence.computed.code.python_bugs import general_bugs
 from calibrator.evidence.computed.code.python_habits import habit_bugs
 from calibrator.evidence.computed.code.python_search import search_bugs
+from calibrator.evidence.computed.code.sketches import is_excerpt, is_sketch, may_be_newer
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.evidence.computed.word_lists import word_set
 from calibrator.evidence.finding import MAX_SHIFT, Finding
@@ -34,6 +35,13 @@ _PROGRAM: Final = re.compile(
     r"|escribe|crea|écris)\b[^.?!\n]{0,80}\b(?:function|program|script|class|code|method|funktion"
     r"|programm|función|programa"
     r"|fonction|programme)\b",
+    re.IGNORECASE,
+)
+_EXISTING: Final = re.compile(  # the reply may be a part of code that the user has
+    r"\b(?:my|our|this|the|an?|existing|above|following) (?:\w+ ){0,2}(?:app|application|project"
+    r"|codebase|code base|class|view|model|module|server|bot|pipeline|notebook|route|blueprint"
+    r"|snippet|method|decorator)\b|\b(?:add|insert|extend|plug|hook)\b[^.?!\n]{0,60}\b(?:to|into)\b"
+    r"|\b(?:hint|snippet|sketch|skeleton|outline|just the|only the)\b",
     re.IGNORECASE,
 )
 _ASKED: Final = (
@@ -151,13 +159,8 @@ def fault_of(blocks: list[str], asked: str) -> str | None:
     """Return a fault of the code that was asked for, or None."""
     trees: list[ast.Module] = []
     for code in blocks:
-        if re.search(
-            r"^[ \t]*(?:>>>|\$ |%|!\w|\.\.\.\s)|^[ \t]*#+ *\.\.\.|<[a-z_ ]+>"
-            r"|^[ \t]*pip install",
-            code,
-            re.MULTILINE,
-        ):
-            return None  # a session or a sketch
+        if is_sketch(code):
+            return None
         tree = parse(code)
         if isinstance(tree, str):
             return _syntax_fault(code, tree, blocks) if tree else None
@@ -178,8 +181,8 @@ def fault_of(blocks: list[str], asked: str) -> str | None:
         fault = _parameter_fault(trees, wanted, parameters)
         if fault:
             return fault
-    missing = _missing_names(blocks, asked, is_program=bool(_PROGRAM.search(asked)))
-    if missing and (_PROGRAM.search(asked) or missing[0] not in asked):
+    is_program = bool(_PROGRAM.search(asked)) and not _EXISTING.search(asked)
+    if is_program and (missing := _missing_names(blocks, asked)):
         return f"the name {missing[0]} is not defined"
     return _return_fault(trees, asked, wanted)
 
@@ -188,7 +191,9 @@ def _syntax_fault(code: str, reason: str, blocks: list[str]) -> str | None:
     """Return a fault of syntax, unless the block is only an excerpt."""
     if len(blocks) > 1 and not re.search(r"^(?:def|class|import|from) ", code, re.MULTILINE):
         return None
-    return reason if _indented(code) else None
+    if not _indented(code) or is_excerpt(code) or may_be_newer(code, reason):
+        return None
+    return reason
 
 
 def _indented(code: str) -> bool:
@@ -238,7 +243,7 @@ def _parameter_fault(trees: Iterable[ast.Module], name: str, count: int) -> str 
     return None
 
 
-def _missing_names(blocks: list[str], asked: str, *, is_program: bool) -> list[str]:
+def _missing_names(blocks: list[str], asked: str) -> list[str]:
     """Return names that functions use, or well-known modules, that nothing defines or imports."""
     whole = parse("\n\n".join(blocks))
     if isinstance(whole, str):
@@ -246,7 +251,7 @@ def _missing_names(blocks: list[str], asked: str, *, is_program: bool) -> list[s
     missing = []
     for name, is_in_function in undefined_names(whole).items():
         if name in _MODULES:
-            if not re.search(rf"\bimport\b[^\n]*\b{re.escape(name)}\b", asked) and is_program:
+            if not re.search(rf"\bimport\b[^\n]*\b{re.escape(name)}\b", asked):
                 missing.append(name)
         elif is_in_function and not _is_given(name, asked):
             missing.append(name)

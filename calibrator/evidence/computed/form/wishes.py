@@ -22,6 +22,7 @@ from calibrator.evidence.computed.form.wording import (
     marks_fault,
     words_fault,
 )
+from calibrator.evidence.computed.structured.json_replies import value_of
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.evidence.computed.word_lists import word_list, word_set
 
@@ -145,7 +146,7 @@ def verify_form(exchange: Exchange) -> Verdict | None:
     instruction = exchange.instruction
     if len(instruction) > MAX_WISHES or len(exchange.reply) > MAX_TEXT:
         return None
-    if _PROBLEM.search(exchange.request[:MAX_TEXT]):
+    if _PROBLEM.search(exchange.request[:MAX_TEXT]) or _is_json(exchange):
         return None
     rules = exchange.conversation.rules[:MAX_WISHES]
     reply = exchange.reply.strip()
@@ -160,6 +161,13 @@ def verify_form(exchange: Exchange) -> Verdict | None:
         words -= _KINDS  # such a reply may be long, and its answer short
     fault = _fault(sentences, instruction, reply, words)
     return Verdict(False, fault, "form") if fault else verdict
+
+
+def _is_json(exchange: Exchange) -> bool:
+    """Return whether the reply is JSON that was asked for, where a limit may be for one field."""
+    return ("json" in exchange.folded or "{" in exchange.folded) and (
+        value_of(exchange.reply) is not None
+    )
 
 
 def _fault(sentences: list[str], instruction: str, reply: str, words: frozenset[str]) -> str | None:

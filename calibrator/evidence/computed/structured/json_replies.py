@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from calibrator.evidence.computed.structured.json_requests import read_request
-from calibrator.evidence.computed.structured.json_shapes import all_keys, plain_key
+from calibrator.evidence.computed.structured.json_requests import read_request, split_data
+from calibrator.evidence.computed.structured.json_shapes import keys_at_any_depth, plain_key
+from calibrator.evidence.computed.structured.json_sources import wants_writing
 from calibrator.evidence.computed.structured.json_values import (
     Source,
     fault_of_quotes,
@@ -54,7 +55,7 @@ _CODE: Final = re.compile(  # a program, which may speak of JSON
 )
 _CONDITIONAL: Final = re.compile(
     r"\b(?:if|when|whenever|unless)\b[^.\n]{0,80}\bjson\b"
-    r"|\bjson\b[^.\n]{0,60}\b(?:if|when|unless)\b",
+    r"|\bjson\b[^.\n(]{0,60}\b(?:if|when|unless)\b",  # not in a remark on a key
     re.IGNORECASE,
 )
 _FENCED: Final = re.compile(
@@ -86,10 +87,7 @@ def _judge_unnamed(exchange: Exchange, rules: str, request: str) -> Verdict | No
     if reply[:1] not in ("{", "[", "`") or ("{" not in exchange.folded and "(" not in request):
         return None
     value = value_of(reply)
-    parts = value if isinstance(value, list) else [value]
-    keys = {
-        plain_key(key) for part in parts[:20] if isinstance(part, dict) for key in all_keys(part)
-    }
+    keys = keys_at_any_depth(value)
     wanted = read_request(rules, request)
     named = {plain_key(name) for shape in wanted.shapes for name, _ in shape.parts() if name}
     if len(named) < 2 or 2 * len(named & keys) < len(named):
@@ -137,7 +135,8 @@ def judge_json(exchange: Exchange, rules: str, *, is_in_request: bool) -> Verdic
         return None
     source = Source(exchange.source)
     wrong = fault_of_quotes(value, source, wanted)
-    if not wrong and _is_extraction(wish, exchange.request):
+    is_extraction = _is_extraction(wish, exchange.request)
+    if not wrong and is_extraction and not wants_writing(split_data(rules, request)[0]):
         wrong = fault_of_values(value, source, wanted, wish)
     return Verdict(False, wrong, "json") if wrong else None
 

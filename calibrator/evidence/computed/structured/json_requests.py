@@ -18,6 +18,7 @@ from calibrator.evidence.computed.structured.json_templates import (
 from calibrator.evidence.computed.word_lists import word_set
 
 MAX_KEYS: Final = 60
+MAX_LISTED: Final = 1500  # characters of an enumeration of keys
 _OPTIONAL: Final = re.compile(
     r"\b(?:leave out|omit|optional|if (?:it is |they are )?(?:stated|present|available|known|any"
     r"|given|mentioned|possible|applicable)|that (?:the user|it|he|she|they|are|is|were|was)? ?"
@@ -69,7 +70,8 @@ _SINGLE: Final = re.compile(
 _STOP: Final = word_set(
     "every all any other each a an the of and or as in is are be"
     " with for to each from following these that which should must json object array keys key"
-    " fields field values value if not null no only it e.g example"
+    " fields field values value objects records rows numbers strings integers booleans"
+    " list array number string integer boolean true false if not null no only it e.g example"
 )
 _PLURAL_TYPES: Final = re.compile(r"\W*(?:numbers|strings|integers|booleans)\b", re.IGNORECASE)
 _LINE: Final = re.compile(
@@ -91,10 +93,11 @@ class Request:
     shapes: list[Shape] = field(default_factory=list)
     variants: dict[str, frozenset[str]] = field(default_factory=dict)
     is_template: bool = False
+    prompt: str = ""
 
     def fault(self, value: Any) -> str | None:
         """Return how a value differs from every shape, or from the list of its variant."""
-        faults = [shape.fault(value) for shape in self.shapes]
+        faults = [shape.fault(value, self.prompt) for shape in self.shapes]
         if faults and all(faults):
             return faults[0]
         return _variant_fault(value, self.variants) if self.variants else None
@@ -120,16 +123,17 @@ def read_request(rules: str, request: str) -> Request:
     """Read what the rules and the request of a conversation ask of JSON."""
     wish = f"{rules}\n{request}"
     ask, _ = split_data(rules, request)
-    found = Request(list(templates_in(wish)))
+    found = Request(list(templates_in(wish)), prompt=wish)
     found.is_template = bool(found.shapes)
     is_strict = bool(_STRICT.search(wish))
-    is_optional = bool(_OPTIONAL.search(ask))
+    is_optional = bool(_OPTIONAL.search(ask)) or _may_omit(wish)
     if not found.shapes:
         found.shapes.append(_prose(wish))
     for shape in found.shapes:
         inner = shape.items if shape.items is not None and not shape.fields else shape
         if not inner.is_schema and not shape.is_schema:
-            inner.is_closed |= is_strict and not is_optional and len(inner.fields) > 1
+            is_whole = is_strict and not is_optional and not shape.is_partial
+            inner.is_closed |= is_whole and len(inner.fields) > 1
             if is_optional:
                 inner.optional |= inner.fields.keys()
         _add_list(shape, wish)
@@ -138,13 +142,32 @@ def read_request(rules: str, request: str) -> Request:
     return found
 
 
+def _may_omit(wish: str) -> bool:
+    """Return whether a sentence about fields says that some may be left out."""
+    sentences = re.split(r"\.\s|\n", wish)
+    return any(
+        _OPTIONAL.search(each)
+        for each in sentences
+        if re.search(r"\b(?:json|fields?|keys?|slots?)\b", each, re.IGNORECASE)
+    )
+
+
+_IS_LIST: Final = re.compile(
+    r"(?<![(:=] )(?<![(:=])(?<!\bis a )(?<!\bis )(?<!\bare )"  # not the type of one key
+    r"\bjson[ -](?:array|list)e?\b"
+    r"|\b(?:return|give(?: me)?|output|with|produce|as|into|json:?|(?:output|reply|response|answer"
+    r"|result) (?:is|must be|should be))\s+(?:an? |the )?(?:json )?(?:array|list) of (?:json )?"
+    r"objects\b",
+    re.IGNORECASE,
+)
+_IS_OBJECT: Final = re.compile(r"\bjson object\b|\btop[- ]level\b", re.IGNORECASE)
+
+
 def _add_list(shape: Shape, wish: str) -> None:
     """Add to a shape whether the whole is a list or an object, where the prompt says so."""
     if shape.kinds - {"object"} or shape.is_schema:
         return
-    if re.search(
-        r"\bjson[ -](?:array|list)e?\b|\b(?:array|list) of (?:json )?objects\b", wish, re.IGNORECASE
-    ):
+    if _IS_LIST.search(wish) and not _IS_OBJECT.search(wish):
         shape.kinds = frozenset({"array"})
         shape.items = Shape(
             frozenset({"object"}) if not shape.is_prose or shape.fields else frozenset(),
@@ -154,6 +177,7 @@ def _add_list(shape: Shape, wish: str) -> None:
             is_closed=shape.is_closed,
             is_literal=shape.is_literal,
             is_prose=shape.is_prose,
+            is_partial=shape.is_partial,
         )
         shape.fields, shape.others, shape.is_prose = {}, None, True
     elif re.search(
@@ -167,9 +191,10 @@ def _prose(wish: str) -> Shape:
     shape = Shape(is_prose=True, is_literal=False)
     keys: list[tuple[str, str]] = []
     for listed in _enumerations(wish):
-        keys = _keys_of(listed)
+        keys, is_whole = _keys_of(listed)
         if keys:
             shape.is_literal = all(re.fullmatch(r"\w+", key) for key, _ in keys)
+            shape.is_partial = not is_whole
             break
     if not keys and re.search(r"\b(?:fields?|keys?|properties|schema)\b", wish, re.IGNORECASE):
         lines = list(_BULLETS.finditer(wish)) or list(_TYPED_LINES.finditer(wish))
@@ -189,17 +214,60 @@ def _prose(wish: str) -> Shape:
 
 def _enumerations(wish: str) -> Iterator[str]:
     """Yield the places where keys may be listed: behind a word for keys, or with types."""
-    if found := _WITH.search(wish):
-        yield found["k"]
-    for found in _LISTED.finditer(wish):
-        yield found["k"]
+    for pattern in (_WITH, _LISTED):
+        for _, found in zip(range(MAX_KEYS), pattern.finditer(wish), strict=False):
+            yield _sentence_from(wish, found.start("k"))
     typed = [found for _, found in zip(range(MAX_KEYS), _TYPED.finditer(wish), strict=False)]
     if len(typed) > 1 and typed[1].start() - typed[0].end() < 200:
         line = wish[wish.rfind("\n", 0, typed[0].start()) + 1 : typed[0].start()][-200:]
         before = re.split(r"[:;.]\s", line)[-1]
         pieces = before.split(",")
-        pieces[0] = pieces[0].strip().rsplit(" ", 1)[-1]
-        yield ",".join(pieces) + re.split(r"[.;\n{}?](?:\s|$)", wish[typed[0].start() :][:1500])[0]
+        pieces[0] = pieces[0].strip().rsplit(" ", 1)[-1] if len(pieces) > 1 else ""
+        yield ",".join(pieces) + _sentence_from(wish, typed[0].start())
+
+
+_EDGE: Final = re.compile(r"[(\[)\]\n{}?;]|\.(?=\s|$)")
+_PART: Final = re.compile(r"[()]|,|;|\s+(?:and|und|y|et|&)\s+", re.IGNORECASE)
+
+
+def _sentence_from(text: str, start: int) -> str:
+    """Return an enumeration from its first key to its end: a full stop, a brace or a line break.
+
+    What is in brackets never ends it, so that a remark may have full stops and semicolons.
+    """
+    depth = 0
+    for found in _EDGE.finditer(text, start, start + MAX_LISTED):
+        if found[0] in "([":
+            depth += 1
+        elif found[0] in ")]":
+            depth -= 1
+        elif depth <= 0 or found[0] == "\n":
+            return text[start : found.start()]
+        if depth < 0:
+            return text[start : found.start()]
+    return text[start : start + MAX_LISTED]
+
+
+def _pieces_of(text: str) -> list[str]:
+    """Split an enumeration at commas, semicolons and words for `and` that are in no brackets."""
+    pieces, depth, start = [], 0, 0
+    for found in _PART.finditer(text):
+        if found[0] in "()":
+            depth += 1 if found[0] == "(" else -1
+        elif depth <= 0:
+            pieces.append(text[start : found.start()])
+            start = found.end()
+    return [piece for piece in (*pieces, text[start:]) if piece.strip()]
+
+
+def _bracket_of(text: str) -> str:
+    """Return the remark in brackets with which a text begins, those within included, or nothing."""
+    depth = 0
+    for found in re.finditer(r"[()]", text if text[:1] == "(" else ""):
+        depth += 1 if found[0] == "(" else -1
+        if depth == 0:
+            return text[: found.end()]
+    return ""
 
 
 _KEY: Final = re.compile(r"[`\"'“”*]*(?P<k>[^\W\d]\w*)[`\"'“”*]*\s*(?P<r>.*)$", re.DOTALL)
@@ -213,20 +281,26 @@ _SAYS: Final = re.compile(
 )
 
 
-def _keys_of(text: str) -> list[tuple[str, str]]:
-    """Return the keys of an enumeration with the remark on each, or none if it is prose."""
+def _keys_of(text: str) -> tuple[list[tuple[str, str]], bool]:
+    """Return the keys of an enumeration with the remark on each, and whether it is read to its end.
+
+    There are none if it is prose.
+    """
     keys: list[tuple[str, str]] = []
-    pieces = re.split(r",(?![^()]*\))|;|\s+(?:and|und|y|et|&)\s+(?![^()]*\))", text[:1500])
+    pieces = _pieces_of(text[:MAX_LISTED])
+    is_whole = len(pieces) <= MAX_KEYS
     for piece in pieces[:MAX_KEYS]:
         piece = re.sub(r"^\s*(?:and|und|y|et|the|a|an)\s+", "", piece.strip(), flags=re.IGNORECASE)
         found = _KEY.match(piece)
         if not found or found["k"].casefold() in _STOP:
+            is_whole = False
             break
         key, rest = found["k"], found["r"].strip()
-        bracket = re.match(r"\([^()]*\)", rest)
+        bracket = _bracket_of(rest)
         if bracket or _SAYS.match(rest):
-            keys.append((key, bracket[0] if bracket else rest))
-            if bracket and rest[bracket.end() :].strip():
+            keys.append((key, bracket or rest))
+            if bracket and rest[len(bracket) :].strip():
+                is_whole = False
                 break
             continue
         words = rest.split()
@@ -240,8 +314,10 @@ def _keys_of(text: str) -> list[tuple[str, str]]:
         if not words or rest.startswith(":") or _BESIDE.match(rest):
             keys.append((key, ""))
         if words:
+            is_whole = False
             break
-    return keys if len(keys) > 1 or (keys and text.strip()[:1] in "`\"'") else []
+    is_list = len(keys) > 1 or (bool(keys) and text.strip()[:1] in "`\"'")
+    return (keys if is_list else []), is_whole
 
 
 def _add_later(key: str, part: Shape, wish: str) -> None:

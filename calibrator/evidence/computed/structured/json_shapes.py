@@ -53,20 +53,28 @@ class Shape:
     is_closed: bool = False  # no further keys
     is_literal: bool = True  # the keys are to be written as they are
     is_prose: bool = False  # read from a sentence, which leaves open how the keys are nested
+    is_partial: bool = False  # there may be more keys than were read
+    is_placed: bool = False  # a key elsewhere in the reply does not count
     is_schema: bool = False  # null only where it is named
     is_example: bool = False  # shown by an example value
     is_quote: bool = False  # to be copied word for word
 
-    def fault(self, value: Any) -> str | None:
-        """Return how a value differs from the shape, or None."""
+    def fault(self, value: Any, prompt: str = "") -> str | None:
+        """Return how a value differs from the shape, or None.
+
+        `prompt` is the whole text of the prompt: a key that occurs in it is never superfluous.
+        """
+        reply = _Reply(keys_at_any_depth(value), prompt)
         if self.is_prose and isinstance(value, Mapping) and "array" in self.kinds:
             inner = next(iter(value.values()), None)
             if len(value) != 1 or not isinstance(inner, list):
                 return "the reply is no JSON array"
             value = inner
         if self.is_prose and isinstance(value, list) and self.fields and not self.kinds:
-            return next(filter(None, (_fault(each, self) for each in value[:MAX_ITEMS])), None)
-        return _fault(value, self)
+            return next(
+                filter(None, (_fault(each, self, reply) for each in value[:MAX_ITEMS])), None
+            )
+        return _fault(value, self, reply)
 
     def at(self, path: tuple[str, ...]) -> Shape | None:
         """Return the shape of the value at a path of keys, whatever lists are on the way."""
@@ -110,7 +118,19 @@ def is_of_kind(value: Any, kind: str) -> bool:
     }.get(kind, True)
 
 
-def _fault(value: Any, shape: Shape, path: str = "", depth: int = 0) -> str | None:
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """What is known of a whole reply: its plain keys at any depth, and the prompt before it."""
+
+    keys: frozenset[str]
+    prompt: str
+
+    def names(self, key: str) -> bool:
+        """Return whether the prompt has a key literally."""
+        return re.search(rf"(?<!\w){re.escape(key)}(?!\w)", self.prompt) is not None
+
+
+def _fault(value: Any, shape: Shape, reply: _Reply, path: str = "", depth: int = 0) -> str | None:
     """Return how a value at a path differs from its shape, or None."""
     if depth > MAX_DEPTH or (value is None and not shape.is_schema):
         return None
@@ -121,28 +141,30 @@ def _fault(value: Any, shape: Shape, path: str = "", depth: int = 0) -> str | No
             return f"the reply is no JSON {wanted}"
         return f"{name} is not {_NAMES[wanted]}"
     if isinstance(value, Mapping):
-        return _object_fault(value, shape, path, depth)
+        return _object_fault(value, shape, reply, path, depth)
     if isinstance(value, list):
         fault = _limit_fault(name, len(value), shape.limits, "Items")
         inner = shape.items or (Shape(choices=shape.choices) if shape.choices else None)
         if fault or inner is None:
             return fault
-        found = (_fault(item, inner, path, depth + 1) for item in value[:MAX_ITEMS])
+        found = (_fault(item, inner, reply, path, depth + 1) for item in value[:MAX_ITEMS])
         return next(filter(None, found), None)
     return _leaf_fault(value, shape, name)
 
 
-def _object_fault(value: Mapping[str, Any], shape: Shape, path: str, depth: int) -> str | None:
+def _object_fault(
+    value: Mapping[str, Any], shape: Shape, reply: _Reply, path: str, depth: int
+) -> str | None:
     """Return how the keys or the values of an object differ from a shape, or None."""
     own = {plain_key(key): key for key in list(value)[:MAX_ITEMS]}
-    nested = {plain_key(key) for key in all_keys(value)} if shape.is_prose else set()
+    nested = frozenset() if shape.is_schema or shape.is_placed else reply.keys
     prefix = f"{path}." if path else ""
     for key, part in shape.fields.items():
         plain = plain_key(key)
         if plain in own:
-            if own[plain] != key and shape.is_literal:
+            if own[plain] != key and shape.is_literal and not reply.names(own[plain]):
                 return f'the key "{prefix}{key}" is written "{own[plain]}"'
-            fault = _fault(value[own[plain]], part, f"{prefix}{own[plain]}", depth + 1)
+            fault = _fault(value[own[plain]], part, reply, f"{prefix}{own[plain]}", depth + 1)
             if fault:
                 return fault
         elif (
@@ -153,13 +175,14 @@ def _object_fault(value: Mapping[str, Any], shape: Shape, path: str, depth: int)
             return f'the key "{prefix}{key}" is missing'
     known = {plain_key(key) for key in shape.fields}
     extra = [key for plain, key in own.items() if plain not in known]
-    if extra and shape.is_closed and shape.others is None:
-        return f'the key "{prefix}{extra[0][:40]}" was not asked for'
+    unknown = [key for key in extra if not reply.names(key)] if shape.is_closed else []
+    if unknown and shape.others is None:
+        return f'the key "{prefix}{unknown[0][:40]}" was not asked for'
     for key in extra:
         if shape.names and key.casefold() not in shape.names:
             return f'"{key[:40]}" is not one of {", ".join(shape.names[:8])}'
         if shape.others is not None:
-            fault = _fault(value[key], shape.others, f"{prefix}{key[:40]}", depth + 1)
+            fault = _fault(value[key], shape.others, reply, f"{prefix}{key[:40]}", depth + 1)
             if fault:
                 return fault
     return None
@@ -221,14 +244,16 @@ def _fits(value: str, pattern: str) -> bool:
         return True
 
 
-def all_keys(item: Mapping[str, Any], depth: int = 0) -> list[str]:
-    """Return the keys of an object and of the objects in it."""
-    keys: list[str] = []
-    for key, value in list(item.items())[:MAX_ITEMS]:
-        keys.append(key)
-        if isinstance(value, Mapping) and depth < 4:
-            keys += all_keys(value, depth + 1)
-    return keys[:500]
+def keys_at_any_depth(value: Any, depth: int = 0) -> frozenset[str]:
+    """Return the plain keys of every object in a value, those in lists included."""
+    if depth > MAX_DEPTH or not isinstance(value, Mapping | list):
+        return frozenset()
+    parts = value if isinstance(value, list) else value.values()
+    keys = {plain_key(str(key)) for key in value} if isinstance(value, Mapping) else set()
+    inner = (
+        keys_at_any_depth(part, depth + 1) for _, part in zip(range(1000), parts, strict=False)
+    )
+    return frozenset(keys).union(*inner)
 
 
 def shape_of_schema(schema: Any, depth: int = 0) -> Shape:

@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from calibrator.evidence.computed.structured.json_shapes import MAX_DEPTH, Shape, shape_of_schema
+from calibrator.evidence.computed.word_lists import word_set
 
 MAX_BLOCK: Final = 6_000  # characters of a template
 MAX_BLOCKS: Final = 6
@@ -49,6 +51,22 @@ _EACH: Final = re.compile(
     r"\b(?:values?|each|every|entry|entries|elements?|werte?|jede[rsn]?|valor(?:es)?|valeurs?)\b"
     r"[^{}\[\]\n]{0,30}$"
 )
+_LIST_OF: Final = re.compile(
+    r"\b(?:lists?|arrays?|sequences?|series|objects|rows|records|liste|lista|one (?:per|for each))"
+    r"\b"
+    r"[^{}\[\]\n]{0,30}$"
+)
+_OF_KEY: Final = re.compile(
+    r"[,;][ \t]*(?:and[ \t]+)?[`\"']?(?P<k>[a-z_]\w{0,40})[`\"']?[ \t]*"
+    r"(?:[(:][ \t]*)?(?:(?:an? )?(?:array|list|object)s?(?: of)?[ \t]*)?$"
+    r"|\b(?P<b>[a-z_]\w{0,40})[`\"']?[ \t]*\([ \t]*"
+    r"(?:(?!format|like|schema|example|json|form)[^\W\d_]{1,12}:?[ \t]*){0,4}$"
+)
+_NO_KEYS: Final = word_set(
+    "json like as return returns reply respond output format form shape schema template structure"
+    " namely exactly with into following object array list example"
+)
+_PLACEHOLDERS: Final = word_set("key k word name_of_key some_key any_key id_of_item")
 _QUOTES: Final = "\"'`“”"
 _VERBATIM: Final = re.compile(r"\b(?:word for word|verbatim|exact quote|wörtlich|literal)\b", re.I)
 
@@ -126,7 +144,7 @@ class _Reader:
                 else:
                     last = _union([shape_of_words(remark)])
                     self.typed += bool(remark) or not self.has_quoted_keys
-                if not is_named:
+                if not is_named or (depth and key in _PLACEHOLDERS and key not in shape.fields):
                     shape.others, shape.other_name = last, key
                     self.typed += 1
                 else:
@@ -354,10 +372,20 @@ def templates_in(text: str) -> Iterator[Shape]:
         shape = _read(block, before)
         if shape is None:
             continue
+        if _is_nested(before):
+            continue
         if _EACH.search(before):
             yield Shape(frozenset({"object"}), others=shape)
+        if _EACH.search(before) or _LIST_OF.search(before):
             yield Shape(frozenset({"array"}), items=shape)
+            shape = replace(shape, is_placed=True)
         yield shape
+
+
+def _is_nested(before: str) -> bool:
+    """Return whether a template belongs to one key of an enumeration: `name, address {street}`."""
+    found = _OF_KEY.search(before)
+    return found is not None and (found["k"] or found["b"]) not in _NO_KEYS
 
 
 def _end(text: str, start: int) -> int:

@@ -13,6 +13,13 @@ from calibrator.evidence.computed.calendar.reading import FoundDate, FoundTime, 
 from calibrator.evidence.computed.numbers import number_text, number_words, numbers_in
 from calibrator.evidence.computed.structured.json_requests import Request
 from calibrator.evidence.computed.structured.json_shapes import plain_key
+from calibrator.evidence.computed.structured.json_sources import (
+    is_converted,
+    is_spelled_out,
+    is_written,
+    may_follow,
+    stems_of,
+)
 from calibrator.evidence.computed.word_lists import word_set
 
 MAX_VALUES: Final = 200
@@ -100,6 +107,11 @@ class Source:
     def stems(self) -> frozenset[str]:
         """The beginnings of the words."""
         return frozenset(word[:4] for word in self.known if len(word) > 3)
+
+    @cached_property
+    def inflected(self) -> frozenset[str]:
+        """The words with and without their last letters."""
+        return frozenset().union(*map(stems_of, self.known))
 
     @cached_property
     def joined(self) -> str:
@@ -215,7 +227,11 @@ def fault_of_value(
         return None
     if leaf is None or leaf == "":
         return _absence_fault(key, plain, source)
+    if is_written(path) and not is_verbatim:
+        return None
     if isinstance(leaf, int | float):
+        if leaf not in (0, 1) and is_converted(path, source.text, request.prompt):
+            return None
         return _number_fault(key, plain, leaf, source)
     if not isinstance(leaf, str):
         return None
@@ -304,6 +320,8 @@ def _dated(leaf: str, plain: str, source: Source) -> bool | None:
         wanted = {(day.month, day.day) for found in dates for day in found.values}
         known = {(day.month, day.day) for found in source.dates for day in found.values}
         if not wanted & known:
+            if may_follow(dates, plain, source.text, source.dates):
+                return False
             return bool(known) and not _RELATIVE.search(source.text)
         years = {day.year for found in dates for day in found.values if found.has_year}
         given = {
@@ -337,6 +355,9 @@ def _words_fault(
     key: str, plain: str, leaf: str, words: str, source: Source, *, is_verbatim: bool
 ) -> str | None:
     parts = words.split()
+    digits = re.sub(r"\D", "", leaf)
+    if len(digits) >= 7 and digits[-7:] in re.sub(r"\D", "", source.text):
+        return None  # a telephone number with a code of its country
     numbers = numbers_in(leaf)
     if len(numbers) == 1 and re.fullmatch(
         r"[^\w]*[\d.,\s'%]+[^\w]*|[$€£¥]?\s?[\d.,']+\s?"
@@ -348,13 +369,16 @@ def _words_fault(
         if not is_verbatim and may_be_computed(plain, source):
             return None
         return f'"{key}" is {leaf.strip()[:60]}, which is not in the text'
-    digits = re.sub(r"\D", "", leaf)
     if len(digits) >= 6 and len(digits) * 2 >= len(leaf) - leaf.count(" "):
         known = re.sub(r"\D", "", source.text)
         if digits in known or digits[-7:] in known:
             return None
         return f'"{key}" is {leaf[:60]}, which is not in the text'
     missing = [part for part in parts if part not in source.known]
+    if not is_verbatim:
+        missing = [part for part in missing if not stems_of(part) & source.inflected]
+        if missing and is_spelled_out(leaf, source.text):
+            return None
     if any(re.search(r"\d", part) for part in missing) and len(parts) <= 6 and "date" not in plain:
         return f'"{key}" is "{leaf[:60]}", which is not in the text'
     is_exact = bool(_EXACT.search(plain)) or is_verbatim

@@ -6,6 +6,11 @@ import re
 import sqlite3
 from typing import Final
 
+from calibrator.evidence.computed.structured.sql_errors import (
+    is_wrong_everywhere,
+    may_be_column,
+    may_be_table,
+)
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.evidence.computed.word_lists import word_set
 
@@ -79,6 +84,8 @@ _FOREIGN: Final = re.compile(
     re.IGNORECASE,
 )
 
+_TYPED: Final = re.compile(r"\b(?:date|time|timestamp)\s+(?=')", re.IGNORECASE)  # of a literal
+
 
 def verify_sql(exchange: Exchange) -> Verdict | None:
     """Judge whether the SQL of a reply fits the schema that the conversation gives."""
@@ -95,7 +102,7 @@ def verify_sql(exchange: Exchange) -> Verdict | None:
     tables = schema_of(exchange.source[:MAX_TEXT])
     if not tables:
         return None
-    fault = fault_of(query, tables)
+    fault = fault_of(query, tables, is_sqlite="sqlite" in exchange.folded)
     return Verdict(False, fault, "sql") if fault else None
 
 
@@ -118,7 +125,9 @@ def query_of(reply: str) -> str | None:
         )
         if found is None:
             return None
-        text = re.split(r";|\n\s*\n|`", found[1], maxsplit=1)[0]
+        is_quoted = reply[: found.start(1)].endswith("`")
+        end = r";|\n\s*\n|`" if is_quoted else r";|\n\s*\n"
+        text = re.split(end, found[1], maxsplit=1)[0]
     text = re.sub(r"--[^\n]*", " ", text)
     text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
     statements = [part for part in text.split(";") if part.strip()]
@@ -210,8 +219,11 @@ def _is_remark(text: str) -> bool:
     )
 
 
-def fault_of(query: str, tables: dict[str, list[str]]) -> str | None:
-    """Return why a query does not compile against tables, or None if it does or that is unclear."""
+def fault_of(query: str, tables: dict[str, list[str]], *, is_sqlite: bool = False) -> str | None:
+    """Return why a query does not compile against tables, or None if it does or that is unclear.
+
+    Unless SQLite was asked for, only what is wrong in every usual dialect is a fault.
+    """
     connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
     try:
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, 1_000_000)
@@ -228,9 +240,9 @@ def fault_of(query: str, tables: dict[str, list[str]]) -> str | None:
                 return None
         connection.set_authorizer(_only_reads)
         try:
-            connection.execute(f"EXPLAIN {query}")
+            connection.execute(f"EXPLAIN {query if is_sqlite else _TYPED.sub('', query)}")
         except sqlite3.Error as error:
-            return _reason(str(error), query, tables)
+            return _reason(str(error), query, tables, is_sqlite=is_sqlite)
         except (ValueError, sqlite3.Warning, MemoryError):
             return None
         return None
@@ -256,45 +268,29 @@ def _only_reads(action: int, *_: str | None) -> int:
     return sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
 
 
-def _reason(error: str, query: str, tables: dict[str, list[str]]) -> str | None:
+def _reason(error: str, query: str, tables: dict[str, list[str]], *, is_sqlite: bool) -> str | None:
     """Return a sentence for an error of SQLite, or None if another system may accept the query."""
     table = re.match(r"no such table: (?:\w+\.)?(.+)", error)
     if table:
-        if table[1].casefold() in (
-            "dual",
-            "information_schema",
-            "sqlite_master",
-            "generate_series",
-        ):
-            return None
-        return f"there is no table {table[1]}"
+        return None if may_be_table(table[1], query) else f"there is no table {table[1]}"
+    is_foreign = _FOREIGN.search(query) is not None
     column = re.match(r"(?:no such column: |table \w+ has no column named )(.+)", error)
     if column:
-        name = column[1]
-        if _FOREIGN.search(query) or name.strip('"').casefold() in (
-            "rownum",
-            "sysdate",
-            "true",
-            "false",
-            "level",
-            "year",
-            "month",
-            "day",
-            "hour",
-            "current_date",
-        ):
+        if is_foreign or may_be_column(column[1], query, tables):
             return None
-        parts = name.strip('"').split(".")
+        parts = column[1].strip('"').split(".")
         owner = _owner(parts[0], query, tables) if len(parts) > 1 else None
         known = list(tables) if owner is None else [owner]
         where = known[0] if len(known) == 1 else "any of the tables"
         return f"there is no column {parts[-1]} in {where}"
-    if _FOREIGN.search(query):
+    if any(each in error for each in ("syntax error", "incomplete input", "unrecognized token")):
+        if is_wrong_everywhere(query) or (is_sqlite and not is_foreign):
+            return f"the SQL does not compile: {error}"
+        return None
+    if is_foreign:
         return None
     if error.startswith("ambiguous column name"):
         return f"the column {error.rpartition(' ')[2]} is ambiguous"
-    if "syntax error" in error or "incomplete input" in error or "unrecognized token" in error:
-        return f"the SQL does not compile: {error}"
     if error.startswith("misuse of aggregate"):
         return f"the SQL does not compile: {error}"
     return None

@@ -151,3 +151,23 @@ def test_hostile_texts_take_linear_time(text: str) -> None:
     fit(conversation, recognise(conversation, text), text)
     fit(Conversation("What is it?", text), recognise(Conversation(text), "OK"), text[:1_000])
     assert time.process_time() - started < 1.0
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        'Describe the bridge as JSON with "title" and "summary": at most 3 words.',
+        "JSON with pro, contra and verdict (no more than 2 words): should the ferry stay?",
+        "Give JSON {name, motto} for a ferry company, the motto in at most 4 words.",
+    ],
+)
+def test_a_limit_in_a_request_for_json_is_not_applied_to_the_whole_reply(
+    request_text: str,
+) -> None:
+    """A limit of length may belong to one field; the same limit still holds for prose."""
+    reply = '{"title": "A new bridge over the river", "summary": "Bridge replaces ferry"}'
+    assert shift(request_text, reply) >= 0
+    conversation = Conversation(request_text, "Use at most 3 words in the summary.")
+    finding = fit(conversation, recognise(conversation, reply), reply)
+    assert finding is None or finding.shift >= 0
+    assert shift("Describe the bridge in at most 3 words.", TEXT) < 0
