@@ -32,8 +32,14 @@ BUCKETS: Final = 2**12  # of the n-grams of each text
 PARTS: Final = (0, 1)  # of `Grams`: word pieces of the request, and of the reply
 NUMBERS: Final = TRAITS + 3 + len(FEATURES) + len(ACTS)
 LIMIT: Final = 4.0  # standard deviations; what lies further out says no more
-_ARRAYS: Final = ("mean", "spread", "numbers", "rarity", "grams")
-_SHAPES: Final = [(NUMBERS,)] * 3 + [(len(PARTS), BUCKETS)] * 2
+_OF_GRAMS: Final = (len(PARTS), BUCKETS)
+_SHAPES: Final = {
+    "mean": (NUMBERS,),
+    "spread": (NUMBERS,),
+    "rarity": _OF_GRAMS,
+    "numbers": (NUMBERS,),
+    "grams": _OF_GRAMS,
+}
 _NO_CONTEXT: Final = [math.nan] * (1 + len(FEATURES))
 
 Lines = list[tuple[float, float]]
@@ -93,8 +99,8 @@ class TunedLayer:
     intercept: float
     mean: Floats
     spread: Floats
-    numbers: Floats
     rarity: Floats
+    numbers: Floats
     grams: Floats
     models: Mapping[int, float]
 
@@ -107,7 +113,7 @@ class TunedLayer:
 
     def state(self, at: int) -> dict[str, Array]:
         """Return the arrays for a checkpoint's file, as those of its layer number `at`."""
-        arrays = {name: np.asarray(getattr(self, name), np.float32) for name in _ARRAYS}
+        arrays = {name: np.asarray(getattr(self, name), np.float32) for name in _SHAPES}
         arrays["line"] = np.array([self.slope, self.intercept], np.float32)
         arrays["biases"] = np.array([*self.models.values()], np.float32)
         models = np.array([*self.models], np.int32)
@@ -116,15 +122,15 @@ class TunedLayer:
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> TunedLayer:
         """Return what `state` gave; raises KeyError or ValueError for arrays that do not fit."""
-        arrays = [state[name].astype(np.float32) for name in _ARRAYS]
-        if [each.shape for each in arrays] != _SHAPES:
+        arrays = {name: state[name].astype(np.float32) for name in _SHAPES}
+        if {name: array.shape for name, array in arrays.items()} != _SHAPES:
             raise ValueError("it was tuned by another version: tune the shipped calibrator again")
         slope, intercept = state["line"].tolist()
         models = zip(state["models"].tolist(), state["biases"].tolist(), strict=True)
-        return cls(slope, intercept, *arrays, dict(models))
+        return cls(slope, intercept, models=dict(models), **arrays)
 
 
-def standardised(numbers: Array, mean: Floats, spread: Floats) -> Floats:
+def standardised(numbers: Floats, mean: Floats, spread: Floats) -> Floats:
     """Return numbers (n, NUMBERS) in standard deviations from the mean, 0 where there is none."""
     return np.asarray(np.nan_to_num(np.clip((numbers - mean) / spread, -LIMIT, LIMIT), copy=False))
 

@@ -132,7 +132,7 @@ class TunableCheckpoint:
         check_output(folder)
         state = dict(read_weights(self.folder / WEIGHTS, self.config.weights_sha256))
         if known := self._calibrator.parts.familiarity:
-            its = known.with_centre(tuned.centre.astype(np.float32)).state()
+            its = known.with_centre(tuned.centre).state()
             state |= {key: array for key, array in its.items() if key.startswith(FAMILIARITY)}
         checks = dict(read_weights(self.folder / EVIDENCE, self.config.evidence_sha256))
         checks |= tuned.layer.state(len(self._calibrator.layers))

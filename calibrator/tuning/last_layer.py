@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrator.embedded.tuned_layer import (
+    BUCKETS,
     NUMBERS,
     Features,
     TunedLayer,
@@ -41,17 +42,25 @@ from calibrator.rows.selection import share_of
 
 MIN_LABELS: Final = 50  # to learn from; a fold of five has then ten
 MIN_MODEL_LABELS: Final = 10  # for a bias of a model's own
-LANDMARKS: Final = 300  # labelled replies in whose span weights are
+LANDMARKS: Final = 200  # labelled replies in whose span weights are
 MODEL_SCALE: Final = 2.0  # log-odds that a model's bias may move, beside 1 of all else
-_RIDGES: Final = (30.0, 10.0, 3.0, 1.0, 0.3, 0.1)
-_LOOSE: Final = 1.0  # trust in the slope where the shipped log-odds may say the opposite
-_STEPS, _NEAR = 25, 1e-4  # of Newton's method
+NUMBER_SCALE: Final = np.float32(
+    1 / np.sqrt(NUMBERS)
+)  # so that all of them have a length of about 1
+GRAM_SCALES: Final = np.array([[0.7], [1.0]], np.float32)  # of the request and of the reply
+RECALIBRATION: Final = 1e6  # a ridge that leaves slope and intercept alone
+RIDGES: Final = (RECALIBRATION, 10.0, 3.0, 1.0, 0.3)
+WAYS: Final = tuple((trust, ridge) for trust in (TRUST[0], 1.0) for ridge in RIDGES)
+"""How firmly the slope is held, and how firmly all other weights are."""
+
+_STEPS, _NEAR = 25, 1e-3  # of Newton's method
 _LEAST_CURVATURE = 1e-6
 _LEAST_VALUE = 1e-6  # of the largest eigenvalue; directions below it are noise
 _LEAST_SPREAD = 0.01
 _DIGITS = 6  # that are kept: the last bits depend on how many threads added
 
 At = Sequence[int] | Ints
+Floats32 = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +75,7 @@ class Read(Features):
     confidence: Floats
     odds: Floats
     is_computed: NDArray[np.bool_]
-    white: NDArray[np.float32]
+    white: Floats32
 
     def taken(self, at: At) -> Read:
         """Return those at these positions."""
@@ -118,7 +127,7 @@ class Tuned:
     layer: TunedLayer
     learnt: float
     models: Mapping[str, float]
-    centre: Floats
+    centre: Floats32
 
     def confidence(self, read: Read) -> Floats:
         """Return what the tuned checkpoint says of replies, (n,)."""
@@ -127,135 +136,88 @@ class Tuned:
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
-    """A way of fitting: what numbers, request and reply count, how firmly the slope is held, and
-    how firmly all weights, one fit each."""
-
-    blocks: tuple[float, float, float]
-    trust: float
-    ridges: tuple[float, ...] = _RIDGES
-
-
-_RECALIBRATION: Final = _Way((0, 0, 0), TRUST[0], (1e6,))
-_WAYS: Final = (
-    _RECALIBRATION,
-    *(
-        _Way(blocks, trust)
-        for blocks in ((1, 0, 0), (0, 0.5, 1), (1, 0.5, 1))
-        for trust in (TRUST[0], _LOOSE)
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class _Fit:
-    """Coefficients: slope, intercept and biases of models, and the weight of each landmark."""
-
-    line: Floats
-    landmarks: Floats
-
-
-@dataclass(frozen=True, slots=True)
 class _Problem:
-    """What is fitted: `line` (n, 2 + models) beside `kernels` (blocks, n, landmarks).
+    """What is fitted: `line` (n, 2 + models) beside `kernel` (n, landmarks), by `WAYS`.
 
     `landmarks` are their positions among the n replies.
     """
 
     line: Floats
-    kernels: Floats
+    kernel: Floats
     landmarks: Ints
     correct: Ints
     counts: Floats
 
-    def odds(self, fit: _Fit, way: _Way, at: At) -> Floats:
-        """Return the log-odds of replies by a fit."""
-        kernel = np.tensordot(way.blocks, self.kernels[:, at], 1)
-        return np.asarray(self.line[at] @ fit.line + kernel @ fit.landmarks)
-
-    def fits(self, way: _Way, at: At) -> Iterator[_Fit]:
-        """Yield a fit on these replies for each ridge of a way."""
+    def fits(self, at: Ints) -> Iterator[Floats]:
+        """Yield the coefficients (2 + models + landmarks,) of each way, fitted on these replies."""
         own = np.flatnonzero(np.isin(self.landmarks, at))
-        kernel = np.tensordot(way.blocks, self.kernels[:, :, own], 1)
-        values, vectors = np.linalg.eigh(kernel[self.landmarks[own]])
-        is_kept = values > max(_LEAST_VALUE * values[-1], _LEAST_CURVATURE)
+        values, vectors = np.linalg.eigh(self.kernel[self.landmarks[own]][:, own])
+        is_kept = values > _LEAST_VALUE * values[-1]
         basis = vectors[:, is_kept] / np.sqrt(values[is_kept])
-        design = np.hstack([self.line[at], kernel[at] @ basis])
+        design = np.hstack([self.line[at], self.kernel[at][:, own] @ basis])
         size = self.line.shape[1]
         prior = np.zeros(design.shape[1])
         prior[0] = SLOPE_BEFORE
         found = prior
-        for ridge in way.ridges:
-            trust = np.full(len(prior), ridge)
-            trust[:2] = way.trust, TRUST[1]
-            found = _solve(design, self.correct[at], self.counts[at], prior, trust, found)
+        for trust, ridge in WAYS:
+            firmly = np.array([trust, TRUST[1], *[ridge] * (len(prior) - 2)])
+            found = _solve(design, self.correct[at], self.counts[at], prior, firmly, found)
             landmarks = np.zeros(len(self.landmarks))
             landmarks[own] = basis @ found[size:]
-            yield _Fit(found[:size], landmarks)
+            yield np.append(found[:size], landmarks)
 
 
 def fit_tuned(found: Readings) -> Tuned:
     """Fit on all; raises JudgingError with fewer than `MIN_LABELS` labels, or of one kind."""
-    centre = np.average(found.read.white, axis=0, weights=found.weights)
     found = found.taken(np.flatnonzero(~found.read.is_computed))
     if len(found) < MIN_LABELS:
         raise JudgingError(f"{len(found)} labels are too few to fine-tune on: {MIN_LABELS}")
     if found.correct.min() == found.correct.max():
         raise JudgingError("fine-tuning needs correct and wrong replies")
-    mean, spread, rarity = _scales(found.read)
-    blocks = _blocks(found.read, mean, spread, rarity)
+    centre = np.average(found.read.white, axis=0, weights=found.weights).astype(np.float32)
+    scales = _scales(found.read)
+    features = _features(found.read, *scales)
     marks = np.unique(np.linspace(0, len(found) - 1, LANDMARKS).astype(np.int64))
     names = _own_names(found.models)
     problem = _Problem(
         _line(found, names),
-        np.stack([each @ each[marks].T for each in blocks]).astype(np.float64),
+        (features @ features[marks].T).astype(np.float64),
         marks,
         found.correct,
         found.weights * (effective_size(found.weights) / found.weights.sum()),
     )
     shares = _shares(problem, found.questions)
-    line, numbers = np.zeros(2 + len(names)), np.zeros((3, len(marks)))
-    everything = np.arange(len(found))
-    for way, of_ridges in zip(_WAYS, shares, strict=True):
-        for share, fit in zip(of_ridges, problem.fits(way, everything), strict=True):
-            line += share * fit.line
-            numbers += share * np.outer(way.blocks, fit.landmarks)
-    weights = [each[marks].T @ own for each, own in zip(blocks, numbers, strict=True)]
-    biases = np.round(line[2:] * MODEL_SCALE, _DIGITS).tolist()
-    layer = TunedLayer(
-        float(np.round(line[0], _DIGITS)),
-        float(np.round(line[1], _DIGITS)),
-        mean,
-        spread,
-        np.round(weights[0] / np.sqrt(NUMBERS), _DIGITS),
-        rarity,
-        np.round(np.stack(weights[1:]), _DIGITS),
-        dict(zip(model_numbers(names).tolist(), biases, strict=True)),
-    )
-    return Tuned(layer, 1 - float(shares[0][0]), dict(zip(names, biases, strict=True)), centre)
+    fitted = shares @ np.array([*problem.fits(np.arange(len(found)))])
+    size = problem.line.shape[1]
+    slope, intercept, *biases = np.round(fitted[:size], _DIGITS).tolist()
+    biases = [MODEL_SCALE * each for each in biases]
+    weights = np.round(features[marks].T @ fitted[size:], _DIGITS).astype(np.float32)
+    numbers, grams = np.split(weights, [NUMBERS])
+    grams = grams.reshape(-1, BUCKETS) * GRAM_SCALES
+    numbers_of = dict(zip(model_numbers(names).tolist(), biases, strict=True))
+    layer = TunedLayer(slope, intercept, *scales, numbers * NUMBER_SCALE, grams, numbers_of)
+    is_line = np.array([ridge == RECALIBRATION for _, ridge in WAYS])
+    told = dict(zip(names, biases, strict=True))
+    return Tuned(layer, float(1 - shares[is_line].sum()), told, centre)
 
 
-def _shares(problem: _Problem, questions: Sequence[str]) -> list[Floats]:
-    """Return what each fit of each of `_WAYS` counts: by its likelihood on the labels of questions
-    that it did not see. All together are 1."""
+def _shares(problem: _Problem, questions: Sequence[str]) -> Floats:
+    """Return what each of `WAYS` counts, by its likelihood on the labels of questions that it did
+    not see, (ways,); all together are 1."""
     folds = np.array([int(share_of(f"ridge {name}") * FOLDS) for name in questions])
-    losses = [np.zeros(len(way.ridges)) for way in _WAYS]
+    losses = np.zeros(len(WAYS))
+    features = np.hstack([problem.line, problem.kernel])
     for fold in range(FOLDS):
         inside, outside = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
-        if not len(inside) or not len(outside):
-            continue
-        y, counts = problem.correct[inside], problem.counts[inside]
-        for way, its in zip(_WAYS, losses, strict=True):
-            for at, fit in enumerate(problem.fits(way, outside)):
-                odds = np.round(problem.odds(fit, way, inside), _DIGITS)
-                its[at] += counts @ (np.logaddexp(0, odds) - y * odds)
-    least = min(each.min() for each in losses)
-    shares = [np.exp(least - each) for each in losses]
-    total = sum(each.sum() for each in shares)
-    return [each / total for each in shares]
+        if len(inside) and len(outside):
+            odds = np.array([*problem.fits(outside)]) @ features[inside].T
+            of_each = np.logaddexp(0, odds) - problem.correct[inside] * odds
+            losses += of_each @ problem.counts[inside]
+    shares = np.exp(losses.min() - np.round(losses, _DIGITS))
+    return np.asarray(shares / shares.sum())
 
 
-def _scales(read: Read) -> tuple[Floats, Floats, Floats]:
+def _scales(read: Read) -> tuple[Floats32, Floats32, Floats32]:
     """Return mean and spread of numbers, (NUMBERS,) each, and the rarity of n-grams."""
     is_there = np.isfinite(read.numbers)
     count = np.maximum(is_there.sum(axis=0), 1)
@@ -266,11 +228,11 @@ def _scales(read: Read) -> tuple[Floats, Floats, Floats]:
     return mean.astype(np.float32), spread.astype(np.float32), rarity.astype(np.float32)
 
 
-def _blocks(read: Read, mean: Floats, spread: Floats, rarity: Floats) -> list[Floats]:
-    """Return features of about length 1: numbers (n, NUMBERS), and n-grams of each text."""
-    numbers = standardised(read.numbers, mean, spread) / np.sqrt(NUMBERS)
-    grams = weighed_grams(read.grams, rarity)
-    return [numbers, *(grams[:, part] for part in range(grams.shape[1]))]
+def _features(read: Read, mean: Floats32, spread: Floats32, rarity: Floats32) -> Floats32:
+    """Return numbers and n-grams, (n, NUMBERS + parts * BUCKETS)."""
+    numbers = standardised(read.numbers, mean, spread) * NUMBER_SCALE
+    grams = weighed_grams(read.grams, rarity) * GRAM_SCALES
+    return np.hstack([numbers, grams.reshape(len(grams), -1)])
 
 
 def _own_names(models: Sequence[str]) -> list[str]:

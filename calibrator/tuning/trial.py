@@ -37,7 +37,7 @@ class TuningTrial:
     def as_dict(self) -> dict[str, Any]:
         trials = {"now": self.now, "recalibration": self.recalibration, "beside": self.beside}
         told = {name: each.as_dict() for name, each in trials.items()}
-        learnt = {"ridge": self.tuned.ridge, "models": dict(self.tuned.models)}
+        learnt = {"learnt": self.tuned.learnt, "models": dict(self.tuned.models)}
         return {"is_better": self.is_better, **learnt, **told}
 
 

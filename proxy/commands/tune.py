@@ -82,8 +82,7 @@ def tune(
             facts, notes = {"store": gathered.facts()}, list(gathered.left_out.sentences())
         is_written = output is not None and (learnt.is_better or even_if_worse)
         if output is not None and is_written:
-            told = {**facts, "ridge": learnt.tuned.ridge}
-            start.write(output, learnt.tuned, told, {"verdicts": quality_of(learnt.now)})
+            start.write(output, learnt.tuned, facts, {"verdicts": quality_of(learnt.now)})
     written = output if is_written else None
     if as_json:
         told = {"written": str(written) if written else None, "left_out": notes, **facts}

@@ -42,7 +42,7 @@ Floats = NDArray[np.float64]
 
 VERDICTS: Final = "verdict is", "verdicts are"
 LEAST_LABELS: Final = 100
-"""With fewer, a fold of five leaves too few others to choose a ridge on."""
+"""With fewer, a fold of five leaves too few others to choose by."""
 MOST_LABELS: Final = 2_000
 """The latest so many are learnt from, which takes some 20 MB and minutes."""
 BATCH: Final = 64

@@ -81,7 +81,7 @@ def test_too_few_labels_or_of_one_kind_are_refused(start: TunableCheckpoint) -> 
 
 
 def test_more_labels_than_landmarks_are_learnt_from(start: TunableCheckpoint) -> None:
-    """Beyond 300 labels the weights are in the span of 300 of them; all labels count."""
+    """Beyond 200 labels the weights are in the span of 200 of them; all labels count."""
     found = start.read_rows(made(60, 5, has_context=False))
     often = np.tile(np.arange(60), 7)
     many = found.taken(often)
