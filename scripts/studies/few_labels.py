@@ -76,6 +76,7 @@ def names_in(data: Path) -> list[str]:
 
 def rows_of(data: Path, name: str) -> list[Row]:
     """Return whole questions in chance order, those of the test file first."""
+    rng = random.Random(7)
     found: list[Row] = []
     for part in ("test", "train"):
         file = data / part / f"{name}.jsonl.gz"
@@ -84,7 +85,7 @@ def rows_of(data: Path, name: str) -> list[Row]:
         for row in rows:
             by_question.setdefault(row.question_id, []).append(row)
         questions = sorted(by_question)
-        random.Random(7).shuffle(questions)
+        rng.shuffle(questions)
         for question in questions:
             if len(found) < MOST_ROWS:
                 found += by_question[question]
