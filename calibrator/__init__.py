@@ -139,8 +139,8 @@ if TYPE_CHECKING:
     from calibrator.rows.scores import score_items
     from calibrator.rows.selection import load_labelled
     from calibrator.text.images import IMAGE_REASONS, ImageLimits, checked_image, locate_images
-    from calibrator.tuning.fine_tuning import Read, TunableCheckpoint, check_output
-    from calibrator.tuning.last_layer import Readings
+    from calibrator.tuning.fine_tuning import TunableCheckpoint, check_output
+    from calibrator.tuning.last_layer import Read, Readings
     from calibrator.tuning.trial import TUNING_STEPS, TuningTrial, try_tuning
     from calibrator.workflows.workflow_tables import workflow_report
     from calibrator.workflows.workflows import Outcome
@@ -166,7 +166,7 @@ _LAZY = {
     "Pinocchio": "calibrator.pinocchio",
     "Progress": "calibrator.commands.progress",
     "ROWS_HELP": "calibrator.commands.terminal",
-    "Read": "calibrator.tuning.fine_tuning",
+    "Read": "calibrator.tuning.last_layer",
     "Readings": "calibrator.tuning.last_layer",
     "Recalibration": "calibrator.recalibration.curves",
     "RecalibrationVersions": "calibrator.recalibration.versions",

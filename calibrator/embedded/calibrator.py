@@ -35,8 +35,9 @@ from calibrator.checkpoints.checkpoint import (
     read_config,
 )
 from calibrator.embedded import evidence
-from calibrator.embedded.evidence import Evidence
+from calibrator.embedded.evidence import Checked, Evidence
 from calibrator.embedded.familiarity import Familiarity, modest, shifted
+from calibrator.embedded.tuned_layer import Features, features_of, layers_of, lines_of
 from calibrator.errors import CheckpointError, MissingExtraError
 from calibrator.features.abilities import Abilities
 from calibrator.features.forest import NO_NAME, Forest
@@ -140,6 +141,7 @@ class EmbeddedCalibrator:
         self.evidence: Evidence | None = None
         if parts.evidence is not None:
             self.evidence = Evidence.from_state(parts.evidence, self._cut)
+        self.layers = layers_of(parts.evidence or {})
         self._opinions = None
         if parts.opinion is not None and parts.forest is not None:
             known = self._word_pieces, config.layout, self._source_models
@@ -364,18 +366,25 @@ class EmbeddedCalibrator:
         return argument_doubts(reply, score, numbers)
 
     def _score_texts(self, items: Sequence[Item], meanwhile: Callable[[], None]) -> list[Score]:
-        if self.evidence is None or not items:
-            return self._likeness(items, meanwhile)
-        replies = [evidence.read_reply(item) for item in items]
-        scores = self._likeness([each.bare for each in replies], meanwhile)
-        return self.evidence.weigh(replies, scores)
-
-    def _likeness(self, items: Sequence[Item], meanwhile: Callable[[], None]) -> list[Score]:
-        """Score texts by how much they are like right ones."""
         if not items:
             meanwhile()
             return []
-        read = self.read_texts(items, meanwhile)
+        if self.evidence is None:
+            return self.likeness(self.read_texts(items, meanwhile))
+        replies = [evidence.read_reply(item) for item in items]
+        read = self.read_texts([each.bare for each in replies], meanwhile)
+        checked = self.evidence.check(replies)
+        lines = lines_of(self.layers, self.features(checked, read)) if self.layers else None
+        return self.evidence.weigh(checked, self.likeness(read), lines)
+
+    def features(self, checked: Sequence[Checked], read: TextReading) -> Features:
+        """Return what layers read of replies; their texts were read before."""
+        assert self.parts.tower is not None
+        traits = self.parts.tower.traits(read.rows)
+        return features_of(checked, read.rows, traits, read.odds + read.shifts)
+
+    def likeness(self, read: TextReading) -> list[Score]:
+        """Score texts by how much they are like right ones."""
         confidences = self._confidences(read)
         odds, in_order = (read.odds + read.shifts).tolist(), read.in_order.tolist()
         scores = [probability(x) * y for x, y in zip(odds, in_order, strict=True)]
@@ -399,13 +408,8 @@ class EmbeddedCalibrator:
         shifts = read.shifts[low] - read.abilities[low]
         if self.parts.abilities is not None:
             shifts += self.parts.abilities.of([forest.middling])
-        others = (
-            odds.tolist(),
-            read.distances[low].tolist(),
-            shifts.tolist(),
-            read.in_order[low].tolist(),
-        )
-        for at, *numbers in zip(low, *others, strict=True):
+        others = odds, read.distances[low], shifts, read.in_order[low]
+        for at, *numbers in zip(low, *(each.tolist() for each in others), strict=True):
             if self._confidence(*numbers) - confidences[at] >= TOLD:
                 found[at] = (OFTEN_WRONG if read.names[at] else NOT_KNOWN,)
         return found

@@ -103,6 +103,15 @@ def read_reply(item: Item) -> ReadReply:
     return ReadReply(item, conversation, request, answer, recognise(conversation, answer))
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A reply, what its context says of it, and whether its task is of an unknown kind."""
+
+    reply: ReadReply
+    judgement: Judgement | None
+    is_unfamiliar: bool
+
+
 class Evidence:
     """Checks replies against their conversations, and changes their scores by what it finds."""
 
@@ -120,8 +129,8 @@ class Evidence:
         support = Support.from_state(state, cut)
         return cls(support, TaskFamiliarity.from_state(state), Mix.from_array(state.get(MIX)))
 
-    def weigh(self, replies: Sequence[ReadReply], scores: Sequence[Score]) -> list[Score]:
-        """Return the scores of replies, changed by what was found out about each."""
+    def check(self, replies: Sequence[ReadReply]) -> list[Checked]:
+        """Hold each reply against its context, and its task against the known ones."""
         strange = [self._is_unfamiliar(each) for each in replies]
         judged: list[Judgement | None] = [None] * len(replies)
         if self._support is not None:
@@ -134,8 +143,21 @@ class Evidence:
             asked = [(replies[at].conversation, replies[at].act.body) for at in chosen]
             for at, judgement in zip(chosen, self._support.judge(asked), strict=True):
                 judged[at] = judgement
-        several = zip(replies, judged, strange, scores, strict=True)
-        return [self._weighed(*each) for each in several]
+        return [Checked(*each) for each in zip(replies, judged, strange, strict=True)]
+
+    def weigh(
+        self,
+        checked: Sequence[Checked],
+        scores: Sequence[Score],
+        lines: Sequence[tuple[float, float]] | None = None,
+    ) -> list[Score]:
+        """Return the scores of replies, changed by what was found out about each.
+
+        `lines` are slopes and offsets that a deployment's labels taught: each changes the log-odds
+        of its reply in the end, unless a computation decided.
+        """
+        lines = [(1.0, 0.0)] * len(scores) if lines is None else lines
+        return [self._weighed(*each) for each in zip(checked, scores, lines, strict=True)]
 
     def _is_unfamiliar(self, reply: ReadReply) -> bool:
         """Return whether the calibrator was not trained on tasks of this kind."""
@@ -144,14 +166,15 @@ class Evidence:
             return False  # calls and their offers were learnt
         return task.is_unfamiliar(reply.conversation)
 
-    def _weighed(
-        self, reply: ReadReply, judgement: Judgement | None, is_unfamiliar: bool, score: Score
-    ) -> Score:
+    def _weighed(self, checked: Checked, score: Score, line: tuple[float, float]) -> Score:
         """Return one score, changed by the strongest evidence that there is."""
+        reply, judgement, is_unfamiliar = checked.reply, checked.judgement, checked.is_unfamiliar
+        likeness, (slope, offset) = log_odds(score.confidence), line
         if reply.item.tool_use is not None:
             # what an agent says that it did was compared with its calls already
+            if line != (1.0, 0.0):
+                score = replace(score, confidence=probability(slope * likeness + offset))
             return replace(score, basis=(CALLS,), act=reply.act.kind)
-        likeness = log_odds(score.confidence)
         found = self._strongest(reply, judgement, likeness, is_unfamiliar)
         if found.basis == (LIKENESS,) and not found.reasons:
             found.reasons = [*score.because]
@@ -168,6 +191,8 @@ class Evidence:
                 basis = (CONTEXT,)  # a rule of the system message was kept or broken
             if finding.shift < 0:
                 found.reasons.insert(0, finding.reason)
+        if basis != COMPUTED:
+            found.odds = slope * found.odds + offset
         confidence = probability(found.odds)
         is_complete = judgement is None or judgement.is_complete
         is_alone = basis == (LIKENESS,)

@@ -1,78 +1,113 @@
-"""Fine-tunes a tower's last layer on some hundred labelled replies of one deployment (A09, G06).
+"""Fits a layer over the final log-odds on some hundred labelled replies of a deployment (A09, G06).
 
-    log-odds = slope * shipped + intercept + weights . traits + bias of the model
+    log-odds = slope * shipped + intercept + weights . features + bias of the model
 
-Slope and intercept are a priori what `recalibration_fit` takes them for, weights and biases are
-normal around the shipped ones; how firmly (`ridge`) is chosen by cross-validation over questions.
-With an endless ridge this is Platt scaling, so fine-tuning starts where a recalibration ends. The
-n-grams and hidden layers stay: refitting those too was worse with 200 labels and hardly better
-with 2,000. What it is worth was measured (`proxy/learning/README.md`). numpy only.
+Slope and intercept are a priori what `recalibration.fit` takes them for; weights and biases are
+normal around zero. How firmly, how much words count beside numbers, and how firmly the slope is
+held, is weighed by cross-validation over questions: each way of fitting counts by its likelihood on
+labels that it did not see (pseudo-Bayesian model averaging; Yao et al., 2018). Platt scaling alone
+is among them, so fine-tuning begins where a recalibration ends. All of them are linear, so that
+their mean is one layer.
+
+There are more features than labels, so the fit is in the span of the labelled replies
+(`LANDMARKS` of them where there are more): an inverse of a matrix of that size, not of all
+features. What it is worth was measured (`proxy/learning/README.md`). numpy only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
-from calibrator.embedded.familiarity import modest, shifted
+from calibrator.embedded.tuned_layer import (
+    BUCKETS,
+    NUMBERS,
+    Features,
+    TunedLayer,
+    model_numbers,
+    standardised,
+    weighed_grams,
+)
 from calibrator.errors import JudgingError
 from calibrator.metrics.metrics import Floats, Ints
 from calibrator.metrics.sampling import effective_size
-from calibrator.recalibration.curves import Platt, log_odds, sigmoid
-from calibrator.recalibration.fit import FOLDS, SLOPE_BEFORE, TRUST, fit_trusting_platt
+from calibrator.recalibration.curves import sigmoid
+from calibrator.recalibration.fit import FOLDS, SLOPE_BEFORE, TRUST
 from calibrator.rows.selection import share_of
 
 MIN_LABELS: Final = 50  # to learn from; a fold of five has then ten
 MIN_MODEL_LABELS: Final = 10  # for a bias of a model's own
-RIDGES: Final = (10_000.0, 1_000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0)
-TRAIT_SCALE: Final = 0.5  # what a trait's standard deviation may move, beside 2 of a model's bias
-MODEL_SCALE: Final = 2.0
-_STEPS, _NEAR = 25, 1e-4  # of Newton's method
+LANDMARKS: Final = 200  # labelled replies in whose span weights are
+MODEL_SCALE: Final = 2.0  # log-odds that a model's bias may move, beside 1 of all else
+NUMBER_SCALE: Final = np.float32(
+    1 / np.sqrt(NUMBERS)
+)  # so that all of them have a length of about 1
+GRAM_SCALES: Final = np.array([[0.7], [1.0]], np.float32)  # of the request and of the reply
+RECALIBRATION: Final = 1e6  # a ridge that leaves slope and intercept alone
+RIDGES: Final = (RECALIBRATION, 10.0, 3.0, 1.0, 0.3)
+WAYS: Final = tuple((trust, ridge) for trust in (TRUST[0], 1.0) for ridge in RIDGES)
+"""How firmly the slope is held, and how firmly all other weights are."""
+
+_STEPS, _NEAR = 25, 1e-3  # of Newton's method
 _LEAST_CURVATURE = 1e-6
-_DIGITS = 9  # that are kept: the last bits depend on how many threads added
+_LEAST_VALUE = 1e-6  # of the largest eigenvalue; directions below it are noise
+_LEAST_SPREAD = 0.01
+_DIGITS = 6  # that are kept: the last bits depend on how many threads added
+
+At = Sequence[int] | Ints
+Floats32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Read(Features):
+    """What a checkpoint makes of n replies, beside what layers read of them.
+
+    `confidence` (n,) is what it says of them itself. `odds` (n,) are its log-odds once their text
+    is known to it. No layer changes those of which `is_computed` (n,) is true. `white` (n, D) is
+    what familiarity measures; without familiarity D is 0.
+    """
+
+    confidence: Floats
+    odds: Floats
+    is_computed: NDArray[np.bool_]
+    white: Floats32
+
+    def taken(self, at: At) -> Read:
+        """Return those at these positions."""
+        return Read(*(getattr(self, each.name)[at] for each in fields(self)))
+
+    @classmethod
+    def joined(cls, parts: Sequence[Read]) -> Read:
+        """Return all of them one after the other; there must be one at least."""
+        arrays = ([getattr(part, each.name) for part in parts] for each in fields(cls))
+        return cls(*map(np.concatenate, arrays))
 
 
 @dataclass(frozen=True, slots=True)
 class Readings:
-    """What a tower makes of n labelled replies, and what is known of them.
+    """n labelled replies. `models` are names in lower case, empty for none.
 
-    `odds` (n,) are its log-odds, `traits` (n, TRAITS) as its last layer sees them, `white` (n, D)
-    what familiarity measures and `distances` (n,) what it found; without familiarity D is 0.
-    `in_order` (n,) is multiplied onto what is learnt here, and `shifts` (n,) are added to its
-    log-odds. Evidence from the conversation multiplies the log-odds of all that by `slopes` (n,)
-    and adds `offsets` (n,). `models` are names in lower case, empty for none.
+    Replies to the same of `questions` are never torn apart. A reply counts by its weight.
     """
 
-    odds: Floats
-    traits: Floats
-    white: Floats
-    distances: Floats
-    in_order: Floats
-    shifts: Floats
-    slopes: Floats
-    offsets: Floats
+    read: Read
     models: Sequence[str]
     questions: Sequence[str]
     correct: Ints
     weights: Floats
 
     def __len__(self) -> int:
-        return len(self.odds)
+        return len(self.correct)
 
-    def taken(self, at: Sequence[int]) -> Readings:
-        """Those at these positions."""
+    def taken(self, at: At) -> Readings:
+        """Return those at these positions."""
         return Readings(
-            self.odds[at],
-            self.traits[at],
-            self.white[at],
-            self.distances[at],
-            self.in_order[at],
-            self.shifts[at],
-            self.slopes[at],
-            self.offsets[at],
+            self.read.taken(at),
             [self.models[i] for i in at],
             [self.questions[i] for i in at],
             self.correct[at],
@@ -82,117 +117,150 @@ class Readings:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """A last layer beside the shipped one, and the curve on top of it.
+    """A layer for a checkpoint, and what is told of it.
 
-    `traits` (TRAITS,) and `models` are added to the weights and biases once these are multiplied
-    by `slope`; `centre` (D,) is where the deployment's replies lie for familiarity.
+    `learnt` is the share of all ways of fitting that use more than the shipped log-odds, 0 to 1,
+    `models` are the biases of models by their names, and `centre` (D,) is where the deployment's
+    replies are for familiarity.
     """
 
-    ridge: float
-    slope: float
-    intercept: float
-    traits: Floats
+    layer: TunedLayer
+    learnt: float
     models: Mapping[str, float]
-    centre: Floats
-    platt: Platt
+    centre: Floats32
 
-    def odds(self, found: Readings) -> Floats:
-        """New log-odds (n,)."""
-        own = np.array([self.models.get(name, 0.0) for name in found.models])
-        return np.asarray(
-            self.slope * found.odds + self.intercept + found.traits @ self.traits + own
-        )
+    def confidence(self, read: Read) -> Floats:
+        """Return what the tuned checkpoint says of replies, (n,)."""
+        odds = self.layer.slope * read.odds + self.layer.offsets(read)
+        return np.asarray(np.where(read.is_computed, read.confidence, sigmoid(odds)))
 
-    def confidence(self, found: Readings, base_rate: float, threshold: float) -> Floats:
-        """As the checkpoint would say it, (n,); `threshold` is familiarity's."""
-        near = ((found.white - self.centre) ** 2).sum(axis=1) / threshold
-        distances = np.minimum(found.distances, near)
-        told = self.platt.apply_all(sigmoid(self.odds(found)))
-        each = zip(told.tolist(), distances.tolist(), found.shifts.tolist(), strict=True)
-        right = [shifted(modest(x, distance, base_rate), shift) for x, distance, shift in each]
-        likeness = (np.array(right) * found.in_order).tolist()
-        return np.asarray(sigmoid(found.slopes * list(map(log_odds, likeness)) + found.offsets))
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """What is fitted: `line` (n, 2 + models) beside `kernel` (n, landmarks), by `WAYS`.
+
+    `landmarks` are their positions among the n replies.
+    """
+
+    line: Floats
+    kernel: Floats
+    landmarks: Ints
+    correct: Ints
+    counts: Floats
+
+    def fits(self, at: Ints) -> Iterator[Floats]:
+        """Yield the coefficients (2 + models + landmarks,) of each way, fitted on these replies."""
+        own = np.flatnonzero(np.isin(self.landmarks, at))
+        values, vectors = np.linalg.eigh(self.kernel[self.landmarks[own]][:, own])
+        is_kept = values > _LEAST_VALUE * values[-1]
+        basis = vectors[:, is_kept] / np.sqrt(values[is_kept])
+        design = np.hstack([self.line[at], self.kernel[at][:, own] @ basis])
+        size = self.line.shape[1]
+        prior = np.zeros(design.shape[1])
+        prior[0] = SLOPE_BEFORE
+        found = prior
+        for trust, ridge in WAYS:
+            firmly = np.array([trust, TRUST[1], *[ridge] * (len(prior) - 2)])
+            found = _solve(design, self.correct[at], self.counts[at], prior, firmly, found)
+            landmarks = np.zeros(len(self.landmarks))
+            landmarks[own] = basis @ found[size:]
+            yield np.append(found[:size], landmarks)
 
 
 def fit_tuned(found: Readings) -> Tuned:
-    """Fits on all; raises JudgingError with fewer than `MIN_LABELS` labels, or of one kind."""
+    """Fit on all; raises JudgingError with fewer than `MIN_LABELS` labels, or of one kind."""
+    found = found.taken(np.flatnonzero(~found.read.is_computed))
     if len(found) < MIN_LABELS:
         raise JudgingError(f"{len(found)} labels are too few to fine-tune on: {MIN_LABELS}")
     if found.correct.min() == found.correct.max():
         raise JudgingError("fine-tuning needs correct and wrong replies")
-    middle = found.traits.mean(axis=0)
-    found = replace(found, traits=found.traits - middle)  # so that the intercept stays by itself
+    centre = np.average(found.read.white, axis=0, weights=found.weights).astype(np.float32)
+    scales = _scales(found.read)
+    features = _features(found.read, *scales)
+    marks = np.unique(np.linspace(0, len(found) - 1, LANDMARKS).astype(np.int64))
     names = _own_names(found.models)
-    ridge, unseen = _chosen(found, names)
-    solution = _solve(found, names, ridge)
-    over = max(1.0, float(solution[0]))  # weights only shrink, so that they fit where they stand
-    slope, intercept = solution[:2] / over
-    traits, biases = np.split(solution[2:] / over, [found.traits.shape[1]])
-    traits = traits * TRAIT_SCALE
-    return Tuned(
-        ridge,
-        float(slope),
-        float(intercept - middle @ traits),
-        traits,
-        dict(zip(names, (biases * MODEL_SCALE).tolist(), strict=True)),
-        np.average(found.white, axis=0, weights=found.weights),
-        fit_trusting_platt(found.correct, sigmoid(unseen / over), _counts(found)),
+    problem = _Problem(
+        _line(found, names),
+        (features @ features[marks].T).astype(np.float64),
+        marks,
+        found.correct,
+        found.weights * (effective_size(found.weights) / found.weights.sum()),
     )
+    shares = _shares(problem, found.questions)
+    fitted = shares @ np.array([*problem.fits(np.arange(len(found)))])
+    size = problem.line.shape[1]
+    slope, intercept, *biases = np.round(fitted[:size], _DIGITS).tolist()
+    biases = [MODEL_SCALE * each for each in biases]
+    weights = np.round(features[marks].T @ fitted[size:], _DIGITS).astype(np.float32)
+    numbers, grams = np.split(weights, [NUMBERS])
+    grams = grams.reshape(-1, BUCKETS) * GRAM_SCALES
+    numbers_of = dict(zip(model_numbers(names).tolist(), biases, strict=True))
+    layer = TunedLayer(slope, intercept, *scales, numbers * NUMBER_SCALE, grams, numbers_of)
+    is_line = np.array([ridge == RECALIBRATION for _, ridge in WAYS])
+    told = dict(zip(names, biases, strict=True))
+    return Tuned(layer, float(1 - shares[is_line].sum()), told, centre)
+
+
+def _shares(problem: _Problem, questions: Sequence[str]) -> Floats:
+    """Return what each of `WAYS` counts, by its likelihood on the labels of questions that it did
+    not see, (ways,); all together are 1."""
+    folds = np.array([int(share_of(f"ridge {name}") * FOLDS) for name in questions])
+    losses = np.zeros(len(WAYS))
+    features = np.hstack([problem.line, problem.kernel])
+    for fold in range(FOLDS):
+        inside, outside = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
+        if len(inside) and len(outside):
+            odds = np.array([*problem.fits(outside)]) @ features[inside].T
+            of_each = np.logaddexp(0, odds) - problem.correct[inside] * odds
+            losses += of_each @ problem.counts[inside]
+    shares = np.exp(losses.min() - np.round(losses, _DIGITS))
+    return np.asarray(shares / shares.sum())
+
+
+def _scales(read: Read) -> tuple[Floats32, Floats32, Floats32]:
+    """Return mean and spread of numbers, (NUMBERS,) each, and the rarity of n-grams."""
+    is_there = np.isfinite(read.numbers)
+    count = np.maximum(is_there.sum(axis=0), 1)
+    mean = np.where(is_there, read.numbers, 0).sum(axis=0) / count
+    off = np.where(is_there, read.numbers - mean, 0)
+    spread = np.maximum(np.sqrt((off**2).sum(axis=0) / count), _LEAST_SPREAD)
+    rarity = np.log((1 + len(read.grams)) / (1 + read.grams.sum(axis=0))) + 1
+    return mean.astype(np.float32), spread.astype(np.float32), rarity.astype(np.float32)
+
+
+def _features(read: Read, mean: Floats32, spread: Floats32, rarity: Floats32) -> Floats32:
+    """Return numbers and n-grams, (n, NUMBERS + parts * BUCKETS)."""
+    numbers = standardised(read.numbers, mean, spread) * NUMBER_SCALE
+    grams = weighed_grams(read.grams, rarity) * GRAM_SCALES
+    return np.hstack([numbers, grams.reshape(len(grams), -1)])
 
 
 def _own_names(models: Sequence[str]) -> list[str]:
-    found, counts = np.unique(np.asarray(models, dtype=object).astype(str), return_counts=True)
-    pairs = zip(found.tolist(), counts, strict=True)
-    return [name for name, count in pairs if name and count >= MIN_MODEL_LABELS]
+    """Return the models with labels enough for a bias of their own."""
+    counts = Counter(models)
+    return sorted(name for name in counts if name and counts[name] >= MIN_MODEL_LABELS)
 
 
-def _chosen(found: Readings, names: Sequence[str]) -> tuple[float, Floats]:
-    """The ridge with the lowest log loss on questions that were not fitted on, and its log-odds
-    there (n,)."""
-    folds = np.array([int(share_of(f"ridge {name}") * FOLDS) for name in found.questions])
-    unseen = np.tile(found.odds, (len(RIDGES), 1))
-    for fold in range(FOLDS):
-        inside, outside = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
-        if not len(inside) or not len(outside):
-            continue
-        known, judged = found.taken(outside.tolist()), _features(found, names, inside)
-        start = None
-        for at, ridge in enumerate(RIDGES):
-            start = _solve(known, names, ridge, start)
-            unseen[at, inside] = np.round(judged @ start, _DIGITS)
-    losses = np.logaddexp(0, unseen) - found.correct * unseen
-    best = int((losses @ found.weights).argmin())
-    return RIDGES[best], unseen[best]
-
-
-def _features(found: Readings, names: Sequence[str], at: Ints) -> Floats:
-    """(len(at), 2 + TRAITS + names): shipped log-odds, 1, traits, one column for each name."""
-    models = np.asarray(found.models, dtype=object)[at]
-    own = models[:, None] == np.asarray(names, dtype=object)[None, :]
-    odds = found.odds[at, None]
-    traits = found.traits[at] * TRAIT_SCALE
-    return np.hstack([odds, np.ones_like(odds), traits, own.astype(np.float64) * MODEL_SCALE])
+def _line(found: Readings, names: Sequence[str]) -> Floats:
+    """Return shipped log-odds, 1, and one column for each name, (n, 2 + names)."""
+    own = [[MODEL_SCALE * (model == name) for name in names] for model in found.models]
+    odds = found.read.odds[:, None]
+    return np.hstack([odds, np.ones_like(odds), np.array(own).reshape(len(found), len(names))])
 
 
 def _solve(
-    found: Readings, names: Sequence[str], ridge: float, start: Floats | None = None
+    features: Floats, correct: Ints, counts: Floats, prior: Floats, trust: Floats, start: Floats
 ) -> Floats:
-    """The most probable coefficients of `_features`, by Newton's method."""
-    features = _features(found, names, np.arange(len(found)))
-    counts, y = _counts(found), found.correct
-    prior = np.zeros(features.shape[1])
-    prior[0] = SLOPE_BEFORE
-    trust = np.full(len(prior), ridge)
-    trust[:2] = TRUST
-    at = prior.copy() if start is None else start
+    """Return the most probable coefficients, by Newton's method."""
+    at = start
 
     def cost(here: Floats) -> float:
         z, off = features @ here, here - prior
-        return float(counts @ (np.logaddexp(0, z) - y * z) + off @ (trust * off) / 2)
+        return float(counts @ (np.logaddexp(0, z) - correct * z) + off @ (trust * off) / 2)
 
     for _ in range(_STEPS):
         p: Floats = sigmoid(features @ at)
-        gradient = features.T @ (counts * (p - y)) + trust * (at - prior)
+        gradient = features.T @ (counts * (p - correct)) + trust * (at - prior)
         curvature = counts * np.maximum(p * (1 - p), _LEAST_CURVATURE)
         hessian = (features * curvature[:, None]).T @ features + np.diag(trust)
         step = np.linalg.solve(hessian, gradient)
@@ -201,9 +269,4 @@ def _solve(
         at = at - step
         if np.abs(step).max() < _NEAR:
             break
-    return np.round(at, _DIGITS)
-
-
-def _counts(found: Readings) -> Floats:
-    """Weights that count as much as the labels they are worth (Kish)."""
-    return np.asarray(found.weights * (effective_size(found.weights) / found.weights.sum()))
+    return at

@@ -15,7 +15,6 @@ from typing import Any
 from calibrator.metrics.metrics import Floats
 from calibrator.recalibration.fit import FOLDS, Observed
 from calibrator.recalibration.trial import ROUNDS, Trial, compared, fixed, recalibrated, unseen
-from calibrator.tuning.fine_tuning import TunableCheckpoint
 from calibrator.tuning.last_layer import Readings, Tuned, fit_tuned
 
 TUNING_STEPS = FOLDS + ROUNDS + 1  # that `progress` hears of, or a few more or less
@@ -38,30 +37,26 @@ class TuningTrial:
     def as_dict(self) -> dict[str, Any]:
         trials = {"now": self.now, "recalibration": self.recalibration, "beside": self.beside}
         told = {name: each.as_dict() for name, each in trials.items()}
-        learnt = {"ridge": self.tuned.ridge, "models": dict(self.tuned.models)}
+        learnt = {"learnt": self.tuned.learnt, "models": dict(self.tuned.models)}
         return {"is_better": self.is_better, **learnt, **told}
 
 
 def try_tuning(
-    start: TunableCheckpoint,
-    found: Readings,
-    own: Floats,
-    now: Floats,
-    progress: Callable[[], None] = lambda: None,
+    found: Readings, now: Floats, progress: Callable[[], None] = lambda: None
 ) -> TuningTrial:
-    """Tries it on replies in the order of time; of each, `own` (n,) is what the checkpoint itself
-    said, `now` (n,) what was told, by today's recalibration.
+    """Try it on replies in the order of time; `now` (n,) is what was told of each, by today's
+    recalibration.
 
     Raises JudgingError for labels that are too few, or of one kind.
     """
 
     def learn(known: Sequence[int], judged: Sequence[int]) -> Floats:
-        tuned = fit_tuned(found.taken(known))
-        return tuned.confidence(found.taken(judged), start.base_rate, start.threshold)
+        return fit_tuned(found.taken(known)).confidence(found.read.taken(judged))
 
     tuned = fit_tuned(found)  # first: it says what is missing
     progress()
     nobody = [""] * len(found)
+    own = found.read.confidence
     observed = Observed(found.correct, own, nobody, found.questions, found.weights)
     before, less = fixed(now), recalibrated(observed)
     more = unseen(observed, learn, progress)

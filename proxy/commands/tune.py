@@ -78,12 +78,11 @@ def tune(
             learnt, facts, notes = _from_files(files, start, current)
         else:
             gathered = _gathered(config, store, since, start, held_only)
-            learnt = _tried(gathered, start, current, held_only)
+            learnt = _tried(gathered, current, held_only)
             facts, notes = {"store": gathered.facts()}, list(gathered.left_out.sentences())
         is_written = output is not None and (learnt.is_better or even_if_worse)
         if output is not None and is_written:
-            told = {**facts, "ridge": learnt.tuned.ridge}
-            start.write(output, learnt.tuned, told, {"verdicts": quality_of(learnt.now)})
+            start.write(output, learnt.tuned, facts, {"verdicts": quality_of(learnt.now)})
     written = output if is_written else None
     if as_json:
         told = {"written": str(written) if written else None, "left_out": notes, **facts}
@@ -125,9 +124,9 @@ def _from_files(
     labelled, bad = load_labelled(files)
     rows = [row for row in labelled if start.learns_from(row.item("served"))]
     with Progress("reading", len(rows)) as bar:
-        found, own = start.read_rows(rows, bar.advance)
+        found = start.read_rows(rows, bar.advance)
     with Progress("learning", TUNING_STEPS) as bar:
-        learnt = learn_tuning_of_rows(rows, found, own, start, current, progress=bar.advance)
+        learnt = learn_tuning_of_rows(rows, found, current, progress=bar.advance)
     questions = len({row.question_id for row in rows})
     problems = [*(str(each) for each in bad), *copies_in(labelled).sentences()]
     if calls := len(labelled) - len(rows):
@@ -158,20 +157,12 @@ def _gathered(
             )
 
 
-def _tried(
-    gathered: Gathered, start: TunableCheckpoint, current: Recalibration | None, held_only: bool
-) -> TuningTrial:
+def _tried(gathered: Gathered, current: Recalibration | None, held_only: bool) -> TuningTrial:
     from calibrator import TUNING_STEPS, Progress
     from proxy.learning.tuning import learn_tuning
 
     with Progress("learning", TUNING_STEPS) as bar:
-        return learn_tuning(
-            gathered,
-            start,
-            current,
-            is_held_only=held_only,
-            progress=bar.advance,
-        )
+        return learn_tuning(gathered, current, is_held_only=held_only, progress=bar.advance)
 
 
 def quality_of(found: Trial) -> dict[str, float]:

@@ -1,9 +1,9 @@
 """Verdicts with the content that they are about, as fine-tuning reads them.
 
     gathered = gather(engine, since, start)     # of the replies that this very checkpoint scored
-    learnt = learn_tuning(gathered, start, current)
+    learnt = learn_tuning(gathered, current)
 
-Content passes through in batches and is let go: what stays of a reply is some hundred numbers.
+Content passes through in batches and is let go: of a reply some numbers and hashes remain.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ Floats = NDArray[np.float64]
 
 VERDICTS: Final = "verdict is", "verdicts are"
 LEAST_LABELS: Final = 100
-"""With fewer, a fold of five leaves too few others to choose a ridge on."""
-MOST_LABELS: Final = 20_000
-"""The latest so many are learnt from, which takes some 60 MB."""
+"""With fewer, a fold of five leaves too few others to choose by."""
+MOST_LABELS: Final = 2_000
+"""The latest so many are learnt from, which takes some 20 MB and minutes."""
 BATCH: Final = 64
 SAME: Final = 0.02
 """A confidence further from the recorded one is of another text than was scored then."""
@@ -107,16 +107,9 @@ class Gathered:
     def readings(self) -> Readings:
         """There must be a reply."""
         assert self.read is not None
-        replies, read = self.labels.replies, self.read
+        replies = self.labels.replies
         return Readings(
-            read.odds,
-            read.traits,
-            read.white,
-            read.distances,
-            read.in_order,
-            read.shifts,
-            read.slopes,
-            read.offsets,
+            self.read,
             [each.model.lower() for each in replies],
             [each.question for each in replies],
             np.array([int(each.is_correct) for each in replies]),
@@ -240,7 +233,6 @@ def _unchanged(
 
 def learn_tuning(
     gathered: Gathered,
-    start: TunableCheckpoint,
     current: Recalibration | None = None,
     *,
     is_held_only: bool = False,
@@ -254,24 +246,21 @@ def learn_tuning(
     if not is_held_only:
         usable(gathered.labels)
     _check_enough(replies, "; ".join(gathered.left_out.sentences()))
-    assert gathered.read is not None
-    own = gathered.read.confidence
-    now = _recalibrated(own, current, [(r.model, r.domain, r.team) for r in replies])
-    return try_tuning(start, gathered.readings(), own, now, progress)
+    found = gathered.readings()
+    whose = [(r.model, r.domain, r.team) for r in replies]
+    return try_tuning(found, _recalibrated(found.read.confidence, current, whose), progress)
 
 
 def learn_tuning_of_rows(
     rows: Sequence[Row],
     found: Readings,
-    own: Floats,
-    start: TunableCheckpoint,
     current: Recalibration | None = None,
     progress: Callable[[], None] = lambda: None,
 ) -> TuningTrial:
-    """As `learn_tuning`, on labelled rows that all count alike; `own` (n,) is what `start` says."""
+    """As `learn_tuning`, on labelled rows that all count alike."""
     _check_enough(rows)
-    now = _recalibrated(own, current, [(r.model, r.domain, r.raw.get("team")) for r in rows])
-    return try_tuning(start, found, own, now, progress)
+    whose = [(r.model, r.domain, r.raw.get("team")) for r in rows]
+    return try_tuning(found, _recalibrated(found.read.confidence, current, whose), progress)
 
 
 def _check_enough(labelled: Sequence[LabelledReply] | Sequence[Row], left_out: str = "") -> None:

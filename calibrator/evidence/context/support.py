@@ -49,6 +49,7 @@ class Judgement:
     support: float
     unsupported: tuple[Unsupported, ...] = ()
     is_complete: bool = True  # whether all of reply and context was read
+    features: Sequence[float] = ()  # one value for each of `comparison.FEATURES`
 
 
 @dataclass(slots=True)
@@ -140,7 +141,7 @@ def _judgement(reading: Reading, odds: float) -> Judgement:
     """Return the judgement of a reply whose support has these log-odds."""
     support = probability(_bounded(odds))
     unsupported = _unsupported(reading) if support < DOUBTED else ()
-    return Judgement(support, unsupported, reading.is_complete)
+    return Judgement(support, unsupported, reading.is_complete, reading.comparison.values)
 
 
 def _unsupported(reading: Reading) -> tuple[Unsupported, ...]:

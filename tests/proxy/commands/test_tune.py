@@ -18,7 +18,7 @@ from calibrator.checkpoints.checkpoint import read_config
 from calibrator.errors import TrainingError
 from calibrator.loading import load_scorer
 from calibrator.rows.rows import parse_row
-from calibrator.scorer import Scorer
+from calibrator.scorer import Item, Scorer
 from calibrator.tuning.fine_tuning import TunableCheckpoint
 from calibrator.tuning.last_layer import fit_tuned
 from calibrator.tuning.trial import TuningTrial
@@ -105,8 +105,8 @@ def found(deployment: Deployment, start: TunableCheckpoint) -> Gathered:
 
 
 @pytest.fixture(scope="module")
-def learnt(found: Gathered, start: TunableCheckpoint) -> TuningTrial:
-    return learn_tuning(found, start)
+def learnt(found: Gathered) -> TuningTrial:
+    return learn_tuning(found)
 
 
 def gathered(url: str, start: TunableCheckpoint, **options: Any) -> Gathered:
@@ -141,38 +141,63 @@ def test_what_is_written_is_an_ordinary_checkpoint(tuned: Path, start: TunableCh
     assert told["from"] == start.version
     assert told["store"]["labels"] == 300
     assert len(told["store"]["labels_sha256"]) == 64
-    assert {"fine-a", "fine-b"} <= set(config.source_models)
-    assert config.source_models[: len(start.config.source_models)] == start.config.source_models
+    assert config.source_models == start.config.source_models
     assert config.quality["verdicts"]["rows"] == 300
     assert TunableCheckpoint(str(tuned)).version == config.version
 
 
 def test_the_weights_are_what_the_fit_says(
-    tuned: Path, found: Gathered, learnt: TuningTrial, start: TunableCheckpoint
+    tuned: Path, found: Gathered, learnt: TuningTrial
 ) -> None:
-    """Scores of the written checkpoint are those of the fitted last layer, but for rounding."""
-    told = learnt.tuned.confidence(found.readings(), start.base_rate, start.threshold)
+    """Scores of the written checkpoint are those of the fitted layer, but for rounding."""
+    assert found.read is not None
+    told = learnt.tuned.confidence(found.read)
     items = [parse_row(row).item("served") for row in rows(300, 1)]
     served = [score.confidence for score in load_scorer(str(tuned)).score_batch(items)]
-    assert served == pytest.approx(told.tolist(), abs=0.01)
+    assert served == pytest.approx(told.tolist(), abs=1e-4)
 
 
-def test_what_is_known_of_models_goes_with_the_slope(
-    tuned: Path, learnt: TuningTrial, start: TunableCheckpoint
-) -> None:
-    """The shipped biases of names are multiplied by it, and the new ones added."""
-    before, after = (load_file(folder / "model.safetensors") for folder in (start.folder, tuned))
-    config = read_config(tuned)
-    towers = [name for name in before if name.startswith("tower.") and name.endswith(".names")]
-    assert towers
-    assert not np.allclose(learnt.tuned.slope, 1, atol=0.02), "or the product could be a quotient"
-    assert set(learnt.tuned.models) == set(config.source_models[-2:]) == set(RIGHT)
-    for name in towers:
-        shipped = before[name][:, 0].astype(np.float32)
-        assert np.abs(shipped).max() > 0.1
-        assert after[name][: len(shipped), 0] == pytest.approx(
-            shipped * learnt.tuned.slope, abs=1e-4
+def test_what_shipped_stays_as_it_was(tuned: Path, start: TunableCheckpoint) -> None:
+    """Tuning adds a layer and a centre of familiarity, and changes no other array."""
+    for name, added in (("model", "familiarity.centroids"), ("evidence", "tuned.0.")):
+        before, after = (
+            load_file(folder / f"{name}.safetensors") for folder in (start.folder, tuned)
         )
+        changed = {
+            key
+            for key, array in after.items()
+            if key not in before or not np.array_equal(before[key], array)
+        }
+        assert changed
+        assert all(key.startswith(added) for key in changed)
+        assert before.keys() <= after.keys()
+
+
+def test_models_have_biases_of_their_own(learnt: TuningTrial) -> None:
+    """Names that training never saw are told apart by their labels."""
+    assert set(learnt.tuned.models) == set(RIGHT)
+    assert learnt.tuned.models["fine-a"] > learnt.tuned.models["fine-b"] + 0.5
+
+
+def test_a_computed_result_is_not_overruled(tuned: Path, scorer: Scorer) -> None:
+    """Labels of other replies say nothing against a computation."""
+    items = [Item("What is 17 * 23?", answer, "fine-b") for answer in ("391", "It is 401.")]
+    before, after = (one.score_batch(items) for one in (scorer, load_scorer(str(tuned))))
+    assert [each.basis for each in before] == [("computed",)] * 2
+    assert [each.confidence for each in after] == [each.confidence for each in before]
+
+
+def test_a_tuned_checkpoint_is_tuned_again(tuned: Path, tmp_path: Path) -> None:
+    """The second layer is over the first one, and scores are those of both."""
+    again = TunableCheckpoint(str(tuned))
+    made = [parse_row(row) for row in rows(120, 9, {"fine-a": 0.3, "fine-b": 0.8})]
+    found = again.read_rows(made)
+    layer = fit_tuned(found)
+    again.write(tmp_path / "twice", layer, {}, {})
+    served = load_scorer(str(tmp_path / "twice")).score_batch([r.item("served") for r in made])
+    expected = layer.confidence(found.read).tolist()
+    assert [each.confidence for each in served] == pytest.approx(expected, abs=1e-4)
+    assert layer.models["fine-b"] > layer.models["fine-a"]
 
 
 def test_the_same_verdicts_give_the_same_file(
@@ -277,7 +302,7 @@ def test_postgresql_is_read_alike(store_url: str, scorer: Scorer, start: Tunable
     label(store_url, record(store_url, made, scorer), made)
     found = gathered(store_url, start)
     assert [int(each.is_correct) for each in found.labels.replies] == [r["correct"] for r in made]
-    assert found.readings().odds.shape == (30,)
+    assert found.readings().read.odds.shape == (30,)
 
 
 @pytest.mark.parametrize(
@@ -305,7 +330,7 @@ def test_verdicts_that_do_not_allow_it_are_refused(
     else:
         record(url, rows(1, 1), scorer)
     with pytest.raises(NotLearntError, match=sentence):
-        learn_tuning(gathered(url, start), start)
+        learn_tuning(gathered(url, start))
 
 
 def test_content_that_is_gone_and_other_versions_are_counted(
@@ -324,7 +349,7 @@ def test_content_that_is_gone_and_other_versions_are_counted(
     assert told.left_out.without_content == 10
     assert told.left_out.versions == {"old@1": 5}
     with pytest.raises(NotLearntError, match=r"keep_content_days.*old@1, another version"):
-        learn_tuning(told, start)
+        learn_tuning(told)
 
 
 def test_a_reply_that_scores_otherwise_now_is_left_out(

@@ -1,0 +1,158 @@
+"""A layer over the final log-odds of text replies, fitted on the labels of one deployment.
+
+    log-odds = slope * shipped + intercept + numbers . n + grams . g + bias of the model
+
+`n` are numbers that were read of the reply anyway: its traits, its likeness, its act, its support
+and its comparison with the context. `g` are hashed word pieces and pairs of them, of the request
+and of the reply. They are weighed by how rare they are among the labelled replies, and those of
+each text have the length 1 together. `calibrator.tuning` fits the weights.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrator.embedded.evidence import Checked
+from calibrator.evidence.context.comparison import FEATURES
+from calibrator.features.tower import TowerRow
+from calibrator.features.traits import TRAITS
+from calibrator.features.weights import Array, Floats, under
+from calibrator.recalibration.curves import log_odds
+from calibrator.scorer import ACTS
+
+PREFIX: Final = "tuned."
+BUCKETS: Final = 2**12  # of the n-grams of each text
+PARTS: Final = (0, 1)  # of `Grams`: word pieces of the request, and of the reply
+NUMBERS: Final = TRAITS + 3 + len(FEATURES) + len(ACTS)
+LIMIT: Final = 4.0  # standard deviations; what lies further out says no more
+_OF_GRAMS: Final = (len(PARTS), BUCKETS)
+_SHAPES: Final = {
+    "mean": (NUMBERS,),
+    "spread": (NUMBERS,),
+    "rarity": _OF_GRAMS,
+    "numbers": (NUMBERS,),
+    "grams": _OF_GRAMS,
+}
+_NO_CONTEXT: Final = [math.nan] * (1 + len(FEATURES))
+
+Lines = list[tuple[float, float]]
+"""Slope and offset by which the log-odds of each reply are changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """What layers read of n replies.
+
+    `numbers` is (n, NUMBERS), nan where there is no such number. `grams` (n, parts, BUCKETS) says
+    which n-grams are there. `models` (n,) are the answering models, as `model_numbers` gives them.
+    """
+
+    numbers: Floats
+    grams: NDArray[np.bool_]
+    models: NDArray[np.int32]
+
+
+def features_of(
+    checked: Sequence[Checked], rows: Sequence[TowerRow], traits: Floats, likeness: Array
+) -> Features:
+    """Return the features of n replies, of which the tower read `rows` and `traits` (n, TRAITS).
+
+    `likeness` (n,) are their log-odds before they were checked.
+    """
+    numbers = np.zeros((len(rows), NUMBERS), np.float32)
+    grams = np.zeros((len(rows), len(PARTS), BUCKETS), np.bool_)
+    numbers[:, :TRAITS] = traits
+    for at, (each, row) in enumerate(zip(checked, rows, strict=True)):
+        judged = each.judgement
+        of_context = [log_odds(judged.support), *judged.features] if judged else _NO_CONTEXT
+        numbers[at, TRAITS : -len(ACTS)] = [likeness[at], float(judged is not None), *of_context]
+        numbers[at, ACTS.index(each.reply.act.kind) - len(ACTS)] = 1
+        for place, part in enumerate(PARTS):
+            grams[at, place, row.grams[part] & (BUCKETS - 1)] = True
+    models = [each.reply.item.source_model or "" for each in checked]
+    return Features(numbers, grams, model_numbers(models))
+
+
+def model_numbers(names: Sequence[str]) -> NDArray[np.int32]:
+    """Return the numbers by which layers know models; the case of a name does not matter."""
+    found = [zlib.crc32(name.lower().encode()) - 2**31 for name in names]
+    return np.array(found, np.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class TunedLayer:
+    """The weights of a layer.
+
+    `numbers` (NUMBERS,) are for numbers in standard deviations (`spread`) from their means
+    (`mean`), `grams` (parts, BUCKETS) for n-grams, whose inverse document frequencies are `rarity`
+    (parts, BUCKETS), and `models` has the biases of models by their numbers.
+    """
+
+    slope: float
+    intercept: float
+    mean: Floats
+    spread: Floats
+    rarity: Floats
+    numbers: Floats
+    grams: Floats
+    models: Mapping[int, float]
+
+    def offsets(self, features: Features) -> NDArray[np.float64]:
+        """Return what is added to the log-odds of each reply once they are multiplied, (n,)."""
+        biases = [self.models.get(each, 0.0) for each in features.models.tolist()]
+        numbers = standardised(features.numbers, self.mean, self.spread) @ self.numbers
+        grams = (weighed_grams(features.grams, self.rarity) * self.grams).sum((1, 2))
+        return np.asarray(self.intercept + np.array(biases) + numbers + grams, np.float64)
+
+    def state(self, at: int) -> dict[str, Array]:
+        """Return the arrays for a checkpoint's file, as those of its layer number `at`."""
+        arrays = {name: np.asarray(getattr(self, name), np.float32) for name in _SHAPES}
+        arrays["line"] = np.array([self.slope, self.intercept], np.float32)
+        arrays["biases"] = np.array([*self.models.values()], np.float32)
+        models = np.array([*self.models], np.int32)
+        return {f"{PREFIX}{at}.{name}": each for name, each in {**arrays, "models": models}.items()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Array]) -> TunedLayer:
+        """Return what `state` gave; raises KeyError or ValueError for arrays that do not fit."""
+        arrays = {name: state[name].astype(np.float32) for name in _SHAPES}
+        if {name: array.shape for name, array in arrays.items()} != _SHAPES:
+            raise ValueError("it was tuned by another version: tune the shipped calibrator again")
+        slope, intercept = state["line"].tolist()
+        models = zip(state["models"].tolist(), state["biases"].tolist(), strict=True)
+        return cls(slope, intercept, models=dict(models), **arrays)
+
+
+def standardised(numbers: Floats, mean: Floats, spread: Floats) -> Floats:
+    """Return numbers (n, NUMBERS) in standard deviations from the mean, 0 where there is none."""
+    return np.asarray(np.nan_to_num(np.clip((numbers - mean) / spread, -LIMIT, LIMIT), copy=False))
+
+
+def weighed_grams(grams: NDArray[np.bool_], rarity: Floats) -> Floats:
+    """Return n-grams (n, parts, BUCKETS) by their rarity; those of each text have the length 1."""
+    found = grams * rarity
+    length = np.sqrt(np.einsum("npb,npb->np", found, found))[:, :, None]
+    return np.asarray(found / np.maximum(length, 1e-6))
+
+
+def layers_of(state: Mapping[str, Array]) -> list[TunedLayer]:
+    """Return the layers among the arrays of a checkpoint, in the order in which they count."""
+    own = under(state, PREFIX)
+    count = len({name.partition(".")[0] for name in own})
+    return [TunedLayer.from_state(under(own, f"{at}.")) for at in range(count)]
+
+
+def lines_of(layers: Sequence[TunedLayer], features: Features) -> Lines:
+    """Return what all layers together change of each reply."""
+    slope, offsets = 1.0, np.zeros(len(features.models))
+    for layer in layers:
+        slope *= layer.slope
+        offsets = layer.slope * offsets + layer.offsets(features)
+    return [(slope, offset) for offset in offsets.tolist()]

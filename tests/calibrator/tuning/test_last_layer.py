@@ -1,0 +1,89 @@
+"""The layer that labels of one deployment teach: what it finds, and what it leaves alone."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+from calibrator.errors import JudgingError
+from calibrator.metrics.metrics import auroc
+from calibrator.recalibration.fit import fit_trusting_platt
+from calibrator.rows.rows import Row, parse_row
+from calibrator.tuning.fine_tuning import TunableCheckpoint
+from calibrator.tuning.last_layer import Readings, fit_tuned
+
+TOWNS = ["Fenwick", "Alnham", "Belford", "Corby", "Dunster", "Elham", "Fowey", "Goole", "Hythe"]
+
+
+@pytest.fixture(scope="module")
+def start() -> TunableCheckpoint:
+    return TunableCheckpoint("embedded")
+
+
+def made(count: int, seed: int, *, has_context: bool) -> list[Row]:
+    """Replies of a shop: those that promise a refund are wrong, whatever else they say."""
+    rng = random.Random(seed)
+    found: list[dict[str, Any]] = []
+    for n in range(count):
+        town, hour = rng.choice(TOWNS), rng.randint(2, 9)
+        rules = f"The shop in {town} closes at {hour} p.m. Orders leave within {hour} days."
+        asked = f"Order {seed}{n}: when does the shop in {town} close, and what about my order?"
+        is_right = rng.random() < 0.5
+        end = f"It leaves within {hour} days." if is_right else "We refund it in any case."
+        messages = [{"role": "system", "content": rules}] * has_context
+        messages.append({"role": "user", "content": asked})
+        found.append(
+            {
+                "messages": messages,
+                "response": f"The shop in {town} closes at {hour} p.m. {end}",
+                "correct": int(is_right),
+            }
+        )
+    return [parse_row(each) for each in found]
+
+
+@pytest.mark.parametrize("has_context", [True, False])
+def test_words_of_replies_are_learnt(start: TunableCheckpoint, has_context: bool) -> None:
+    """A hundred labels tell which promise is wrong, with a context and without one."""
+    known = start.read_rows(made(100, 1, has_context=has_context))
+    new = start.read_rows(made(100, 2, has_context=has_context))
+    tuned = fit_tuned(known)
+    after = auroc(new.correct, tuned.confidence(new.read))
+    assert after > 0.97
+    assert after >= auroc(new.correct, new.read.confidence)
+    assert tuned.learnt > 0.9
+
+
+def test_labels_that_teach_nothing_give_a_recalibration(start: TunableCheckpoint) -> None:
+    """With labels drawn by the confidences themselves, the layer stays near Platt scaling."""
+    found = start.read_rows(made(100, 3, has_context=True))
+    rng = np.random.default_rng(0)
+    drawn = (rng.random(len(found)) < found.read.confidence).astype(int)
+    labelled = Readings(found.read, found.models, found.questions, drawn, found.weights)
+    curve = fit_trusting_platt(drawn, found.read.confidence)
+    off = fit_tuned(labelled).confidence(found.read) - curve.apply_all(found.read.confidence)
+    assert np.abs(off).mean() < 0.08
+
+
+def test_too_few_labels_or_of_one_kind_are_refused(start: TunableCheckpoint) -> None:
+    """The sentence says what is missing."""
+    found = start.read_rows(made(60, 4, has_context=False))
+    with pytest.raises(JudgingError, match="40 labels are too few"):
+        fit_tuned(found.taken(range(40)))
+    right = Readings(
+        found.read, found.models, found.questions, np.ones_like(found.correct), found.weights
+    )
+    with pytest.raises(JudgingError, match="correct and wrong"):
+        fit_tuned(right)
+
+
+def test_more_labels_than_landmarks_are_learnt_from(start: TunableCheckpoint) -> None:
+    """Beyond 200 labels the weights are in the span of 200 of them; all labels count."""
+    found = start.read_rows(made(60, 5, has_context=False))
+    often = np.tile(np.arange(60), 7)
+    many = found.taken(often)
+    tuned = fit_tuned(many)
+    assert auroc(found.correct, tuned.confidence(found.read)) > 0.97
