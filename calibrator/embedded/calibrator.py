@@ -144,8 +144,8 @@ class EmbeddedCalibrator:
         self.layers = layers_of(parts.evidence or {})
         self._opinions = None
         if parts.opinion is not None and parts.forest is not None:
-            known = self._word_pieces, config.layout, self._source_models
-            self._opinions = OpinionReader(parts.opinion, parts.forest, *known)
+            shared = (self._word_pieces, config.layout, self._source_models)
+            self._opinions = OpinionReader(parts.opinion, parts.forest, *shared)
 
     @property
     def name(self) -> str:
@@ -171,13 +171,11 @@ class EmbeddedCalibrator:
         return [ids[at : at + 3] for at in range(0, len(ids), 3)]
 
     def _assemble(self, pieces: Sequence[Sequence[array[int]]]) -> list[TokenRow]:
-        layout = self.config.layout
-        return [assemble(tags, question, answer, layout) for tags, question, answer in pieces]
+        return [assemble(tags, asked, said, self.config.layout) for tags, asked, said in pieces]
 
     def _is_clipped(self, item: Item) -> bool:
         """Whether the tokenizer saw the two ends alone of a text."""
-        layout = self.config.layout
-        return is_clipped(item.question, layout) or is_clipped(item.answer, layout)
+        return any(is_clipped(text, self.config.layout) for text in (item.question, item.answer))
 
     def _tags(self, item: Item) -> str:
         benchmark = item.benchmark if item.benchmark in self._benchmarks else None
@@ -388,10 +386,8 @@ class EmbeddedCalibrator:
         confidences = self._confidences(read)
         odds, in_order = (read.odds + read.shifts).tolist(), read.in_order.tolist()
         scores = [probability(x) * y for x, y in zip(odds, in_order, strict=True)]
-        because = self._because(read, confidences)
-        return [
-            Score(*each) for each in zip(scores, confidences, read.is_cut, because, strict=True)
-        ]
+        found = zip(scores, confidences, read.is_cut, self._because(read, confidences), strict=True)
+        return [Score(*each) for each in found]
 
     def _because(self, read: TextReading, confidences: Sequence[float]) -> list[tuple[str, ...]]:
         """What speaks against each text: what the inspector found, or else the model's name, where

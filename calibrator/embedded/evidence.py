@@ -191,7 +191,7 @@ class Evidence:
                 basis = (CONTEXT,)  # a rule of the system message was kept or broken
             if finding.shift < 0:
                 found.reasons.insert(0, finding.reason)
-        if basis != COMPUTED:
+        if basis != (COMPUTED,):
             found.odds = slope * found.odds + offset
         confidence = probability(found.odds)
         is_complete = judgement is None or judgement.is_complete

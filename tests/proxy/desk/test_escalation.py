@@ -141,7 +141,7 @@ def test_reviewers_of_the_other_queue_decide(proxy: LiveProxy) -> None:
     assert planned["to"] == "leads"
     assert 3_500 < planned["at"] - time.time() <= 3_600
     page = proxy.desk.get(f"/console/reviews/{id}").text
-    assert re.search("<dt>Goes on</dt><dd>to leads, <time [^>]*>60 min left<", page)
+    assert re.search("<dt>Goes on</dt><dd>to leads, <time [^>]*>1 h left<", page)
     assert (seen("sen"), seen("lea")) == (200, 404)
     make_due(proxy)
     assert (seen("sen"), seen("lea")) == (404, 200)
