@@ -134,12 +134,10 @@ class Evidence:
         strange = [self._is_unfamiliar(each) for each in replies]
         judged: list[Judgement | None] = [None] * len(replies)
         if self._support is not None:
-            judged = [_judge_json(each) for each in replies]
-            chosen = [
-                at
-                for at, each in enumerate(replies)
-                if judged[at] is None and _is_grounded(each, strange[at])
-            ]
+            chosen = [at for at, each in enumerate(replies) if _is_grounded(each, strange[at])]
+            for at in chosen:
+                judged[at] = _judge_json(replies[at])
+            chosen = [at for at in chosen if judged[at] is None]
             asked = [(replies[at].conversation, replies[at].act.body) for at in chosen]
             for at, judgement in zip(chosen, self._support.judge(asked), strict=True):
                 judged[at] = judgement
@@ -260,7 +258,7 @@ def _verdict(reply: ReadReply, claim: str) -> Verdict | None:
 
 def _judge_json(reply: ReadReply) -> Judgement | None:
     """Judge a reply in JSON by its values, which are no prose; None if it is none."""
-    if reply.item.tool_use is not None or TOOLS_OFFERED in reply.item.question:
+    if reply.act.kind != "data" or TOOLS_OFFERED in reply.item.question:
         return None
     found: ValueSupport | None = support_of_values(reply.conversation, reply.item.answer)
     if found is None:
