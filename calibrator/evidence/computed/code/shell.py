@@ -20,6 +20,7 @@ _LOOP: Final = re.compile(r"\bfor\s+(?P<n>\w+)\s+in\s+[^;\n]{0,100}[*?][^;\n]{0,
 _OVER_FILES: Final = re.compile(r"\b(?:mv|cp|rm|cat|convert|ffmpeg|gzip|tar|sed|touch|chmod)\b")
 _DOTS: Final = re.compile(r"\bfor\s+\w+\s+in\s+\d+\.\.\d+")
 _ASSIGNS: Final = re.compile(r"(?m)^[ \t]*[A-Za-z_]\w*\s+=\s*[^=\s]|^[ \t]*\$[A-Za-z_]\w*=[^=]")
+_IS_SHELL: Final = re.compile(r"^#!/|\$\(|\b(?:echo|done|fi|export|grep|sed|sudo)\b", re.MULTILINE)
 _BRACKET: Final = re.compile(
     r"\b(?:if|while)\s+\[{1,2}[^\s\[]|\b(?:if|while)\s+!?\s*\[[^\[\]\n]*[^\s\]]\]\s*;"
 )
@@ -55,7 +56,7 @@ def shell_bugs(code: str, request: str) -> Iterator[Finding]:
     yield from _destruction(text, request)
     yield from _loops(text, request)
     yield from _file_times(text, request)
-    if _ASSIGNS.search(text):
+    if _ASSIGNS.search(text) and _IS_SHELL.search(text):  # not the steps of a calculation
         yield Finding(None, -2.0, "an assignment of the shell has a space or a $ before its =")
     if _BRACKET.search(text):
         yield _certain("the test of the shell lacks a space at its bracket")

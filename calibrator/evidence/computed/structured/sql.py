@@ -236,7 +236,7 @@ def fault_of(query: str, tables: dict[str, list[str]], *, is_sqlite: bool = Fals
             listed = ", ".join(f'"{column}"' for column in unique[:MAX_COLUMNS])
             try:
                 connection.execute(f'CREATE TABLE "{name}" ({listed})')
-            except sqlite3.Error:
+            except (sqlite3.Error, ValueError):  # a name may have half a surrogate pair
                 return None
         connection.set_authorizer(_only_reads)
         try:
