@@ -40,7 +40,7 @@ _SHAPES: Final = {
     "numbers": (NUMBERS,),
     "grams": _OF_GRAMS,
 }
-_NO_CONTEXT: Final = [math.nan] * (1 + len(FEATURES))
+_NOT_COMPARED: Final = [math.nan] * len(FEATURES)
 
 Lines = list[tuple[float, float]]
 """Slope and offset by which the log-odds of each reply are changed."""
@@ -70,9 +70,12 @@ def features_of(
     grams = np.zeros((len(rows), len(PARTS), BUCKETS), np.bool_)
     numbers[:, :TRAITS] = traits
     for at, (each, row) in enumerate(zip(checked, rows, strict=True)):
-        judged = each.judgement
-        of_context = [log_odds(judged.support), *judged.features] if judged else _NO_CONTEXT
-        numbers[at, TRAITS : -len(ACTS)] = [likeness[at], float(judged is not None), *of_context]
+        judged, support, compared = each.judgement, math.nan, _NOT_COMPARED
+        if judged is not None:
+            # values of JSON are looked up in the context, not compared as sentences are
+            support, compared = log_odds(judged.support), [*judged.features] or _NOT_COMPARED
+        read = [likeness[at], float(judged is not None), support, *compared]
+        numbers[at, TRAITS : -len(ACTS)] = read
         numbers[at, ACTS.index(each.reply.act.kind) - len(ACTS)] = 1
         for place, part in enumerate(PARTS):
             grams[at, place, row.grams[part] & (BUCKETS - 1)] = True

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from calibrator.embedded.calibrator import load_embedded
 from calibrator.errors import JudgingError
 from calibrator.metrics.metrics import auroc
 from calibrator.recalibration.fit import fit_trusting_platt
@@ -87,3 +88,20 @@ def test_more_labels_than_landmarks_are_learnt_from(start: TunableCheckpoint) ->
     many = found.taken(often)
     tuned = fit_tuned(many)
     assert auroc(found.correct, tuned.confidence(found.read)) > 0.97
+
+
+def test_replies_in_json_are_read(start: TunableCheckpoint) -> None:
+    """Their values are looked up in the context; what is counted of sentences is not known then."""
+    rules = "You take orders. Menu: soup 4 euros, bread 2 euros, tea 3 euros."
+    messages = [
+        {"role": "system", "content": rules},
+        {"role": "user", "content": "Extract the dish and its price as JSON: I take the soup."},
+    ]
+    response = '{"dish": "soup", "price": 4}'
+    row = parse_row({"messages": messages, "response": response, "correct": 1})
+    read = start.read_rows([row]).read
+    (score,) = load_embedded(start.folder).score_batch([row.item("served")])
+    assert score.act == "data"
+    assert score.support is not None
+    assert np.isnan(read.numbers).any()
+    assert read.confidence.tolist() == [score.confidence]
