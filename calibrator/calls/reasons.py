@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from calibrator.calls.notes.marks import DIFFERS, marks_of_values
+from calibrator.calls.notes.marks import BY_LIMIT, BY_SCHEMA, DIFFERS, marks_of_values
 from calibrator.calls.notes.notes import has_unread_calls, notes_of
 from calibrator.calls.notes.risk import effect_of
 from calibrator.calls.notes.said import Said
 from calibrator.calls.reading.conversation import Call, View
-from calibrator.calls.reading.grounding import Sources
 from calibrator.calls.reading.reply import ReadReply, read_reply
 from calibrator.calls.reading.requests import dating
 from calibrator.calls.reading.rules import ruling, sentences_of
@@ -22,19 +21,7 @@ _BY_STEP = {
     "same_again_after_error": "the same call has failed already",
     "write_unlooked": "nothing was looked up before",
 }
-_BY_SCHEMA = {
-    "unknown_tool": "the tool was not offered",
-    "required_missing": "a required argument is missing",
-    "type_wrong": "an argument has another type than the schema says",
-    "choice_wrong": "an argument is not among the values that the schema allows",
-    "unreadable": "the arguments are no JSON object",
-}
-_BY_RULE = {
-    "limit_passed": "a number is beyond a limit in the instructions",
-    "time_outside": "a time is outside the hours in the instructions",
-    "too_late": "a date in the record is further back than the instructions allow",
-    "yes_missing": "the instructions ask for a confirmation first",
-}
+_BY_RULE = {**BY_LIMIT, "yes_missing": "the instructions ask for a confirmation first"}
 _BY_DATE = {
     "weekday_wrong": "a date is not on the weekday that was asked for",
     "order_wrong": "a range ends before it starts",
@@ -56,15 +43,16 @@ def reasons(reply: ReadReply) -> list[str]:
 
 def _found(reply: ReadReply) -> list[str]:
     view = reply.view
-    found = [reason for call in view.calls for reason in _reasons(call, view, reply.sources)]
+    said = Said(view, reply.sources)
+    found = [reason for call in view.calls for reason in _reasons(call, view, said)]
     return list(dict.fromkeys(found))
 
 
-def _reasons(call: Call, view: View, sources: Sources) -> list[str]:
+def _reasons(call: Call, view: View, said: Said) -> list[str]:
     found = []
     tool = view.tools.get(call.name)
     is_read = effect_of(call, tool, view).is_read
-    for mark in marks_of_values(call, tool, Said(view, sources)):
+    for mark in marks_of_values(call, tool, said):
         if mark.name == "placeholder":
             found.append(f"placeholder: {mark.argument}")
         else:
@@ -72,10 +60,10 @@ def _reasons(call: Call, view: View, sources: Sources) -> list[str]:
             found.append(f"value not in conversation: {mark.argument}{differs}{near}")
     sentences = sentences_of(view.rules)
     for texts, traits in (
-        (_BY_SCHEMA, schema_of(call, tool, view)),
+        (BY_SCHEMA, schema_of(call, tool, view)),
         (_BY_STEP, steps_of(call, view)),
-        (_BY_RULE, ruling(call, tool, view, sources, sentences)),
-        (_BY_DATE, dating(call, sources)),
+        (_BY_RULE, ruling(call, tool, view, said.sources, sentences)),
+        (_BY_DATE, dating(call, said.sources)),
     ):
         found += [
             text
@@ -107,14 +95,16 @@ def call_doubts(used: ToolUse) -> CallDoubts:
 def unfounded(reply: ReadReply) -> list[dict[str, str]]:
     """Return for each call the names of its arguments that come from nowhere, and why; empty where
     there are more calls than are looked at."""
-    return [] if has_unread_calls(reply) else [_unfounded(call, reply) for call in reply.view.calls]
+    if has_unread_calls(reply):
+        return []
+    said = Said(reply.view, reply.sources)
+    return [_unfounded(call, said) for call in reply.view.calls]
 
 
-def _unfounded(call: Call, reply: ReadReply) -> dict[str, str]:
-    """The marks of each argument whose value nobody said, the strongest first."""
-    said, tool = Said(reply.view, reply.sources), reply.view.tools.get(call.name)
+def _unfounded(call: Call, said: Said) -> dict[str, str]:
+    """Return the marks of each argument whose value nobody said, the strongest first."""
     found: dict[str, str] = {}
-    for mark in marks_of_values(call, tool, said):
+    for mark in marks_of_values(call, said.view.tools.get(call.name), said):
         for name in call.arguments:
             if mark.argument == name or mark.argument.startswith(f"{name}."):
                 before = found.get(name)

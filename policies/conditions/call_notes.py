@@ -21,7 +21,7 @@ from typing import Final
 
 from policies.conditions.facts import ToolCall
 from policies.conditions.globs import Globs
-from policies.reading.reading import Node, either, shown, suggestion
+from policies.reading.reading import Node, either, read_words
 
 MARKS: Final = (
     "not_in_conversation",
@@ -121,18 +121,9 @@ def read_marked(node: Node, *, if_unknown: bool) -> Marked | None:
 def _marks(node: Node) -> frozenset[str]:
     if node.value == ANY:
         return _ALL
-    return _words(node, MARKS)
+    return read_words(node, MARKS)
 
 
 def read_risk(node: Node, *, if_unknown: bool) -> Risk | None:
     """Read one risk or several; problems are reported."""
-    return Risk(_words(node, RISKS), if_unknown) if node.is_present else None
-
-
-def _words(node: Node, valid: tuple[str, ...]) -> frozenset[str]:
-    words = node.texts()
-    for word in words:
-        if word and word not in valid:
-            hint = suggestion(word, valid)
-            node.report(f"{node} must be {either(valid)}, not {shown(word)}{hint}")
-    return frozenset(words)
+    return Risk(read_words(node, RISKS), if_unknown) if node.is_present else None

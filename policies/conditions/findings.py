@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from policies.conditions.confidence import Band, read_band
 from policies.conditions.facts import Facts
-from policies.reading.reading import Node, either, shown, suggestion
+from policies.reading.reading import Node, either, read_words
 
 ON_FINDINGS: Final = ("support", "basis", "act", "needs_facts", "familiar")
 BASES: Final = ("context", "computed", "facts", "opinions", "calls", "likeness")
@@ -100,25 +100,15 @@ def read_support(node: Node) -> Support:
 def read_basis(node: Node) -> Basis:
     """Read a word, a list of words, or a mapping with `only`; problems are reported."""
     if not isinstance(node.value, dict):
-        return Basis(_words(node, BASES))
+        return Basis(read_words(node, BASES))
     node.check_keys(("only",), required=("only",))
     only = node["only"]
-    return Basis(_words(only, BASES) if only.is_present else frozenset(), is_only=True)
+    return Basis(read_words(only, BASES) if only.is_present else frozenset(), is_only=True)
 
 
 def read_act(node: Node) -> frozenset[str]:
     """Read a word or a list of words; problems are reported."""
-    return _words(node, ACTS)
-
-
-def _words(node: Node, valid: tuple[str, ...]) -> frozenset[str]:
-    """One or several of the given words; another is reported with the nearest of them."""
-    words = node.texts()
-    for word in words:
-        if word and word not in valid:
-            hint = suggestion(word, valid)
-            node.report(f"{node} must be {either(valid)}, not {shown(word)}{hint}")
-    return frozenset(words)
+    return read_words(node, ACTS)
 
 
 def finding_reason(name: str, condition: Any, facts: Facts, *, holds: bool) -> str:

@@ -173,6 +173,16 @@ def shown(value: Value) -> str:
     return json.dumps(value)
 
 
+def read_words(node: Node, valid: Collection[str]) -> frozenset[str]:
+    """Read a word or a list of words; report each that is not valid, with the nearest that is."""
+    words = node.texts()
+    for word in words:
+        if word and word not in valid:
+            hint = suggestion(word, valid)
+            node.report(f"{node} must be {either(valid)}, not {shown(word)}{hint}")
+    return frozenset(words)
+
+
 def suggestion(name: str, valid: Collection[str]) -> str:
     """End a sentence with the name that was probably meant, or with nothing."""
     meant = nearest(name, valid)

@@ -28,14 +28,14 @@ LONGEST_NAME: Final = 60  # characters of an argument's name
 LONGEST_SHOWN: Final = 80  # of a value that is quoted
 DIFFERS: Final = ", differs from "  # before what was said in a value's place
 
-_BY_SCHEMA = {
+BY_SCHEMA = {
     "unknown_tool": "the tool was not offered",
     "required_missing": "a required argument is missing",
     "type_wrong": "an argument has another type than the schema says",
     "choice_wrong": "an argument is not among the values that the schema allows",
     "unreadable": "the arguments are no JSON object",
 }
-_BY_LIMIT = {
+BY_LIMIT = {
     "limit_passed": "a number is beyond a limit in the instructions",
     "time_outside": "a time is outside the hours in the instructions",
     "too_late": "a date in the record is further back than the instructions allow",
@@ -162,14 +162,14 @@ def _of_step(
     schema, dates = schema_of(call, tool, view), dating(call, sources)
     rules, steps = ruling(call, tool, view, sources, sentences), steps_of(call, view)
     is_listed = call.name in view.listed
-    for trait, words in _BY_SCHEMA.items():
+    for trait, words in BY_SCHEMA.items():
         if schema[trait] > 0 and not (is_listed and trait == "unknown_tool"):
             yield Mark("schema", "", words)
     is_told = all(is_said(v, call, tool, said) for v in call.values if v.days or v.times)
     for trait, (name, words) in _BY_DATE.items():
         if dates[trait] > 0 and not (is_told and trait in ("relative_wrong", "time_wrong")):
             yield Mark(name, "", words)
-    yield from (Mark("limit_passed", "", w) for trait, w in _BY_LIMIT.items() if rules[trait] > 0)
+    yield from (Mark("limit_passed", "", w) for trait, w in BY_LIMIT.items() if rules[trait] > 0)
     is_read = risk.effect_of(call, tool, view).is_read
     if steps["same_again_after_success"] > 0:
         yield Mark("repeated", "", MARKS["repeated"])
