@@ -1,3 +1,13 @@
 """What can be checked about a reply: against its conversation, by computing, and by known facts."""
 
-__all__ = ["acts", "computed", "context", "conversation", "fact_file", "facts", "finding", "task"]
+__all__ = [
+    "acts",
+    "computed",
+    "context",
+    "conversation",
+    "fact_file",
+    "facts",
+    "finding",
+    "number_words",
+    "task",
+]

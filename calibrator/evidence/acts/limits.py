@@ -6,21 +6,10 @@ from typing import Final
 
 from calibrator.evidence.acts.wording import pattern
 from calibrator.evidence.finding import Finding
+from calibrator.evidence.number_words import NUMBER_WORDS
 
 _NUMBERS: Final = {
-    "one": 1,
-    "two": 2,
-    "three": 3,
-    "four": 4,
-    "five": 5,
-    "six": 6,
-    "seven": 7,
-    "eight": 8,
-    "nine": 9,
-    "ten": 10,
-    "twelve": 12,
-    "fifteen": 15,
-    "twenty": 20,
+    **NUMBER_WORDS,
     "thirty": 30,
     "fifty": 50,
     "a": 1,

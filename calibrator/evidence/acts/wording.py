@@ -1,4 +1,4 @@
-"""Load the regular expressions of `wording.toml`, which are too long for source code."""
+"""Load the regular expressions of `wording.toml` and `chat/words.toml`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from importlib.resources import files
 
 @cache
 def _tables() -> dict[str, dict[str, str]]:
-    text = files("calibrator.evidence.acts").joinpath("wording.toml").read_text("utf-8")
-    return tomllib.loads(text)
+    folder = files("calibrator.evidence.acts")
+    texts = (
+        folder.joinpath(path).read_text("utf-8") for path in ("wording.toml", "chat/words.toml")
+    )
+    return {name: table for text in texts for name, table in tomllib.loads(text).items()}
 
 
 @cache

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from calibrator.evidence.number_words import TO_TWELVE
+
 MAX_CONTEXT: Final = 60_000  # characters; what is beyond is not read
 MAX_UNIT: Final = 400  # characters; a longer sentence is cut at spaces
 WORD: Final = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+")
@@ -45,15 +47,13 @@ def stem(word: str) -> str:
     return word
 
 
-_SMALL: Final = "zero one two three four five six seven eight nine ten eleven twelve"
-_NUMBER_WORDS: Final = {word: str(number) for number, word in enumerate(_SMALL.split())}
 _THOUSANDS: Final = re.compile(r"\d{1,3}(?:[,.]\d{3})+")
 
 
 def number_of(word: str) -> str:
     """Return a number in one spelling: in digits, without separators of thousands; else nothing."""
     if not word[0].isdigit():
-        return _NUMBER_WORDS.get(word, "")
+        return str(TO_TWELVE.get(word, ""))
     if _THOUSANDS.fullmatch(word):
         return word.replace(",", "").replace(".", "")
     if "." in word or "," in word:

@@ -15,38 +15,19 @@ from calibrator.evidence.conversation import Conversation
 from calibrator.evidence.facts.table_data import Fact, fold
 from calibrator.evidence.facts.table_questions import fact_asked_for
 from calibrator.evidence.finding import Finding
+from calibrator.evidence.number_words import NUMBER_WORDS
 
 MAX_QUESTION = 160  # characters
 MAX_RULES = 300  # characters of a system message; a longer one may say otherwise
 MAX_REPLY = 300  # characters; a longer reply says more than one fact
 _NUMBERS: Final = {
-    word: at
-    for at, word in enumerate(
-        [
-            "zero",
-            "one",
-            "two",
-            "three",
-            "four",
-            "five",
-            "six",
-            "seven",
-            "eight",
-            "nine",
-            "ten",
-            "eleven",
-            "twelve",
-            "thirteen",
-            "fourteen",
-            "fifteen",
-            "sixteen",
-            "seventeen",
-            "eighteen",
-            "nineteen",
-            "twenty",
-        ]
-    )
-} | {"thirty": 30, "fifty": 50, "sixty": 60, "hundred": 100, "thousand": 1000}
+    **NUMBER_WORDS,
+    "thirty": 30,
+    "fifty": 50,
+    "sixty": 60,
+    "hundred": 100,
+    "thousand": 1000,
+}
 _PREFIX: Final = re.compile(
     r"^(?:(?:hi|hello|hey|please|quick question|question|q|so|and|ok|can you tell me"
     r"|could you tell me|do you know|tell me|i want to know|i wonder)\b[\s,:!.-]*)+"

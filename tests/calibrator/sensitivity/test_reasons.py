@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from calibrator.calls import read_reply, reasons
 from calibrator.calls.making.taken_away import _EDITS, taken_away
-from calibrator.calls.reasons import _BY_DATE, _BY_RULE, _BY_SCHEMA, _BY_STEP, call_doubts
+from calibrator.calls.notes.marks import BY_SCHEMA
+from calibrator.calls.reasons import _BY_DATE, _BY_RULE, _BY_STEP, call_doubts
 from calibrator.commands.app import cli
 from calibrator.embedded.calibrator import NOT_KNOWN, OFTEN_WRONG
 from calibrator.inspection import CHECKS
@@ -85,7 +86,7 @@ def test_the_study_knows_every_reason_by_its_words() -> None:
     each has its edit, but for one that no edit of the texts takes away."""
     of_texts = {OFTEN_WRONG, NOT_KNOWN, *(check.finding for check in CHECKS)}
     assert of_texts == {*_OF_MODELS, *_OF_TEXTS, "it does not answer the question"}
-    facts = {text for each in (_BY_SCHEMA, _BY_STEP, _BY_RULE, _BY_DATE) for text in each.values()}
+    facts = {text for each in (BY_SCHEMA, _BY_STEP, _BY_RULE, _BY_DATE) for text in each.values()}
     of_calls = {*facts, "value not in conversation", "placeholder"}
     assert of_calls == {*_EDITS, "the arguments are no JSON object"}
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from calibrator.evidence.acts.chat.wording import chat_pattern
 from calibrator.evidence.acts.recognising import Act
 from calibrator.evidence.acts.requests import Request
+from calibrator.evidence.acts.wording import pattern
 from calibrator.evidence.conversation import Conversation
 from calibrator.evidence.finding import Finding
 
 LOOK = 2_000  # characters of a reply
 
 _RULES: Final = tuple(
-    (chat_pattern("addressing", wish), chat_pattern("addressing", sign), reason)
+    (pattern("addressing", wish), pattern("addressing", sign), reason)
     for wish, sign, reason in (
         ("formal_de", "du", "says du where Sie was wanted"),
         ("informal_de", "sie", "says Sie where du was wanted"),
@@ -21,11 +21,11 @@ _RULES: Final = tuple(
         ("formal_fr", "tu_fr", "says tu where vous was wanted"),
     )
 )
-_FORMAL: Final = chat_pattern("addressing", "formal_en")
-_NOT_FORMAL: Final = chat_pattern("addressing", "not_formal")
-_CASUAL: Final = chat_pattern("addressing", "casual")
-_WRITES: Final = chat_pattern("addressing", "writes")
-_GREETING: Final = chat_pattern("addressing", "greeting")
+_FORMAL: Final = pattern("addressing", "formal_en")
+_NOT_FORMAL: Final = pattern("addressing", "not_formal")
+_CASUAL: Final = pattern("addressing", "casual")
+_WRITES: Final = pattern("addressing", "writes")
+_GREETING: Final = pattern("addressing", "greeting")
 _NOBODY: Final = frozenset(
     [
         "there",

@@ -6,13 +6,13 @@ import re
 from collections import Counter
 from typing import Final
 
-from calibrator.evidence.acts.chat.wording import chat_pattern
 from calibrator.evidence.acts.languages import language_of
 from calibrator.evidence.acts.recognising import Act
 from calibrator.evidence.acts.requests import Request
 from calibrator.evidence.acts.wording import pattern
 from calibrator.evidence.conversation import Conversation
 from calibrator.evidence.finding import Finding
+from calibrator.evidence.number_words import TO_TWELVE
 
 LOOK = 6_000  # characters of a text
 SHORT = 60  # words
@@ -21,40 +21,20 @@ MAX_NEGATED = 400  # characters of a text whose negations are counted
 SAME_TEXT = 0.4  # share of its words that an edited text has at least
 MAX_CHANGED = 0.7  # share of the words that may change where only mistakes were to be corrected
 
-_WANTS: Final = chat_pattern("editing", "wants")
-_ONLY_MISTAKES: Final = chat_pattern("editing", "only_mistakes")
-_MISTAKES: Final = chat_pattern("editing", "mistakes")
-_NEGATION: Final = chat_pattern("editing", "negation")
-_NEGATES: Final = chat_pattern("editing", "negates")
+_WANTS: Final = pattern("editing", "wants")
+_ONLY_MISTAKES: Final = pattern("editing", "only_mistakes")
+_MISTAKES: Final = pattern("editing", "mistakes")
+_NEGATION: Final = pattern("editing", "negation")
+_NEGATES: Final = pattern("editing", "negates")
 _LANGUAGES: Final = frozenset({"en", "de", "es", "fr", "it", "pt", "nl"})
-_DOUBLE: Final = chat_pattern("editing", "double")
+_DOUBLE: Final = pattern("editing", "double")
 _QUOTED: Final = pattern("wishes", "source")
-_SUMMARY: Final = chat_pattern("editing", "summary")
+_SUMMARY: Final = pattern("editing", "summary")
 _NUMBER: Final = re.compile(r"(?<![\w.,])\d+(?:[.,:]\d+)*")
 _LONG_QUOTE: Final = re.compile(r"[\"“«](.{40,})[\"”»]", re.DOTALL)
 _WORD: Final = re.compile(r"[^\W\d_]+")
-_VALUES: Final = {
-    word: value
-    for value, word in enumerate(
-        [
-            "zero",
-            "one",
-            "two",
-            "three",
-            "four",
-            "five",
-            "six",
-            "seven",
-            "eight",
-            "nine",
-            "ten",
-            "eleven",
-            "twelve",
-        ]
-    )
-}
 _AMOUNT: Final = re.compile(
-    rf"(?<![\w.,-])(?P<n>\d+|{'|'.join(_VALUES)})\s(?P<t>[a-z]{{3,}}s)\b", re.IGNORECASE
+    rf"(?<![\w.,-])(?P<n>\d+|{'|'.join(TO_TWELVE)})\s(?P<t>[a-z]{{3,}}s)\b", re.IGNORECASE
 )
 _NO_EDIT: Final = ("refusal", "unknown", "apology", "code", "data")
 
@@ -130,7 +110,7 @@ def _amounts(source: str, body: str) -> Finding | None:
 
 
 def _value(number: str) -> str:
-    return str(_VALUES.get(number.lower(), number.lower()))
+    return str(TO_TWELVE.get(number.lower(), number.lower()))
 
 
 def _plain(number: str) -> str:

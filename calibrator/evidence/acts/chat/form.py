@@ -5,28 +5,26 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from calibrator.evidence.acts.chat.wording import chat_pattern
 from calibrator.evidence.acts.recognising import Act
 from calibrator.evidence.acts.requests import Request
+from calibrator.evidence.acts.wording import pattern
 from calibrator.evidence.conversation import Conversation
 from calibrator.evidence.finding import Finding
+from calibrator.evidence.number_words import NUMBER_WORDS
 
 HAIKU_LINES = 3
 LONG_TITLE = 7  # words
 MOST_OF_A_HAIKU = 26  # syllables, counted roughly; a haiku has 17
 
-_ONLY_QUESTIONS: Final = chat_pattern("form", "only_questions")
-_QUESTIONS: Final = chat_pattern("form", "questions")
-_TABLE: Final = chat_pattern("form", "table")
-_DECIDE: Final = chat_pattern("form", "decide")
-_UNDECIDED: Final = chat_pattern("form", "undecided")
-_HAIKU: Final = chat_pattern("form", "counts")
-_ASKS_ABOUT: Final = chat_pattern("form", "asks_about")
+_ONLY_QUESTIONS: Final = pattern("form", "only_questions")
+_QUESTIONS: Final = pattern("form", "questions")
+_TABLE: Final = pattern("form", "table")
+_DECIDE: Final = pattern("form", "decide")
+_UNDECIDED: Final = pattern("form", "undecided")
+_HAIKU: Final = pattern("form", "counts")
+_ASKS_ABOUT: Final = pattern("form", "asks_about")
 _VOWELS: Final = re.compile(r"[aeiouyäöüáéíóúàèìòùâêîôû]+", re.IGNORECASE)
 _LINE: Final = re.compile(r"\S[^\n]*")
-_NUMBERS: Final = {
-    "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "ten": 10
-}  # fmt: skip
 _NO_ANSWER: Final = ("refusal", "clarification", "unknown", "code", "data")
 
 
@@ -41,7 +39,7 @@ def questions(conversation: Conversation, request: Request, act: Act, reply: str
     wanted = _QUESTIONS.search(request.text)
     if wanted:
         name = wanted["n"].lower()
-        count = _NUMBERS.get(name) or int(name)
+        count = NUMBER_WORDS.get(name) or int(name)
         if marks and abs(marks - count) > max(1, count // 3):
             return Finding(False, -2.0, f"asks {marks} questions, not {count}")
     return None

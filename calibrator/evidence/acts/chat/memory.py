@@ -6,20 +6,20 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from calibrator.evidence.acts.chat.wording import chat_pattern
 from calibrator.evidence.acts.recognising import Act
 from calibrator.evidence.acts.requests import Request
 from calibrator.evidence.acts.topics import content_words
+from calibrator.evidence.acts.wording import pattern
 from calibrator.evidence.conversation import Conversation
 from calibrator.evidence.finding import Finding
 
 LOOK = 4_000  # characters of a turn
 MAX_SAID = 600  # characters of a turn that is no document
 
-_OWN_NAME: Final = chat_pattern("memory", "own_name")
-_ADDRESSED: Final = chat_pattern("memory", "addressed")
-_REMINDS: Final = chat_pattern("memory", "reminds")
-_KINDS: Final = tuple(chat_pattern("memory", kind) for kind in ("month", "day", "amount"))
+_OWN_NAME: Final = pattern("memory", "own_name")
+_ADDRESSED: Final = pattern("memory", "addressed")
+_REMINDS: Final = pattern("memory", "reminds")
+_KINDS: Final = tuple(pattern("memory", kind) for kind in ("month", "day", "amount"))
 _SENTENCE: Final = re.compile(r"[^.!?\n]+(?:[.!?](?=\d)[^.!?\n]*)*")
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from calibrator.evidence.acts.chat.wording import chat_pattern
 from calibrator.evidence.acts.recognising import Act
 from calibrator.evidence.acts.requests import Request
+from calibrator.evidence.acts.wording import pattern
 from calibrator.evidence.conversation import Conversation
 from calibrator.evidence.finding import Finding
 
@@ -14,16 +14,16 @@ OPENING = 220  # characters of a reply in which its feeling must be
 MAX_MESSAGE = 600  # characters of a message that tells of something
 MIN_LECTURE = 15  # words
 
-_LOSS: Final = chat_pattern("tone", "loss")
-_JOY: Final = chat_pattern("tone", "joy")
-_CONGRATULATES: Final = chat_pattern("tone", "congratulates")
-_CONDOLES: Final = chat_pattern("tone", "condoles")
-_INSULTS: Final = chat_pattern("tone", "insults")
-_WANTS_RUDENESS: Final = chat_pattern("tone", "wants_rudeness")
-_CHATS: Final = chat_pattern("tone", "chats")
-_ASKS: Final = chat_pattern("tone", "asks")
-_SPEAKS: Final = chat_pattern("tone", "speaks")
-_WRITES: Final = chat_pattern("addressing", "writes")
+_LOSS: Final = pattern("tone", "loss")
+_JOY: Final = pattern("tone", "joy")
+_CONGRATULATES: Final = pattern("tone", "congratulates")
+_CONDOLES: Final = pattern("tone", "condoles")
+_INSULTS: Final = pattern("tone", "insults")
+_WANTS_RUDENESS: Final = pattern("tone", "wants_rudeness")
+_CHATS: Final = pattern("tone", "chats")
+_ASKS: Final = pattern("tone", "asks")
+_SPEAKS: Final = pattern("tone", "speaks")
+_WRITES: Final = pattern("addressing", "writes")
 
 
 def feeling(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:

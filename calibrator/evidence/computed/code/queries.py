@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from calibrator.evidence.finding import MAX_SHIFT, Finding
+from calibrator.evidence.number_words import NUMBER_WORDS
 
 _FLAGS: Final = re.IGNORECASE | re.DOTALL
 _COMMENT: Final = re.compile(r"--[^\n]*|/\*.{0,1000}?\*/", re.DOTALL)
@@ -64,7 +65,6 @@ _TOP: Final = re.compile(
 _LIMIT: Final = re.compile(
     r"\blimit\s+(?P<n>\d+)|\bfirst\s+(?P<f>\d+)\s+rows|\btop\s*\(?(?P<t>\d+)", _FLAGS
 )
-_NUMBERS: Final = {"three": 3, "five": 5, "ten": 10}
 _ITEM: Final = re.compile(r",(?![^()]*\))")
 _SELECT: Final = re.compile(
     r"^\s*select\s+(?:distinct\s+)?(?P<s>[^;]*?)\bfrom\b(?P<rest>.*)", _FLAGS
@@ -156,7 +156,7 @@ def _order(query: str, request: str) -> Iterator[Finding]:
     limit = _LIMIT.search(query)
     if wanted and limit:
         name = (wanted["n"] or wanted["m"]).lower()
-        number = _NUMBERS.get(name) or int(name)
+        number = NUMBER_WORDS.get(name) or int(name)
         rows = int(limit["n"] or limit["f"] or limit["t"])
         if rows != number and len(re.findall(r"\blimit\b", query, _FLAGS)) == 1:
             yield Finding(None, -1.5, f"the query is limited to {rows} rows, not {number}")
