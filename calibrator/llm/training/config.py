@@ -132,9 +132,9 @@ def _located(base: str, revision: str | None = None) -> tuple[Path, str, str | N
     folder = Path(base).expanduser()
     if folder.suffix == ".gguf" or (folder.is_dir() and _has_only_gguf(folder)):
         raise TrainingError(
-            f"{base} is GGUF, which is not read here: make a folder of safetensors of it, with the "
-            "packages transformers and gguf: AutoModelForCausalLM.from_pretrained(FOLDER, "
-            "gguf_file=NAME).save_pretrained(OUT), and AutoTokenizer likewise"
+            f"{base} is GGUF, which is not trained: make a folder of safetensors from it with "
+            "python -m calibrator.llm.from_gguf FILE FOLDER (it needs pip install gguf), and name "
+            "the folder"
         )
     if folder.is_dir():
         return folder, str(folder.resolve()), None

@@ -87,5 +87,5 @@ def test_gguf_is_told_how_to_be_converted(tmp_path: Path, is_folder: bool) -> No
     file = tmp_path / "model.gguf"
     file.write_bytes(b"GGUF")
     config = config_for(tmp_path if is_folder else file, tmp_path)
-    with pytest.raises(TrainingError, match=r"GGUF, which is not read here.*save_pretrained"):
+    with pytest.raises(TrainingError, match=r"GGUF, which is not trained.*from_gguf FILE FOLDER"):
         train_llm(tmp_path / "run", replace(config), silent)
