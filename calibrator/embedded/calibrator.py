@@ -19,6 +19,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -26,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from calibrator.calls import CallTrees, ReadReply, argument_doubts, notes_of, read_reply, reasons
+from calibrator.calls import CallTrees, read_reply
 from calibrator.checkpoints.checkpoint import (
     EVIDENCE,
     WEIGHTS,
@@ -35,6 +36,7 @@ from calibrator.checkpoints.checkpoint import (
     read_config,
 )
 from calibrator.embedded import evidence
+from calibrator.embedded.call_scores import score_of
 from calibrator.embedded.evidence import Checked, Evidence
 from calibrator.embedded.familiarity import Familiarity, modest, shifted
 from calibrator.embedded.tuned_layer import Features, features_of, layers_of, lines_of
@@ -50,14 +52,13 @@ from calibrator.kernel import kernel_name, together
 from calibrator.knowledge import Knowledge
 from calibrator.opinion import OpinionReader, SecondStage
 from calibrator.recalibration.curves import probability, sigmoid
-from calibrator.scorer import CALLS, FieldDoubt, Item, Score, ToolUse, known_name, nothing
+from calibrator.scorer import Item, Score, ToolUse, known_name, nothing
 from calibrator.text.addressed_text import stripped
 from calibrator.text.layout import TokenRow, assemble, is_clipped, load_tokenizer, tag_text
 from calibrator.text.restated_question import without_question
 from calibrator.text.word_pieces import WordPieces
 
 ON_CPU = ("auto", "cpu")
-FIELDS_BELOW = 0.9  # confidence of a call under which its arguments are looked at one by one
 TOLD = 0.05  # by which a number has to rise without a reason, for the reason to be told
 OFTEN_WRONG = "the model is often wrong on such questions"
 NOT_KNOWN = "the calibrator does not know the model"
@@ -337,31 +338,17 @@ class EmbeddedCalibrator:
         if self.parts.calls is None or not used:
             return []
         read = [read_reply(each) for each in used]
-        odds = self.parts.calls.odds_of(read, [item.source_model for item in items])
-        found = zip(read, sigmoid(odds).tolist(), items, strict=True)
+        names = [item.source_model for item in items]
+        odds = self.parts.calls.odds_of(read, names).tolist()
         return [
-            Score(
-                score,
-                score,
-                basis=(CALLS,),
-                because=tuple(reasons(reply)) if score < DOUBTED else (),
-                fields=self._fields(reply, score, item.source_model)
-                if score < FIELDS_BELOW
-                else (),
-                notes=notes_of(reply),
-            )
-            for reply, score, item in found
+            score_of(reply, found, partial(self._call_confidences, name))
+            for reply, found, name in zip(read, odds, names, strict=True)
         ]
 
-    def _fields(self, reply: ReadReply, score: float, name: str | None) -> tuple[FieldDoubt, ...]:
-        """The arguments that come from nowhere, each with what it costs the number."""
+    def _call_confidences(self, name: str | None, used: Sequence[ToolUse]) -> list[float]:
+        """Return P(correct) of replies of one model by the trees for calls alone."""
         assert self.parts.calls is not None
-        odds = self.parts.calls.odds
-
-        def numbers(edited: Sequence[ToolUse]) -> list[float]:
-            return list(sigmoid(odds(edited, [name] * len(edited))).tolist())
-
-        return argument_doubts(reply, score, numbers)
+        return list(sigmoid(self.parts.calls.odds(used, [name] * len(used))).tolist())
 
     def _score_texts(self, items: Sequence[Item], meanwhile: Callable[[], None]) -> list[Score]:
         if not items:

@@ -6,8 +6,10 @@ does not save what it has read so; the weights are copied into a plain model of 
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
+from typing import Any
 
 from calibrator.errors import TrainingError
 
@@ -21,7 +23,7 @@ def convert(file: Path, folder: Path) -> None:
     Raises TrainingError where the file cannot be read, or a package is missing.
     """
     try:
-        import gguf  # noqa: F401  # transformers reads through it
+        importlib.import_module("gguf")  # transformers reads through it
     except ImportError:
         raise TrainingError("reading GGUF needs a package: pip install gguf") from None
     import torch
@@ -38,7 +40,7 @@ def convert(file: Path, folder: Path) -> None:
         raise TrainingError(f"{file} cannot be read: {error}") from error
     shape = {k: v for k, v in read.config.to_dict().items() if k not in _PACKED}
     config = type(read.config)(**shape)
-    plain = type(read)(config)
+    plain: Any = type(read)(config)  # the class that transformers chose
     plain.load_state_dict(read.state_dict())
     plain.tie_weights()
     plain.to(torch.bfloat16).save_pretrained(folder)

@@ -1,7 +1,6 @@
 """Marks: what speaks against a call, each a fact that a person can check.
 
-`calibrator.scorer.MARKS` is the one list of them. A mark moves no confidence; policies stop calls
-by it.
+`calibrator.scorer.MARKS` is the one list of them. Policies stop calls by them.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ import yaml
 
 Json = dict[str, Any]
 
-EMBEDDED_AUROC = 0.57
+EMBEDDED_AUROC = 0.60
 """What the embedded calibrator reaches on them;
 tests/calibrator/embedded/test_embedded_checkpoint.py measures it."""
 

@@ -48,7 +48,7 @@ def test_a_gguf_model_is_converted_trained_and_served(
         base=str(base),
         selection=Selection(validation_share=0.1),
         epochs=2,
-        learning_rate=3e-4,
+        learning_rate=1e-3,
         device="cpu",
     )
     checkpoint = train_llm(tmp_path / "run", config, silent)

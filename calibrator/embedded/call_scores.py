@@ -1,0 +1,68 @@
+"""The score of a reply that calls tools: by the trees, and less where the request says otherwise.
+
+The trees judge form and origin: where values come from, what was done before. Some marks compare
+a call with the words of the request: a role that the user did not name, the other direction,
+another date. Right calls hardly ever have one, so each reply with such a mark is lowered alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from calibrator.calls import ReadReply, argument_doubts, notes_of, reasons
+from calibrator.inspection import DOUBTED
+from calibrator.recalibration.curves import sigmoid
+from calibrator.scorer import CALLS, CallNotes, Score, ToolUse
+
+MOST_REASONS: Final = 3
+FIELDS_BELOW: Final = 0.9  # confidence under which arguments are looked at one by one
+CONTRADICTING: Final = frozenset(
+    {
+        "swapped",
+        "other_choice",
+        "contrary",
+        "other_number",
+        "other_date",
+        "other_record",
+        "other_tool",
+        "wider",
+        "ruled_out",
+        "limit_passed",
+    }
+)
+"""Marks of calls that do something else than the request or the instructions say."""
+
+SHIFT: Final = -2.0  # log-odds of a reply with such a mark
+
+
+def score_of(
+    reply: ReadReply, odds: float, numbers: Callable[[Sequence[ToolUse]], Sequence[float]]
+) -> Score:
+    """Return the score of a reply whose calls have these log-odds by the trees.
+
+    `numbers` gives the confidences of edited replies by the trees alone.
+    """
+    notes = notes_of(reply)
+    against = contradictions(notes or ())
+    by_trees = float(sigmoid(odds))
+    score = float(sigmoid(odds + SHIFT)) if against else by_trees
+    found = dict.fromkeys([*against, *reasons(reply)]) if score < DOUBTED else {}
+    return Score(
+        score,
+        score,
+        basis=(CALLS,),
+        because=tuple(found)[:MOST_REASONS],
+        fields=argument_doubts(reply, by_trees, numbers) if by_trees < FIELDS_BELOW else (),
+        notes=notes,
+    )
+
+
+def contradictions(notes: tuple[CallNotes, ...]) -> list[str]:
+    """Return the words of all contradicting marks, behind the argument that each is about."""
+    return [
+        f"{mark.argument}: {mark.words}" if mark.argument else mark.words
+        for each in notes
+        for mark in each.marks
+        if mark.name in CONTRADICTING
+    ]
