@@ -39,6 +39,8 @@ MAX_EXPIRES_S: Final = 365 * DAY_S
 WAIT_S: Final = 30.0
 MAX_WAIT_S: Final = 600.0
 MAX_HOPS: Final = 4
+MAX_REVISIONS: Final = 3
+SAME_MODEL: Final = ""  # in place of the name of another one
 MAX_APPROVALS: Final = 5
 CLARIFY_TEXT: Final = (
     "I am not sure enough of my answer to give it to you. "
@@ -136,6 +138,8 @@ class Escalate:
     keep: Keep = "best"
     otherwise: Deliver | Annotate | Clarify | Hold | Block | None = None
     further: tuple[str, ...] = ()
+    is_revision: bool = field(default=False, repr=False)
+    """Whether the model is told what is wrong; `SAME_MODEL` is the one that gave the reply."""
 
     name: ClassVar[Literal["escalate"]] = "escalate"
 
@@ -181,7 +185,7 @@ def read_action(node: Node) -> Action:
             return Block()
         (key,) = node.value
         name, options = replace(node, value=key), node[key]
-    return _READERS[name.choice(SEVERITY, "block")](options)
+    return _READERS[name.choice((*SEVERITY, REVISE), "block")](options)
 
 
 def _deliver(node: Node) -> Deliver:
@@ -280,15 +284,34 @@ def _escalate(node: Node) -> Escalate | Hold:
     models = node["to"].several_models() if node["to"].is_present else ("",)
     if len(models) > MAX_HOPS or len(set(models)) < len(models):
         node["to"].report(f"{node['to']} must be at most {MAX_HOPS} models, each of them once")
-    otherwise = None
-    if node["otherwise"].is_present:
-        action = read_action(node["otherwise"])
-        if isinstance(action, Escalate):
-            node["otherwise"].report(f"{node['otherwise']} may not escalate a second time")
-        else:
-            otherwise = action
     first, *further = models or ("",)
-    return Escalate(first, node["keep"].choice(KEEPS, "best"), otherwise, tuple(further))
+    kept: Keep = node["keep"].choice(KEEPS, "best")
+    return Escalate(first, kept, _afterwards(node), tuple(further))
+
+
+def _revise(node: Node) -> Escalate:
+    """Read an escalation that tells a model what is wrong with the reply before."""
+    node.check_keys(("times", "to", "keep", "otherwise"))
+    times, to = node["times"].value if node["times"].is_present else 1, node["to"]
+    if not isinstance(times, int) or isinstance(times, bool) or not 1 <= times <= MAX_REVISIONS:
+        node["times"].report(
+            f"{node['times']} must be a number from 1 to {MAX_REVISIONS}, not {shown(times)}"
+        )
+        times = 1
+    model = to.model() if to.is_present else SAME_MODEL
+    kept: Keep = node["keep"].choice(KEEPS, "best")
+    return Escalate(model, kept, _afterwards(node), (model,) * (times - 1), is_revision=True)
+
+
+def _afterwards(node: Node) -> Deliver | Annotate | Clarify | Hold | Block | None:
+    """Read what happens where the kept reply would be escalated again."""
+    if not node["otherwise"].is_present:
+        return None
+    action = read_action(node["otherwise"])
+    if not isinstance(action, Escalate):
+        return action
+    node["otherwise"].report(f"{node['otherwise']} may not escalate a second time")
+    return None
 
 
 def duration_s(text: str) -> float | None:
@@ -315,11 +338,13 @@ def _duration(node: Node, default: float, longest: float, longest_text: str) -> 
 HOLD_OPTIONS: Final = (
     *("reply", "wait", "otherwise", "expires", "on_expiry", "approvals", "escalate"),
 )
-_READERS: Final[Mapping[ActionName, Callable[[Node], Action]]] = {
+REVISE: Final = "revise"  # what an escalation is called that tells what is wrong
+_READERS: Final[Mapping[str, Callable[[Node], Action]]] = {
     "deliver": _deliver,
     "annotate": _annotate,
     "clarify": _clarify,
     "escalate": _escalate,
+    REVISE: _revise,
     "hold": _hold,
     "block": _block,
 }

@@ -172,7 +172,11 @@ def circles(policy: Policy) -> list[Problem]:
     A proxy refuses these: another question to a model that was unsure gains nothing. The first
     circle is told: it comes out at each of its rules.
     """
-    rules = [rule for rule in policy.rules if isinstance(rule.then, Escalate)]
+    rules = [
+        rule
+        for rule in policy.rules
+        if isinstance(rule.then, Escalate) and not rule.then.is_revision
+    ]
     return list(filter(None, (_circle(policy, rule, rules) for rule in rules)))[:1]
 
 

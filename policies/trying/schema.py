@@ -20,9 +20,11 @@ from policies.deciding.actions import (
     KEEPS,
     MAX_APPROVALS,
     MAX_HOPS,
+    MAX_REVISIONS,
     ON_EXPIRY,
     OTHERWISE,
     REPLIES,
+    REVISE,
     SEVERITY,
 )
 from policies.deciding.asking import MAX_REPLIES
@@ -89,7 +91,7 @@ def _action() -> Schema:
         {**_keys({name: _nullable(options)}), "minProperties": 1}
         for name, options in _OPTIONS.items()
     ]
-    needs_nothing = [name for name in SEVERITY if name not in ("annotate", "escalate")]
+    needs_nothing = [name for name in SEVERITY if name not in ("annotate", "escalate")] + [REVISE]
     return {"anyOf": [_words(tuple(needs_nothing)), *with_options]}
 
 
@@ -121,6 +123,14 @@ _OPTIONS: Final[dict[str, Schema]] = {
             _keys({"human": _TEXT, **_HOLD}, required=("human",)),
         ]
     },
+    REVISE: _keys(
+        {
+            "times": {"type": "integer", "minimum": 1, "maximum": MAX_REVISIONS},
+            "to": _TEXT,
+            "keep": _words(KEEPS),
+            "otherwise": _ACTION,
+        }
+    ),
     "hold": _keys({"queue": _TEXT, **_HOLD}),
     "block": _keys({"message": _TEXT}),
 }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from policies import Decision, Escalate, strictest
+from proxy.completions.further_calls.calls import Calls
+from proxy.completions.further_calls.revising import problems_of
 from proxy.completions.job import Job
 from proxy.exchange.answer import Answer
 from proxy.exchange.call import Call
@@ -26,14 +28,14 @@ async def escalate(job: Job, answer: Answer, before: Outcome) -> tuple[Answer, O
         return answer, before
     calls = job.further_calls()
     kept = first = calls.kept(answer)
-    decisions = [decision]
+    decisions, is_revised = [decision], False
     tried = {call.model for call in job.exchange.calls if call.purpose == "answer"}
     while isinstance(step := decision.applied, Escalate):
-        if step.to not in tried:
+        if step.is_revision or step.to not in tried:
             tried.add(step.to)
-            call = await calls.escalate_to(step.to)
+            call = await _next(calls, kept, step)
             if _is_better(call, kept, step):
-                kept = call
+                kept, is_revised = call, step.is_revision
                 calls.keep(kept)
             await job.weigh_others(kept.whole)
         decisions = _decide_again(job, kept.whole, decision)
@@ -45,9 +47,19 @@ async def escalate(job: Job, answer: Answer, before: Outcome) -> tuple[Answer, O
     outcome = job.outcome(kept.whole, decisions)
     outcome.facts, outcome.shadowed = before.facts, before.shadowed
     outcome.escalated_from = first.model if kept.model != first.model else None
+    outcome.is_revised = is_revised
     if outcome.action == "deliver":
         outcome.action = "escalate"
     return kept.whole, outcome
+
+
+async def _next(calls: Calls, kept: Call, step: Escalate) -> Call:
+    """Ask the next model: for a reply of its own, or for a better one than the reply kept."""
+    if not step.is_revision:
+        return await calls.escalate_to(step.to)
+    answer = kept.whole
+    problems = problems_of(answer.lowest, has_calls=answer.has_tool_calls)
+    return await calls.revise(step.to or kept.model, answer, problems)
 
 
 def _decide_again(job: Job, answer: Answer, decision: Decision) -> list[Decision]:

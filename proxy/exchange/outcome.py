@@ -41,6 +41,7 @@ class Outcome:
     calibrator: str | None = None
     review_id: str | None = None
     escalated_from: str | None = None
+    is_revised: bool = False  # by a model that was told what was wrong
     fallback_from: str | None = None  # the model that was asked first and failed
     clarification: Literal["template", "generated"] | None = None  # of what is clarified
     standing_approval: str | None = None  # that let a call go which would have been held
@@ -139,6 +140,8 @@ class Outcome:
             member["review_id"] = self.review_id
         if self.escalated_from is not None:
             member["escalated_from"] = self.escalated_from
+        if self.is_revised:
+            member["revised"] = True
         if self.fallback_from is not None:
             member["fallback_from"] = self.fallback_from
         if self.clarification is not None:

@@ -95,6 +95,18 @@ class ChatFormat(ChoicesFormat):
         roles = (("system", instructions), ("user", text))
         return {"model": model, "messages": [{"role": r, "content": c} for r, c in roles]}
 
+    def revision(self, payload: Json, completion: Json, problems: str) -> Json | None:
+        messages, choices = payload.get("messages"), self.choices(completion)
+        if not isinstance(messages, list) or len(choices) != 1:
+            return None
+        said = {k: v for k in ("content", "tool_calls") if (v := choices[0].message.get(k))}
+        calls = said.get("tool_calls", [])
+        if not said or not all(isinstance(each, dict) and each.get("id") for each in calls):
+            return None
+        results = [{"role": "tool", "tool_call_id": c["id"], "content": problems} for c in calls]
+        answers = results or [{"role": "user", "content": problems}]
+        return {"messages": [*messages, {"role": "assistant", **said}, *answers]}
+
     def message(self, choice: Json) -> Json | None:
         message = choice.get("message")
         return message if isinstance(message, dict) else None

@@ -230,6 +230,12 @@ class Format(Protocol):
         is left behind; None where upstream would act on it all the same."""
         ...
 
+    def revision(self, payload: Json, completion: Json, problems: str) -> Json | None:
+        """Return the members to change in the request so that a model replies again, after its own
+        reply and what is wrong with it. Calls in the reply get `problems` as their results. None
+        where the format, or this reply, has no place for that."""
+        ...
+
     # the answer
 
     def choices(self, completion: Json) -> list[Choice]:

@@ -128,6 +128,16 @@ class MessagesFormat:
             "messages": [{"role": "user", "content": text}],
         }
 
+    def revision(self, payload: Json, completion: Json, problems: str) -> Json | None:
+        messages, said = payload.get("messages"), completion.get("content")
+        if not isinstance(messages, list) or not isinstance(said, list) or not said:
+            return None
+        calls = [each for each in said if isinstance(each, dict) and each.get("type") == "tool_use"]
+        failed = {"type": "tool_result", "is_error": True, "content": problems}
+        results = [{**failed, "tool_use_id": call.get("id")} for call in calls]
+        answer = {"role": "user", "content": results or problems}
+        return {"messages": [*messages, {"role": "assistant", "content": said}, answer]}
+
     def choices(self, completion: Json) -> list[Choice]:
         blocks, reason = completion.get("content"), completion.get("stop_reason")
         if completion.get("type") != "message" or not isinstance(blocks, list):

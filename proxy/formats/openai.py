@@ -48,6 +48,10 @@ class ChoicesFormat(ABC):
         once = {"n": 1} if self.count(payload) > 1 else {}
         return once | ({"store": False} if payload.get("store") else {})
 
+    def revision(self, payload: Json, completion: Json, problems: str) -> Json | None:
+        """Return None: without messages there is no turn to add."""
+        return None
+
     def wants_schema(self, payload: Json) -> bool:
         wanted = payload.get("response_format")
         return isinstance(wanted, dict) and wanted.get("type", "text") != "text"

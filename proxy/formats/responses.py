@@ -47,6 +47,10 @@ ELSEWHERE = {  # parameters that stand for text which is not in the request, and
     "conversation": "conversation",
     "prompt": "prompt_template",
 }
+_CALLED = {  # members of the items of a reply that call a function, by their type
+    "function_call": ("call_id", "name", "arguments"),
+    "custom_tool_call": ("call_id", "name", "input"),
+}
 _HARMLESS_TOOLS = ("function", "custom", "web_search", "file_search", "computer", "local_shell")
 """Kinds of tools, or their beginnings, that the client runs itself or that only search."""
 _UNFINISHED = {
@@ -112,6 +116,25 @@ class ResponsesFormat:
         if acts or payload.get("conversation") or payload.get("background"):
             return None
         return {"store": False}
+
+    def revision(self, payload: Json, completion: Json, problems: str) -> Json | None:
+        given, items = payload.get("input"), completion.get("output")
+        asked = [{"role": "user", "content": given}] if isinstance(given, str) else given
+        if not isinstance(asked, list) or not isinstance(items, list):
+            return None
+        said = answer_to(items).get("content")
+        added: list[Json] = [{"role": "assistant", "content": said}] if said else []
+        results: list[Json] = []
+        for item in items:
+            kind = item.get("type") if isinstance(item, dict) else None
+            if kind in _CALLED:
+                named = {k: v for k, v in item.items() if k in (*_CALLED[kind], "type")}
+                added.append(named)
+                called = {"type": f"{kind}_output", "call_id": item.get("call_id")}
+                results.append({**called, "output": problems})
+        if not added:
+            return None
+        return {"input": [*asked, *added, *(results or [{"role": "user", "content": problems}])]}
 
     def wants_schema(self, payload: Json) -> bool:
         text = payload.get("text")

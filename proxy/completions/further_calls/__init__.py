@@ -2,4 +2,4 @@
 one to clarify, others for their opinion, one to judge.
 """
 
-__all__ = ["calls", "clarify", "fallbacks", "judging", "opinions", "parallel_calls"]
+__all__ = ["calls", "clarify", "fallbacks", "judging", "opinions", "parallel_calls", "revising"]

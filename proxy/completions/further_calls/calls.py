@@ -127,6 +127,20 @@ class Calls:
                 return call
         return await self.ask(model)
 
+    async def revise(self, model: str, answer: Answer, problems: str) -> Call:
+        """Ask a model for another reply, after `answer` and what is wrong with it.
+
+        Nothing is raised; the call has an error where a reply cannot be revised.
+        """
+        asked = self.asked
+        changes = asked.format.revision(asked.payload, answer.completion, problems)
+        if changes is None or not self.has_request:
+            return Call(model, error="not_revisable")
+        call = self.noted(model)
+        await self.put(call, left_out=IDEMPOTENCY, changes=changes)
+        await call.aclose()
+        return call
+
     async def ask_opinion(self, call: Call) -> None:
         """Puts the same question to the call's model, so that nothing is left behind there; nothing
         is raised."""

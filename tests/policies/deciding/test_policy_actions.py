@@ -76,14 +76,19 @@ def test_an_action_reads_as_written(text: str, action: Action) -> None:
     [
         (
             "hodl",
-            "default must be deliver, annotate, clarify, escalate, hold or block, not 'hodl'; "
+            "default must be deliver, annotate, clarify, escalate, hold, "
+            "block or revise, not 'hodl'; "
             "did you mean 'hold'?",
         ),
-        ("7", "default must be deliver, annotate, clarify, escalate, hold or block, not 7"),
-        ("", "default must be deliver, annotate, clarify, escalate, hold or block, not null"),
+        ("7", "default must be deliver, annotate, clarify, escalate, hold, block or revise, not 7"),
+        (
+            "",
+            "default must be deliver, annotate, clarify, escalate, hold, block or revise, not null",
+        ),
         (
             "[hold]",
-            "default must be deliver, annotate, clarify, escalate, hold or block, not a list",
+            "default must be deliver, annotate, clarify, escalate, hold, "
+            "block or revise, not a list",
         ),
         ("{hold: {}, block: {}}", "default must be one action, as in {hold: {queue: review}}"),
         ("{}", "default must be one action, as in {hold: {queue: review}}"),

@@ -88,8 +88,8 @@ def test_all_problems_of_a_file_are_reported_with_their_lines() -> None:
         "helpdesk.yaml:4: on_score_error must be deliver, hold or block, not 'escalate'",
         "helpdesk.yaml:5: unknown key 'defualt' in the policy; did you mean 'default'?",
         "helpdesk.yaml:8: unknown key 'blow' in rules[0].when.confidence; did you mean 'below'?",
-        "helpdesk.yaml:9: rules[0].then must be deliver, annotate, clarify, escalate, hold or "
-        "block, not 'hodl'; did you mean 'hold'?",
+        "helpdesk.yaml:9: rules[0].then must be deliver, annotate, clarify, escalate, hold, "
+        "block or revise, not 'hodl'; did you mean 'hold'?",
         "helpdesk.yaml:10: missing key 'name' in rules[1]",
         "helpdesk.yaml:12: confidence is a probability, 0 to 1; did you mean 0.7?",
         "helpdesk.yaml:14: rules[2] must be a mapping, not 'just text'; "
