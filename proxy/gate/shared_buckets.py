@@ -37,7 +37,7 @@ class _Slot(NamedTuple):
 
 
 class SharedBuckets:
-    """Buckets that are made before the workers are forked; `take` is for one thread of each worker."""
+    """Buckets that workers share; made before the fork, and used by one thread of each worker."""
 
     def __init__(self, slots: int = SLOTS, clock: Callable[[], float] = time.monotonic) -> None:
         self._slots = slots
