@@ -178,7 +178,7 @@ def _opened(
 
 
 def _unkept(response: Response) -> Response:
-    """Forbid caches and referrers for a response, and return it."""
+    """Keep a response out of caches and its address out of referrers; return it."""
     response.headers["cache-control"] = "no-store"
     response.headers["referrer-policy"] = "no-referrer"
     return response

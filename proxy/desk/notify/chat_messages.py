@@ -76,7 +76,7 @@ class ChatMessage:
 def chat_message(
     event: Event, held: HeldReply | None, shown: Shown, buttons: Sequence[Button], url: str | None
 ) -> ChatMessage:
-    """Compose a message about an event and the current state of its reply, if that is still stored.
+    """Build a message about an event and the current state of its reply, if that is still stored.
 
     The reply may be decided by the time that the message is sent.
     """

@@ -169,7 +169,7 @@ class Feed:
         return news
 
     def _tell(self, messages: list[bytes]) -> None:
-        """Queue messages for every watcher; a full queue is emptied and gets `missed`."""
+        """Add messages to every watcher's queue; a full queue is emptied and gets `missed`."""
         for watcher in self._watchers:
             if watcher.qsize() + len(messages) > MOST_WAITING:
                 _empty(watcher)
