@@ -216,7 +216,7 @@ class Reviews:
         return RedirectResponse(f"{place}&done={done}", 303)
 
     async def _claim(self, request: Request) -> Response:
-        """Renew the claim of an open page, and answer with who else has the reply open."""
+        """Extend the claim of an open page, and answer with who else has the reply open."""
         try:
             await checked_form(request)
             id, name = request.path_params["id"], visitor_of(request).name

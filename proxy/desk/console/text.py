@@ -77,7 +77,7 @@ def raw(text: str) -> Markup:
 
 
 def laid_out(arguments: str) -> str:
-    """Lay JSON out over several lines; any other text, or one too long or deep, stays as it is."""
+    """Format JSON over several lines; any other text, or one too long or deep, stays as it is."""
     if len(arguments) > MOST_JSON:
         return arguments
     try:
