@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 SURE: Final[Json] = {"temperature": 0}
-TEMPERATURE: Final = 0.7  # of samples (I08)
+TEMPERATURE: Final = 0.7  # temperature of samples (I08)
 
 
 @dataclass(frozen=True, slots=True)

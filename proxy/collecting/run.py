@@ -80,7 +80,7 @@ class Collected:
 
     rows: list[Json]
     split: CollectedSplit
-    unlabelled: int  # answers whose judges could not be read
+    unlabelled: int  # answers without a readable verdict
     failed: Mapping[str, int]  # calls without an answer, by model and reason
     retries: int
     lines: list[Line]  # the bill

@@ -89,7 +89,7 @@ def is_learnt_here(calibrator: str | None) -> bool:
 def marked(sentence: str, words: Sequence[str]) -> list[tuple[str, bool]]:
     """Split a sentence into pieces, each with whether it is one of the words; case is ignored."""
     low, places = sentence.lower(), [False] * len(sentence)
-    if len(low) != len(sentence):  # a few letters have two in lower case
+    if len(low) != len(sentence):  # a few letters become two in lower case
         low = sentence
     for word in words:
         found, at = word.lower(), -1

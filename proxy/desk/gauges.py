@@ -322,5 +322,5 @@ def _counter(
 def _version() -> str:
     try:
         return version(DISTRIBUTION)
-    except PackageNotFoundError:  # a bare clone
+    except PackageNotFoundError:  # run from a clone, without an installed package
         return "unknown"

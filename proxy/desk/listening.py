@@ -271,7 +271,7 @@ class DeskServer:
             Called on a thread.
             """
             waited_s = time.time() - held.created_at
-            if held.state == HELD:  # others have to approve it too
+            if held.state == HELD:  # other people have to approve it too
                 loop.call_soon_threadsafe(decided.note_approval, held.queue)
                 feed.wake()
                 return

@@ -18,7 +18,7 @@ _IGNORABLE = re.compile(  # Unicode's Default_Ignorable_Code_Point, and the blan
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 _JOINERS = "\u200c\u200d"
-_PRESENTATIONS = "\ufe0e\ufe0f"  # of an emoji, as text or in colours
+_PRESENTATIONS = "\ufe0e\ufe0f"  # selectors that show an emoji as text or in colours
 _KEYCAPS, _KEYCAP = "#*0123456789", "\u20e3"
 
 

@@ -38,7 +38,7 @@ from proxy.wire.json_splice import (
 from proxy.wire.large_json import has_many, large_object, object_read_once
 from proxy.wire.sse import MAX_EVENTS, Event, EventReader, EventTooLargeError, data_of, hides_data
 
-READ_AT_ONCE = 2_000  # events
+READ_AT_ONCE = 2_000  # events read before other tasks may run
 EVENT_STREAM = b"text/event-stream"
 UPSTREAM_STATUS = "upstream_status"
 UNDECIDED = {  # replies without a decision: upstream's errors, and answers that do not exist yet
@@ -59,7 +59,7 @@ class Answer:
     body: bytes = b""
     raw: bytes = b""  # the body as it arrived, which may be encoded
     events: list[Event] | None = None  # the events of a stream, whose `body` and `raw` are empty
-    finishes: frozenset[int] = frozenset()  # which of the events finish a choice
+    finishes: frozenset[int] = frozenset()  # positions of the events that finish a choice
     confidences: Sequence[Confidence] = ()
     alone: Sequence[Confidence] = ()  # the confidences before second opinions
     signals: Sequence[Signals] = ()  # one for each choice, where any are read
@@ -353,7 +353,7 @@ async def read_events(
         is_unread = is_unread or sight.is_unread or hides_data(event)
         is_ambiguous = is_ambiguous or (is_decided_on and assembler.reading.is_ambiguous(event))
         if sight.is_error:
-            # the text before it was not decided on
+            # no policy has decided on the text before the error
             return Unread(event.raw, "upstream_error", bare=sight.bare)
         if sight.finished:
             finishes.add(position)

@@ -26,7 +26,7 @@ from proxy.wire.json_splice import compact, json_object, replace_member
 from proxy.workers.peers import Peers
 
 _OF_PAYLOAD = ("instructions", "tools", "text", *ELSEWHERE)
-_Key = tuple[str, str]  # the response's id, and the hash of the key that asked
+_Key = tuple[str, str]  # the response's id, and the hash of the key that made it
 
 
 @dataclass(frozen=True, slots=True)

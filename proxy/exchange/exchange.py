@@ -124,7 +124,7 @@ class Exchange:
     in_upstream: Clock = field(default_factory=Clock)  # time that is not the proxy's own
     scoring_s: float | None = None  # seconds of all scorings
     calls: tuple[Call, ...] = ()  # set where there is more than one
-    fallback_from: str | None = None  # the model that was asked first and failed
+    fallback_from: str | None = None  # the model that was called first and failed
     outcome: Outcome | None = None
     conversation: str | None = None  # its digest, see openings.py
     asked_again: AskedAgain | None = None  # set where it is a poll for a held reply
@@ -204,7 +204,7 @@ class Exchange:
             self.records.add(self._row(error, passed_s) if is_new else self._poll(error))
         if self.asked_again is not None and not self.asked_again.is_news(self._action, error):
             return
-        line = log.bind()  # bound once; the attributes of `log` itself are looked up at every use
+        line = log.bind()  # bound once: each use of `log` itself looks its attributes up
         if line.is_enabled_for(logging.INFO):
             facts = self._facts() | ({"error": error} if error else {})
             line.info("request", **{k: v for k, v in facts.items() if v is not None})

@@ -56,7 +56,7 @@ class McpApprovals:
             for item in calls
             if isinstance(asked := item.get("approval_request_id"), str)
             and self._asked.get((asked, key_hash)) == _call_of(item)
-            and ids[item["id"]] == 1  # else another call could pass under its id
+            and ids[item["id"]] == 1  # otherwise another call could pass under its id
         )
 
     def _put(self, key: _Key, call: bytes) -> None:

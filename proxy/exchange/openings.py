@@ -40,9 +40,9 @@ _END_USERS: Final = frozenset({"safety_identifier", "user", "metadata"})  # memb
 class _Opening:
     """The requests with an opening that have the fewest turns, distinguished by hashes."""
 
-    digest: str  # in hex
+    digest: str  # hexadecimal
     turns: int
-    hashes: tuple[int, ...] = ()  # a few: a set takes four times the memory
+    hashes: tuple[int, ...] = ()  # a tuple, since a set takes four times the memory
 
 
 def conversation_under(id: str) -> str:

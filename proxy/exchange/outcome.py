@@ -41,7 +41,7 @@ class Outcome:
     calibrator: str | None = None
     review_id: str | None = None
     escalated_from: str | None = None
-    fallback_from: str | None = None  # the model that was asked first and failed
+    fallback_from: str | None = None  # the model that was called first and failed
     clarification: Literal["template", "generated"] | None = None  # the source of its text
     standing_approval: str | None = None  # the approval that covers a call otherwise held
     approvals: Sequence[dict[str, Any]] = ()  # items by which a client reports an approval
@@ -93,7 +93,7 @@ class Outcome:
             (names.OVERHEAD_MS, b"%.1f" % self.overhead_ms),
         ]
         if self.confidence is not None:
-            fields.insert(0, (names.CONFIDENCE, b"%.4f" % self.confidence))  # rounds alike
+            fields.insert(0, (names.CONFIDENCE, b"%.4f" % self.confidence))  # rounds like `shown`
         if findings.support is not None:
             fields.append((names.SUPPORT, b"%.4f" % findings.support))
         if self.reason is not None:
@@ -180,7 +180,7 @@ class Outcome:
             or least.because
             or least.fields
             or least.notes
-            or self.findings.unsupported  # then is_rewritten counts
+            or self.findings.unsupported  # is_rewritten matters only then
             or least.evidence is not None
             or least.signals is not NO_SIGNALS
         ):

@@ -40,8 +40,8 @@ from proxy.wire.worker_threads import apart
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 NO_TAGS: frozenset[str] = frozenset()
-BYTES_A_VALUE = 3  # of JSON, at least
-BYTES_A_KEPT_VALUE = 64  # in memory
+BYTES_A_VALUE = 3  # fewest bytes of JSON for a value
+BYTES_A_KEPT_VALUE = 64  # bytes of memory for a value
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 DECISIVE: Final = frozenset(
     {
@@ -181,7 +181,9 @@ async def read_completion_request(
         share = await _share(request, separators(body))
     if share is not None and is_large:
         asked, values = await apart(_read_large, request, format, body)
-        share.shrink_to(values + len(body) // BYTES_A_KEPT_VALUE)  # signs in strings are no values
+        share.shrink_to(
+            values + len(body) // BYTES_A_KEPT_VALUE
+        )  # separators in strings are no values
     elif small := _read_small(request, format, body, decisive):
         small.share = share
         return small

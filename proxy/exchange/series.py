@@ -26,7 +26,9 @@ class Counter:
 
     def __init__(self, name: str, meaning: str, *labels: str) -> None:
         self._about, self._labels = (name, meaning), labels
-        self._counts: dict[tuple[str, ...], list[float]] = {}  # the number, and since when
+        self._counts: dict[
+            tuple[str, ...], list[float]
+        ] = {}  # the count, and the time since which it counts
         self._beyond = (OTHER,) * len(labels)
         if not labels:
             self._counts[()] = [0.0, time.time()]

@@ -43,7 +43,7 @@ def _found(request: Request) -> bytes:
     values = request.values
     names = KEY_FIELDS.intersection(values)
     if len(names) == 1 and not request.query and len(values) == len(request.headers):
-        [name] = names  # nearly every request
+        [name] = names  # fast path for nearly every request
         return values[name] or values.get(b"cookie", b"")
     found = [field for field in request.headers if field[0] in names and field[1]]
     if request.query:

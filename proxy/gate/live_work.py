@@ -28,7 +28,7 @@ class LiveWork:
         Other cancellations are passed on.
         """
         task = asyncio.current_task()
-        assert task is not None  # an ASGI application runs in one
+        assert task is not None  # ASGI applications run in a task
         tasks = self._tasks.setdefault(key, set())
         tasks.add(task)
         try:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from proxy.formats import Json
 from proxy.wire.json_splice import compact, json_object
 
-LONGEST_ID = 256  # characters
+LONGEST_ID = 256  # characters of a gateway's id
 OVERHEAD = 512  # bytes of memory for each question, besides its text
 
 Key = tuple[str, str]

@@ -169,7 +169,7 @@ def _rank(standing: str) -> int:
     return _ORDER.index(standing) if standing in _ORDER else len(_ORDER)
 
 
-# What is bound
+# --- digests of requests and rules ------------------------------------------------------------
 
 
 def digest_of_request(
@@ -325,7 +325,7 @@ def _canonical(value: Any) -> bytes:
     """Serialize a JSON value to the same bytes every time; raises RecursionError."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-    except TypeError:  # a large integer, half a surrogate pair, or nested deeply
+    except TypeError:  # a large integer, half a surrogate pair, or deep nesting
         return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 

@@ -14,7 +14,7 @@ from proxy.scoring.findings import findings_from, findings_values
 from proxy.scoring.scoring import Confidence, Status
 from proxy.wire.json_splice import dumps, json_object
 
-HELD_BEFORE: Final = "held_before"  # the reason where no number was kept
+HELD_BEFORE: Final = "held_before"  # the reason where no number was stored
 
 
 def score_to_keep(outcome: Outcome) -> str | None:

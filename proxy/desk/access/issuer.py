@@ -39,7 +39,11 @@ MOST_BYTES: Final = 2**20
 MOST_AT_ONCE: Final = 8  # exchanges of codes, which anybody can start
 TURN_S: Final = 5.0  # how long a login waits for one of them to end
 _DISCOVERY: Final = "/.well-known/openid-configuration"
-_KINDS: Final = {"R": "RSA", "P": "RSA", "E": "EC"}  # of keys, by how their algorithm begins
+_KINDS: Final = {
+    "R": "RSA",
+    "P": "RSA",
+    "E": "EC",
+}  # types of keys, by the first letter of the algorithm
 
 
 class LoginRefusedError(NotAllowedError):
@@ -193,7 +197,7 @@ class Issuer:
             raise IssuerError(f"{self.config.title} has no keys (status {status})")
         return [each for each in keys if isinstance(each, dict)]
 
-    # --- what is asked of it --------------------------------------------------------------------
+    # --- requests to the issuer -----------------------------------------------------------------
 
     async def _discovered(self) -> Metadata:
         """Fetch the issuer's metadata."""

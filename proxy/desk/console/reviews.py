@@ -42,7 +42,7 @@ DONE: Final = {
     "first": "Approved by you. It waits until others have approved it too.",
 }
 ON_EXPIRY: Final = {"reject": "rejected", "deliver": "delivered", "block": "blocked"}
-OFF_THE_QUEUE: Final = "taken off the queue"  # an audited reply, which was delivered
+OFF_THE_QUEUE: Final = "taken off the queue"  # for an audited reply, which was delivered already
 LABELS: Final = {"true": True, "false": False, "": None}
 MOST_OF_A_NOTE: Final = 2_000  # characters
 PAUSE_S: Final = 1.0  # shortest time to read a reply before a decision; as in static/guard.js

@@ -36,7 +36,7 @@ class Field:
     """
 
     name: str
-    kind: str  # text, json
+    kind: str  # "text" or "json"
     value: str
     mark: str = ""  # what is unusual about it
 

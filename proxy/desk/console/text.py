@@ -22,8 +22,8 @@ from proxy.desk.unseen import visible
 MOST_FORMATTED = 12_000
 """Characters of a text that are read as markdown; with more a reply could keep the server busy."""
 
-PIECE = 10_000  # characters
-MOST_JSON = 20_000  # characters of a call's arguments that are laid out over several lines
+PIECE = 10_000  # characters of a piece of plain text
+MOST_JSON = 20_000  # characters of a call's arguments that are formatted
 
 _LINKS = frozenset(("http", "https", "mailto"))
 _PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]+", re.IGNORECASE)
@@ -72,7 +72,7 @@ def plain(text: str) -> Markup:
 
 def raw(text: str) -> Markup:
     """Return a text for editing: every character as it is, except what no page can hold."""
-    held = text.replace("\0", "\ufffd")  # as browsers read it
+    held = text.replace("\0", "\ufffd")  # as browsers parse it
     return escape(held.encode("utf-8", "replace").decode("utf-8"))
 
 
@@ -90,7 +90,7 @@ def as_json(value: Any) -> Markup:
     """Serialize a value for a `<script type="application/json">`, which no text in it can end."""
     text = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY).decode()
     escaped = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return Markup(escaped)  # no character of markup is left
+    return Markup(escaped)  # markup characters are escaped
 
 
 def _filtered(tag: str, attribute: str, value: str) -> str | None:

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-LIMIT_S = 5.0  # for all values of an edit together
+LIMIT_S = 5.0  # seconds for all values of an edit
 Refusal = Callable[[str], Exception]
 
 

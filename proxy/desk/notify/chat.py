@@ -30,7 +30,7 @@ from proxy.store.reviews.events import Event
 from proxy.store.reviews.held_replies import HELD, HeldReply
 
 MOST_CALLS: Final = 5
-MOST_OF_A_TEXT: Final = 500  # characters of a call, and of an excerpt
+MOST_OF_A_TEXT: Final = 500  # characters of a call or an excerpt
 _HOUR_S: Final = 3_600.0
 
 

@@ -28,7 +28,7 @@ TITLES: Final = {
     "expired": "Nobody decided on a held reply in time",
 }
 MOST_OF_A_FACT: Final = 150
-MOST_OF_A_SECTION: Final = 2_900  # Slack takes 3,000 characters
+MOST_OF_A_SECTION: Final = 2_900  # characters; Slack accepts 3,000
 MINUTE_S: Final = 60
 UNITS: Final[tuple[tuple[str, int], ...]] = (("d", 86_400), ("h", 3_600), ("min", MINUTE_S))
 
@@ -39,7 +39,7 @@ class Button:
 
     label: str
     url: str
-    kind: str = ""  # primary, danger
+    kind: str = ""  # "primary", "danger", or empty for a plain button
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class ChatMessage:
     facts: Sequence[tuple[str, str]]
     shown: Shown
     buttons: Sequence[Button]
-    url: str | None = None  # of the review at the desk
+    url: str | None = None  # the review's page at the desk
 
     @property
     def summary(self) -> str:

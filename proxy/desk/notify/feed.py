@@ -84,7 +84,7 @@ class Feed:
             self._loop = asyncio.get_running_loop()
             self._asking = asyncio.create_task(self._ask())
         try:
-            yield PING  # so that the headers are out
+            yield PING  # so that the headers are sent at once
             for message in await asyncio.to_thread(self._missed, heard):
                 yield message
             while not self._is_closed:

@@ -37,10 +37,10 @@ T = TypeVar("T")
 
 AT_ONCE: Final = 10
 TIMEOUT_S: Final = 10.0
-LEASE_S: Final = 60.0  # longer than an attempt takes
+LEASE_S: Final = 60.0  # must be longer than an attempt
 MOST_ATTEMPTS: Final = 9
 FIRST_WAIT_S, FACTOR, MOST_WAIT_S = 5.0, 4, 6 * 3_600.0
-MOST_DIGITS = 20  # of the seconds that a receiver asks to wait
+MOST_DIGITS = 20  # digits of the seconds that a receiver asks to wait
 TIDY_EVERY_S: Final = 3_600.0
 GONE: Final = 410
 
@@ -131,7 +131,9 @@ class Courier:
             await _to_its_end(self._outbox.give_up, delivery.id)
             log.warning("webhook_given_up", **facts, reason="no longer configured")
             return
-        facts["host"] = httpx.URL(webhook.url).host  # the rest of a URL may be a secret
+        facts["host"] = httpx.URL(
+            webhook.url
+        ).host  # only the host, since the URL may hold a secret
         try:
             response = await self._send(webhook, delivery)
             reason, wanted_s = _failure(response)
