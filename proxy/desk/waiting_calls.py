@@ -214,7 +214,7 @@ def _doubts(request: bytes, reply: bytes, path: str | None) -> Known:
 
 
 def _with_others(marks: dict[str, str], notes: CallNotes) -> dict[str, str]:
-    """Return marks by argument, with those that are not about a value nobody mentioned added."""
+    """Add to the marks of arguments those of other kinds than unmentioned values."""
     found = dict(marks)
     for mark in notes.marks:
         name = mark.argument.partition(".")[0]

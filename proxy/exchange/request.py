@@ -181,9 +181,8 @@ async def read_completion_request(
         share = await _share(request, separators(body))
     if share is not None and is_large:
         asked, values = await apart(_read_large, request, format, body)
-        share.shrink_to(
-            values + len(body) // BYTES_A_KEPT_VALUE
-        )  # separators in strings are no values
+        # the estimate also counted separators in strings
+        share.shrink_to(values + len(body) // BYTES_A_KEPT_VALUE)
     elif small := _read_small(request, format, body, decisive):
         small.share = share
         return small

@@ -26,9 +26,7 @@ class Counter:
 
     def __init__(self, name: str, meaning: str, *labels: str) -> None:
         self._about, self._labels = (name, meaning), labels
-        self._counts: dict[
-            tuple[str, ...], list[float]
-        ] = {}  # the count, and the time since which it counts
+        self._counts: dict[tuple[str, ...], list[float]] = {}  # the count, and its start time
         self._beyond = (OTHER,) * len(labels)
         if not labels:
             self._counts[()] = [0.0, time.time()]

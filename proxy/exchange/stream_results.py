@@ -33,9 +33,8 @@ class Results:
 
     def keep(self, request_id: str, key_hash: str, member: dict[str, Any]) -> None:
         """Keep the `pinocchio` object of a stream that has ended."""
-        self._keep(
-            request_id, key_hash, compact(member)
-        )  # bytes give the garbage collector no work
+        # bytes give the garbage collector no work
+        self._keep(request_id, key_hash, compact(member))
 
     def _keep(self, request_id: str, key_hash: str, told: bytes | Member) -> None:
         self._kept[request_id] = key_hash, told

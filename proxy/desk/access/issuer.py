@@ -39,11 +39,7 @@ MOST_BYTES: Final = 2**20
 MOST_AT_ONCE: Final = 8  # exchanges of codes, which anybody can start
 TURN_S: Final = 5.0  # how long a login waits for one of them to end
 _DISCOVERY: Final = "/.well-known/openid-configuration"
-_KINDS: Final = {
-    "R": "RSA",
-    "P": "RSA",
-    "E": "EC",
-}  # types of keys, by the first letter of the algorithm
+_KINDS: Final = {"R": "RSA", "P": "RSA", "E": "EC"}  # key types, by the algorithm's first letter
 
 
 class LoginRefusedError(NotAllowedError):

@@ -131,9 +131,7 @@ class Courier:
             await _to_its_end(self._outbox.give_up, delivery.id)
             log.warning("webhook_given_up", **facts, reason="no longer configured")
             return
-        facts["host"] = httpx.URL(
-            webhook.url
-        ).host  # only the host, since the URL may hold a secret
+        facts["host"] = httpx.URL(webhook.url).host  # the rest of a URL may be a secret
         try:
             response = await self._send(webhook, delivery)
             reason, wanted_s = _failure(response)
