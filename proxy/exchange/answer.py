@@ -85,9 +85,10 @@ class Answer:
         return least_sure(self.confidences) if self.confidences else None
 
     def is_surer_than(self, other: Answer) -> bool:
-        """Compare the least sure choices of two answers, by the confidences of their texts alone.
+        """Return whether this answer's least sure choice is surer than the other answer's.
 
-        An answer with a number is surer than one without.
+        The confidences of the texts alone are compared. An answer with a number is surer than one
+        without.
         """
         mine, theirs = self._least_alone(), other._least_alone()
         return mine is not None and (theirs is None or mine > theirs)

@@ -189,7 +189,7 @@ class Metrics:
             self._note_calls(exchange)
 
     def _begin(self, alike: _Alike) -> _Numbers:
-        """Make room for exchanges that are alike; for the thread that counts."""
+        """Make room for exchanges that are alike; only for the thread that calls `note`."""
         if len(self._ended) >= MOST_SERIES:
             self._count_all()
             self._ended.clear()

@@ -122,7 +122,7 @@ class GuardrailsApplication:
             scope[CLIENT].note_known(bool(self._secret))
 
     def _is_token(self, presented: bytes) -> bool:
-        """Compare a token with the configured one in constant time."""
+        """Return whether a token is the configured one; compared in constant time."""
         return hmac.compare_digest(presented, self._secret)
 
     def _handler(self, services: Services, scope: Scope) -> Callable[[Request], Awaitable[Reply]]:
