@@ -183,8 +183,8 @@ class Ownership:
     ) -> None:
         """Record this key as the owner of a stored answer and of the items in it.
 
-        Nothing is recorded where ids are not checked or upstream does not store the answer. `withheld`
-        says that a policy withheld it, see `owned_ids.Owner`.
+        Nothing is recorded where ids are not checked or upstream does not store the answer.
+        `withheld` says that a policy withheld it, see `owned_ids.Owner`.
         """
         if not (self.is_active and is_stored(asked)):
             return
