@@ -1,3 +1,3 @@
-"""Answers of models to many questions: asked through the upstreams, kept as they come."""
+"""Collects models' answers to many questions, through the upstreams, and keeps each one at once."""
 
 __all__ = ["asking", "bill", "eliciting", "kept_answers", "run"]

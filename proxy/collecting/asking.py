@@ -1,8 +1,9 @@
-"""Puts many requests to models, so many at a time, each until it is answered or hopeless.
+"""Sends many requests to models, several at a time, until each is answered or has failed.
 
-What may pass is tried again: silence, broken connections, statuses that say so (408, 409, 425, 429
-and 5xx), and a 200 that holds no completion. Between attempts the wait doubles, or is what upstream
-asked for. A key that is refused (401, 403) ends all of it: the next requests would fail as well.
+Failures that may pass are retried: timeouts, broken connections, statuses that say so (408, 409,
+425, 429 and 5xx), and a 200 without a completion. The wait doubles between attempts, unless
+upstream names one. A refused key (401, 403) ends the whole run, because the next requests would
+fail as well.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ _HEADERS: Final = [(b"content-type", b"application/json")]
 
 @dataclass(frozen=True, eq=False)
 class Ask:
-    """One chat completion's request, of which `beside` are further members.
+    """A request for a chat completion; `beside` are its other members.
 
-    The same body is the same request, whenever it is made, but for a sample of another `number`; it
-    is written when it is needed, since images in it may be large.
+    Equal bodies are the same request, whenever they are made, except samples with another `number`.
+    The body is serialized on demand, since its images may be large.
     """
 
     model: str
@@ -51,22 +52,24 @@ class Ask:
 
     @property
     def body(self) -> bytes:
+        """The request's JSON body."""
         return dumps({"model": self.model, "messages": list(self.messages), **self.beside})
 
     @cached_property
     def key(self) -> str:
+        """The request's identity: 32 hexadecimal digits of a SHA-256 over its body and number."""
         again = f"\n{self.number}".encode() if self.number else b""
         return hashlib.sha256(self.body + again).hexdigest()[:32]
 
     @property
     def characters(self) -> int:
-        """How long it is, an image as long as the tokens that one comes to, about."""
+        """The length in characters; an image counts as `IMAGE_CHARACTERS` of them."""
         text, images = _IMAGE.subn(b"", self.body)
         return len(text) + IMAGE_CHARACTERS * images
 
 
 class RefusedError(Exception):
-    """A reply that will not be another one however often it is asked for; `reason` is one word."""
+    """A failure that no retry will change; `reason` is a few words."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -74,7 +77,7 @@ class RefusedError(Exception):
 
 
 class PassingError(RefusedError):
-    """What may be over at the next attempt, after `wait_s` where upstream said so."""
+    """A failure that may pass by the next attempt; upstream may name a wait of `wait_s` seconds."""
 
     def __init__(self, reason: str, wait_s: float | None = None) -> None:
         super().__init__(reason)
@@ -82,15 +85,15 @@ class PassingError(RefusedError):
 
 
 class TooExpensiveError(Exception):
-    """What was answered so far has cost as much as it may."""
+    """The answers so far have cost as much as the run may cost."""
 
 
 @dataclass
 class Asking:
-    """Asks models and keeps what they answer; `failed` counts what came to nothing, by reason.
+    """Sends requests to models and keeps the answers.
 
-    `note` is called for each answer, and may raise to end the work; `told` for each attempt that
-    failed.
+    `failed` counts the requests that failed for good, by model and reason. `note` is called for
+    each answer, and may raise to end the work.
     """
 
     router: Router
@@ -103,7 +106,11 @@ class Asking:
     retries: int = 0
 
     async def ask_all(self, asks: Sequence[Ask], advance: Callable[[], None]) -> None:
-        """Ask what is not answered yet; raises StartupError where a key is refused."""
+        """Send each request that is not answered yet, once, and keep its answer.
+
+        `advance` is called for each request that is done. Raises StartupError where a key is
+        refused, and TooExpensiveError where `note` does.
+        """
         waiting = iter([ask for ask in {each.key: each for each in asks}.values()])
         try:
             async with asyncio.TaskGroup() as group:
@@ -139,7 +146,10 @@ class Asking:
                 return
 
     async def _answer(self, ask: Ask) -> Json:
-        """The answer as it is kept; raises RefusedError, and StartupError for a refused key."""
+        """Send a request and return the answer in the form that is kept.
+
+        Raises RefusedError, PassingError, and StartupError for a refused key.
+        """
         try:
             name = self.router.name_for(ask.model)
             request = UpstreamRequest(
@@ -165,7 +175,7 @@ class Asking:
 
 
 def _refuse(reply: UpstreamReply) -> None:
-    """Raises what a status means."""
+    """Raise the error that a reply's status stands for: PassingError or RefusedError."""
     reason = f"status {reply.status}"
     if reply.status in PASSING or reply.status >= 500:
         raise PassingError(reason, _asked_s(reply))
@@ -173,7 +183,10 @@ def _refuse(reply: UpstreamReply) -> None:
 
 
 def _kept(ask: Ask, body: bytes) -> Json:
-    """Of a completion what is needed later; raises PassingError for anything else."""
+    """Return the members of a completion that are needed later.
+
+    Raises PassingError for a body that is not a completion.
+    """
     try:
         found = json.loads(body)
         choice = found["choices"][0]
@@ -194,11 +207,12 @@ def _kept(ask: Ask, body: bytes) -> Json:
 
 
 def _count(value: Any) -> int:
+    """Return a count of tokens; 0 for what is not one."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else 0
 
 
 def _asked_s(reply: UpstreamReply) -> float | None:
-    """How long upstream asks to wait, where it says so in a number."""
+    """Return the seconds that upstream asks to wait, or None where it names no number."""
     for name, unit_s in ((b"retry-after-ms", 0.001), (b"retry-after", 1.0)):
         try:
             return float(reply.header(name) or "") * unit_s
@@ -208,8 +222,13 @@ def _asked_s(reply: UpstreamReply) -> float | None:
 
 
 def _wait_s(attempt: int, asked: float | None) -> float:
-    """How long to wait after an attempt; a little by chance, so that not all come back at once."""
-    if asked is not None and asked >= 0:  # nor a number that is none
+    """Return the seconds to wait after an attempt.
+
+    It is the wait that upstream `asked` for, or else doubles with each attempt and varies at
+    random, so that requests do not all return at once. `LONGEST_WAIT_S` limits it (before the
+    variation).
+    """
+    if asked is not None and asked >= 0:  # excludes NaN too
         return min(asked, LONGEST_WAIT_S)
     return float(
         min(FIRST_WAIT_S * 2 ** (attempt - 1), LONGEST_WAIT_S) * random.uniform(0.75, 1.25)

@@ -1,4 +1,4 @@
-"""What collecting costs: an estimate before, by characters, and the bill after, by tokens used."""
+"""The cost of collecting: an estimate by characters before it, and a bill by tokens after it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from typing import Any, Final
 
 from proxy.collecting.asking import Ask
 
-CHARACTERS_A_TOKEN: Final = 4  # of English text and JSON, about
+CHARACTERS_A_TOKEN: Final = 4  # roughly, in English text and JSON
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars for a million tokens."""
+    """A model's price, in US dollars for a million tokens."""
 
     prompt: float
     completion: float
 
     def of(self, prompt_tokens: float, completion_tokens: float) -> float:
+        """Return the dollars that these tokens cost."""
         return (prompt_tokens * self.prompt + completion_tokens * self.completion) / 1e6
 
 
 def price_of(text: str) -> tuple[str, Price]:
-    """Reads `MODEL=PROMPT,COMPLETION`; raises ValueError."""
+    """Parse `MODEL=PROMPT,COMPLETION` into a model and its price; raises ValueError."""
     model, _, numbers = text.rpartition("=")
     parts = numbers.split(",")
     try:
@@ -44,7 +45,7 @@ def price_of(text: str) -> tuple[str, Price]:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Calls of one model with their tokens; `dollars` is None where no price is known."""
+    """The calls of one model with their tokens; `dollars` is None where no price is known."""
 
     model: str
     calls: int
@@ -54,7 +55,7 @@ class Line:
 
 
 def estimate(asks: Sequence[Ask], prices: Mapping[str, Price], expected_tokens: int) -> list[Line]:
-    """What calls that are still to be made will come to, model by model."""
+    """Estimate the cost of calls that are still to be made, one line for each model."""
     grouped: dict[str, list[Ask]] = defaultdict(list)
     for ask in asks:
         grouped[ask.model].append(ask)
@@ -71,7 +72,7 @@ def estimate(asks: Sequence[Ask], prices: Mapping[str, Price], expected_tokens: 
 
 
 def bill(answers: Iterable[Mapping[str, Any]], prices: Mapping[str, Price]) -> list[Line]:
-    """What answers cost that were given, model by model."""
+    """Return the cost of the answers given, one line for each model, sorted by its name."""
     grouped: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for answer in answers:
         grouped[answer["model"]].append(answer)
@@ -96,12 +97,15 @@ def _line(
 
 
 def total(lines: Iterable[Line]) -> float:
-    """Dollars of those lines that have a price."""
+    """Return the dollars of all lines that have a price."""
     return sum(line.dollars or 0.0 for line in lines)
 
 
 def sentence(lines: Sequence[Line], what: str) -> str:
-    """As a person reads it; models without a price are named."""
+    """Return a sentence with the calls, tokens and dollars of all lines.
+
+    `what` begins it. Models without a price are named.
+    """
     calls = sum(line.calls for line in lines)
     prompt = sum(line.prompt_tokens for line in lines)
     completion = sum(line.completion_tokens for line in lines)

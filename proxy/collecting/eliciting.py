@@ -1,6 +1,6 @@
-"""Asks models about replies that are there: how sure they are, how likely right, and once more.
+"""Asks models about existing replies: their stated confidence, a judge's verdict, and more samples.
 
-Each answer becomes a field of its row, by which `pinocchio study --out` compares these ways with
+Each answer becomes a field of its row, by which `pinocchio study --out` compares these methods with
 the calibrator (paper I01, I06 to I12).
 """
 
@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 SURE: Final[Json] = {"temperature": 0}
-TEMPERATURE: Final = 0.7  # of samples (I08)
+TEMPERATURE: Final = 0.7  # temperature of samples (I08)
 
 
 @dataclass(frozen=True, slots=True)
 class Elicitation:
-    """What is asked of each row; `model` answers in place of the row's own where it is given.
+    """The questions that are asked about each row.
 
-    `samples` are asked of that model, each with the question alone.
+    `model` answers instead of the row's own model where it is given. `samples` is the number of
+    further answers of that model to the question alone.
     """
 
     is_stated: bool = False
@@ -39,13 +40,13 @@ class Elicitation:
     temperature: float = TEMPERATURE
 
     def models(self, rows: Sequence[Row]) -> list[str]:
-        """Every model that is asked, each once."""
+        """Return every model that will be asked, each once."""
         asked = [self.model] if self.model else [row.model or "" for row in rows]
         named = asked if self.is_stated or self.samples else []
         return list(dict.fromkeys([*named, *([self.judge] if self.judge else [])]))
 
     def asks(self, row: Row) -> list[Ask]:
-        """The stated confidence, then the judge, then the samples."""
+        """Return the requests of a row: the stated confidence, the judge, then the samples."""
         model, found = self.model or row.model or "", []
         if self.is_stated:
             text = stated_prompt(row.question, row.answer)
@@ -60,14 +61,14 @@ class Elicitation:
 
 @dataclass
 class Elicited:
-    """The rows with their new fields, and what came to nothing."""
+    """The rows with their new fields, and counts of what failed."""
 
     rows: list[Json]
     failed: Mapping[str, int]
     retries: int
-    unread: int = 0  # stated confidences in which there is no number
-    missing: int = 0  # answers that nobody gave
-    counts: Counter[str] = field(default_factory=Counter)  # rows by new field
+    unread: int = 0  # stated confidences without a number
+    missing: int = 0  # requests without an answer
+    counts: Counter[str] = field(default_factory=Counter)  # how many rows have each new field
 
 
 async def elicit(
@@ -78,9 +79,10 @@ async def elicit(
     bar: Callable[[str, int], Any],
     concurrency: int,
 ) -> Elicited:
-    """Ask what is not answered yet, keep the answers at `kept_at`, and give the rows anew.
+    """Send the requests that are not answered yet, and return the rows with the new fields.
 
-    Raises StartupError for a refused key, or where another process has that file.
+    Answers are kept at `kept_at`. Raises StartupError for a refused key, or where another process
+    has that file.
     """
     asks = [wanted.asks(row) for row in rows]
     every = [ask for each in asks for ask in each]
@@ -109,7 +111,11 @@ def _text(kept: KeptAnswers, ask: Ask) -> str | None:
 def _with_answers(
     row: Row, wanted: Elicitation, texts: Sequence[str | None], found: Elicited
 ) -> Json:
-    """The row as it was read, with what its answers say; what has no answer adds nothing."""
+    """Return a row as it was read, with a field for each of its answers.
+
+    `texts` are in the order of `Elicitation.asks`; missing answers add no field. Counts are added
+    to `found`.
+    """
     left, told = list(texts), dict(row.raw)
     found.missing += sum(text is None for text in texts)
     if wanted.is_stated and (text := left.pop(0)) is not None:
@@ -128,5 +134,5 @@ def _with_answers(
 
 
 def lines_of(found: Elicited) -> str:
-    """The rows as JSON lines."""
+    """Return the rows as JSON lines."""
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in found.rows)

@@ -1,7 +1,7 @@
-"""A file of answers that grows by a line for each, and is read again after a crash.
+"""A file of answers, one line each, that is read again after a crash.
 
-A line is written whole and handed to the disk before its answer counts. What a killed process left
-of a line is cut off by the next one. Two processes cannot write the same file.
+A line is written whole and flushed to disk before its answer counts. The next process cuts off the
+line that a killed one left unfinished. Two processes cannot write to the same file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ Json = dict[str, Any]
 
 
 def keys_in(path: Path) -> frozenset[str]:
-    """The keys of the answers that stand in a file, as far as it can be read; it is not changed."""
+    """Return the keys of the answers in a file, up to the first line that cannot be read.
+
+    The file is not changed; a missing one gives no keys.
+    """
     found = set()
     try:
         with path.open("rb") as stream:
@@ -32,7 +35,10 @@ def keys_in(path: Path) -> frozenset[str]:
 
 
 class KeptAnswers:
-    """Answers by the key of their call; a context manager that holds the file."""
+    """Answers by the key of their request; a context manager that locks the file.
+
+    Entering raises StartupError where another process has the file, or a line of it is no answer.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -58,6 +64,7 @@ class KeptAnswers:
         self._stream.close()
 
     def _read(self) -> None:
+        """Load all answers, and cut off an unfinished last line."""
         self._stream.seek(0)
         end = 0
         for line in self._stream:
@@ -79,10 +86,11 @@ class KeptAnswers:
         return len(self._kept)
 
     def get(self, key: str) -> Mapping[str, Any] | None:
+        """Return the answer with a key, or None."""
         return self._kept.get(key)
 
     def add(self, key: str, answer: Mapping[str, Any]) -> None:
-        """Keeps an answer for good."""
+        """Append an answer to the file, and flush it to disk."""
         told = {"key": key, **answer}
         self._stream.write(json.dumps(told).encode() + b"\n")
         self._stream.flush()

@@ -1,8 +1,8 @@
-"""One collection: every task to every model, rubrics to the judges, labelled rows to a folder.
+"""One collection: every task goes to every model, judges grade the answers, rows are written.
 
-The folder has `answers.jsonl` and `verdicts.jsonl`, which grow, and what is made of them anew by
-each run: `rows.jsonl` (all that have a label), `train.jsonl`, `test.jsonl` and `report.json`. These
-follow from tasks and answers alone, so a run that was killed ends with what one run would have.
+The folder has `answers.jsonl` and `verdicts.jsonl`, which grow, and files that each run rewrites:
+`rows.jsonl` (all labelled rows), `train.jsonl`, `test.jsonl` and `report.json`. These depend on
+tasks and answers alone, so runs that were killed end with the same files as a single run.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ JUDGING: Final = {"temperature": 0}
 AGAIN: Final = (
     False,
     True,
-)  # a judge that cannot be read is asked once more, for the verdict alone
+)  # an unreadable judge is asked once more, for the verdict alone
 
 
 class Bar(Protocol):
-    """Shows how far the work is."""
+    """A progress bar."""
 
     def advance(self) -> None: ...
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is collected, and how it may be asked."""
+    """What to collect, and the limits for it."""
 
     tasks: Sequence[Task]
     models: Sequence[str]
@@ -56,7 +56,7 @@ class Wanted:
 
     @cached_property
     def asks(self) -> list[tuple[Task, Ask]]:
-        """Every task to every model."""
+        """The requests of every task to every model."""
         return [
             (task, Ask(model, task.messages, self.beside))
             for task in self.tasks
@@ -64,7 +64,10 @@ class Wanted:
         ]
 
     def judgement(self, answered: Answered, judge: str, *, is_again: bool) -> Ask:
-        """A judge's question about an answer."""
+        """Return the request in which a judge grades an answer.
+
+        `is_again` asks for the verdict alone.
+        """
         task = answered.task
         asked = task.question or json.dumps(task.messages, ensure_ascii=False)
         messages = rubric_messages(asked, answered.text, task.gold, task.rubric, is_again=is_again)
@@ -73,11 +76,11 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What a run came to."""
+    """The result of a run."""
 
     rows: list[Json]
     split: CollectedSplit
-    unlabelled: int  # answers whose judges could not be read
+    unlabelled: int  # answers without a readable verdict
     failed: Mapping[str, int]  # calls without an answer, by model and reason
     retries: int
     lines: list[Line]  # the bill
@@ -86,9 +89,10 @@ class Collected:
 async def collect(
     wanted: Wanted, router: Router, folder: Path, bar: Callable[[str, int], Any]
 ) -> Collected:
-    """Ask what is not answered yet and write the folder; `bar` makes a progress bar of a title.
+    """Send the requests that are not answered yet, and write the folder's files.
 
-    Raises StartupError for a refused key or a folder in use, TooExpensiveError past `max_cost`.
+    `bar` makes a progress bar of a title and a number of steps. Raises StartupError for a refused
+    key or a folder in use, and TooExpensiveError past `max_cost`.
     """
     asks = wanted.asks
     with KeptAnswers(folder / ANSWERS) as answers, KeptAnswers(folder / VERDICTS) as verdicts:
@@ -128,7 +132,7 @@ async def collect(
 
 
 class _Spending:
-    """What answers have cost, so that no more is spent than may be."""
+    """The cost of the answers of this run, which may not exceed `max_cost`."""
 
     def __init__(self, wanted: Wanted, *kept: KeptAnswers) -> None:
         self._wanted = wanted
@@ -136,7 +140,7 @@ class _Spending:
         self._spent = 0.0
 
     def note(self, ask: Ask, answer: Json) -> None:
-        """Raises TooExpensiveError once the run has cost `max_cost`."""
+        """Add the cost of an answer; raises TooExpensiveError once the run has cost `max_cost`."""
         price = self._wanted.prices.get(ask.model)
         if price is not None:
             self._spent += price.of(answer["prompt_tokens"], answer["completion_tokens"])
@@ -144,7 +148,7 @@ class _Spending:
             raise TooExpensiveError(f"{self._spent:.2f} USD")
 
     def given(self, asks: Sequence[tuple[Task, Ask]]) -> Iterable[Mapping[str, Any]]:
-        """All answers that the rows stand on, those of earlier runs too."""
+        """Return all answers that the rows depend on, including those of earlier runs."""
         answers, verdicts = self._kept
         found = {ask.key: answers.get(ask.key) for _, ask in asks}
         for each in answered_of(self._wanted, answers):
@@ -154,7 +158,7 @@ class _Spending:
 
 
 def answered_of(wanted: Wanted, answers: KeptAnswers) -> list[Answered]:
-    """The tasks that are answered, in their own order, whichever answer came first."""
+    """Return the answered tasks, in the order of the tasks and not of the answers."""
     found = ((task, ask, answers.get(ask.key)) for task, ask in wanted.asks)
     return [Answered(task, ask.model, kept["message"]) for task, ask, kept in found if kept]
 
@@ -172,7 +176,10 @@ def _judgements(wanted: Wanted, answered: Answered) -> list[Ask]:
 def _judging(
     wanted: Wanted, answers: KeptAnswers, verdicts: KeptAnswers, is_again: bool
 ) -> Callable[[], list[Ask]]:
-    """What judges are asked; the second time about what could not be read the first time."""
+    """Return a function that lists the requests to judges.
+
+    With `is_again` these are about the verdicts that could not be read the first time.
+    """
 
     def made() -> list[Ask]:
         asks = []
@@ -192,7 +199,7 @@ def _judging(
 
 
 def _verdicts(wanted: Wanted, answered: Answered, verdicts: KeptAnswers) -> dict[str, bool | None]:
-    """Each judge's verdict: the first of its words that can be read."""
+    """Return each judge's verdict, by its name: the first that can be read, or None."""
     found: dict[str, bool | None] = dict.fromkeys(wanted.judges)
     if answered.rule_grade is not None:
         return found
@@ -211,7 +218,7 @@ def _said(verdicts: KeptAnswers, ask: Ask) -> str | None:
 
 
 def write(folder: Path, found: Collected) -> None:
-    """Writes rows, both sides of the split and the report, each in one step."""
+    """Write the rows, both sides of the split and the report, each file in one step."""
     report = {
         **found.split.report,
         "rows": len(found.rows),

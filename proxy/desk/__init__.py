@@ -1,8 +1,8 @@
-"""The review desk: people see what is held or audited, and decide.
+"""The review desk, where people see held and audited replies and decide on them.
 
-`desk.py` is what can be done, without HTTP (`Desk.decide` releases a held reply); `access/` says
-who may; `api.py` is the way in for programs, `console/` for people. Until the desk's first request
-only `listening.py` is imported, and `figures.py`, which every worker tells the desk at a scrape.
+`desk.py` has the operations, without HTTP (`Desk.decide` releases a held reply). `access/` decides
+who may use them, `api.py` serves programs, and `console/` serves people. Before the desk's first
+request only `listening.py` is imported, and `figures.py`, which every worker uses at a scrape.
 """
 
 __all__ = ["basis", "desk", "figures", "listening", "standing", "waiting_calls"]

@@ -29,7 +29,7 @@ Given = ParamSpec("Given")
 
 
 class LikeThisBody(BaseModel):
-    """Which calls are approved with the one that is decided on."""
+    """The further calls that are approved together with a reply."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -55,6 +55,7 @@ class VerdictBody(BaseModel):
     )
 
     def verdict_given(self) -> Verdict:
+        """Return the body as a verdict for the desk."""
         wish = self.like_this
         like_this = None if wish is None else LikeThis(wish.for_s, wish.uses, wish.any)
         told = self.verdict, self.correct, self.content, self.note, self.revision
@@ -62,7 +63,7 @@ class VerdictBody(BaseModel):
 
 
 class LabelBody(BaseModel):
-    """Whether a reply is correct, without a decision on it."""
+    """A label that says whether a reply is correct, without a decision on it."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -71,8 +72,10 @@ class LabelBody(BaseModel):
 
 
 def as_json(handler: Callable[Given, dict[str, Any]]) -> Callable[Given, Response]:
-    """A handler whose value is told as JSON, whatever clients have written in it: half a surrogate
-    pair, for one, which FastAPI takes for an error."""
+    """Wrap a handler so that its value is sent as JSON, whatever clients have written in it.
+
+    FastAPI fails on some of it, such as half a surrogate pair.
+    """
 
     @wraps(handler)
     def answer(*args: Given.args, **kwargs: Given.kwargs) -> Response:
@@ -82,7 +85,10 @@ def as_json(handler: Callable[Given, dict[str, Any]]) -> Callable[Given, Respons
 
 
 def review_routes(desk: Desk, feed: Feed) -> APIRouter:
-    """Handlers are plain functions, which run on threads: all of them wait for the store."""
+    """Return the routes of the API.
+
+    Handlers are plain functions, so that they run on threads: all of them wait for the store.
+    """
     api = APIRouter(prefix="/pinocchio/v1", tags=["reviews"])
 
     @api.get("/reviews")
@@ -95,47 +101,54 @@ def review_routes(desk: Desk, feed: Feed) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=MOST_ON_A_PAGE)] = 50,
         after: Annotated[str | None, Query(description="`next` of the page before.")] = None,
     ) -> dict[str, Any]:
-        """Replies under review, most likely wrong first: lowest confidence, then oldest."""
+        """List replies under review, most likely wrong first: lowest confidence, then oldest."""
         page = desk.page(_name(state), queue=queue, team=team, kind=kind, limit=limit, after=after)
         return {"items": [desk.listed(each) for each in page.items], "next": page.next}
 
     @api.get("/reviews/{id}")
     @as_json
     def review(id: Id) -> dict[str, Any]:
-        """One reply with its request, what may be edited, why it was held, and what was said."""
+        """Return a reply with its request, what may be edited, why it was held, and its labels."""
         return desk.review(id)
 
     @api.post("/reviews/{id}/verdict")
     @as_json
     def verdict(id: Id, body: VerdictBody, who: Who) -> dict[str, Any]:
-        """Decides, once, and answers with the review (but for `why`). The same again answers the
-        same; another verdict is a 409 with the review, `review_decided` or `review_expired`.
-        Where several people approve, the review stays open until the last; of a reply that one of
-        them edits, the others approve its `revision`, else a 409 `review_edited`."""
+        """Decide on a reply, once, and return the review (without `why`).
+
+        The same decision again gets the same answer; another one is a 409 with the review,
+        `review_decided` or `review_expired`. Where several people have to approve, the review stays
+        open until the last of them does. If one of them edits the reply, the others approve its
+        `revision`, or get a 409 `review_edited`.
+        """
         return desk.decide(id, body.verdict_given(), who.name, is_named=who.is_named)
 
     @api.post("/reviews/{id}/label")
     @as_json
     def label(id: Id, body: LabelBody, who: Who) -> dict[str, Any]:
-        """Keeps this reviewer's label, whatever was decided."""
+        """Keep this reviewer's label, whatever was decided."""
         return desk.label(id, body.correct, who.name, body.note)
 
     @api.get("/me")
     @as_json
     def me(who: Who) -> dict[str, Any]:
-        """Who is at the desk, and in a session what `x-csrf-token` has to be."""
+        """Return who is at the desk, and in a session the value that `x-csrf-token` must have."""
         return {"name": who.name, "role": who.role, "csrf": who.csrf}
 
     @api.get("/stats")
     @as_json
     def stats(who: Who) -> dict[str, Any]:
-        """What waits, was decided in 30 days, is refused; for admins why, and webhooks."""
+        """Return what waits, what was decided in 30 days, and whether the configuration is refused.
+
+        Admins also see why it is refused, and the state of webhooks.
+        """
         return desk.stats() if who.is_admin else _for_reviewers(desk.stats())
 
     return _with_standing(_with_quality(_with_feedback(_with_events(api, feed), desk), desk), desk)
 
 
 def _for_reviewers(stats: dict[str, Any]) -> dict[str, Any]:
+    """Return the stats without what only admins may see."""
     configuration = {**stats["configuration"], "problems": []}
     return {**stats, "configuration": configuration, "webhooks": {}}
 
@@ -147,11 +160,12 @@ def _with_events(api: APIRouter, feed: Feed) -> APIRouter:
         heard: Annotated[int | None, Query(ge=0)] = None,
         last_event_id: Annotated[int | None, Header(ge=0)] = None,
     ) -> StreamingResponse:
-        """Server-sent events: `review` for each turn of a reply, `traffic` of the last minute every
-        few seconds, `missed` for whoever reads too slowly.
+        """Stream the desk's events as server-sent events.
 
-        From now on, or from after the number `heard`; a reader that comes again says by
-        `Last-Event-ID` where it was. It ends with the key or session that it was opened with.
+        `review` is sent for each change of a reply, `traffic` of the last minute every few seconds,
+        and `missed` to a client that reads too slowly. The stream begins now, or after the event
+        number `heard`. A client that reconnects sends its last number as `Last-Event-ID`. The
+        stream ends with the key or session that opened it.
         """
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         since = heard if last_event_id is None else last_event_id
@@ -167,13 +181,13 @@ def _with_standing(api: APIRouter, desk: Desk) -> APIRouter:
     def standing(
         all: Annotated[bool, Query(description="Also those that are over.")] = False,
     ) -> dict[str, Any]:
-        """Approvals that cover further calls, the newest first."""
+        """List approvals that cover further calls, the newest first."""
         return {"items": [told(each) for each in desk.queue.standing(is_all=all)]}
 
     @api.post("/standing-approvals/{id}/revoke")
     @as_json
     def revoke(id: Id, who: Who) -> dict[str, Any]:
-        """Ends one at once; what it has let go is gone."""
+        """Revoke an approval at once; calls that it has already let through are not affected."""
         return end(desk.queue, id, who.name)
 
     return api
@@ -183,8 +197,11 @@ def _with_feedback(api: APIRouter, desk: Desk) -> APIRouter:
     @api.post("/feedback")
     @as_json
     def feedback(body: Annotated[Any, Body()], who: Who) -> dict[str, Any]:
-        """Labels of any recorded replies, of the reviewer's own choice: `request_id`, `correct`,
-        `note`, or a list of them as `feedback`. They are kept apart from verdicts."""
+        """Keep labels of any recorded replies that the reviewer chose.
+
+        The body has `request_id`, `correct` and `note`, or a list of these as `feedback`. The
+        labels are kept apart from verdicts.
+        """
         return keep_feedback(desk.feedback, body, who.name)
 
     return api
@@ -198,14 +215,17 @@ def _with_quality(api: APIRouter, desk: Desk) -> APIRouter:
         model: Narrowed = None,
         team: Narrowed = None,
     ) -> dict[str, Any]:
-        """What second opinions came to, and by the verdicts what they were worth: the number that
-        knows them beside the one of the reply alone. As the console's page on quality has it."""
+        """Return what second opinions said, and how much they were worth by the verdicts.
+
+        The confidence with them is beside the confidence of the reply alone. The console's page on
+        quality shows the same.
+        """
         return read_second_opinions(desk.queue.engine, days, model, team).as_dict()
 
     return api
 
 
 def _name(state: str) -> State:
-    """Today's name of a state that may be spelt as it once was."""
+    """Return today's name of a state, which may be spelled in an older way."""
     name = state_name(stored_state(state) or state)
     return next(each for each in STATES if each == name)

@@ -1,4 +1,4 @@
-"""The review desk as an application: API, login and console behind one guard."""
+"""The review desk as an ASGI application: API, login and console behind one guard."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ log = structlog.get_logger(__name__)
 
 
 class UnusableBodyError(BadRequestError):
+    """A request body that does not have the documented form."""
+
     status, code = 422, "invalid_request"
 
 
 class DeskApplication:
-    """What the listener serves; made by the first request for it."""
+    """The application that the listener serves, made by its first request."""
 
     def __init__(
         self,
@@ -75,22 +77,27 @@ class DeskApplication:
         await self._guarded(scope, receive, send)
 
     async def end_streams(self) -> None:
+        """End the event streams, and close the connections to the issuer."""
         await self._feed.aclose()
         if self._sign_on is not None:
             await self._sign_on.issuer.aclose()
 
     def close(self) -> None:
+        """Close the connections to the store."""
         self._desk.queue.close()
         self._door.close()
 
 
 async def _unusable(request: Request, error: Exception) -> Response:
-    """What does not have the form that OpenAPI tells, with the place of the first mistake."""
+    """Answer a body that does not have the form in OpenAPI with a 422 that names the first mistake.
+
+    A body that is not JSON gets a 400.
+    """
     assert isinstance(error, RequestValidationError)
     found = error.errors()[0]
     if found["type"] == "json_invalid":
         return await envelope(request, _no_json(error))
-    # pydantic ends the place of a wrong choice with the choices, which its sentence has anyway
+    # pydantic ends the location of a wrong choice with the choices, which its sentence repeats
     places = (str(part) for part in found["loc"] if part != "body")
     where = ".".join(place for place in places if not place.startswith("literal["))
     text = f"{where}: {found['msg']}" if where else found["msg"]
@@ -98,7 +105,10 @@ async def _unusable(request: Request, error: Exception) -> Response:
 
 
 def _no_json(error: RequestValidationError) -> BadRequestError:
-    """As the proxy itself says it, and not as if the mistake were in a field."""
+    """Return the error that the proxy itself gives for a body that is not JSON.
+
+    FastAPI would describe it as a mistake in a field.
+    """
     found = error.errors()[0]
     at = json.JSONDecodeError(found["ctx"]["error"], error.body, found["loc"][-1])
     text = f"the body is not JSON: {at.msg} at line {at.lineno}, column {at.colno}"
@@ -106,10 +116,11 @@ def _no_json(error: RequestValidationError) -> BadRequestError:
 
 
 async def _fault(request: Request, error: Exception) -> Response:
+    """Log an unexpected error by its place, and answer with a 500."""
     log.error("internal_error", path=request.scope["path"], **place(error))
     return await envelope(request, ProxyError("the desk failed; the proxy's log says where"))
 
 
 async def _left(request: Request, error: Exception) -> Response:
-    """For nobody: the visitor left before the whole of the request was here."""
+    """Answer a client that disconnected before its whole request arrived; nobody receives it."""
     return Response(status_code=400)

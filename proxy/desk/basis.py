@@ -1,4 +1,4 @@
-"""What the confidence of a stored reply is based on, in words for a reviewer."""
+"""The basis of a stored reply's confidence, in words for a reviewer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES: Final = (
     *("status", "reason", "support", "basis", "unsupported"),
     *("because", "act", "needs_facts", "familiar"),
 )
-OWN_CURVE: Final = "platt@"  # of a checkpoint; it was fitted on its training data
+OWN_CURVE: Final = "platt@"  # a checkpoint's own curve, fitted on its training data
 OPINIONS_READ: Final = "opinion@"
 UNFAMILIAR: Final = "The calibrator was not trained on tasks of this kind."
 NOT_CHECKED: Final = "Nothing about this reply was checked."
@@ -28,7 +28,7 @@ NOT_KNOWN: Final = "What was checked about this reply is not on record."
 
 
 class Scored(Protocol):
-    """A stored reply, whole or as a line of the queue."""
+    """A stored reply, whole or as an entry of the queue."""
 
     @property
     def confidence(self) -> float | None: ...
@@ -39,17 +39,20 @@ class Scored(Protocol):
 
 
 def score_facts(held: Scored) -> dict[str, Any]:
-    """Return what is known of a score besides the number, named as in a response; else None."""
+    """Return what is known of a score besides the number, named as in a response.
+
+    Unknown values are None.
+    """
     kept = kept_values(held.findings)
     return {**{name: kept.get(name) for name in NAMES}, "meaning": meaning(held)}
 
 
 def meaning(held: Scored) -> str | None:
-    """Return what a confidence says, or else what was checked; None without a confidence.
+    """Return a sentence that says what a confidence means; None without a confidence.
 
     It promises a share of correct replies only where that was measured: on tasks that the
-    calibrator knows, if something about the reply was checked, or if labels of this deployment
-    taught what the number means.
+    calibrator knows, if something about the reply was checked or labels of this deployment showed
+    what the number means. Otherwise it says what was checked.
     """
     if held.confidence is None:
         return None
@@ -65,7 +68,7 @@ def meaning(held: Scored) -> str | None:
 
 
 def in_words(basis: Sequence[str]) -> str:
-    """Return what a confidence is based on: `known facts and the answers of other models`."""
+    """Return the basis of a confidence in words: `known facts and the answers of other models`."""
     *others, last = (IN_WORDS.get(each, each) for each in basis)
     return f"{', '.join(others)} and {last}" if others else last
 
@@ -73,9 +76,9 @@ def in_words(basis: Sequence[str]) -> str:
 def is_learnt_here(calibrator: str | None) -> bool:
     """Return whether labels of this deployment taught a calibrator what its numbers mean.
 
-    Its name says so by a recalibration behind the checkpoint. A Platt curve right behind it is the
-    checkpoint's own, as in `embedded@3f2a91c0+platt@9c1d02ab`, and a second stage for opinions is
-    part of it too; so one more is needed: `embedded@3f2a91c0+platt@9c1d02ab+platt@51e2aa07`.
+    Its name then has a recalibration behind the checkpoint. A Platt curve directly behind it
+    belongs to the checkpoint, as in `embedded@3f2a91c0+platt@9c1d02ab`, and so does a second stage
+    for opinions. So a further one is needed: `embedded@3f2a91c0+platt@9c1d02ab+platt@51e2aa07`.
     """
     _, *parts = (calibrator or "").split("+")
     if parts and parts[0].startswith(OWN_CURVE):
@@ -84,9 +87,9 @@ def is_learnt_here(calibrator: str | None) -> bool:
 
 
 def marked(sentence: str, words: Sequence[str]) -> list[tuple[str, bool]]:
-    """Split a sentence into pieces, each with whether it is one of the words."""
+    """Split a sentence into pieces, each with whether it is one of the words; case is ignored."""
     low, places = sentence.lower(), [False] * len(sentence)
-    if len(low) != len(sentence):  # a few letters have two in lower case
+    if len(low) != len(sentence):  # a few letters become two in lower case
         low = sentence
     for word in words:
         found, at = word.lower(), -1

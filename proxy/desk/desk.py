@@ -1,8 +1,8 @@
-"""What can be done at the desk, whoever asks for it and however: the API, the console, a terminal.
+"""The operations of the desk, for the API, the console and the terminal.
 
-Methods wait for the database and belong on a thread; each raises ProxyError. A decision holds at
-once, for clients that wait too. Whoever wants to be able to take one back waits before it is sent,
-as the console does: what a client has seen cannot be undone here.
+Methods wait for the database, so call them on a thread; each raises ProxyError. A decision takes
+effect at once, also for clients that wait. To let people undo one, a caller has to delay it before
+it is sent, as the console does: what a client has received cannot be undone here.
 """
 
 from __future__ import annotations
@@ -58,37 +58,41 @@ if TYPE_CHECKING:
 State = Literal["open", "released", "rejected", "expired"]
 STATES: Final[tuple[State, ...]] = get_args(State)
 MOST_ON_A_PAGE: Final = 500
-STATS_FOR_S: Final = 3.0  # with 100,000 open replies they cost 150 ms
+STATS_FOR_S: Final = 3.0  # seconds; with 100,000 open replies the counts take 150 ms
 DECIDED_DAYS: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A reviewer's decision; `correct` is the label, None for none."""
+    """A reviewer's decision; `correct` is the label, or None for none."""
 
     verdict: Literal["approve", "edit", "reject"]
     correct: bool | None = None
-    content: Any = None  # of an edit
+    content: Any = None  # the content of an edit
     note: str | None = None
     revision: str | None = None  # the edit that is approved, where one waits for another approval
     like_this: LikeThis | None = None  # the calls that are approved with it
 
     @property
     def state(self) -> str:
+        """The state of a reply after this decision."""
         return REJECTED if self.verdict == "reject" else RELEASED
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of the queue; `next` is what to ask for to go on, None at its end."""
+    """A page of the queue; `next` is the cursor of the next page, or None at the end."""
 
     items: list[Listed]
     next: str | None
 
 
 class Desk:
-    """`setup` gives the configuration that holds now, `refusal` why a newer one does not;
-    `on_decision` hears of each reply decided, and how."""
+    """The operations on the replies of a queue.
+
+    `setup` returns the configuration in force, and `refusal` the reason why a newer one is refused.
+    `on_decision` is called with each reply that is decided and its verdict.
+    """
 
     def __init__(
         self,
@@ -115,7 +119,10 @@ class Desk:
         limit: int = 50,
         after: str | None = None,
     ) -> Page:
-        """The surest errors first: lowest confidence, then oldest; before them the unscored."""
+        """Return a page of the queue: unscored replies, then the least sure, then the oldest.
+
+        Raises BadRequestError for an unknown cursor `after`.
+        """
         limit = max(1, min(limit, MOST_ON_A_PAGE))
         place = _place(after) if after else None
         found = self.queue.page(
@@ -125,18 +132,18 @@ class Desk:
         return Page(items, _cursor(items[-1].place) if len(found) > limit else None)
 
     def calls(self, held: HeldReply | Listed) -> list[WaitingCall]:
-        """The calls of a reply, marked where something is odd about them."""
+        """Return the calls of a reply, with marks on what is unusual about them."""
         policy = policy_of(self._book, held.policy)
         return self.doubts.waiting_calls(held, rule_of(policy, held.policy) if policy else None)
 
     def missing_policy(self, label: str) -> str | None:
-        """The name of the policy that decided, where a usable configuration has none of it."""
+        """Return the name of the policy that decided, if it is no longer configured, or None."""
         name = label.partition("/")[0]
         is_known = self.setup is None or any(each.name == name for each in self._book)
         return None if is_known or not name else name
 
     def leaning(self, label: str | None, confidence: float | None) -> Leaning:
-        """How a confidence stands to the threshold of the rule that decided."""
+        """Return how a confidence compares with the threshold of the rule that decided."""
         return leaning(self._book, label, confidence)
 
     @property
@@ -148,7 +155,7 @@ class Desk:
         return self.setup().book if self.setup is not None else ()
 
     def listed(self, held: HeldReply | Listed) -> dict[str, Any]:
-        """What a line of the queue tells; times are seconds since the epoch."""
+        """Return the facts of an entry in the queue; times are seconds since the epoch."""
         side, threshold = self.leaning(held.policy, held.confidence)
         return {
             **listed_facts(held),
@@ -158,14 +165,14 @@ class Desk:
         }
 
     def held(self, id: str) -> HeldReply:
-        """One reply under review; raises NotFoundError."""
+        """Return a reply under review; raises NotFoundError."""
         found = self.queue.get(id)
         if found is None:
             raise NotFoundError(f"there is no review {id[:100]!r}", code="review_not_found")
         return found
 
     def review(self, id: str) -> dict[str, Any]:
-        """All there is to know of one reply, as JSON values."""
+        """Return all facts of one reply, as JSON values."""
         held = self.held(id)
         return {**self._facts(held), "why": self._why(held)}
 
@@ -178,11 +185,14 @@ class Desk:
         is_named: bool = True,
         link: LinkUse | None = None,
     ) -> dict[str, Any]:
-        """Decides, or finds that the same was decided by the same reviewer; gives the review, which
-        stays open where others have to approve too. A `link` is used up by its decision.
+        """Decide on a reply and return its review.
 
-        Raises NotFoundError, UnusableEditError, DecidedError where somebody else, or time, was
-        faster, or the link was used before, and NotAllowedError for one of several approvals by
+        The review stays open where others have to approve too.
+
+        Where the same reviewer has decided the same before, the review is returned again. A `link`
+        is used up by its decision. Raises NotFoundError, UnusableEditError, DecidedError where
+        somebody else or the expiry was faster or the link was used before, BadRequestError for
+        content without an edit and the like, and NotAllowedError for one of several approvals by
         somebody without a name.
         """
         if (verdict.verdict == "edit") != (verdict.content is not None):
@@ -211,7 +221,7 @@ class Desk:
             )
             if decided is not None:
                 if (decided.state, decided.approved) != (HELD, held.approved):
-                    self._stats = 0.0, {}  # the reviewer looks at what is left
+                    self._stats = 0.0, {}  # the next page shows how many are left
                     self._on_decision(decided, verdict)
                 return self._facts(decided)
             held = self.held(id)
@@ -231,7 +241,10 @@ class Desk:
         return None if wanted is None else standing_for(held, wanted, self._limits)
 
     def _is_same(self, held: HeldReply, verdict: Verdict, reviewer: str) -> bool:
-        """Whether this is what was decided: an answer was lost, and somebody asks once more."""
+        """Return whether the same decision was made before.
+
+        A client repeats a decision whose answer was lost.
+        """
         revised = None
         if verdict.verdict == "edit":
             try:
@@ -247,6 +260,7 @@ class Desk:
         return then == (verdict.state, reviewer, revised, storable(verdict.note)) and is_label_same
 
     def _decided_error(self, held: HeldReply) -> DecidedError:
+        """Return the error for a reply that was decided or has expired."""
         review = self._facts(held)
         if held.state == EXPIRED:
             message = f"nobody decided on {held.id} in time: it is {state_name(held.standing)}"
@@ -257,8 +271,11 @@ class Desk:
     def label(
         self, id: str, is_correct: bool, reviewer: str, note: str | None = None
     ) -> dict[str, Any]:
-        """Keeps what a reviewer thinks of a reply, whatever its state, in place of what they said
-        before; several reviewers may label the same one. Gives the review."""
+        """Keep a reviewer's label of a reply in any state, and return the review.
+
+        It replaces an earlier label of the same reviewer; several reviewers may label one reply.
+        Raises BadRequestError for a reply without a request id.
+        """
         held = self.held(id)
         if held.request_id is None:
             message = f"{id} was held by an older version, which kept no request id to label"
@@ -267,7 +284,12 @@ class Desk:
         return self._facts(held)
 
     def stats(self) -> dict[str, Any]:
-        """What waits, and what was decided in the last days; a few seconds old at most."""
+        """Return counts of what waits and what was decided in the last days.
+
+        They are at most a few seconds old.
+
+        A reviewer who is bound to queues gets these queues only.
+        """
         at, stats = self._stats
         if time.monotonic() - at > STATS_FOR_S or not stats:
             waiting = self.queue.open_counts()
@@ -294,7 +316,7 @@ class Desk:
         }
 
     def _configuration(self) -> dict[str, Any]:
-        """Whether what the files say is in force."""
+        """Return whether the newest configuration was refused, and its problems."""
         refusal = self.refusal()
         if refusal is None:
             return {"is_refused": False, "refused_at": None, "problems": []}
@@ -304,6 +326,7 @@ class Desk:
     # --- a review -------------------------------------------------------------------------------
 
     def _facts(self, held: HeldReply) -> dict[str, Any]:
+        """Return all facts of a reply but `why`."""
         found, path = editable(held.as_proposed), surface_of(held)
         labels, history = self.queue.said_of(held)
         return {
@@ -337,7 +360,7 @@ class Desk:
                 }
                 for each in labels
             ],
-            "feedback": [  # volunteered, by clients above all
+            "feedback": [  # volunteered labels, mostly from clients
                 {
                     "by": each.given_by,
                     "correct": each.is_correct,
@@ -350,9 +373,9 @@ class Desk:
         }
 
     def _why(self, held: HeldReply) -> list[dict[str, Any]] | None:
-        """How each rule looked at the reply; None where that is not known any more.
+        """Return how each rule evaluated the reply.
 
-        That is where the exchange is not on record, or the policy is another version by now.
+        None where that is unknown: the exchange is not on record, or the policy has changed since.
         """
         from policies import explain
 
@@ -374,11 +397,11 @@ class Desk:
 
 
 def listed_facts(held: Listed | HeldReply) -> dict[str, Any]:
-    """What a line of the queue tells; times are seconds since the epoch."""
+    """Return the stored facts of an entry in the queue; times are seconds since the epoch."""
     names = ("id", "kind", "queue", "team", "model", "policy", "confidence", "calibrator")
     later = ("request_id", "created_at", "expires_at", "on_expiry", "decided_at", "decided_by")
     facts = {name: getattr(held, name) for name in names + later}
-    if held.kind == AUDIT:  # it was delivered: nothing becomes of it
+    if held.kind == AUDIT:  # it was delivered, so its expiry changes nothing
         facts["on_expiry"] = None
     facts["approvals"] = approvals_of(held)
     facts["escalation"] = escalation_of(held)
@@ -387,21 +410,24 @@ def listed_facts(held: Listed | HeldReply) -> dict[str, Any]:
 
 
 def approvals_of(held: Listed | HeldReply) -> dict[str, Any] | None:
-    """How many people have to approve and who has; None where one does."""
+    """Return how many people have to approve and who has; None where one is enough."""
     if held.needed == 1:
         return None
     return {"needed": held.needed, "given": approved_by(held.approved)}
 
 
 def escalation_of(held: Listed | HeldReply) -> dict[str, Any] | None:
-    """To which queue it goes and when (`at`; null: it has gone); None where it stays."""
+    """Return the queue that a reply goes to and when, or None where it stays.
+
+    `at` is None once it has gone there.
+    """
     if held.escalate_to is None:
         return None
     return {"at": held.escalate_at, "to": held.escalate_to}
 
 
 def _turn(turn: Turn) -> dict[str, Any]:
-    """A message in its parts: text, thought, image, call, or a note about what is not shown."""
+    """Return a message with its parts: texts, thoughts, images, calls, or notes."""
     return {"role": turn.role, "parts": [asdict(part) for part in turn.parts]}
 
 
@@ -410,7 +436,7 @@ def _cursor(place: Place) -> str:
 
 
 def _place(cursor: str) -> Place:
-    """Raises BadRequestError for what no page ended with."""
+    """Decode a cursor; raises BadRequestError for one that no page ended with."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         confidence, created_at, id = json.loads(base64.urlsafe_b64decode(padded))

@@ -1,4 +1,4 @@
-"""What whoever runs the proxy asks of it, with the admin's token or key: metrics, and to drain."""
+"""Routes for operators, with the admin's token or key: metrics, and draining."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from proxy.exchange.metrics import Collector, exposed
 
 
 def metrics_route(*collectors: Collector) -> Route:
-    """Answers also while the store does not: then without what stands in it."""
+    """Return the route of `/metrics`.
 
-    def served(request: Request) -> Response:  # on a thread, for it asks the store
+    It answers while the store is down too, without the metrics that are read from there.
+    """
+
+    def served(request: Request) -> Response:  # runs on a thread, since it waits for the store
         admin_of(request)
         accept = request.headers.get("accept", "")
         body, content_type = exposed(accept, *collectors)
@@ -25,7 +28,7 @@ def metrics_route(*collectors: Collector) -> Route:
 
 
 def drain_route(drain: Callable[[], object]) -> Route:
-    """Takes the proxy out of rotation, as whoever stops it does beforehand."""
+    """Return the route that takes the proxy out of rotation, as its operator does before a stop."""
 
     def served(request: Request) -> Response:
         admin_of(request)

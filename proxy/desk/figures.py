@@ -1,7 +1,7 @@
-"""What one worker has counted and sees now, as a value that goes to the one that is asked.
+"""The counts and current values of one worker, which it sends to the worker that is scraped.
 
-A proxy of one process has just its own. Counts of several add up, also those of workers that have
-died since, so that none of them ever goes back.
+A proxy of one process has only its own. The counts of several add up, including those of workers
+that have died, so that no counter ever decreases.
 """
 
 from __future__ import annotations
@@ -19,22 +19,25 @@ Labels = tuple[str, ...]
 
 @dataclass(slots=True)
 class Figures:
-    """`counted` is `Metrics.state()`; what is a share of the whole adds up, of what all see alike
-    the worst counts."""
+    """The figures of one worker, or of several added up.
+
+    `counted` is `Metrics.state()`. Shares of a whole add up; of values that all workers see alike,
+    the worst counts.
+    """
 
     counted: Mapping[str, Any]
     in_flight: int = 0
-    breakers: dict[str, bool] = field(default_factory=dict)  # open or not
-    waiting: int = 0  # for a score
-    batches: dict[int, int] = field(default_factory=dict)  # of each size, so many
-    dropped: dict[str, int] = field(default_factory=dict)  # rows of the store
+    breakers: dict[str, bool] = field(default_factory=dict)  # whether open, by upstream
+    waiting: int = 0  # replies that wait for a score
+    batches: dict[int, int] = field(default_factory=dict)  # number of batches, by size
+    dropped: dict[str, int] = field(default_factory=dict)  # rows that the store did not get
     lag_s: float | None = None
-    told: dict[str, tuple[int, int]] = field(default_factory=dict)  # sent and dropped, to whom
-    certificates: dict[Labels, bool] = field(default_factory=dict)  # whether all of each counts
+    told: dict[str, tuple[int, int]] = field(default_factory=dict)  # sent and dropped, by receiver
+    certificates: dict[Labels, bool] = field(default_factory=dict)  # whether all of each is valid
 
 
 def figures_of(parts: Parts, holder: Reloading) -> Figures:
-    """Those of this process; may be called from any thread."""
+    """Return the figures of this process; safe on any thread."""
     records, scores = parts.records, holder.current.scores
     waiting, batches = parts.scoring.load_figures()
     dropped = {"audits": parts.audits.shed}
@@ -42,7 +45,7 @@ def figures_of(parts: Parts, holder: Reloading) -> Figures:
         dropped["records"] = records.shed
     boxes = [] if parts.telemetry is None else [*parts.telemetry.outboxes]
     certificates: list[tuple[str, str, bool]] = []
-    if scores.name is not None:  # until the calibrator is there, nothing is for it
+    if scores.name is not None:  # a certificate is for a calibrator, which may still be loading
         certificates = parts.traffic.certificates({scores.name, scores.opinion})
     return Figures(
         parts.metrics.state(),
@@ -58,7 +61,7 @@ def figures_of(parts: Parts, holder: Reloading) -> Figures:
 
 
 def added(several: Iterable[Figures]) -> Figures:
-    """All of them together."""
+    """Return the sum of several figures."""
     metrics = Metrics()
     total = Figures({})
     for each in several:
@@ -83,7 +86,6 @@ def added(several: Iterable[Figures]) -> Figures:
 
 
 def left_by(several: Iterable[Figures]) -> Figures:
-    """What workers that have died leave behind: what they counted, and nothing that is there no
-    longer."""
+    """Return what workers that have died leave behind: their counts, without current values."""
     total = added(several)
     return Figures(total.counted, batches=total.batches, dropped=total.dropped, told=total.told)

@@ -1,7 +1,7 @@
-"""Metrics of the desk, and of what stands elsewhere and is looked at when somebody asks.
+"""Metrics of the desk, and of values that are kept elsewhere and read at a scrape.
 
-What cannot be read now has no series: the others are served all the same. Of several workers each
-is asked for its figures (`figures.py`), which add up.
+A value that cannot be read has no series; the others are served all the same. Each of several
+workers is asked for its figures (`figures.py`), which add up.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from proxy.reloading import Reloading
 
 DISTRIBUTION: Final = "pinocchio-proxy"
 BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-MOST_QUEUES: Final = 100  # that have series of their own
-DRIFT_FOR_S: Final = 15.0  # monitors are read on once a minute
+MOST_QUEUES: Final = 100  # queues with series of their own
+DRIFT_FOR_S: Final = 15.0  # seconds; monitors are updated once a minute
 
 
 REVIEW_S: Final = (5, 15, 30, 60, 120, 300, 900, 1_800, 3_600, 14_400, 43_200, 86_400, 604_800)
 
 
 class Decided:
-    """What people decide at this desk; `note` is called from one thread."""
+    """Counters of the decisions made at this desk; its methods are for one thread."""
 
     def __init__(self) -> None:
         self._verdicts = Counter(
@@ -57,19 +57,20 @@ class Decided:
         )
 
     def note_link(self, outcome: str) -> None:
-        """Counts what a link was used for, or why it decided nothing."""
+        """Count the outcome of a decision link: its verdict, or why it decided nothing."""
         self._links.add(outcome)
 
     def note_approval(self, queue: str) -> None:
-        """Counts one of several approvals that is not the last."""
+        """Count one of several approvals that is not the last."""
         self._approvals.add(queue)
 
     def note(self, queue: str, verdict: str, waited_s: float) -> None:
-        """Counts a reply that somebody decided on."""
+        """Count a reply that somebody decided on, `waited_s` seconds after it was held."""
         self._verdicts.add(queue, verdict)
         self._waits.observe(waited_s, queue)
 
     def collect(self) -> Iterator[Metric]:
+        """Yield the metrics of all decisions."""
         yield from self._verdicts.collect()
         yield from self._waits.collect()
         yield from self._approvals.collect()
@@ -77,7 +78,7 @@ class Decided:
 
 
 class Gauges:
-    """`collect` asks the store and belongs on a thread."""
+    """The metrics of the proxy, collected at a scrape."""
 
     def __init__(self, desk: Desk, parts: Parts, holder: Reloading) -> None:
         self._desk, self._parts, self._holder = desk, parts, holder
@@ -85,6 +86,10 @@ class Gauges:
         self._drift: tuple[float, list[tuple[Labels, float]]] = (-DRIFT_FOR_S, [])
 
     def collect(self) -> Iterator[Metric]:
+        """Yield all metrics; reads the store, so call it on a thread.
+
+        Raises ProxyError where workers do not send their figures in time.
+        """
         if self._parts.peers is None:
             yield from self._parts.metrics.collect()
             yield from process_metrics()
@@ -92,7 +97,7 @@ class Gauges:
             yield from self._of(figures_of(self._parts, self._holder))
             return
         gathered = self._parts.peers.gather("figures")
-        if gathered is None:  # a scrape that failed, rather than counts that go back
+        if gathered is None:  # better a failed scrape than counters that decrease
             raise ProxyError("the workers did not send their figures in time")
         dead = [] if gathered.of_dead is None else [gathered.of_dead]
         total, facts = added([*gathered.of_living, *dead]), gathered.facts
@@ -195,7 +200,7 @@ class Gauges:
         )
 
     def _told(self, figures: Figures) -> Iterator[Metric]:
-        """What others were told, where they are."""
+        """Yield the counts of telemetry that was sent and dropped, by receiver."""
         told = figures.told.items()
         yield _counter(
             "pinocchio_telemetry_sent",
@@ -259,7 +264,10 @@ class Gauges:
 
 
 def _bounded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The largest queues, and all others as one of each kind: agents name queues as they like."""
+    """Return the largest queues, with all others added up as one of each kind.
+
+    Agents choose names of queues, so their number is limited.
+    """
     rows = sorted(rows, key=lambda row: -row["count"])
     kept, others = rows[:MOST_QUEUES], dict[str, dict[str, Any]]()
     for row in rows[MOST_QUEUES:]:
@@ -272,7 +280,7 @@ def _bounded(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _readable(read: Callable[[], list[Any]]) -> list[Any]:
-    """What the store has; nothing while it cannot be read."""
+    """Return what the store has, or nothing while it cannot be read."""
     try:
         return read()
     except StoreError:
@@ -314,5 +322,5 @@ def _counter(
 def _version() -> str:
     try:
         return version(DISTRIBUTION)
-    except PackageNotFoundError:  # a bare clone
+    except PackageNotFoundError:  # run from a clone, without an installed package
         return "unknown"

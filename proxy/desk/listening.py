@@ -1,7 +1,7 @@
 """The desk's own listener: a second server in the proxy's process and event loop.
 
-What it serves is imported by its first request; until then it is a socket and a timer. It stops
-after the proxy's listener, so that those who wait for a reviewer there can still be released.
+Its application is imported by the first request; until then it is a socket and a timer. It stops
+after the proxy's listener, so that replies whose clients wait can still be released.
 """
 
 from __future__ import annotations
@@ -41,14 +41,15 @@ log = structlog.get_logger(__name__)
 DEFAULT_PORT = 8_001
 GRACE_S = 3
 MOST_CONNECTIONS = 256
-SHORTEST_TOKEN = 16  # characters, where other machines may try
+SHORTEST_TOKEN = 16  # characters, where other machines can connect
 
 
 @dataclass(frozen=True, slots=True)
 class AdminSocket:
-    """Where the desk listens; `login_code` opens it once, where no token is configured.
+    """The socket of the desk.
 
-    `local_token` is that of this user's commands then.
+    `login_code` opens the desk once, where no token is configured. `local_token` is then for
+    commands of the same user.
     """
 
     listening: socket.socket
@@ -57,12 +58,16 @@ class AdminSocket:
 
     @property
     def url(self) -> str:
+        """The desk's address."""
         host, port = self.listening.getsockname()[:2]
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
     def greeting(self, *, is_terminal: bool) -> str:
-        """Where the desk is; what is no terminal may be a log that others read, so there the link
-        that opens it stands in a file of its own."""
+        """Return the line that the start prints about the desk.
+
+        Without a terminal the output may be a log that others read. So the login link is written to
+        a file of its own, which is removed at exit, and the line names it.
+        """
         if self.login_code is None:
             return f"  review desk {self.url}"
         link = f"{self.url}/pinocchio/login?token={self.login_code}"
@@ -76,7 +81,7 @@ class AdminSocket:
 
 
 def _remove_at_exit(file: Path) -> None:
-    """Remove a file with a secret when this process ends; workers that it forks leave it alone."""
+    """Remove a file with a secret when this process exits; workers that it forks leave it alone."""
     maker = os.getpid()
 
     def remove() -> None:
@@ -87,8 +92,10 @@ def _remove_at_exit(file: Path) -> None:
 
 
 def check_admin(config: AdminConfig) -> None:
-    """Beyond loopback only a token of one's own opens the desk, one that nobody guesses; raises
-    StartupError."""
+    """Refuse a desk on another address than loopback without a token that is long enough.
+
+    A short token on loopback is a warning. Raises StartupError.
+    """
     if not config.enabled:
         return
     if config.oidc is not None:
@@ -114,7 +121,10 @@ def check_admin(config: AdminConfig) -> None:
 
 
 def _check_oidc(config: AdminConfig) -> None:
-    """What a login at an issuer needs on this side; the issuer itself is asked later."""
+    """Check what a login at an issuer needs on this side; the issuer itself is asked later.
+
+    Raises StartupError.
+    """
     if not is_loopback(config.host) and config.url is None:
         raise StartupError(
             ExitStatus.UNUSABLE_INPUT,
@@ -130,9 +140,10 @@ def _check_oidc(config: AdminConfig) -> None:
 
 
 def bind_admin(config: AdminConfig) -> AdminSocket | None:
-    """The desk's socket, None where there is none; raises StartupError.
+    """Open the desk's socket and return it, or None where the desk is disabled.
 
-    A port that was set must be free; the default one gives way to any that is.
+    A port that was set must be free; instead of the default one any free port is used. Raises
+    StartupError.
     """
     if not config.enabled:
         return None
@@ -152,6 +163,7 @@ def bind_admin(config: AdminConfig) -> AdminSocket | None:
 
 
 def _bound(host: str, port: int) -> socket.socket:
+    """Open a socket that listens on a host and port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -165,6 +177,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def _cannot_listen(config: AdminConfig, error: OSError) -> StartupError:
+    """Return the error for a socket that could not be opened."""
     if error.errno == errno.EADDRINUSE:
         message = f"admin.port {config.port} on {config.host} is taken; choose another, or none"
         return StartupError(ExitStatus.PORT_TAKEN, message)
@@ -173,21 +186,21 @@ def _cannot_listen(config: AdminConfig, error: OSError) -> StartupError:
 
 
 class Application(Protocol):
-    """What the listener serves."""
+    """The application that the listener serves."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 
     async def end_streams(self) -> None:
-        """Ends what would go on for ever."""
+        """End replies that would go on forever."""
         ...
 
     def close(self) -> None:
-        """Call it when nobody is answered any more."""
+        """Release what it holds; call it when no request is answered any more."""
         ...
 
 
 class DeskServer:
-    """Serves the desk on its socket; `holder` gives the configuration that holds now."""
+    """The server of the desk's socket; `holder` has the configuration in force."""
 
     def __init__(
         self,
@@ -206,11 +219,13 @@ class DeskServer:
         self._serving: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
+        """Start serving in a task of the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._server = SecondServer(self._answer, MOST_CONNECTIONS, GRACE_S)
         self._serving = asyncio.create_task(self._server.serve([self._admin.listening]))
 
     async def stop(self) -> None:
+        """End the streams, stop the server, and wait until it has ended."""
         if self._serving is None:
             return
         self._server.should_exit = True
@@ -229,7 +244,7 @@ class DeskServer:
         await application(scope, receive, send)
 
     def _load(self) -> Application:
-        """Called once, by the first request, on another thread."""
+        """Make the application; called once, by the first request, on another thread."""
         from proxy.desk.access.links import Signer
         from proxy.desk.access.sessions import Door
         from proxy.desk.application import DeskApplication
@@ -251,9 +266,12 @@ class DeskServer:
         holder, parts, decided, loop = self._holder, self._parts, Decided(), self._loop
 
         def on_decision(held: HeldReply, verdict: Verdict) -> None:
-            """Who waits for the reply, and who watches, hears of it at once; on a thread."""
+            """Notify the clients that wait for the reply and the browsers that watch.
+
+            Called on a thread.
+            """
             waited_s = time.time() - held.created_at
-            if held.state == HELD:  # others have to approve it too
+            if held.state == HELD:  # other people have to approve it too
                 loop.call_soon_threadsafe(decided.note_approval, held.queue)
                 feed.wake()
                 return
@@ -286,7 +304,7 @@ class DeskServer:
 
 
 def _sign_on(config: AdminConfig) -> SingleSignOn | None:
-    """How people log in at an issuer, where the configuration names one."""
+    """Return the login at an issuer, or None where the configuration names none."""
     if config.oidc is None:
         return None
     from proxy.desk.access.issuer import Issuer

@@ -1,6 +1,6 @@
 """CPU, memory and open files of all processes of a proxy, under the usual names (Linux).
 
-Those of a proxy with several workers add up: the supervisor's, the workers', the scorer's. CPU time
+The processes of a proxy with several workers add up: supervisor, workers and scorer. The CPU time
 of a worker that has died still counts.
 """
 
@@ -12,14 +12,17 @@ from typing import Final
 from prometheus_client import ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-LEAST: Final = ("process_start_time_seconds", "process_max_fds")  # which do not add up
+LEAST: Final = ("process_start_time_seconds", "process_max_fds")  # minimum instead of sum
 CPU: Final = "process_cpu_seconds"
 
 
 def process_metrics(
     pids: Iterable[int | str] = ("self",), dead_cpu_s: float = 0
 ) -> Iterator[Metric]:
-    """Nothing where the system does not tell."""
+    """Yield the metrics of these processes, or nothing where the system does not provide them.
+
+    `dead_cpu_s` is the CPU time of workers that have died, in seconds.
+    """
     values: dict[str, list[float]] = {}
     meanings: dict[str, str] = {}
     for pid in pids:

@@ -1,4 +1,4 @@
-"""The rule that decided on a reply, as long as its policy is the version that decided."""
+"""The rule that decided on a reply, while its policy is still the version that decided."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from policies import Policy, Rule, rule_slug, threshold_of
 
 
 class Leaning(NamedTuple):
-    """On which side of which threshold a confidence lies, by the rule that decided."""
+    """The side of the threshold on which a confidence is, by the rule that decided."""
 
     side: Literal["low", "high"] | None = None
     threshold: float | None = None
 
 
 def policy_of(book: Iterable[Policy], label: str) -> Policy | None:
-    """The policy that a label `policy/rule@digest` names, if it still is that version."""
+    """Return the policy that a label `policy/rule@digest` names, in that version, or None."""
     name, digest = label.partition("/")[0], label.rpartition("@")[2]
     return next((each for each in book if (each.name, each.digest) == (name, digest)), None)
 
 
 def rule_of(policy: Policy, label: str) -> Rule | None:
-    """The rule that a label names; None for the policy's default, and for a missing score."""
+    """Return the rule that a label names; None for the policy's default and for a missing score."""
     slug = label.partition("/")[2].rpartition("@")[0]
     return next((each for each in policy.rules if rule_slug(each.name) == slug), None)
 
 
 def leaning(book: Iterable[Policy], label: str | None, confidence: float | None) -> Leaning:
-    """How a confidence stands to the threshold that counted for it.
+    """Return how a confidence compares with the threshold that counted for it.
 
-    That is the deciding rule's; where the default decided, the next one above that a rule wanted to
-    be reached, or below that none was.
+    That is the deciding rule's threshold. Where the default decided, it is the lowest threshold
+    that a rule required and that was missed, or else the highest one that the confidence was not
+    below.
     """
     policy = policy_of(book, label) if label and confidence is not None else None
     if policy is None or label is None or confidence is None:

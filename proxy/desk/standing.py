@@ -1,4 +1,4 @@
-"""What a reviewer may cover beside the reply that is approved: calls like its one call."""
+"""Standing approvals: the further calls that a reviewer may approve together with a reply."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from proxy.wire.json_splice import json_object
 
 @dataclass(frozen=True, slots=True)
 class LikeThis:
-    """For how long, how often, and which arguments may have any value."""
+    """The limits of an approval: seconds, uses, and the arguments that may have any value."""
 
     for_s: float
     uses: int
@@ -28,8 +28,10 @@ class LikeThis:
 
 
 def coverable(held: HeldReply, limits: LimitsConfig) -> dict[str, Any] | None:
-    """How far an approval of this reply may reach: `most_s`, `most_uses` and the `arguments` that
-    may be any; None where it can cover no other call."""
+    """Return how far an approval of this reply may reach; None where it can cover no other call.
+
+    The bounds are `most_s`, `most_uses` and the `arguments` that may have any value.
+    """
     if limits.standing_s <= 0 or held.kind != HOLD or not held.reply or held.rule_digest is None:
         return None
     calls = calls_in(held.as_proposed.reply, held.path)
@@ -43,7 +45,10 @@ def coverable(held: HeldReply, limits: LimitsConfig) -> dict[str, Any] | None:
 
 
 def standing_for(held: HeldReply, wanted: LikeThis, limits: LimitsConfig) -> Standing:
-    """What is kept of a reviewer's wish; raises BadRequestError where it goes too far."""
+    """Return the standing approval that a reviewer wants, in the form that is stored.
+
+    Raises BadRequestError where it goes too far.
+    """
     found = coverable(held, limits)
     if found is None:
         text = (
@@ -64,7 +69,11 @@ def standing_for(held: HeldReply, wanted: LikeThis, limits: LimitsConfig) -> Sta
 
 
 def told(standing: StandingApproval) -> dict[str, Any]:
-    """A standing approval as JSON values; of values only that they have to be the same."""
+    """Return a standing approval as JSON values.
+
+    Of the arguments only the names are shown: those that must be the same, and those that may be
+    any.
+    """
     names = ("id", "review_id", "queue", "tool", "created_at", "created_by", "expires_at")
     more = ("most_uses", "uses", "used_at", "revoked_at", "revoked_by", "state")
     pattern = json.loads(standing.arguments)
@@ -76,9 +85,12 @@ def told(standing: StandingApproval) -> dict[str, Any]:
 
 
 def end(queue: ReviewQueue, id: str, by: str) -> dict[str, Any]:
-    """Revokes one; raises NotFoundError where this reviewer sees none."""
+    """Revoke a standing approval and return it as JSON values.
+
+    Raises NotFoundError where this reviewer sees none with this id.
+    """
     if queue.standing_by_id(id) is not None:
-        queue.revoke(id, by)  # a second time it changes nothing
+        queue.revoke(id, by)  # a second call changes nothing
         if (found := queue.standing_by_id(id)) is not None:
             return told(found)
     raise NotFoundError(f"there is no standing approval {id[:100]!r}", code="standing_not_found")

@@ -1,4 +1,4 @@
-"""Shows the characters of foreign text that cannot be seen: they may make it read otherwise."""
+"""Shows the invisible characters of foreign text, since they may make it read differently."""
 
 from __future__ import annotations
 
@@ -8,30 +8,34 @@ from functools import lru_cache
 
 _KEPT = frozenset("\n\t")
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Zl", "Zp"))
-_SUSPECT = re.compile(  # a superset of what is hidden, found fast
+_SUSPECT = re.compile(  # a superset of the hidden characters, which is fast to search for
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u061c\u06dd\u070f\u0890-\u08e2\u115f\u1160"
     "\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\uf8ff"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000110bd-\U000e0fff\U000f0000-\U0010ffff]"
 )
-_IGNORABLE = re.compile(  # Unicode's Default_Ignorable_Code_Point, and a blank that is no space
+_IGNORABLE = re.compile(  # Unicode's Default_Ignorable_Code_Point, and the blank Braille pattern
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 _JOINERS = "\u200c\u200d"
-_PRESENTATIONS = "\ufe0e\ufe0f"  # of an emoji, as text or in colours
+_PRESENTATIONS = "\ufe0e\ufe0f"  # selectors that show an emoji as text or in colours
 _KEYCAPS, _KEYCAP = "#*0123456789", "\u20e3"
 
 
 def visible(text: str) -> str:
-    """The text with its control, direction and other unseen characters as `⸨U+202E⸩`.
+    """Return the text with control, direction and other invisible characters as `⸨U+202E⸩`.
 
-    Half a surrogate pair, which no page can hold, is shown in the same way.
+    Half a surrogate pair, which no page can hold, is shown in the same way. CRLF becomes a newline.
     """
     return _SUSPECT.sub(_in_place, text.replace("\r\n", "\n"))
 
 
 def _in_place(found: re.Match[str]) -> str:
-    """A sign, or its code point; of two in a row the second one joins and presents nothing."""
+    """Return a character, or its code point where it is not visible.
+
+    Joiners and presentation selectors stay where they belong to an emoji or a script; of two in a
+    row the second one has no effect and is shown.
+    """
     sign, before = found[0], found.string[found.start() - 1 : found.start()]
     is_keycap = before in [*_KEYCAPS] and found.string.startswith(_KEYCAP, found.end())
     if sign in _PRESENTATIONS and (_is_symbol(before) or is_keycap):
@@ -54,6 +58,6 @@ def _shown(character: str) -> str:
 
 
 def one_line(text: str, most: int = 160) -> str:
-    """The beginning of a text for a list, its white space in single blanks."""
+    """Return the beginning of a text for a list, with each run of white space as one blank."""
     head = " ".join(text[: most * 4].split())
     return visible(head if len(head) <= most else head[: most - 1] + "…")

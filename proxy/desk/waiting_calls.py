@@ -1,7 +1,7 @@
-"""The calls of tools in a reply, as a reviewer has to see them: name, arguments, what is odd.
+"""The tool calls of a reply as a reviewer needs to see them: name, arguments, and what is unusual.
 
-Of an argument that stands nowhere in the conversation, and of a call that the deciding rule names,
-it says so: two rows of the queue that ask for the same may differ in nothing else.
+Marks point out an argument that appears nowhere in the conversation, and a call that the deciding
+rule names: two entries of the queue that ask for the same may differ in nothing else.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from proxy.wire.json_splice import json_object
 
 EDITED: Final = "changed by the reviewer"
 AMBIGUOUS: Final = "tools may read this differently"
-MOST_REMEMBERED: Final = 2_000  # replies whose marks are known, see `Marks`
+MOST_REMEMBERED: Final = 2_000  # replies whose doubts are kept, see `Doubts`
 
 
 def plain_arguments(arguments: str) -> dict[str, Any] | None:
     """Return the arguments of a call by their names, as every tool reads them.
 
-    None for what is no JSON object, and for one in which a member stands twice: of these one tool
-    takes the first and another the last, and a reviewer would see only one.
+    None for what is no JSON object, and for one in which a member is repeated: there one tool takes
+    the first and another the last, and a reviewer would see only one.
     """
     try:
         values = json.loads(arguments or "{}", object_pairs_hook=_once, parse_constant=_none_such)
@@ -50,11 +50,11 @@ def _none_such(name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class WaitingCall:
-    """A call of a tool; `arguments` is its text, by rule a JSON object.
+    """A tool call; `arguments` is its text, usually a JSON object.
 
-    `marks` says of arguments what is odd about them, the empty name of the call as a whole. `risk`
-    is which pattern of the rule it matches. `level` is how bad a wrong call would be (low, medium
-    or high, empty where nobody can tell), and `reasons` say why.
+    `marks` says what is unusual about arguments, by name; the empty name is the call as a whole.
+    `risk` is the pattern of the rule that it matches. `level` is how bad a wrong call would be
+    (low, medium or high, empty where unknown), and `reasons` say why.
     """
 
     name: str
@@ -66,7 +66,7 @@ class WaitingCall:
 
     @property
     def values(self) -> dict[str, Any] | None:
-        """The arguments by their names; None where the text is no JSON object."""
+        """The arguments by their names; None where the text is not a plain JSON object."""
         return plain_arguments(self.arguments)
 
     @property
@@ -90,19 +90,19 @@ class WaitingCall:
 
     @property
     def marked_line(self) -> str:
-        """The same with what is odd in words: `amount=842.0 [not in the conversation]`."""
+        """The call as code, with its marks in words: `amount=842.0 [not in the conversation]`."""
         told = (f"{code} [{mark}]" if mark else code for code, mark in self.pieces)
         whole = f"  [{mark}]" if (mark := self.marks.get("", "")) else ""
         return f"{self.name}({', '.join(told)}){whole}"
 
     @property
     def warning(self) -> str:
-        """What a person has to know of the call as a whole: its risk if that is high, its marks."""
+        """What a person must know about the call as a whole: a high risk, and its marks."""
         told = [f"high risk: {'; '.join(self.reasons)}"] if self.level == HIGH else []
         return "; ".join([*told, *([mark] if (mark := self.marks.get("", "")) else [])])
 
     def facts(self) -> dict[str, Any]:
-        """The call as JSON values."""
+        """Return the call as JSON values."""
         values = self.values
         return {
             "name": self.name,
@@ -115,14 +115,17 @@ class WaitingCall:
 
 
 def calls_in(reply: bytes, path: str | None) -> list[WaitingCall]:
-    """The calls of all choices of a reply, in their order, without marks."""
+    """Return the calls of all choices of a reply, in order, without marks."""
     parts = (part for turn in answered(reply, path) for part in turn.calls)
     return [WaitingCall(part.name, part.text) for part in parts]
 
 
 def with_arguments(choices: Sequence[Facts], held: HeldReply) -> tuple[Facts, ...]:
-    """The facts of each choice with its calls' arguments, which no record keeps, from the reply
-    that was held; as they are where its calls are not those of the choice."""
+    """Return the facts of each choice with the arguments of its calls.
+
+    No record keeps the arguments, so they come from the reply that was held. Facts with other calls
+    than the reply stay as they are.
+    """
     calls = tuple(ToolCall(each.name, each.arguments) for each in calls_in(held.reply, held.path))
     names = [call.name for call in calls]
     return tuple(
@@ -135,14 +138,16 @@ Known: TypeAlias = tuple[list[dict[str, str]], list[str], list[CallNotes]]
 
 
 class Doubts:
-    """What speaks against the calls of held replies; it is found out once for each."""
+    """The doubts about calls of held replies; they are computed once for each reply."""
 
     def __init__(self) -> None:
         self._known: dict[str, Known] = {}
 
     def of(self, held: HeldReply | Listed) -> Known:
-        """Return for each call its marks, a few reasons in words for all of them, and for each call
-        its notes."""
+        """Return the marks of each call, reasons in words, and the notes on each call.
+
+        The reasons are for all calls together.
+        """
         if not held.reply or held.request is None:
             return [], [], []
         if held.id not in self._known:
@@ -152,7 +157,7 @@ class Doubts:
         return self._known[held.id]
 
     def waiting_calls(self, held: HeldReply | Listed, rule: Rule | None) -> list[WaitingCall]:
-        """The calls of a reply as they stand: those of a reviewer where they were edited."""
+        """Return the calls of a reply, or of the reviewer's edit of it, with their marks."""
         if not held.reply:
             return []
         calls = calls_in(held.reply, held.path)
@@ -190,7 +195,7 @@ def _changed(old: dict[str, Any] | None, new: dict[str, Any] | None) -> list[str
 
 
 def _doubts(request: bytes, reply: bytes, path: str | None) -> Known:
-    """Nothing where request or reply cannot be read."""
+    """Return the doubts about a reply; empty where the request or reply cannot be read."""
     format, payload, completion = format_of(path), json_object(request), json_object(reply)
     if format is None or payload is None or completion is None:
         return [], [], []
@@ -209,7 +214,7 @@ def _doubts(request: bytes, reply: bytes, path: str | None) -> Known:
 
 
 def _with_others(marks: dict[str, str], notes: CallNotes) -> dict[str, str]:
-    """Marks by their arguments, those of other kinds than a value that nobody said as well."""
+    """Add to the marks of arguments those of other kinds than unmentioned values."""
     found = dict(marks)
     for mark in notes.marks:
         name = mark.argument.partition(".")[0]
@@ -220,7 +225,7 @@ def _with_others(marks: dict[str, str], notes: CallNotes) -> dict[str, str]:
 
 _OF_VALUES: Final = ("not_in_conversation", "placeholder")
 _OF_REASONS: Final = ("unconfirmed", "not_looked_up")
-"""Marks that are told among the reasons and not in red: right calls have them as often."""
+"""Marks that are shown among the reasons and not in red, since right calls have them as often."""
 
 
 def _code(value: Any) -> str:

@@ -1,7 +1,7 @@
-"""One request and its answer as data: what is told, logged, recorded and counted.
+"""A request and its answer as data, for the response, the log, the record and the metrics.
 
-A header of scored replies is a line in `Outcome.headers`; what is relayed unscored has its headers
-from `passthrough/surfaces.py`. Errors have theirs from `proxy/errors.py`.
+`Outcome.headers` defines the headers of scored replies. Replies that are relayed without a score
+get theirs from `passthrough/surfaces.py`, and errors from `proxy/errors.py`.
 """
 
 __all__ = [

@@ -1,13 +1,13 @@
-"""How much of requests that are large is read and kept at a time.
+"""A limit on the memory of large requests that are read and kept at the same time.
 
-A body of few bytes can stand for many values, as JSON of the shape `[],[],` or in an encoding. Each
-body alone is bounded elsewhere; an `Allowance` bounds the sum of those that came without a key, so
-that they wait for each other. Who waits for too long, or behind too many, is told to come again,
-and never at once.
+A body of few bytes can hold many values, as JSON of the shape `[],[],` or in an encoding. Each body
+alone is limited elsewhere. An `Allowance` limits the sum of those that came without a key, so that
+they wait for each other. A request that waits too long, or behind too many others, is refused with
+a request to retry, and never at once.
 
     share = await take_share(values)
     share.shrink_to(fewer)
-    share.give_back()             # or nobody refers to it any more
+    share.give_back()             # or drop the last reference to it
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from weakref import WeakKeyDictionary, ref
 
 from proxy.errors import OverloadedError
 
-MOST_VALUES: Final = 500_000  # of fifty to a hundred bytes each
+MOST_VALUES: Final = 500_000  # values of fifty to a hundred bytes each
 MOST_WAITING: Final = 32
 PATIENCE_S: Final = 10.0
-REFUSED_AFTER_S: Final = 1.0  # a flood of refusals takes the event loop from everybody else
+REFUSED_AFTER_S: Final = 1.0  # a flood of quick refusals would block the event loop
 
 
 class Share:
-    """A part of an allowance, until it is given back or garbage."""
+    """A part of an allowance, until it is given back or garbage-collected."""
 
     __slots__ = ("_allowance", "size")
 
@@ -36,12 +36,13 @@ class Share:
         self.size = size
 
     def shrink_to(self, size: int) -> None:
-        """Gives back what is beyond `size`; a larger one changes nothing."""
+        """Give back what exceeds `size`; a larger size changes nothing."""
         if size < self.size:
             self._allowance.take_back(self.size - size)
             self.size = size
 
     def give_back(self) -> None:
+        """Give back all of it."""
         self.shrink_to(0)
 
     def __del__(self) -> None:
@@ -50,7 +51,7 @@ class Share:
 
 
 class Allowance:
-    """Belongs to the running event loop; `most` is what is shared."""
+    """An allowance of the running event loop; `most` is its size in JSON values."""
 
     def __init__(
         self,
@@ -66,7 +67,10 @@ class Allowance:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def take(self, size: int) -> Share:
-        """One that is larger than all there is takes all of it. Raises OverloadedError."""
+        """Take a share, and wait for it if too much is in use.
+
+        A size beyond the whole allowance takes all of it. Raises OverloadedError.
+        """
         size = min(size, self._most)
         if size and (self._waiting or self.in_use + size > self._most):
             await self._wait_for(size)
@@ -90,21 +94,22 @@ class Allowance:
             raise
 
     def _leave(self, size: int, turn: asyncio.Future[None]) -> None:
-        if turn.done() and not turn.cancelled():  # its turn had come at the same moment
+        if turn.done() and not turn.cancelled():  # its turn came at the same moment
             self.take_back(size)
             return
-        with suppress(ValueError):  # who let others in may have passed over it
+        with suppress(ValueError):  # `_let_in` may have removed it
             self._waiting.remove((size, turn))
         self._let_in()
 
     def take_back(self, size: int) -> None:
+        """Take a share back and admit requests that wait; call it on the event loop."""
         self.in_use -= size
         self._let_in()
 
     def take_back_from_anywhere(self, size: int) -> None:
-        """From any thread, which may be the one that found the garbage."""
+        """Take a share back from any thread, such as the one that collected it as garbage."""
         loop = self._loop()
-        with suppress(RuntimeError):  # it is closed
+        with suppress(RuntimeError):  # the loop is closed
             if loop is not None:
                 loop.call_soon_threadsafe(self.take_back, size)
 
@@ -121,7 +126,7 @@ _TOO_MUCH: Final = "too many large bodies are being read; try again in a while"
 
 
 def allowance() -> Allowance:
-    """The one of the running event loop."""
+    """Return the allowance of the running event loop, made at the first call."""
     loop = asyncio.get_running_loop()
     found = _of_loops.get(loop)
     if found is None:
@@ -130,5 +135,5 @@ def allowance() -> Allowance:
 
 
 async def take_share(size: int) -> Share:
-    """Of the running event loop's allowance; raises OverloadedError."""
+    """Take a share of the running event loop's allowance; raises OverloadedError."""
     return await allowance().take(size)

@@ -1,7 +1,7 @@
-"""One answer of an upstream, whole: its bytes, its choices, their confidences.
+"""A whole answer of an upstream: its bytes, its choices and their confidences.
 
-A reply that was not streamed keeps its body, a buffered stream its events; `annotated` gives back
-exactly what arrived but for the one member of ours.
+A reply that was not streamed keeps its body, and a buffered stream its events. `annotated` returns
+exactly what arrived, except for our own member.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from proxy.wire.json_splice import (
 from proxy.wire.large_json import has_many, large_object, object_read_once
 from proxy.wire.sse import MAX_EVENTS, Event, EventReader, EventTooLargeError, data_of, hides_data
 
-READ_AT_ONCE = 2_000  # events
+READ_AT_ONCE = 2_000  # events read before other tasks may run
 EVENT_STREAM = b"text/event-stream"
 UPSTREAM_STATUS = "upstream_status"
-UNDECIDED = {  # what no policy decides on: upstream's errors, an answer that is not there yet
+UNDECIDED = {  # replies without a decision: upstream's errors, and answers that do not exist yet
     UPSTREAM_STATUS: Status.SKIPPED,
     "upstream_error": Status.SKIPPED,
     "background": Status.PENDING,
@@ -57,32 +57,39 @@ class Answer:
     completion: Json
     choices: list[Choice]
     body: bytes = b""
-    raw: bytes = b""  # the body as it came, which may be encoded
-    events: list[Event] | None = None  # of a stream; `body` and `raw` are then empty
-    finishes: frozenset[int] = frozenset()  # which of the events finish a choice
+    raw: bytes = b""  # the body as it arrived, which may be encoded
+    events: list[Event] | None = None  # the events of a stream, whose `body` and `raw` are empty
+    finishes: frozenset[int] = frozenset()  # positions of the events that finish a choice
     confidences: Sequence[Confidence] = ()
-    alone: Sequence[Confidence] = ()  # those before others were heard
+    alone: Sequence[Confidence] = ()  # the confidences before second opinions
     signals: Sequence[Signals] = ()  # one for each choice, where any are read
-    unaided: Sequence[Confidence] = ()  # those before signals counted
+    unaided: Sequence[Confidence] = ()  # the confidences before signals counted
     continues: Assembler | None = None  # the stream whose beginning the client has
-    is_restarted: bool = False  # then its own events begin anew
-    is_out: bool = False  # the client has its text; only the event that finishes it waits
+    is_restarted: bool = False  # the events are written again from the completion
+    is_out: bool = False  # the client has the text; only the event that finishes it waits
 
     @property
     def model(self) -> str | None:
-        """The answering model's name, as upstream gives it."""
-        if self.completion.get("type") == "message":  # Anthropic's, which another may step in for
+        """The name of the answering model as upstream reports it, or None."""
+        if self.completion.get("type") == "message":  # Anthropic may use a fallback model
             return answering_model(self.completion)
         model = self.completion.get("model")
         return model if isinstance(model, str) else None
 
     @property
     def lowest(self) -> Confidence | None:
-        """That of the least sure choice; one without a number counts as the least."""
+        """The confidence of the least sure choice, or None before scoring.
+
+        A choice without a number counts as the least sure.
+        """
         return least_sure(self.confidences) if self.confidences else None
 
     def is_surer_than(self, other: Answer) -> bool:
-        """Compares the least sure choices, by their texts alone; a score beats none."""
+        """Return whether this answer's least sure choice is surer than the other answer's.
+
+        The confidences of the texts alone are compared. An answer with a number is surer than one
+        without.
+        """
         mine, theirs = self._least_alone(), other._least_alone()
         return mine is not None and (theirs is None or mine > theirs)
 
@@ -92,10 +99,14 @@ class Answer:
 
     @property
     def has_tool_calls(self) -> bool:
+        """Whether any choice calls a tool."""
         return any(tool_calls(choice.message) for choice in self.choices)
 
     def facts(self, asked: CompletionRequest, calibrator: str | None) -> list[Facts]:
-        """What a policy may look at, one for each choice; `calibrator` gave the confidences."""
+        """Return the facts that a policy may use, one set for each choice.
+
+        `calibrator` is the name of the calibrator that gave the confidences.
+        """
         n = asked.format.count(asked.payload)
         found = []
         for choice, confidence in zip(self.choices, self.confidences, strict=True):
@@ -115,7 +126,7 @@ class Answer:
                 asked.caller.key,
                 choice.is_refusal or bool(message.get("refusal")),
                 text_length(message.get("content")) if text is None else len(text),
-                None,  # the share of recent replies below it is for those who know them
+                None,  # the share of recent replies below it, which is filled in elsewhere
                 by,
                 asked.conversation,
                 findings.support,
@@ -134,11 +145,14 @@ class Answer:
         return found
 
     def stored(self) -> bytes:
-        """The whole completion as one JSON object, for a reviewer and for release."""
+        """Return the whole completion as one JSON object, for review and release."""
         return self.body if self.events is None else dumps(self.completion)
 
     def annotated(self, format: Format, outcome: Outcome | None) -> bytes | Pieces:
-        """The bytes for the client; an outcome stands in the object or the finish events."""
+        """Return the bytes for the client, with the outcome in the object or in the finish events.
+
+        Without an outcome they are the bytes that upstream sent.
+        """
         if self.events is None and outcome is not None:
             return with_member(self.body, MEMBER, outcome.member_json())
         if self.events is None:
@@ -146,7 +160,7 @@ class Answer:
         return self.annotated_events(format, None if outcome is None else outcome.member())
 
     def annotated_events(self, format: Format, member: Mapping[str, Any] | None) -> bytes:
-        """Return the bytes of a stream's events; a member stands in those that finish a choice."""
+        """Return the bytes of a stream's events, with a member in those that finish a choice."""
         events = self.events or ()
         parts = [event.raw for event in events]
         if member is not None:
@@ -156,7 +170,10 @@ class Answer:
 
 
 def _note_signals(facts: Facts, confidence: Confidence) -> None:
-    """What a judge and log-probabilities said, and the number without them where they moved it."""
+    """Add to the facts what a judge and log-probabilities said.
+
+    The number without them is added where they moved it.
+    """
     signals, aided = confidence.signals, confidence.aided
     if signals.judged is not None:
         facts.judged, facts.judge = signals.judged, signals.judge
@@ -168,7 +185,7 @@ def _note_signals(facts: Facts, confidence: Confidence) -> None:
 
 
 def text_length(content: Any) -> int:
-    """How many characters of text there are in a message's content, a string or a list of parts."""
+    """Count the characters of text in a message's content, a string or a list of parts."""
     if isinstance(content, str):
         return len(content)
     parts = content if isinstance(content, list) else ()
@@ -177,6 +194,7 @@ def text_length(content: Any) -> int:
 
 
 def is_event_stream(reply: UpstreamReply) -> bool:
+    """Return whether a reply is a stream of server-sent events."""
     return _is_event_stream(reply.values.get(b"content-type", b""))
 
 
@@ -186,12 +204,15 @@ def _is_event_stream(content_type: bytes) -> bool:
 
 
 def is_success(status: int) -> bool:
-    """Whether clients take a reply of this status for an answer."""
+    """Return whether clients treat a reply of this status as an answer."""
     return 200 <= status < 300
 
 
 def unscorable_reason(reply: UpstreamReply) -> str | None:
-    """Why a reply cannot be a completion that we can read, as a machine word; None if it may be."""
+    """Return why a reply cannot be a readable completion, or None if it may be one.
+
+    The reason is a machine word.
+    """
     if reply.status != 200:
         return UPSTREAM_STATUS
     type, encoding = (
@@ -204,7 +225,7 @@ def unscorable_reason(reply: UpstreamReply) -> str | None:
 
 @lru_cache(maxsize=256)
 def _unreadable(content_type: bytes, encoding: bytes) -> str | None:
-    """As `unscorable_reason`; few pairs of these make all traffic."""
+    """Return the same as `unscorable_reason`; few pairs of arguments occur, so they are cached."""
     if not can_decode(encoding.decode("latin-1")):
         return "encoding"
     if _is_event_stream(content_type):
@@ -214,20 +235,21 @@ def _unreadable(content_type: bytes, encoding: bytes) -> str | None:
 
 @dataclass(slots=True)
 class Unread:
-    """A reply that is no completion after all; its bytes are as they came."""
+    """A reply that turned out to be no completion, with its bytes as they arrived."""
 
     body: bytes
     reason: str
-    completion: Json | None = None  # an object of the format, though without an answer
-    bare: bytes | None = None  # the body, decoded, without the piece of an answer that is in it
+    completion: Json | None = None  # an object of the format, without an answer
+    bare: bytes | None = None  # the decoded body, without the piece of an answer in it
 
 
 async def read_answer(
     reply: UpstreamReply, format: Format, limit: int, *, is_decided_on: bool = False
 ) -> Answer | Unread:
-    """Reads a whole reply; raises UpstreamError when it breaks off or exceeds `limit` bytes.
+    """Read a whole reply, as an answer or as an unread one.
 
-    Where a policy decides on it, it is unread if readers could find two answers in it.
+    Where a policy decides on it, a reply in which readers could find two answers is unread. Raises
+    UpstreamError where the reply breaks off or exceeds `limit` bytes.
     """
     if is_event_stream(reply):
         events = await _whole_stream(reply, format, limit)
@@ -239,7 +261,7 @@ async def read_answer(
     try:
         body = await decoded(raw, encoding, limit) if encoding else raw
     except UpstreamBrokenError:
-        return Unread(raw, "encoding")  # perhaps the client makes something of it
+        return Unread(raw, "encoding")  # the client may be able to read it
     is_repeated = False
     try:
         if is_decided_on:
@@ -259,15 +281,17 @@ async def read_answer(
         return _without_answer(raw, completion or {})
     if is_decided_on and (is_repeated or is_ambiguous(completion)):
         return Unread(raw, AMBIGUOUS)
-    headers = reply.crossing  # known where upstream says the same each time
+    headers = reply.crossing  # cached where upstream sends the same fields each time
     if headers is None:
         headers = to_client(reply.headers)
     return Answer(reply.status, headers, completion, choices, body, raw)
 
 
 def _without_answer(raw: bytes, completion: Json) -> Unread:
-    """Return what is no completion: upstream's error, which some servers send with status 200, or
-    an object that nobody knows."""
+    """Return the unread reply for an object that is no completion.
+
+    It is upstream's error, which some servers send with status 200, or an unknown object.
+    """
     if not completion.get("error"):
         return Unread(raw, "not_a_completion")
     alone = error_alone(completion)
@@ -275,7 +299,10 @@ def _without_answer(raw: bytes, completion: Json) -> Unread:
 
 
 def _without_part(body: bytes, completion: Json, part: str) -> bytes:
-    """The body with a list that is empty; only what is nested too deeply is written anew."""
+    """Return the body with an empty list as its member `part`.
+
+    A body that is nested too deeply for that is serialized again.
+    """
     try:
         return replace_member(body, part, [])
     except ValueError:
@@ -283,7 +310,7 @@ def _without_part(body: bytes, completion: Json, part: str) -> bytes:
 
 
 async def _whole_stream(reply: UpstreamReply, format: Format, limit: int) -> list[Event]:
-    """All events; raises UpstreamError when the stream breaks off before its end."""
+    """Read all events of a stream; raises UpstreamError where it breaks off before its end."""
     reader = EventReader()
     events: list[Event] = []
     size = looked_at = 0
@@ -293,7 +320,7 @@ async def _whole_stream(reply: UpstreamReply, format: Format, limit: int) -> lis
             if size > limit:
                 raise too_large(limit)
             events += reader.feed(part)
-            if len(events) > looked_at + READ_AT_ONCE:  # parts that are here already wait for none
+            if len(events) > looked_at + READ_AT_ONCE:  # buffered parts do not yield to the loop
                 looked_at = len(events)
                 await asyncio.sleep(0)
             if len(events) > MAX_EVENTS:
@@ -312,18 +339,22 @@ async def _whole_stream(reply: UpstreamReply, format: Format, limit: int) -> lis
 async def read_events(
     reply: UpstreamReply, format: Format, events: list[Event], *, is_decided_on: bool
 ) -> Answer | Unread:
-    """The answer in a whole stream; raises UpstreamBrokenError when it is not whole."""
+    """Read the answer in a whole stream; raises UpstreamBrokenError where the end is missing.
+
+    Returns an unread reply for an error, for an event that cannot be read, where no answer is
+    found, and where a policy decides on a stream that can be read in two ways.
+    """
     assembler = format.assembler()
     assembler.reading.is_strict = is_decided_on
     finishes, is_unread, is_ambiguous = set(), False, False
     for position, event in enumerate(events):
         if position % READ_AT_ONCE == READ_AT_ONCE - 1:
-            await asyncio.sleep(0)  # others have something to do as well
+            await asyncio.sleep(0)  # let other tasks run
         sight = assembler.add(event)
         is_unread = is_unread or sight.is_unread or hides_data(event)
         is_ambiguous = is_ambiguous or (is_decided_on and assembler.reading.is_ambiguous(event))
         if sight.is_error:
-            # the text before it was not decided on
+            # no policy has decided on the text before the error
             return Unread(event.raw, "upstream_error", bare=sight.bare)
         if sight.finished:
             finishes.add(position)
@@ -353,8 +384,11 @@ def outgoing(
     completion: Json | None,
     outcome: Outcome | None,
 ) -> tuple[Headers, bytes | Pieces]:
-    """Header fields and bytes for the client: of the answer, or of what stands in its place, with
-    the outcome that is to be told in the body."""
+    """Return the header fields and the bytes for the client.
+
+    They are those of the answer, or of the `completion` that replaces it, with the outcome in the
+    body unless it is None.
+    """
     headers = answer.headers
     is_encoded = answer.body is not answer.raw
     if is_encoded and (completion is not None or outcome is not None):
@@ -367,8 +401,8 @@ def outgoing(
 
 
 def rewritten(answer: Answer, completion: Json, asked: CompletionRequest) -> bytes:
-    """Another completion in the form in which the answer came: one object, or a stream."""
-    if answer.continues is not None:  # a stream that has begun goes on as one, whatever came
+    """Serialize another completion in the form of the answer: one object, or a stream."""
+    if answer.continues is not None:  # a stream that has begun must continue as one
         return b"".join(answer.continues.continued(completion, asked.payload))
     if answer.events is None:
         return dumps(completion)

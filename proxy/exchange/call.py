@@ -1,4 +1,4 @@
-"""One call of a model for a completion: what for, which model, what it cost."""
+"""One call of a model for a completion: its purpose, its model and its cost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proxy.exchange.outcome import shown
 from proxy.upstreams.upstream import UpstreamReply
 
 Purpose = Literal["answer", "clarification", "second_opinion", "judge"]
-INPUT_TOKENS: Final = (  # Anthropic counts apart what it had cached
+INPUT_TOKENS: Final = (  # Anthropic counts cached tokens separately
     "input_tokens",
     "cache_creation_input_tokens",
     "cache_read_input_tokens",
@@ -21,9 +21,10 @@ INPUT_TOKENS: Final = (  # Anthropic counts apart what it had cached
 
 @dataclass(slots=True)
 class Call:
-    """One call to a model. `error` is None where an answer came, else a machine word.
+    """One call to a model.
 
-    What came in place of an answer is in `raised`, or in `reply` and, if it was read, `unread`.
+    `error` is None where an answer arrived, and otherwise a machine word. What arrived instead of
+    an answer is in `raised`, or in `reply` and, if that was read, in `unread`.
     """
 
     model: str
@@ -45,12 +46,12 @@ class Call:
 
     @property
     def confidence(self) -> float | None:
-        """That of the least sure choice."""
+        """The confidence of the least sure choice, or None."""
         lowest = self.answer.lowest if self.answer is not None else None
         return None if lowest is None else lowest.value
 
     def told(self) -> dict[str, Any]:
-        """The call as the member `pinocchio`, the log and the record tell it."""
+        """Return the call as the `pinocchio` member, the log and the record show it."""
         told: dict[str, Any] = {"model": self.model}
         if self.purpose != "answer":
             told["purpose"] = self.purpose
@@ -65,15 +66,15 @@ class Call:
         return told
 
     async def aclose(self) -> None:
-        """Cancels what has not arrived of a reply that is no completion."""
+        """Cancel the unread rest of a reply that is no completion."""
         if self.reply is not None and self.unread is None:
             await self.reply.aclose()
 
 
 def tokens(usage: Any) -> dict[str, int]:
-    """What a reply cost, in tokens under the same names for all formats; empty where unknown.
+    """Return the tokens of a reply, under the same names for all formats; empty where unknown.
 
-    A stream says it only to a client that asked for usage, or in formats where it always does.
+    A stream reports them only to a client that asked for usage, or in formats where it always does.
     """
     given = usage if isinstance(usage, Mapping) else {}
     counts = {name: count for name, count in given.items() if type(count) is int}

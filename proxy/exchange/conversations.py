@@ -1,10 +1,10 @@
-"""What was asked for the responses that are fetched, or gone on with, later.
+"""Earlier requests, for the responses that are fetched or continued later.
 
-`/v1/responses` keeps conversations upstream: a request may give the id of the response before it in
-place of the text, and a response made in the background is fetched by its id. To score these, the
-proxy remembers what it needs of them, in memory: bounded, the oldest go first. Of several workers
-each remembers what it was asked, and asks the others for what it was not. What nobody remembers has
-no confidence, and says so. Only the key that asked is remembered for.
+`/v1/responses` keeps conversations upstream: a request may name the previous response instead of
+repeating its text, and a background response is fetched by its id. To score these, the proxy keeps
+what it needs of earlier requests in memory, up to a limit; the oldest go first. Each of several
+workers keeps its own requests, and asks the others for the rest. A response that no worker knows
+has no confidence, and says so. Only the key that made a request can use it.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from proxy.wire.json_splice import compact, json_object, replace_member
 from proxy.workers.peers import Peers
 
 _OF_PAYLOAD = ("instructions", "tools", "text", *ELSEWHERE)
-_Key = tuple[str, str]  # the response's id, and the hash of the key that asked
+_Key = tuple[str, str]  # the response's id, and the hash of the key that made it
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """One response: where it is, what was asked, and what was answered if that was there."""
+    """A response: its upstream, its request, and its output if that was there."""
 
     upstream: str
     model: str
     domain: str | None
     tags: frozenset[str]
-    payload: bytes  # of the request, the members that a question is made of
+    payload: bytes  # the members of the request that make up the question
     output: bytes
     conversation: str | None = None
 
     def request(self, body: bytes = b"", *, is_stream: bool = False) -> CompletionRequest:
-        """The request as far as scoring and policies look at it."""
+        """Return the request, with the members that scoring and policies use."""
         payload = json_object(self.payload) or {}
         tags = self.tags or NO_TAGS
         return CompletionRequest(
@@ -52,11 +52,12 @@ class Remembered:
 
     @property
     def size(self) -> int:
+        """The size in bytes of JSON."""
         return len(self.payload) + len(self.output)
 
 
 class Conversations:
-    """At most `max_responses` of them, with `max_bytes` of JSON in all."""
+    """Earlier responses: at most `max_responses`, with `max_bytes` of JSON in all."""
 
     def __init__(
         self,
@@ -80,14 +81,15 @@ class Conversations:
         return len(self._kept)
 
     def of(self, asked: CompletionRequest) -> str:
-        """A digest of the conversation that a request belongs to, on any surface."""
+        """Return the digest of the conversation that a request belongs to, on any surface."""
         return asked.conversation or self._openings.conversation_of(asked)
 
     def get(self, id: str, key_hash: str) -> Remembered | None:
+        """Return what this process remembers of a response, or None."""
         return self._kept.get((id, key_hash))
 
     async def look_for(self, id: str, key_hash: str) -> None:
-        """Takes over what another worker knows of a response, where this one knows nothing."""
+        """Copy what another worker knows of a response, where this worker knows nothing."""
         if self._peers is None or self.known(id, key_hash) != (None, None):
             return
         found = await self._peers.find("response", (id, key_hash))
@@ -100,18 +102,24 @@ class Conversations:
             self.note_held(id, key_hash, held_id)
 
     def known(self, id: str, key_hash: str) -> tuple[Remembered | None, str | None]:
-        """What this process remembers of a response, and where it is held."""
+        """Return what this process remembers of a response, and the id under which it is held.
+
+        Either may be None.
+        """
         return self._kept.get((id, key_hash)), self._held.get((id, key_hash))
 
     def answer_for(self, id: str, key_hash: str) -> tuple[Remembered | None, str | None] | None:
-        """What another worker is told; None for nothing. May be called from any thread."""
+        """Return `known` for another worker, or None for nothing; safe on any thread."""
         found = self.known(id, key_hash)
         return None if found == (None, None) else found
 
     def keep(
         self, asked: CompletionRequest, response: Mapping[str, Any], key_hash: str, upstream: str
     ) -> None:
-        """Remembers a response that upstream stores, and the request that it answers."""
+        """Remember a response that upstream stores, and the request that it answers.
+
+        Its requests for MCP approval are remembered even if upstream does not store it.
+        """
         self.approvals.note(response, key_hash)
         id = response.get("id")
         if not isinstance(id, str) or asked.payload.get("store") is False:
@@ -139,7 +147,7 @@ class Conversations:
             self._bytes -= dropped.size
 
     def resumed(self, asked: CompletionRequest, key_hash: str) -> CompletionRequest:
-        """The request with what it goes on with in its input, as far as that is remembered."""
+        """Return the request with the text that it continues in its input, if it is known."""
         id = asked.payload.get("previous_response_id")
         before = self.get(id, key_hash) if isinstance(id, str) else None
         if before is None:
@@ -156,18 +164,22 @@ class Conversations:
         return replace(asked, payload=whole, conversation=before.conversation)
 
     def note_held(self, id: Any, key_hash: str, held_id: str) -> None:
-        """Where a response is held, for whoever fetches it by upstream's id."""
+        """Remember the id under which a response is held.
+
+        A client may fetch the response by upstream's id.
+        """
         if isinstance(id, str):
             self._held[id, key_hash] = held_id
             while len(self._held) > self._max_responses:
                 self._held.popitem(last=False)
 
     def held_id(self, id: str, key_hash: str) -> str | None:
+        """Return the id under which a response is held, or None."""
         return self._held.get((id, key_hash))
 
 
 def going_on_with(asked: CompletionRequest, id: str) -> CompletionRequest:
-    """The request with another previous response; an encoded body stays as it is."""
+    """Return the request with another previous response; an encoded body stays unchanged."""
     try:
         body = replace_member(asked.body, "previous_response_id", id)
     except ValueError:
@@ -176,7 +188,7 @@ def going_on_with(asked: CompletionRequest, id: str) -> CompletionRequest:
 
 
 def _payload(payload: Json) -> Json:
-    """Without files, and without the beginning of a long conversation."""
+    """Return what is kept of a request, without files and the beginning of a long conversation."""
     kept = {name: payload[name] for name in _OF_PAYLOAD if payload.get(name) is not None}
     try:
         return {**kept, "input": recent(as_items(payload.get("input")))}

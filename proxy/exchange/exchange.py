@@ -1,4 +1,4 @@
-"""One request's way through the proxy: its id, its clocks, its line in the log and its record."""
+"""One request on its way through the proxy: its id, its clocks, its log line and its record."""
 
 from __future__ import annotations
 
@@ -32,23 +32,26 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger("pinocchio")
 
-CLIENT_LEFT = 499  # nobody gets it; what logs of web servers say of a client that did not wait
+CLIENT_LEFT = 499  # only for logs, as web servers write it for a client that did not wait
 LONGEST_MODEL: Final = 1_024  # characters of a name in lines and rows
 NO_SCORE_TRIED = (Status.LOADING, Status.SKIPPED, Status.NOT_SUPPORTED)
 
 
 def is_known(request: Request) -> bool:
-    """Whether it presents anything by which it can be told from other clients."""
+    """Return whether a request carries credentials that tell it from other clients."""
     return request.caller.id is not None or bool(presented(request))
 
 
 def cut(name: str | None) -> str | None:
-    """A name that others chose, short enough for a line and a row."""
+    """Shorten a name that clients choose, so that it fits a line and a row; None stays."""
     return name if name is None or len(name) <= LONGEST_MODEL else f"{name[:LONGEST_MODEL]}.."
 
 
 class Clock:
-    """Adds up the time that passes inside, or from `start` to `stop`; None before the first."""
+    """A clock that adds up the time spent inside it, or from `start` to `stop`, in seconds.
+
+    `s` is None before the first stop.
+    """
 
     __slots__ = ("_started", "s")
 
@@ -70,7 +73,7 @@ class Clock:
 
 
 class SharedClock(Clock):
-    """What several calls spend inside at the same time counts once."""
+    """A clock for several calls: time that they spend inside together counts once."""
 
     __slots__ = ("_inside",)
 
@@ -93,10 +96,10 @@ _random: list[str] = []
 
 
 def new_request_id() -> str:
-    """In the order of time, so that the record grows at its end, and unguessable.
+    """Return a new id that sorts by time, so that the record grows at its end, and is unguessable.
 
-    Milliseconds since the epoch (48 bits), then 80 random bits, which are fetched in bulk because
-    that is a system call.
+    It has milliseconds since the epoch (48 bits) and 80 random bits. These are fetched in bulk,
+    because each fetch is a system call.
     """
     if not _random:
         _random.extend(os.urandom(10 * 256).hex(" ", 10).split())
@@ -105,9 +108,10 @@ def new_request_id() -> str:
 
 @dataclass(slots=True)
 class Exchange:
-    """Collects what is told, logged and recorded of one request; never message text, never a key.
+    """The facts of one request for its response, log line and record; no message text, and no key.
 
-    As a context it writes the line of a request that ends inside in an error or without its client.
+    As a context manager it writes the log line and record of a request that ends inside it with an
+    error or because its client left.
     """
 
     request: Request
@@ -116,17 +120,17 @@ class Exchange:
     upstream: str | None = None
     model: str | None = None
     is_stream: bool = False
-    status: int = 0  # until it is on its way to the client
-    in_upstream: Clock = field(default_factory=Clock)  # what passes inside is not our time
-    scoring_s: float | None = None  # seconds of all that was scored
-    calls: tuple[Call, ...] = ()  # noted where there is more than one
-    fallback_from: str | None = None  # the model that was asked first and failed
+    status: int = 0  # 0 until the reply is on its way to the client
+    in_upstream: Clock = field(default_factory=Clock)  # time that is not the proxy's own
+    scoring_s: float | None = None  # seconds of all scorings
+    calls: tuple[Call, ...] = ()  # set where there is more than one
+    fallback_from: str | None = None  # the model that was called first and failed
     outcome: Outcome | None = None
-    conversation: str | None = None  # that it belongs to, see openings.py
-    asked_again: AskedAgain | None = None  # where it asks for what is held already
-    stream_mode: str | None = None  # what of its stream waits for a decision, if it is one
-    is_score_late: bool = False  # the client has the end of its stream, and not yet the score
-    is_finished: bool = False  # then its line and record are written, or about to be
+    conversation: str | None = None  # its digest, see openings.py
+    asked_again: AskedAgain | None = None  # set where it is a poll for a held reply
+    stream_mode: str | None = None  # which part of a stream waits for a decision
+    is_score_late: bool = False  # the client got the end of its stream before the score
+    is_finished: bool = False  # its line and record are written, or about to be
 
     def __enter__(self) -> None:
         return None
@@ -142,22 +146,22 @@ class Exchange:
             self.close(CLIENT_LEFT, "client_left")
 
     def overhead_ms(self) -> float:
-        """Time of ours so far: all of it but the waiting for upstream."""
+        """Return the proxy's own time so far in milliseconds: all but the waiting for upstream."""
         passed = time.perf_counter() - self.request.started
         return max(0.0, (passed - (self.in_upstream.s or 0.0)) * 1_000)
 
     def note_scoring(self, began: float) -> None:
-        """Counts the time of a scoring that began then, by `time.perf_counter`, and ends now."""
+        """Add the time of a scoring that began at `began`, by `time.perf_counter`, and ends now."""
         self.scoring_s = (self.scoring_s or 0.0) + time.perf_counter() - began
 
     def unscored(self, status: Status, reason: str, calibrator: str | None = None) -> Outcome:
-        """The outcome of a reply that gets no number."""
+        """Return the outcome of a reply that gets no number."""
         outcome = Outcome(self.request_id, status, reason, calibrator=calibrator)
         outcome.fallback_from = self.fallback_from
         return outcome
 
     def stamp(self, outcome: Outcome) -> Outcome:
-        """Puts the clocks on an outcome, which is this exchange's from now on."""
+        """Set the clocks of an outcome, and make it this exchange's outcome."""
         outcome.overhead_ms = self.overhead_ms()
         if self.scoring_s is not None and outcome.status not in NO_SCORE_TRIED:
             outcome.score_ms = self.scoring_s * 1_000
@@ -167,27 +171,30 @@ class Exchange:
         return outcome
 
     def tell_calls(self, outcome: Outcome) -> None:
-        """Says in an outcome which calls were made, where there was more than one."""
+        """Add to an outcome which calls were made and which model failed first."""
         outcome.calls, outcome.fallback_from = self._calls(), self.fallback_from
 
     def note_held(self, outcome: Outcome, review_id: str) -> None:
-        """Also for a client that leaves while a reviewer is waited for."""
+        """Record that the reply is held, also for a client that leaves while a reviewer decides."""
         outcome.review_id, outcome.action = review_id, "hold"
         self.stamp(outcome)
 
     def note_poll(self, asked: CompletionRequest, asked_again: AskedAgain) -> None:
-        """It asks again for what is held already, and is no exchange of its own."""
+        """Mark the request as a poll for a held reply, which is no exchange of its own."""
         self.model, self.is_stream, self.asked_again = asked.model, asked.is_stream, asked_again
 
     def finish(self, outcome: Outcome, status: int) -> Outcome:
-        """Stamps the outcome; line and record are written once the reply is on its way."""
+        """Stamp the outcome; line and record are written once the reply is on its way."""
         self.stamp(outcome)
         self.status, self.is_finished = status, True
         asyncio.get_running_loop().call_soon(self.close, status)
         return outcome
 
     def close(self, status: int, error: str | None = None) -> None:
-        """Writes the request's line and its record."""
+        """Count the request, and write its record and its log line.
+
+        A poll without news writes no line.
+        """
         self.status = status
         passed_s = time.perf_counter() - self.request.started
         if self.request.metrics is not None:
@@ -197,7 +204,7 @@ class Exchange:
             self.records.add(self._row(error, passed_s) if is_new else self._poll(error))
         if self.asked_again is not None and not self.asked_again.is_news(self._action, error):
             return
-        line = log.bind()  # bound once; the attributes of `log` itself are looked up at every use
+        line = log.bind()  # bound once: each use of `log` itself looks its attributes up
         if line.is_enabled_for(logging.INFO):
             facts = self._facts() | ({"error": error} if error else {})
             line.info("request", **{k: v for k, v in facts.items() if v is not None})
@@ -212,7 +219,7 @@ class Exchange:
         return Poll(self.request_id, review_id, at, self.status, self._action, error)
 
     def _facts(self) -> dict[str, Any]:
-        """What may stand in a log line."""
+        """Return the facts of the log line."""
         outcome, caller = self.outcome, self.request.caller
         facts: dict[str, Any] = {
             "request_id": self.request_id,
@@ -248,15 +255,15 @@ class Exchange:
         }
 
     def _calls(self) -> Sequence[dict[str, Any]]:
-        """Every call, where there was more than one."""
+        """Return the facts of every call, where there was more than one."""
         return [call.told() for call in self.calls] if len(self.calls) > 1 else ()
 
     def _row(self, error: str | None, passed_s: float) -> tuple[Any, ...]:
-        """One value for each column of `exchanges` (`store/record/writer.py`), in its order."""
+        """Return a value for each column of `exchanges` (`store/record/writer.py`), in order."""
         request, caller, model = self.request, self.request.caller, cut(self.model)
         outcome: Any = self.outcome or _UNTOLD
         found: Findings = outcome.findings or NOTHING
-        # of one reply that was not escalated, the facts have what the columns have
+        # the facts of a single reply that was not escalated only repeat the columns
         others = outcome.facts and (len(outcome.facts) > 1 or outcome.escalated_from is not None)
         would = policy = label = None
         if (decision := outcome.decision) is not None:
@@ -272,7 +279,7 @@ class Exchange:
             self.status,
             error,
             outcome.confidence,
-            outcome.status and str(outcome.status),  # what is derived from a str is adapted, slowly
+            outcome.status and str(outcome.status),  # drivers adapt subclasses of str slowly
             outcome.reason,
             outcome.action,
             would,
@@ -300,4 +307,4 @@ class Exchange:
 
 
 _UNTOLD: Final = SimpleNamespace(**dict.fromkeys(each.name for each in fields(Outcome)))
-"""In place of an outcome where the client was told of none."""
+"""Used instead of an outcome where the client got none."""

@@ -1,9 +1,9 @@
-"""Calls of remote MCP servers' tools for which an upstream has asked approval (`/v1/responses`).
+"""Tool calls of remote MCP servers for which an upstream has asked approval (`/v1/responses`).
 
-Upstream asks by an item of the reply (`mcp_approval_request`), on which a policy decides as on any
-call. The client answers in its next request, and the reply to that has the call once more
-(`mcp_call`), made by then. It is one call and is decided on once: what was asked is remembered by
-its id, for the key that was asked, in memory: bounded, the oldest go first.
+Upstream asks with an item of the reply (`mcp_approval_request`), on which a policy decides as on
+any call. The client answers in its next request, and the reply to that holds the call again
+(`mcp_call`), which has been made by then. It is one call and is decided on once. So requests for
+approval are remembered by id and key, in memory, up to a limit; the oldest go first.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from proxy.wire.json_splice import canonical
 from proxy.workers.peers import Peers
 
 REQUEST, RESPONSE, CALL = "mcp_approval_request", "mcp_approval_response", "mcp_call"
-_SAME = ("name", "server_label", "arguments")  # of a call and of the request to approve it
+_SAME = ("name", "server_label", "arguments")  # equal in a call and its request for approval
 _Key = tuple[str, str]  # the request's id, and the hash of the key that was asked
 
 
 class McpApprovals:
-    """At most `most` requests for approval that passed here."""
+    """The last `most` requests for approval that passed through this process."""
 
     def __init__(self, most: int = 10_000, peers: Peers | None = None) -> None:
         self._most = most
@@ -30,16 +30,16 @@ class McpApprovals:
         self._asked: OrderedDict[_Key, bytes] = OrderedDict()
 
     def note(self, response: Mapping[str, Any], key_hash: str) -> None:
-        """Remembers what a response asks approval for."""
+        """Remember the calls for which a response asks approval."""
         for item in _of_type(response.get("output"), REQUEST):
             self._put((item["id"], key_hash), _call_of(item))
 
     def known(self, key: _Key) -> bytes | None:
-        """What was asked under this id; may be called from any thread."""
+        """Return the call of a request for approval, as JSON, or None; safe on any thread."""
         return self._asked.get(key)
 
     async def look_for(self, payload: Json, key_hash: str) -> None:
-        """Takes over what other workers know of the requests that a client answers."""
+        """Copy what other workers know of the approval requests that a client answers."""
         if self._peers is None:
             return
         for answer in _of_type(payload.get("input"), RESPONSE, id="approval_request_id"):
@@ -48,7 +48,7 @@ class McpApprovals:
                 self._put(key, found)
 
     def made(self, response: Mapping[str, Any], key_hash: str) -> frozenset[str]:
-        """The ids of calls in a response that were decided on when their approval was asked for."""
+        """Return the ids of a response's calls that were decided on when approval was requested."""
         calls = _of_type(output := response.get("output"), CALL)
         ids = Counter(str(item.get(key)) for item in _objects(output) for key in ("id", "call_id"))
         return frozenset(
@@ -56,7 +56,7 @@ class McpApprovals:
             for item in calls
             if isinstance(asked := item.get("approval_request_id"), str)
             and self._asked.get((asked, key_hash)) == _call_of(item)
-            and ids[item["id"]] == 1  # else another call could pass under its id
+            and ids[item["id"]] == 1  # otherwise another call could pass under its id
         )
 
     def _put(self, key: _Key, call: bytes) -> None:
@@ -67,7 +67,10 @@ class McpApprovals:
 
 
 def approving_items(completion: Mapping[str, Any]) -> list[Json]:
-    """The items with which a client approves what a response asks; none for other formats."""
+    """Return the items with which a client approves the calls of a response.
+
+    Other formats than `/v1/responses` have none.
+    """
     return [
         {"type": RESPONSE, "approve": True, "approval_request_id": item["id"]}
         for item in _of_type(completion.get("output"), REQUEST)

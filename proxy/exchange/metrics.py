@@ -1,9 +1,9 @@
-"""What the proxy counts for Prometheus, served at `/metrics` of the review desk's listener.
+"""The proxy's Prometheus metrics, served at `/metrics` of the review desk's listener.
 
-One registry for each application, nothing global. Exchanges are counted where their record is
-made; what stands elsewhere, such as the configuration and the replies that wait, is looked at when
-somebody asks (`proxy/desk/gauges.py`). No label has a value that a client writes: names of
-surfaces, upstreams, policies, rules, queues and reasons are ours or the operator's.
+Each application has a registry of its own; nothing is global. Exchanges are counted where their
+record is made. Other values, such as the configuration and the replies that wait, are read at a
+scrape (`proxy/desk/gauges.py`). No label has a value that a client writes: names of surfaces,
+upstreams, policies, rules, queues and reasons are ours or the operator's.
 """
 
 from __future__ import annotations
@@ -30,27 +30,30 @@ if TYPE_CHECKING:
 SHARES: Final = tuple(twentieths / 20 for twentieths in range(1, 20))  # 0.05, 0.1 .. 0.95
 OURS_S: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 UPSTREAM_S: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 120.0, 600.0)
-COUNTED_TOGETHER: Final = 64  # of exchanges that are alike: then numbers are sorted into buckets
+COUNTED_TOGETHER: Final = 64  # exchanges that are alike, before their numbers go into buckets
 _Alike: TypeAlias = tuple[Any, ...]
-"""All by which an exchange is counted but for its numbers."""
+"""All values by which an exchange is counted, except its numbers."""
 _Numbers: TypeAlias = deque[tuple[float | None, ...]]
-"""What exchanges waited for upstream and took of ours in seconds, their scoring in milliseconds,
-their confidence, and how far their context supports them."""
+"""The numbers of exchanges that are alike, a tuple each.
+
+Seconds of waiting for upstream, seconds of the proxy's own, milliseconds of scoring, confidence,
+and support by the context.
+"""
 _CLASSES: Final = {number: f"{number}xx" for number in range(1, 6)}
 
 
 class Collector(Protocol):
-    """What has metrics to show."""
+    """A source of metrics."""
 
     def collect(self) -> Iterable[Metric]: ...
 
 
 class Metrics:
-    """What counts is called from one thread, `collect` from any.
+    """The counters and histograms of a process.
 
-    Each attribute that is a counter or histogram is shown, and shared by workers; `note` counts.
-
-    `engine` is where scores are computed, a name of the configuration's.
+    Counting methods are for one thread, `collect` for any. Each attribute that is a counter or
+    histogram is exposed, and added up over all workers. `engine` names where scores are computed,
+    as in the configuration.
     """
 
     def __init__(self, engine: str = "in_process") -> None:
@@ -110,11 +113,11 @@ class Metrics:
         )
         self._count_findings()
         self._count_what_others_ask()
-        self._ended: dict[_Alike, _Numbers] = {}  # exchanges that are noted and not counted
+        self._ended: dict[_Alike, _Numbers] = {}  # exchanges that are noted, but not yet counted
         self._counting = threading.Lock()
 
     def _count_findings(self) -> None:
-        """Make the counts of what calibrators find out besides the confidence."""
+        """Create the metrics of what calibrators find besides the confidence."""
         self._bases = Counter(
             "pinocchio_score_bases",
             "Scored replies by what their confidence is based on; likeness alone: nothing checked.",
@@ -127,7 +130,7 @@ class Metrics:
         )
 
     def _count_what_others_ask(self) -> None:
-        """Makes the counts of replies and calls that come from elsewhere."""
+        """Create the metrics of replies and calls that come from elsewhere."""
         self._visits = Counter(
             "pinocchio_guardrail_visits",
             "Replies that other gateways asked about, by what became of them.",
@@ -144,7 +147,7 @@ class Metrics:
         )
 
     def note(self, exchange: Exchange, passed_s: float) -> None:
-        """Counts an exchange that ends, `passed_s` seconds after its request came."""
+        """Count an exchange that ended `passed_s` seconds after its request arrived."""
         if exchange.asked_again is not None:
             self._polls.add()
             return
@@ -186,7 +189,7 @@ class Metrics:
             self._note_calls(exchange)
 
     def _begin(self, alike: _Alike) -> _Numbers:
-        """Makes room for exchanges that are alike; for the thread that notes them."""
+        """Make room for exchanges that are alike; only for the thread that calls `note`."""
         if len(self._ended) >= MOST_SERIES:
             self._count_all()
             self._ended.clear()
@@ -198,7 +201,7 @@ class Metrics:
             self._count(alike, numbers)
 
     def _count(self, alike: _Alike, numbers: _Numbers) -> None:
-        """Counts what has been noted of exchanges that are alike; may be called from any thread."""
+        """Add the noted numbers of exchanges that are alike to the metrics; safe on any thread."""
         surface, upstream, status, (is_stream, mode, is_late), scored, decided = alike
         with self._counting:
             taken = [numbers.popleft() for _ in range(len(numbers))]
@@ -229,7 +232,7 @@ class Metrics:
                 self._decisions.add(*decided, number=count)
 
     def _note_calls(self, exchange: Exchange) -> None:
-        """Counts what came of further calls."""
+        """Count fallbacks, failed second opinions, and judgements of an exchange."""
         if exchange.fallback_from is not None:
             self._fallbacks.add(exchange.calls[0].upstream or "", exchange.upstream or "")
         for call in exchange.calls:
@@ -240,7 +243,7 @@ class Metrics:
                 self._judgements.add((call.error or "judged") if is_answer else "failed")
 
     def _note_rare(self, outcome: Outcome) -> None:
-        """Counts what few replies have: standing approvals, second opinions."""
+        """Count what few replies have: standing approvals and second opinions."""
         if outcome.standing_approval is not None:
             self._standing.add()
         if outcome.evidence is not None:
@@ -248,37 +251,40 @@ class Metrics:
                 self._opinions.add(agreement)
 
     def note_visit(self, gateway: str, told: str, *, has_number: bool) -> None:
-        """Counts a reply that another gateway asked about: passed, changed or withheld."""
+        """Count a reply that another gateway asked about; `told` is passed, changed or withheld."""
         self._visits.add(gateway, told, "true" if has_number else "false")
 
     def note_interrupted(self, *, has_number: bool) -> None:
-        """Counts a call that an agent's framework put before the desk."""
+        """Count a call that an agent's framework submitted to the desk."""
         self._interrupted.add("true" if has_number else "false")
 
     def state(self) -> dict[str, Any]:
-        """What was counted, as a value for `absorb`; may be called from any thread."""
+        """Return all counts as a value for `absorb`; safe on any thread."""
         return {name: each.state() for name, each in self._series()}
 
     def absorb(self, state: Mapping[str, Any]) -> None:
-        """Adds what another process counted."""
+        """Add the counts of another process."""
         for name, each in self._series():
             each.absorb(state.get(name, {}))
 
     def _series(self) -> Iterator[tuple[str, Counter | Histogram]]:
-        """All of them, with whatever has been noted."""
+        """Count what was noted, then yield every counter and histogram.
+
+        The name of its attribute precedes each.
+        """
         self._count_all()
         for name, each in vars(self).items():
             if isinstance(each, Counter | Histogram):
                 yield name, each
 
     def collect(self) -> Iterator[Metric]:
-        """What was counted."""
+        """Yield all metrics; safe on any thread."""
         for _, each in self._series():
             yield from each.collect()
 
 
 class _Together:
-    """Several collectors, as one registry for prometheus_client to write out."""
+    """Several collectors as one registry, which prometheus_client can write out."""
 
     def __init__(self, *collectors: Collector) -> None:
         self._collectors = collectors
@@ -288,8 +294,8 @@ class _Together:
 
 
 def exposed(accept: str, *collectors: Collector) -> tuple[bytes, str]:
-    """Everything as text, and its content type, in the format that `accept` prefers."""
-    from prometheus_client.exposition import choose_encoder  # with a server of HTTP: when asked
+    """Return all metrics in the format that `accept` prefers, and its content type."""
+    from prometheus_client.exposition import choose_encoder  # imports an HTTP server: only now
 
     encode, content_type = choose_encoder(accept)
     return encode(cast("CollectorRegistry", _Together(*collectors))), content_type
@@ -297,8 +303,11 @@ def exposed(accept: str, *collectors: Collector) -> tuple[bytes, str]:
 
 @remembers(1_024)
 def _surface(path: str) -> str:
-    """Which part of the API a path is of, one of proxy/config/allowed_surfaces.py's names."""
+    """Return the part of the API that a path belongs to, or `other`.
+
+    The names are those of proxy/config/allowed_surfaces.py.
+    """
     try:
         return surface_of(names_in(path)) or OTHER
-    except BadRequestError:  # no path that anybody serves
+    except BadRequestError:  # no server has such a path
         return OTHER

@@ -1,17 +1,17 @@
-"""Which conversation a request belongs to: a digest of how the conversation was opened.
+"""The conversation that a request belongs to: a digest of how the conversation was opened.
 
     openings = Openings()
     openings.conversation_of(asked)     # "9f86d081884c7d65", the same for every turn of a chat
 
-The opening is what the user said first, with the end user's id where the client tells one (`user`,
+The opening is the user's first text, with the end user's id where the client sends one (`user`,
 `safety_identifier`, `metadata.user_id`). All turns of a chat, all steps of an agent, retries,
-regenerations and a question that is asked again have the same. What the system message says does
-not count: many clients put the time or search results into it.
+regenerations and repeated questions share an opening. The system message does not count, because
+many clients put the time or search results into it.
 
 Some applications open every request alike: with examples, or with an instruction to which the
-system message adds the text. Where `SHARED_BY` different requests have the same opening, and it was
-not simply asked again, what tells them apart counts too. It depends on what this process has
-seen; the first few of such requests count as one conversation.
+system message adds the text. Once `SHARED_BY` different requests have the same opening, what
+distinguishes them counts too. That depends on what this process has seen, and the first few of such
+requests count as one conversation.
 """
 
 from __future__ import annotations
@@ -28,37 +28,37 @@ from proxy.wire.json_splice import dumps
 SHARED_BY: Final = 5
 MOST_OPENINGS: Final = 10_000
 _BYTES: Final = 8
-_MOST_TEXT: Final = 4_096  # bytes at either end of a text; its length tells the rest apart
-_SHORT: Final = _MOST_TEXT // 2  # characters, which have both ends in them
-_DIGITS: Final = bytes(range(0x30, 0x3A))  # a time in the system message makes no other one
+_MOST_TEXT: Final = 4_096  # bytes at each end of a text; its length stands for the rest
+_SHORT: Final = _MOST_TEXT // 2  # characters of a text that needs no cut
+_DIGITS: Final = bytes(range(0x30, 0x3A))  # left out, since a system message may hold the time
 
 
-_END_USERS: Final = frozenset({"safety_identifier", "user", "metadata"})  # members that name one
+_END_USERS: Final = frozenset({"safety_identifier", "user", "metadata"})  # members with their id
 
 
 @dataclass(slots=True)
 class _Opening:
-    """The requests with an opening that have the fewest turns, told apart by hashes."""
+    """The requests with an opening that have the fewest turns, distinguished by hashes."""
 
-    digest: str  # in hex
+    digest: str  # hexadecimal
     turns: int
-    hashes: tuple[int, ...] = ()  # a few: a set takes four times the memory
+    hashes: tuple[int, ...] = ()  # a tuple, since a set takes four times the memory
 
 
 def conversation_under(id: str) -> str:
-    """The conversation that upstream knows under an id, or a response that is fetched by one."""
+    """Return the digest of a conversation or response that upstream knows under an id."""
     return _digest(b"id", _framed(id))
 
 
 class Openings:
-    """One for a proxy; of too many openings the one not seen for longest is forgotten."""
+    """The openings that a proxy has seen; beyond `most` the least recent one is forgotten."""
 
     def __init__(self, most: int = MOST_OPENINGS) -> None:
         self._most = most
         self._known: OrderedDict[int | str, _Opening] = OrderedDict()
 
     def conversation_of(self, asked: CompletionRequest) -> str:
-        """The same for all requests of a conversation, and hardly for any other."""
+        """Return the digest of a request's conversation: 16 hexadecimal digits."""
         payload = asked.payload
         if "conversation" in payload and (id := _upstreams_id(payload)) is not None:
             return conversation_under(id)
@@ -77,7 +77,10 @@ class Openings:
         return _digest(who, b"".join(map(_framed, turns[: known.turns])))
 
     def _noted(self, who: bytes, turns: Sequence[Any]) -> _Opening:
-        """What is known of an opening; a short one is found by a hash of this process alone."""
+        """Return what is known of an opening, and count it as seen.
+
+        A short one is looked up by a hash of this process, which is faster.
+        """
         first = turns[0]
         is_short = type(first) is str and len(first) <= _SHORT
         key = hash((who, first.strip())) if is_short else _digest(who, _framed(first))
@@ -92,24 +95,27 @@ class Openings:
 
 
 def _upstreams_id(payload: dict[str, Any]) -> str | None:
-    """Of a conversation that upstream keeps (`/v1/responses`)."""
+    """Return the id of a conversation that upstream keeps (`/v1/responses`), or None."""
     named = payload.get("conversation")
     id = named.get("id") if isinstance(named, dict) else named
     return id if isinstance(id, str) else None
 
 
 def _hash(who: bytes, turns: Sequence[Any], payload: dict[str, Any]) -> int:
-    """Of the same as `_whole`, in this process alone and quicker."""
+    """Return a hash of the same content as `_whole`, faster and for this process only."""
     if len(turns) > 1:
         try:
             return hash((who, *turns))
-        except TypeError:  # parts in place of a text
+        except TypeError:  # a turn is a list of parts
             pass
     return hash(_whole(who, turns, payload))
 
 
 def _whole(who: bytes, turns: Sequence[Any], payload: dict[str, Any]) -> tuple[bytes, bytes]:
-    """All that the user said; of one turn alone, with the system message but for its digits."""
+    """Return the end user and all that the user said.
+
+    For a single turn the system message is added, without its digits.
+    """
     if len(turns) == 1:
         who += dumps(_instructions(payload)).translate(None, _DIGITS)
     return who, b"".join(map(_framed, turns))
@@ -120,7 +126,7 @@ def _digest(who: bytes, said: bytes) -> str:
 
 
 def _framed(turn: Any) -> bytes:
-    """A turn behind its length, both ends of it where it is long."""
+    """Return a turn with its length before it; of a long one only both ends."""
     text = turn.strip().encode("utf-8", "backslashreplace") if type(turn) is str else dumps(turn)
     if len(text) > 2 * _MOST_TEXT:
         return b"\0%d\0%b%b" % (len(text), text[:_MOST_TEXT], text[-_MOST_TEXT:])
@@ -128,7 +134,7 @@ def _framed(turn: Any) -> bytes:
 
 
 def _instructions(payload: dict[str, Any]) -> Any:
-    """What the application itself says, wherever the format has it."""
+    """Return what the application itself says, in every place that a format has for it."""
     messages = payload.get("messages")
     listed = messages if isinstance(messages, list) else []
     told = [each.get("content") for each in listed if _is_by_application(each)]
@@ -140,7 +146,7 @@ def _is_by_application(message: Any) -> bool:
 
 
 def _end_user(payload: dict[str, Any]) -> bytes:
-    """Whom the client says that it asks for."""
+    """Return the id of the client's end user, or empty bytes."""
     for name in ("safety_identifier", "user"):
         if isinstance(id := payload.get(name), str):
             return id.encode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""What was found out and decided about one answer, as headers and as the `pinocchio` member."""
+"""The findings and the decision about one answer, as headers and as the `pinocchio` member."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from proxy.wire.headers import Headers
 from proxy.wire.json_splice import dumps
 
 DIGITS = 4
-_WITHHOLDING = ("hold", "block", "clarify")  # actions that put something else in a reply's place
+_WITHHOLDING = ("hold", "block", "clarify")  # actions that replace the reply
 _PLAIN = " !\"#$&'()*+,/:;<=>?@[\\]^`{|}"  # with letters and digits, all of ASCII but %
 
 
-@lru_cache(maxsize=64)  # as a rule the reply's is its only choice's
+@lru_cache(maxsize=64)  # most replies have one choice, with the reply's own confidence
 def shown(value: float) -> float:
-    """A confidence as it is shown everywhere, so that header, body and log agree."""
+    """Round a confidence to the digits that header, body and log show, so that they agree."""
     return round(value, DIGITS)
 
 
 @dataclass(slots=True)
 class Outcome:
-    """The facts of one exchange that the client is told; `action` is what was carried out."""
+    """The facts of one exchange that the client receives; `action` is the action carried out."""
 
     request_id: str
     status: Status
@@ -41,38 +41,38 @@ class Outcome:
     calibrator: str | None = None
     review_id: str | None = None
     escalated_from: str | None = None
-    is_revised: bool = False  # by a model that was told what was wrong
-    fallback_from: str | None = None  # the model that was asked first and failed
-    clarification: Literal["template", "generated"] | None = None  # of what is clarified
-    standing_approval: str | None = None  # that let a call go which would have been held
-    approvals: Sequence[dict[str, Any]] = ()  # with which a client tells upstream of a reviewer's
+    is_revised: bool = False  # by a model that was told what is wrong
+    fallback_from: str | None = None  # the model that was called first and failed
+    clarification: Literal["template", "generated"] | None = None  # the source of its text
+    standing_approval: str | None = None  # the approval that covers a call otherwise held
+    approvals: Sequence[dict[str, Any]] = ()  # items by which a client reports an approval
     calls: Sequence[dict[str, Any]] = ()  # where more than one was made
     choices: Sequence[tuple[Choice, Confidence, Decision | None]] = ()
-    facts: Sequence[Facts] = ()  # that the policy was first asked about
+    facts: Sequence[Facts] = ()  # on which the policy first decided
     shadowed: tuple[Shadowed, ...] = ()  # what rules in shadow would have done
     overhead_ms: float = 0.0
     score_ms: float | None = None
-    score: float | None = None  # what a recalibration made the confidence of
-    evidence: Evidence | None = None  # beyond the reply, which moved the confidence
-    least: Confidence | None = None  # that of the least sure choice, where any was scored
-    findings: Findings = NOTHING  # of the least sure choice
-    is_rewritten: bool = False  # by a reviewer: what was found is of another text
+    score: float | None = None  # the number before its recalibration
+    evidence: Evidence | None = None  # second opinions that moved the confidence
+    least: Confidence | None = None  # the confidence of the least sure choice, where any was scored
+    findings: Findings = NOTHING  # about the least sure choice
+    is_rewritten: bool = False  # a reviewer changed the text that the findings are about
 
     @property
     def would_action(self) -> str | None:
-        """What the policy would have done, in shadow mode."""
+        """The action that the policy would have taken, in shadow mode."""
         return self.decision.would_action if self.decision else None
 
     @property
     def label(self) -> str | None:
-        """What the policy annotates the reply with."""
+        """The label with which the policy annotates the reply."""
         return self.decision.annotation if self.decision else None
 
     def headers(self) -> Headers:
-        """Our response headers; those without a value are absent.
+        """Return our response headers, without those that have no value.
 
-        Whole replies have all of them, also fetched ones. The head of a live stream leaves before
-        its score and has what is known by then. `Job.headers` gives none where `attach` says so.
+        Whole replies have all of them, also fetched ones. The head of a live stream is sent before
+        its score and has what is known by then. `Job.headers` returns none where `attach` says so.
         """
         decision, findings = self.decision, self.findings
         if decision is None:
@@ -94,7 +94,7 @@ class Outcome:
             (names.OVERHEAD_MS, b"%.1f" % self.overhead_ms),
         ]
         if self.confidence is not None:
-            fields.insert(0, (names.CONFIDENCE, b"%.4f" % self.confidence))  # rounds alike
+            fields.insert(0, (names.CONFIDENCE, b"%.4f" % self.confidence))  # rounds like `shown`
         if findings.support is not None:
             fields.append((names.SUPPORT, b"%.4f" % findings.support))
         if self.reason is not None:
@@ -110,7 +110,7 @@ class Outcome:
         return fields
 
     def member(self) -> dict[str, Any]:
-        """The `pinocchio` object: the same facts, and each choice's."""
+        """Return the `pinocchio` object: the same facts, and those of each choice."""
         decision = self.decision
         member: dict[str, Any] = {
             "request_id": self.request_id,
@@ -158,8 +158,11 @@ class Outcome:
         return member
 
     def member_json(self) -> bytes:
-        """`member` as JSON; that of a scored reply of which nothing else is told, as of nearly all,
-        is made without an object."""
+        """Return `member` as JSON.
+
+        Nearly all scored replies have one choice and nothing special; their JSON is made without
+        the object.
+        """
         decision, least = self.decision, self.least
         if (
             decision is None
@@ -180,7 +183,7 @@ class Outcome:
             or least.because
             or least.fields
             or least.notes
-            or self.findings.unsupported  # then is_rewritten counts
+            or self.findings.unsupported  # is_rewritten matters only then
             or least.evidence is not None
             or least.signals is not NO_SIGNALS
         ):
@@ -205,7 +208,7 @@ class Outcome:
         return b"".join((b'{"request_id":"', id, b'","confidence":', figure, before, figure, after))
 
     def shadowed_values(self) -> list[dict[str, str]]:
-        """What rules in shadow would have done, as it is told everywhere."""
+        """Return what rules in shadow would have done, as body, log and record show it."""
         return [{"rule": each.rule, "action": each.action.name} for each in self.shadowed]
 
 
@@ -220,7 +223,10 @@ def _told(
     would: str | None = None,
     label: str | None = None,
 ) -> tuple[tuple[bytes, bytes], ...]:
-    """The fields that are the same for many replies; a label in ASCII, percent-encoded."""
+    """Return the header fields that are the same for many replies.
+
+    A label is percent-encoded to ASCII.
+    """
     values = (
         (names.STATUS, status),
         (names.ACTION, action),
@@ -247,8 +253,11 @@ def _plain_parts(
     act: str | None,
     needs_facts: bool | None,
 ) -> tuple[bytes, bytes]:
-    """What the `pinocchio` object of many scored replies has between its confidence and that of its
-    only choice, and behind them."""
+    """Return the two parts of a scored reply's `pinocchio` object that many replies share.
+
+    The first part is between its confidence and the confidence of its only choice, the second after
+    both.
+    """
     found = findings_member(Findings(basis, act=act, needs_facts=needs_facts))
     told = {"status": status, **found, "action": action, "policy": policy, "mode": mode}
     told |= {"would_action": would} if would is not None else {}
@@ -258,15 +267,16 @@ def _plain_parts(
 
 
 def _figure(value: float) -> bytes:
-    """A number as JSON has it, rounded as `shown` does."""
+    """Return a number as JSON, rounded like `shown`."""
     figure = (b"%.4f" % value).rstrip(b"0")
     return figure + b"0" if figure.endswith(b".") else figure
 
 
 def findings_member(findings: Findings, *, has_text: bool = True) -> dict[str, Any]:
-    """What a `pinocchio` object tells of findings, but for `support`, beside the confidence.
+    """Return the findings for a `pinocchio` object, except `support`.
 
-    Without `has_text` nothing of the reply is quoted: the client does not get it.
+    `support` is placed beside the confidence. Without `has_text` nothing of the reply is quoted,
+    because the client does not get it.
     """
     member: dict[str, Any] = {}
     if findings.basis:
@@ -281,14 +291,14 @@ def findings_member(findings: Findings, *, has_text: bool = True) -> dict[str, A
 
 
 def _in_ascii(text: str) -> bytes:
-    """A text as a header can carry it, percent-encoded."""
+    """Return a text percent-encoded, as a header can carry it."""
     return quote(text, safe=_PLAIN).encode()
 
 
 def choice_member(
     choice: Choice, confidence: Confidence, decision: Decision | None, *, has_text: bool = True
 ) -> dict[str, Any]:
-    """What the `pinocchio` object tells of one choice; see `findings_member`."""
+    """Return one choice for the `pinocchio` object; for `has_text` see `findings_member`."""
     member: dict[str, Any] = {
         "index": choice.index,
         "confidence": None if confidence.value is None else shown(confidence.value),
@@ -321,7 +331,7 @@ def _field_member(field: FieldDoubt) -> dict[str, Any]:
 
 
 def _calls_member(message: Mapping[str, Any], notes: Sequence[CallNotes]) -> list[dict[str, Any]]:
-    """What the `pinocchio` object tells of the calls of a choice: their risks and marks."""
+    """Return the risks and marks of a choice's calls, for the `pinocchio` object."""
     listed = message.get("tool_calls")
     ids = [each.get("id") for each in listed] if isinstance(listed, list) else []
     found = []
@@ -341,7 +351,7 @@ def _mark_member(mark: Mark) -> dict[str, str]:
 
 
 def _has_evidence(confidence: Confidence) -> bool:
-    """Whether more than the reply is behind a number; nearly always it is not."""
+    """Return whether a number is based on more than the reply, which is rare."""
     if confidence.evidence is None and confidence.signals is NO_SIGNALS:
         return False
     has_any = confidence.evidence is not None or confidence.signals.kinds != ()
@@ -349,8 +359,10 @@ def _has_evidence(confidence: Confidence) -> bool:
 
 
 def evidence_member(confidence: Confidence) -> list[dict[str, Any]]:
-    """What there is beyond the reply, each piece by what it is, who said what, and what it moved;
-    empty where there is none, or no number."""
+    """Return the evidence beyond the reply: its kind, its source, and how it moved the number.
+
+    Empty where there is none, or no number.
+    """
     if confidence.value is None:
         return []
     aided, found = confidence.aided, []
@@ -367,8 +379,11 @@ def evidence_member(confidence: Confidence) -> list[dict[str, Any]]:
 
 
 def _signals_member(confidence: Confidence, after: float) -> Iterator[dict[str, Any]]:
-    """A judge and log-probabilities; `counts` says whether labels have taught what that is worth.
-    Those that count moved the number together."""
+    """Yield what a judge and log-probabilities said.
+
+    `counts` is whether labels have shown what a signal is worth. Those that count moved the number
+    together.
+    """
     signals, aided = confidence.signals, confidence.aided
     before = after if aided is None else aided.before
     moved = {"before": shown(before), "after": shown(after)}
@@ -391,8 +406,7 @@ def summarise(
     decisions: Sequence[Decision],
     calibrator: str | None,
 ) -> Outcome:
-    """The outcome of scored choices; the lowest confidence and the strictest decision speak for
-    all of them."""
+    """Return the outcome of scored choices, by the lowest confidence and the strictest decision."""
     lowest = least_sure(confidences)
     reason = lowest.reason
     if reason is None and lowest.status is TRUNCATED:
@@ -414,14 +428,18 @@ def summarise(
 
 
 def _together(decided: Sequence[Decision | Outcome]) -> tuple[Shadowed, ...]:
-    """What rules in shadow say about any of the choices, each once."""
+    """Return what rules in shadow say about any of the choices, each once."""
     if len(decided) == 1:
         return decided[0].shadowed
     return tuple(dict.fromkeys(each for one in decided for each in one.shadowed))
 
 
 def joined(outcomes: Sequence[Outcome]) -> Outcome | None:
-    """One outcome for all choices of a stream: the strictest decision, the lowest confidence."""
+    """Return one outcome for all choices of a stream, or None without any.
+
+    It has the strictest decision and the lowest confidence; the outcome of that choice is changed
+    in place.
+    """
     if len(outcomes) < 2:
         return outcomes[0] if outcomes else None
     lowest = min(outcomes, key=lambda o: -1.0 if o.confidence is None else o.confidence)

@@ -1,6 +1,6 @@
-"""Clients that ask again for what is held: counted, and told in the log now and then.
+"""Repeated requests for a held reply: they are counted, and logged now and then.
 
-An agent that asks every two seconds for an hour is one exchange, not 1,800, and a few lines.
+An agent that asks every two seconds for an hour is one exchange, not 1,800, and a few log lines.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ MOST_REVIEWS: Final = 10_000
 
 
 class AskedAgain:
-    """How often a held reply was asked for again in this process, and what came of it last."""
+    """How often a held reply was requested again in this process, and the last result."""
 
     def __init__(self, review_id: str) -> None:
         self.review_id = review_id
@@ -20,21 +20,24 @@ class AskedAgain:
         self._last: tuple[str | None, str | None] | None = None
 
     def is_news(self, action: str | None, error: str | None) -> bool:
-        """Whether a line is worth writing: another answer than before, or 10, 100, 1,000 polls."""
+        """Return whether a log line is worth writing, and remember this result.
+
+        It is for another result than before, and for 1, 10, 100, 1,000 polls.
+        """
         is_other = self._last != (action, error)
         self._last = action, error
         return is_other or f"{self.count}".strip("0") == "1"
 
 
 class Polls:
-    """One for a proxy; of too many held replies the one not asked for longest is forgotten."""
+    """The polled replies of a proxy; beyond `most` the least recent one is forgotten."""
 
     def __init__(self, most: int = MOST_REVIEWS) -> None:
         self._most = most
         self._of_review: OrderedDict[str, AskedAgain] = OrderedDict()
 
     def count(self, review_id: str) -> AskedAgain:
-        """Counts one more request for a held reply."""
+        """Count another request for a held reply, and return its counts."""
         found = self._of_review.pop(review_id, None) or AskedAgain(review_id)
         self._of_review[review_id] = found
         if len(self._of_review) > self._most:

@@ -1,4 +1,4 @@
-"""The folder that a coding agent works in, as its request tells it."""
+"""The folder that a coding agent works in, as its request names it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _SURROUNDINGS = "<environment_context>"
 def project_of(instructions: Any, messages: Any) -> str | None:
     """Return the project's folder, or None where no instructions name it.
 
-    Only instructions count, and the block in which Codex describes its surroundings: what a tool
-    gave back, or a model said, cannot move the project elsewhere.
+    Only instructions count, and the block in which Codex describes its surroundings: a tool's
+    result or a model's text cannot move the project elsewhere.
     """
     listed = messages[:_TURNS] if isinstance(messages, list) else []
     for text in _instructions(instructions, listed):

@@ -1,7 +1,7 @@
-"""A request for a completion as the proxy needs it; what goes upstream stays the client's bytes.
+"""A request for a completion, parsed; upstream gets the client's own bytes.
 
-What grows when it is unpacked, or has too many JSON values, is refused here; a body that is too
-large as it comes in `listener/endpoint.py`.
+A body that is too large once decompressed, or has too many JSON values, is refused here. One that
+is too large as it arrives is refused in `listener/endpoint.py`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from proxy.wire.worker_threads import apart
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 NO_TAGS: frozenset[str] = frozenset()
-BYTES_A_VALUE = 3  # of JSON, at least
-BYTES_A_KEPT_VALUE = 64  # in memory
+BYTES_A_VALUE = 3  # fewest bytes of JSON for a value
+BYTES_A_KEPT_VALUE = 64  # bytes of memory for a value
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 DECISIVE: Final = frozenset(
     {
@@ -49,13 +49,13 @@ DECISIVE: Final = frozenset(
         *("n", "stream", "store", "background", "previous_response_id", "conversation"),
         *("role", "content", "type", "text"),
     }
-)  # members of a request by which scores, rules and bindings go
-LONGEST_MODEL = 1_024  # characters of a name, which lines, rows and pages have
+)  # members of a request on which scores, rules and bindings depend
+LONGEST_MODEL = 1_024  # characters of a name, which lines, rows and pages show
 
 
 @dataclass(slots=True)
 class CompletionRequest:
-    """What routing, scoring and policies look at; everything else is left alone in `body`."""
+    """What routing, scoring and policies need of a request; the rest stays in `body` only."""
 
     format: Format
     body: bytes
@@ -65,16 +65,16 @@ class CompletionRequest:
     domain: str | None = None
     tags: frozenset[str] = field(default=NO_TAGS)
     caller: Caller = ANYONE
-    conversation: str | None = None  # that it belongs to, see openings.py
-    is_large: bool = False  # too many values to be looked at on the event loop
-    share: Share | None = None  # of what may be large at a time, for as long as this is there
+    conversation: str | None = None  # its digest, see openings.py
+    is_large: bool = False  # too many values to be read on the event loop
+    share: Share | None = None  # of the allowance for large requests, until this is dropped
     _question: Question | None = field(default=None, init=False, repr=False)
     _no_question: tuple[str, str] | None = field(default=None, init=False, repr=False)
     _offered: OfferedTools | None = field(default=None, init=False, repr=False)
     _project: str | None = field(default=None, init=False, repr=False)
 
     def question(self) -> Question:
-        """The question as the calibrator reads it, read once; raises NotScorableError."""
+        """Return the question as the calibrator reads it, parsed once; raises NotScorableError."""
         if self._no_question is not None:
             raise NotScorableError(*self._no_question)
         if self._question is None:
@@ -98,18 +98,18 @@ class CompletionRequest:
     async def apart(
         self, work: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs
     ) -> Result:
-        """The result of work on the request, which is done on a thread where that is large."""
+        """Run work on the request and return its result; on a thread if the request is large."""
         return await apart(work, *args, **kwargs) if self.is_large else work(*args, **kwargs)
 
     def read_ahead(self) -> None:
-        """Reads the question before it is needed; what is wrong with it is told when it is."""
+        """Parse the question before it is needed; errors appear where it is used."""
         try:
             self.question()
-        except Exception:  # a `with suppress` would be another object for every request
+        except Exception:  # cheaper than `suppress`, which makes an object for every request
             return
 
     def facts(self) -> Facts:
-        """What a policy may look at before there is a reply."""
+        """Return the facts that a policy may use before there is a reply."""
         return Facts(
             None,
             self.model,
@@ -122,19 +122,24 @@ class CompletionRequest:
         )
 
     def body_for(self, model: str, changes: Mapping[str, Any] = NOTHING) -> bytes:
-        """The client's bytes with another model's name in them, and other members changed; raises
-        BadRequestError."""
+        """Return the client's bytes with another model's name and other members changed.
+
+        Raises BadRequestError where the body cannot be changed in place.
+        """
         try:
             body = self.body if model == self.model else replace_member(self.body, "model", model)
             for name, value in changes.items():
                 body = replace_member(body, name, value)
             return body
-        except ValueError as error:  # could just be parsed, and cannot be walked through
+        except ValueError as error:  # the parser accepted it, but no member can be replaced
             raise BadRequestError(f"the body is {error}", code="invalid_json") from error
 
 
 def _parse_large_object(body: bytes) -> tuple[dict[str, Any], int]:
-    """Of many values, and their number; in more time, to be called on a thread."""
+    """Parse a body with many values; return the object and its number of values.
+
+    It takes long, so call it on a thread.
+    """
     try:
         parse = partial(loads_counted, most=MAX_REQUEST_VALUES)
         value, values = _parse_leniently(body, parse)
@@ -146,8 +151,10 @@ def _parse_large_object(body: bytes) -> tuple[dict[str, Any], int]:
 def read_at_once(
     request: Request, format: Format, *, decisive: Collection[str] = ()
 ) -> CompletionRequest | None:
-    """The request, where it is neither packed nor large; None for one that takes
-    `read_completion_request`. Raises BadRequestError as that does."""
+    """Parse a request that is neither encoded nor large, or return None.
+
+    The caller then awaits `read_completion_request`. Raises BadRequestError as that does.
+    """
     body = request.body
     if b"content-encoding" in request.values or has_many(body):
         return None
@@ -157,11 +164,12 @@ def read_at_once(
 async def read_completion_request(
     request: Request, format: Format, max_body: int, *, decisive: Collection[str] = ()
 ) -> CompletionRequest:
-    """Raises BadRequestError for what cannot be read; other mistakes are upstream's to name. Also
-    for members in which readers could find two things, where these are `decisive` for a policy.
+    """Parse a request for a completion.
 
-    A request without a model is one: servers of a single model take it, and a prompt template that
-    upstream keeps has its own.
+    A request without a model is valid: servers of a single model take it, and a prompt template
+    that upstream keeps has its own. Raises BadRequestError for what cannot be read, and for members
+    that readers could understand in two ways, where a policy depends on them (`decisive`). Other
+    mistakes are left to upstream.
     """
     body, share, is_large = request.body, None, False
     if b"content-encoding" in request.values:
@@ -173,7 +181,8 @@ async def read_completion_request(
         share = await _share(request, separators(body))
     if share is not None and is_large:
         asked, values = await apart(_read_large, request, format, body)
-        share.shrink_to(values + len(body) // BYTES_A_KEPT_VALUE)  # signs in strings are no values
+        # the estimate also counted separators in strings
+        share.shrink_to(values + len(body) // BYTES_A_KEPT_VALUE)
     elif small := _read_small(request, format, body, decisive):
         small.share = share
         return small
@@ -189,7 +198,10 @@ async def read_completion_request(
 def _read_small(
     request: Request, format: Format, body: bytes, decisive: Collection[str]
 ) -> CompletionRequest | None:
-    """A request of few values; None where a member stands twice, which may be a decisive one."""
+    """Parse a request with few values, or return None where a member is repeated.
+
+    The repeated member may be a decisive one. Without `decisive` members none is checked.
+    """
     if not decisive:
         return _asked(request, format, parse_json_object(body, is_counted=True))
     payload = object_without_repeats(body)
@@ -201,7 +213,7 @@ def _read_small(
 
 
 async def _check_repeated(asked: CompletionRequest, body: bytes, decisive: Collection[str]) -> None:
-    """Raises BadRequestError for a member that stands twice."""
+    """Refuse a body with a repeated decisive member; raises BadRequestError."""
     try:
         await check_members(body, decisive, is_large=asked.is_large)
     except RepeatedMemberError as error:
@@ -209,8 +221,10 @@ async def _check_repeated(asked: CompletionRequest, body: bytes, decisive: Colle
 
 
 def _check_cases(payload: Mapping[str, Any], decisive: Collection[str]) -> None:
-    """Raises BadRequestError for a member that some readers, who do not tell cases apart, would
-    take for a decisive one."""
+    """Refuse a member that readers who ignore case would take for a decisive one.
+
+    Raises BadRequestError.
+    """
     for name in payload:
         if name not in DECISIVE and name.casefold() in decisive:
             message = f"the member {name!r} is spelled {name.casefold()!r}"
@@ -218,12 +232,19 @@ def _check_cases(payload: Mapping[str, Any], decisive: Collection[str]) -> None:
 
 
 async def _share(request: Request, values: int) -> Share:
-    """Of what may be large at a time; those with a key need none, their keys have limits."""
+    """Take a share of the allowance for large requests.
+
+    Requests with a key get an empty share, because keys have limits of their own. Raises
+    OverloadedError.
+    """
     return await take_share(values if request.caller.id is None else 0)
 
 
 def _read_large(request: Request, format: Format, body: bytes) -> tuple[CompletionRequest, int]:
-    """To be called on a thread; the question with it, and the number of values."""
+    """Parse a large request and its question; return it with its number of values.
+
+    Call it on a thread.
+    """
     payload, values = _parse_large_object(body)
     asked = _asked(request, format, payload)
     asked.is_large = True
@@ -249,7 +270,10 @@ def _asked(request: Request, format: Format, payload: dict[str, Any]) -> Complet
 
 
 async def _plain(request: Request, max_body: int) -> bytes:
-    """What an encoded body says; it goes upstream as it is."""
+    """Decode an encoded body; upstream still gets the encoded one.
+
+    Raises BadRequestError for an unknown or invalid encoding, BodyTooLargeError beyond the limit.
+    """
     encoding = request.header(b"content-encoding")
     if not can_decode(encoding):
         raise BadRequestError(
@@ -270,6 +294,6 @@ async def _plain(request: Request, max_body: int) -> bytes:
 
 
 def tags_of(request: Request) -> frozenset[str]:
-    """What all header lines for tags list (RFC 9110, 5.3: several are one)."""
+    """Return the tags of all header lines for them (RFC 9110, 5.3: several lines are one list)."""
     lines = [value.decode("latin-1") for name, value in request.headers if name == TAGS]
     return frozenset(tag.strip() for tag in ",".join(lines).split(",") if tag.strip())

@@ -1,7 +1,7 @@
-"""Counts and distributions for Prometheus that cost a request next to nothing.
+"""Counters and histograms for Prometheus that cost a request next to nothing.
 
-They count with plain numbers, without a lock: one thread counts, any thread may collect. What
-labels may be is bounded: past `MOST_SERIES` of a metric others count as `other`.
+They use plain numbers without a lock: one thread counts, and any thread may collect. The number of
+label values is bounded: beyond `MOST_SERIES` of a metric, others count as `other`.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ OTHER: Final = "other"
 
 
 class Counter:
-    """Counts by the values of labels."""
+    """A counter for each combination of label values."""
 
     def __init__(self, name: str, meaning: str, *labels: str) -> None:
         self._about, self._labels = (name, meaning), labels
-        self._counts: dict[tuple[str, ...], list[float]] = {}  # the number, and since when
+        self._counts: dict[tuple[str, ...], list[float]] = {}  # the count, and its start time
         self._beyond = (OTHER,) * len(labels)
         if not labels:
             self._counts[()] = [0.0, time.time()]
 
     def add(self, *values: str, number: float = 1.0) -> None:
+        """Add a number to the counter of these label values."""
         count = self._counts.get(values)
         if count is None:
             known = values if len(self._counts) < MOST_SERIES else self._beyond
@@ -39,11 +40,11 @@ class Counter:
         count[0] += number
 
     def state(self) -> dict[tuple[str, ...], tuple[float, float]]:
-        """What was counted, as a value that `absorb` of another process's counter takes."""
+        """Return the counts, as a value that `absorb` of another process's counter takes."""
         return {values: (count, since) for values, (count, since) in [*self._counts.items()]}
 
     def absorb(self, state: Mapping[tuple[str, ...], tuple[float, float]]) -> None:
-        """Adds what another one counted."""
+        """Add the counts of another counter."""
         for values, (number, since) in state.items():
             known = values if len(self._counts) < MOST_SERIES else self._beyond
             count = self._counts.get(values) or self._counts.setdefault(known, [0.0, since])
@@ -51,6 +52,7 @@ class Counter:
             count[1] = min(count[1], since)
 
     def collect(self) -> Iterable[Metric]:
+        """Return the counter as a family of metrics."""
         from prometheus_client.core import CounterMetricFamily
 
         family = CounterMetricFamily(*self._about, labels=self._labels)
@@ -60,7 +62,7 @@ class Counter:
 
 
 class _Distribution:
-    """How many numbers are in each bucket, their sum, and since when."""
+    """The number of observations in each bucket, their sum, and the time of the first."""
 
     __slots__ = ("counts", "since", "sum")
 
@@ -70,7 +72,7 @@ class _Distribution:
 
 
 class Histogram:
-    """Distributions of numbers, one for each combination of labels; `bounds` rise."""
+    """A distribution of numbers for each combination of label values; `bounds` are ascending."""
 
     def __init__(self, name: str, meaning: str, bounds: Sequence[float], *labels: str) -> None:
         self._about, self._bounds, self._labels = (name, meaning), tuple(bounds), labels
@@ -78,10 +80,11 @@ class Histogram:
         self._beyond = (OTHER,) * len(labels)
 
     def observe(self, number: float, *values: str) -> None:
+        """Observe a number under these label values."""
         self.observe_all((number,), *values)
 
     def observe_all(self, numbers: Collection[float], *values: str) -> None:
-        """Observes several numbers, or none, under the same labels."""
+        """Observe several numbers, or none, under the same label values."""
         if not numbers:
             return
         found = self._distributions.get(values) or self._new(values)
@@ -94,12 +97,12 @@ class Histogram:
         return self._distributions.setdefault(known, _Distribution(len(self._bounds) + 1))
 
     def state(self) -> dict[tuple[str, ...], tuple[list[int], float, float]]:
-        """What was observed, as a value that `absorb` of another process's histogram takes."""
+        """Return the distributions, as a value that another process's `absorb` takes."""
         found = [*self._distributions.items()]
         return {values: (each.counts.copy(), each.sum, each.since) for values, each in found}
 
     def absorb(self, state: Mapping[tuple[str, ...], tuple[list[int], float, float]]) -> None:
-        """Adds what another one observed, in the same buckets."""
+        """Add the observations of another histogram, which has the same buckets."""
         for values, (counts, total, since) in state.items():
             found = self._distributions.get(values) or self._new(values)
             found.counts = [*map(add, found.counts, counts)]
@@ -107,6 +110,7 @@ class Histogram:
             found.since = min(found.since, since)
 
     def collect(self) -> Iterable[Metric]:
+        """Return the histogram as a family of metrics."""
         family = histogram_family(*self._about, self._labels)
         for values, found in [*self._distributions.items()]:
             add_distribution(family, values, self._bounds, found.counts, found.sum)
@@ -116,7 +120,7 @@ class Histogram:
 
 
 def histogram_family(name: str, meaning: str, labels: Sequence[str]) -> HistogramMetricFamily:
-    """Return a family of distributions, still without any."""
+    """Return an empty family of histograms."""
     from prometheus_client.core import HistogramMetricFamily
 
     return HistogramMetricFamily(name, meaning, labels=labels)
@@ -129,7 +133,10 @@ def add_distribution(
     counts: Sequence[int],
     total: float,
 ) -> None:
-    """Add to a family what is in each bucket; the last of `counts` is beyond all bounds."""
+    """Add a distribution to a family; the last of `counts` is beyond all bounds.
+
+    `total` is the sum of all observations.
+    """
     from prometheus_client.utils import floatToGoString
 
     ends = map(floatToGoString, (*bounds, math.inf))

@@ -1,7 +1,7 @@
 """The outcomes of live streams, for clients that ask for them afterwards.
 
-In memory and bounded: the oldest go first. Only the key that asked may read. Of several workers the
-one that was asked by the client has it, and the others find it there.
+They are in memory, up to a limit; the oldest go first. Only the key that made a request can read
+its outcome. Of several workers the one that served the request has it, and the others ask it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,25 @@ from proxy.wire.json_splice import compact, json_object
 from proxy.workers.peers import Peers
 
 Member = Callable[[], dict[str, Any]]
-"""Makes the `pinocchio` object of a request."""
+"""A function that makes the `pinocchio` object of a request."""
 
 
 class Results:
+    """The outcomes of the last `max_results` streams, by request id."""
+
     def __init__(self, max_results: int = 10_000, peers: Peers | None = None) -> None:
         self._max_results = max_results
         self._peers = peers
         self._kept: OrderedDict[str, tuple[str, bytes | Member]] = OrderedDict()
 
     def expect(self, request_id: str, key_hash: str, member: Member) -> None:
-        """Keeps what tells of a stream that goes on: hardly anybody asks so early."""
+        """Keep a function that makes the result of a running stream; few clients ask so early."""
         self._keep(request_id, key_hash, member)
 
     def keep(self, request_id: str, key_hash: str, member: dict[str, Any]) -> None:
-        self._keep(request_id, key_hash, compact(member))  # one object: no work for the collector
+        """Keep the `pinocchio` object of a stream that has ended."""
+        # bytes give the garbage collector no work
+        self._keep(request_id, key_hash, compact(member))
 
     def _keep(self, request_id: str, key_hash: str, told: bytes | Member) -> None:
         self._kept[request_id] = key_hash, told
@@ -38,7 +42,10 @@ class Results:
             self._kept.popitem(last=False)
 
     async def get(self, request_id: str, key_hash: str) -> dict[str, Any]:
-        """The `pinocchio` object of one request; raises NotFoundError, for a foreign key too."""
+        """Return the `pinocchio` object of a request.
+
+        Other workers are asked for it too. Raises NotFoundError, also for another key's request.
+        """
         member = self.kept(request_id, key_hash)
         if member is None and self._peers is not None:
             member = await self._peers.find("result", (request_id, key_hash))
@@ -49,7 +56,10 @@ class Results:
         return json_object(member) or {}
 
     def kept(self, request_id: str, key_hash: str) -> bytes | None:
-        """What this process keeps for this key, as JSON; may be called from any thread."""
+        """Return what this process keeps of a request for this key, as JSON; safe on any thread.
+
+        None where it keeps nothing.
+        """
         owner, member = self._kept.get(request_id, ("", None))
         if member is None or not hmac.compare_digest(owner, key_hash):
             return None

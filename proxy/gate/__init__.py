@@ -1,6 +1,6 @@
-"""Who may ask, how often, and from where.
+"""Checks on who may send requests, how often, and from where.
 
-These are the parts; `proxy/admission.py` puts them together and lets a request in.
+`proxy/admission.py` combines these parts and admits a request.
 """
 
 __all__ = [

@@ -1,8 +1,8 @@
-"""While the proxy is open (no client keys), only requests of this machine are answered.
+"""The check that an open proxy (one without client keys) answers requests of this machine only.
 
-Any page in a browser can make requests to loopback: under a name of its own (DNS rebinding), which
-`Host` tells, and under the right one, which `Origin` and `Sec-Fetch-Site` tell. That the page may
-not read the answer, or has to ask for permission first, does not help where asking costs money.
+Any web page in a browser can send requests to loopback. It may use a host name of its own (DNS
+rebinding), which `Host` reveals, or the right one, which `Origin` and `Sec-Fetch-Site` reveal. The
+browser may keep the page from reading the answer, but by then the request has already cost money.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _OF_BROWSERS = frozenset({b"origin", b"sec-fetch-site"})
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address means this machine and nobody else."""
+    """Return whether a host name or address refers to this machine only."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -27,7 +27,7 @@ def is_loopback(host: str) -> bool:
 
 
 def host_of(field: str) -> str:
-    """The name in a `Host` header, without its port and brackets."""
+    """Return the name in a `Host` header, without its port and brackets."""
     if field.startswith("["):
         return field[1:].split("]")[0]
     return field.rsplit(":", 1)[0] if field.count(":") == 1 else field
@@ -35,21 +35,26 @@ def host_of(field: str) -> str:
 
 @remembers(256)
 def _is_allowed(field: bytes) -> bool:
+    """Return whether a `Host` field is well formed and names this machine."""
     return is_host(field) and is_loopback(host_of(field.decode("ascii").lower()))
 
 
 def check_host(headers: Headers, reason: str = "while no client keys are configured") -> None:
-    """Raises HostNotAllowedError for any `Host` but this machine's."""
+    """Refuse a request whose `Host` does not name this machine.
+
+    Raises HostNotAllowedError, also where `Host` is missing or repeated. `reason` ends the error's
+    sentence.
+    """
     names = [*map(name_of, headers)]
     if names.count(b"host") != 1 or not _is_allowed(headers[names.index(b"host")][1]):
         raise HostNotAllowedError(f"Host must be localhost or a loopback address {reason}")
 
 
 def check_local(headers: Headers, reason: str = "while no client keys are configured") -> None:
-    """Raises HostNotAllowedError for any `Host` but this machine's, and for pages from elsewhere.
+    """Refuse a request to another `Host`, or from a web page that this machine does not serve.
 
-    An `Origin` says whose page asks. Where a browser sends none, it may say that the page is of
-    another site; programs send neither.
+    `Origin` names the page that sent the request. Where a browser sends none, `Sec-Fetch-Site` may
+    say that the page belongs to another site. Programs send neither. Raises HostNotAllowedError.
     """
     check_host(headers, reason)
     if _OF_BROWSERS.isdisjoint(map(name_of, headers)):
@@ -70,6 +75,7 @@ def check_local(headers: Headers, reason: str = "while no client keys are config
 
 @remembers(256)
 def _is_local_page(origin: bytes) -> bool:
+    """Return whether an `Origin` names a page that this machine serves."""
     try:
         place = urlsplit(origin.decode("latin-1").strip()).netloc.encode("latin-1")
     except ValueError:

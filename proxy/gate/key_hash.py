@@ -1,4 +1,4 @@
-"""The hash by which a client key is known after the request that brought it."""
+"""The hash that identifies a client key once its request has been admitted."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ KEY_PARAMETERS: Final = frozenset({"key", "api-key", "api_key", "apikey", "acces
 
 
 def hash_key(request: Request) -> str:
-    """Who asks: the id of a client key of ours, else a hash of what goes upstream.
+    """Return the id of our client key, or else the SHA-256 of the credentials for upstream.
 
-    The same key gives the same value, and nothing leads back to it.
+    The same key always gives the same value, and the key cannot be recovered from the hash.
     """
     if request.caller.id is not None:
         return request.caller.id
@@ -27,9 +27,11 @@ def hash_key(request: Request) -> str:
 
 
 def presented(request: Request) -> bytes:
-    """Every key that a request presents, in whichever field or parameter; one stands for itself.
+    """Return the credentials of a request, from all header fields and query parameters for keys.
 
-    Cookies count where there is nothing else: they change with every visit.
+    A single key is returned by itself; different ones are joined, each with its name. Cookies are
+    used only where there is no key, because they change with every visit. The value is kept in
+    `request.presented`.
     """
     if request.presented is None:
         request.presented = _found(request)
@@ -37,10 +39,11 @@ def presented(request: Request) -> bytes:
 
 
 def _found(request: Request) -> bytes:
+    """Return the credentials of a request, read from its header fields and its query."""
     values = request.values
     names = KEY_FIELDS.intersection(values)
     if len(names) == 1 and not request.query and len(values) == len(request.headers):
-        [name] = names  # nearly every request
+        [name] = names  # fast path for nearly every request
         return values[name] or values.get(b"cookie", b"")
     found = [field for field in request.headers if field[0] in names and field[1]]
     if request.query:
@@ -58,4 +61,5 @@ def _found(request: Request) -> bytes:
 
 @remembers(1_024)
 def _hashed(presented: bytes) -> str:
+    """Return the SHA-256 of credentials, in hexadecimal."""
     return hashlib.sha256(presented).hexdigest()

@@ -1,8 +1,8 @@
-"""What is being done for each client key, so that it can end with the key.
+"""The work in progress for each client key, so that it ends when the key does.
 
-A stream or a WebSocket may go on for an hour. When its key is revoked, or expires, the work is
-cancelled, and the call upstream with it. Where no reply has begun, the client is told why with a
-401; else its connection ends without the reply's end.
+A stream or a WebSocket may last for an hour. When its key is revoked or expires, the work is
+cancelled together with the call to upstream. If no reply has begun, the client gets a 401 with the
+reason; otherwise its connection ends before the reply does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ GONE = "the client key was revoked or has expired"
 
 
 class LiveWork:
-    """The tasks of every key, by its id; to be used on the event loop alone."""
+    """The running tasks of each key, by the key's id; for use on the event loop only."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, set[asyncio.Task[object]]] = {}
@@ -23,9 +23,12 @@ class LiveWork:
     async def run(
         self, key: str, work: Awaitable[None], hang_up: Callable[[], Awaitable[None]]
     ) -> None:
-        """Does the work; where its key ends before it does, hangs up instead."""
+        """Await the work, and call `hang_up` instead if the key ends first.
+
+        Other cancellations are passed on.
+        """
         task = asyncio.current_task()
-        assert task is not None  # an ASGI application runs in one
+        assert task is not None  # ASGI applications run in a task
         tasks = self._tasks.setdefault(key, set())
         tasks.add(task)
         try:
@@ -43,7 +46,7 @@ class LiveWork:
             await hang_up()
 
     def end_all_but(self, keys: Collection[str]) -> None:
-        """From now on these keys alone are good."""
+        """Cancel the work of every key that is not among `keys`, the ids that are still valid."""
         for key in self._tasks.keys() - keys:
             for task in self._tasks[key]:
                 self._ended.add(task)

@@ -1,7 +1,7 @@
-"""Limits on requests: a bucket for each key and each team, filled evenly over a minute.
+"""Rate limits: one token bucket for each key and each team, refilled evenly over a minute.
 
-A full bucket holds what a minute gives, so that a burst of so many passes at once. The buckets of
-several workers are in memory that they share (`shared_buckets.py`).
+A full bucket holds one minute's requests, so a burst of that size passes at once. Several workers
+keep their buckets in shared memory (`shared_buckets.py`).
 """
 
 from __future__ import annotations
@@ -11,46 +11,51 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 Rate = tuple[str, int]
-"""Whose bucket, and how many requests a minute."""
+"""The owner of a bucket, and its limit in requests per minute."""
 
 MINUTE_S: Final = 60.0
-MOST_OWNERS: Final = 100_000  # with a bucket that is not known to be full
+MOST_OWNERS: Final = 100_000  # buckets that may be remembered at once
 
 
 class TakesRequests(Protocol):
-    """Buckets, wherever their levels are."""
+    """A set of buckets, in this process or in shared memory."""
 
     def take(self, rates: Sequence[Rate]) -> float:
-        """As `Buckets.take`."""
+        """Take a request from every bucket; see `Buckets.take`."""
         ...
 
 
 class Buckets:
-    """The levels of all buckets; they outlive a change of the configuration."""
+    """The levels of all buckets; they survive a change of the configuration."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._levels: dict[str, tuple[float, float]] = {}  # so many requests, at that time
+        self._levels: dict[str, tuple[float, float]] = {}  # requests left, and when that was so
 
     def __len__(self) -> int:
         return len(self._levels)
 
     def take(self, rates: Sequence[Rate]) -> float:
-        """Takes a request from every bucket, and returns 0; or takes none, and returns how many
-        seconds it will be until all of them have one."""
+        """Take one request from every bucket, or from none.
+
+        Returns 0 if it was taken, and otherwise the seconds until every bucket has one.
+        """
         now = self._clock()
         levels = [(owner, self._level(owner, rate, now), rate) for owner, rate in rates]
         wait_s = max((1 - level) * MINUTE_S / rate for _, level, rate in levels)
         if wait_s > 0:
             return wait_s
         for owner, level, _ in levels:
-            self._levels.pop(owner, None)  # the first is the one that took longest ago
+            self._levels.pop(owner, None)  # to the end: the first entry is the least recent one
             self._levels[owner] = level - 1, now
         self._forget(now)
         return 0.0
 
     def _forget(self, now: float) -> None:
-        """After a minute every bucket is full, as it is for whoever has none."""
+        """Forget buckets that have filled up, and the oldest beyond `MOST_OWNERS`.
+
+        A bucket that is not stored counts as full, and every bucket is full after a minute.
+        """
         while self._levels:
             oldest = next(iter(self._levels))
             if now - self._levels[oldest][1] < MINUTE_S and len(self._levels) <= MOST_OWNERS:
@@ -58,5 +63,6 @@ class Buckets:
             self._levels.pop(oldest, None)
 
     def _level(self, owner: str, rate: int, now: float) -> float:
+        """Return the level of a bucket now, in requests."""
         level, at = self._levels.get(owner, (float(rate), now))
         return min(float(rate), level + (now - at) * rate / MINUTE_S)

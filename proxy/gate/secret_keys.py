@@ -1,10 +1,9 @@
-"""The secrets of client keys: how they look, what is kept, and where a request may present one.
+"""The secrets of client keys: their form, their digests, and where a request may carry one.
 
-A key is shown once, when it is made; what is kept is its SHA-256. With 256 random bits there is
-nothing to guess, so the hash needs no salt and no stretching. A request has its key in
-`Authorization: Bearer`, `x-api-key` or `api-key`, or where browsers have it for a WebSocket; it is
-taken out there before anything else sees the request, so that it can neither go upstream nor into
-a log.
+A key is shown once, when it is made; only its SHA-256 is stored. 256 random bits cannot be guessed,
+so the hash needs no salt and no stretching. A request carries its key in `Authorization: Bearer`,
+`x-api-key` or `api-key`, or in the WebSocket subprotocol that browsers use. The key is removed from
+the request before anything else reads it, so that it can reach neither upstream nor a log.
 """
 
 from __future__ import annotations
@@ -32,30 +31,33 @@ ATTACH: Final[Mapping[str, dict[str, bool]]] = {
     "body": {"headers": False, "body": True},
     "none": {"headers": False, "body": False},
 }
-"""What `--attach` of a key says, as the section `attach` of the configuration."""
+"""The choices of a key's `--attach`, as the section `attach` of the configuration."""
 
 _SECRET: Final = re.compile(PREFIX.encode() + rb"[0-9a-f]{64}")
 _PREFIX: Final = PREFIX.encode()
 
 
 def new_secret() -> str:
-    """A new key: a prefix by which scanners find it, and 256 random bits."""
+    """Return a new key: a prefix that secret scanners recognize, and 256 random bits."""
     return PREFIX + secrets.token_hex(32)
 
 
 def new_key_id() -> str:
+    """Return a random id for a key."""
     return f"key_{secrets.token_hex(6)}"
 
 
 def digest_of(secret: bytes) -> str:
+    """Return the SHA-256 of a secret, in hexadecimal."""
     return hashlib.sha256(secret).hexdigest()
 
 
 def take_secret(scope: Scope) -> bytes:
-    """The key that a request presents; what presents one is gone from the scope afterwards.
+    """Remove the client key from a request's scope and return it.
 
-    Raises InvalidKeyError where there is none, several, or one that cannot be ours, and
-    BadRequestError where a key stands in another place as well, which would go upstream.
+    Raises InvalidKeyError where there is none, several different ones, or one that this proxy
+    cannot have made. Raises BadRequestError where a key also appears in a place that would go
+    upstream.
     """
     fields, presented = [], set()
     for name, value in scope["headers"]:
@@ -82,16 +84,18 @@ def take_secret(scope: Scope) -> bytes:
 
 
 def masked(path: str) -> str:
-    """A path as it may stand in a log, if somebody wrote a key into it."""
+    """Return a path for a log, with any client key in it replaced by its prefix."""
     return re.sub(f"{PREFIX}[0-9a-f]+", f"{PREFIX}...", path)
 
 
 def _bearer(value: bytes) -> bytes:
+    """Return the secret of a Bearer `Authorization` field; empty for other schemes."""
     scheme, _, secret = value.strip().partition(b" ")
     return secret.strip() if scheme.lower() == b"bearer" else b""
 
 
 def _take_from_subprotocols(scope: Scope) -> set[bytes]:
+    """Remove the keys from a WebSocket's subprotocols and return them."""
     offered: list[Any] = scope["subprotocols"]
     scope["subprotocols"] = [name for name in offered if not name.startswith(BROWSER_KEY)]
     return {

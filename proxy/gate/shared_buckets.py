@@ -1,10 +1,10 @@
-"""Buckets that several workers take from: their levels are in memory that all of them see.
+"""Buckets that several workers share, with their levels in shared memory.
 
-A table of slots, 32 bytes each: a digest of whose bucket it is, its level, and when that was so, by
-the clock that all processes of a machine have in common. Whoever takes holds the lock of the table
-for a few microseconds, so that workers together let no request more through than one would. The
-kernel takes the lock from a worker that dies. Levels outlive every worker; a slot that
-a worker was writing when it was killed may be off by that one request.
+The memory holds a table of 32-byte slots: a digest of the bucket's owner, the level, and the time
+of that level by a clock that all processes of a machine share. A worker locks the table for a few
+microseconds to take a request, so that several workers together admit no more than one would. The
+kernel releases the lock of a worker that dies. Levels outlive every worker; a slot that a worker
+was writing when it was killed may be off by one request.
 """
 
 from __future__ import annotations
@@ -22,31 +22,36 @@ from typing import Final, NamedTuple
 from proxy.gate.rate_limits import MINUTE_S, Rate
 from proxy.wire.bounded_cache import remembers
 
-SLOTS: Final = 2**17  # 4 MB, of which only what is used takes memory
-LOOKED_AT: Final = 16  # slots in which a bucket may be
+SLOTS: Final = 2**17  # 4 MB of addresses; unused pages take no memory
+LOOKED_AT: Final = 16  # slots that are searched for a bucket
 _SLOT: Final = struct.Struct("16sdd")
 
 
 class _Slot(NamedTuple):
-    at: int  # its first byte
+    """A slot of the table, as it was read."""
+
+    at: int  # the position of its first byte
     owner: bytes
     level: float
     since: float
 
 
 class SharedBuckets:
-    """Made before the workers are forked; `take` is for one thread of each."""
+    """Buckets that workers share; made before the fork, and used by one thread of each worker."""
 
     def __init__(self, slots: int = SLOTS, clock: Callable[[], float] = time.monotonic) -> None:
         self._slots = slots
         self._clock = clock
         self._table = mmap.mmap(-1, slots * _SLOT.size)
         handle, path = tempfile.mkstemp(prefix="pinocchio-buckets-")
-        os.unlink(path)  # it is there to be locked
+        os.unlink(path)  # the file is used only as a lock
         self._lock = handle
 
     def take(self, rates: Sequence[Rate]) -> float:
-        """As `Buckets.take`: from all of them, and 0, or from none, and the seconds until then."""
+        """Take one request from every bucket, or from none; see `Buckets.take`.
+
+        Returns 0 if it was taken, and otherwise the seconds until every bucket has one.
+        """
         fcntl.lockf(self._lock, fcntl.LOCK_EX)
         try:
             now = self._clock()
@@ -66,10 +71,11 @@ class SharedBuckets:
             fcntl.lockf(self._lock, fcntl.LOCK_UN)
 
     def _slot(self, whose: str, rate: int, now: float, taken: set[int]) -> _Slot:
-        """The slot of a bucket with its level now, or one for it, in which it is full.
+        """Return the slot of a bucket with its level now, or a slot for a new, full bucket.
 
-        After a minute every bucket is full, and its slot free; of too many that are not, the one
-        that was taken from longest ago gives way.
+        Slots at the positions `taken` are in use by the same request. A bucket is full after a
+        minute, so its slot is free then. If none is free, the new bucket replaces the least
+        recently used one.
         """
         owner = _digest(whose)
         first = int.from_bytes(owner[:4], "little")
@@ -87,4 +93,5 @@ class SharedBuckets:
 
 @remembers(1_024)
 def _digest(whose: str) -> bytes:
+    """Return the 16-byte BLAKE2b digest of a bucket's owner."""
     return blake2b(whose.encode(), digest_size=16).digest()

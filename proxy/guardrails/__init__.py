@@ -1,8 +1,8 @@
-"""A listener for the guardrails of other gateways: the same scores, policies and record.
+"""A listener for the guardrails of other gateways, with the proxy's scores, policies and record.
 
-A gateway asks about a reply that it has; `visits.py` sends it the way of the proxy's own, from the
-score on. Each contract is a module: `litellm.py`, `portkey.py`, `agentgateway.py`, `analyze.py`.
-`systemone.py` answers who asks for the number alone, and holds nothing.
+A gateway sends a reply that it already has. `visits.py` handles it like a reply of the proxy, from
+the score on. Each contract has a module: `litellm.py`, `portkey.py`, `agentgateway.py` and
+`analyze.py`. `systemone.py` answers requests for the number alone, and holds nothing.
 """
 
 __all__ = ["listening"]

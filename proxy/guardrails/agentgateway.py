@@ -1,7 +1,7 @@
 """agentgateway's webhook, also kgateway's: `POST /agentgateway/request` and `/response`.
 
-The reply comes without its question. The two are joined by the field `x-request-id`, where the
-gateway's configuration sends it with both.
+The reply arrives without its question. The header `x-request-id` joins the two, where the gateway's
+configuration sends it with both.
 """
 
 from __future__ import annotations
@@ -23,14 +23,20 @@ WITHHELD_STATUS = 422
 
 
 def keep(payload: Json, http: Request, questions: Questions) -> None:
-    """Keep a question for its reply; raises BadRequestError."""
+    """Store a question until its reply arrives; without `x-request-id` nothing is stored.
+
+    Raises BadRequestError for a malformed payload.
+    """
     messages = objects_in(object_in(payload, "body") or {}, "messages")
     if (key := _key(http)) is not None:
         questions.keep(key, {"model": _model(http), "messages": messages})
 
 
 def read(payload: Json, http: Request, questions: Questions) -> Visit:
-    """The reply that is asked about; raises BadRequestError."""
+    """Return the reply to check, with its question where one was stored.
+
+    Raises BadRequestError for a malformed payload.
+    """
     choices = [
         {"finish_reason": "stop", **choice, "index": index}
         for index, choice in enumerate(objects_in(object_in(payload, "body") or {}, "choices"))
@@ -52,7 +58,7 @@ def _model(http: Request) -> str:
 
 
 def answer(finding: Finding) -> Json:
-    """What agentgateway is to do with the reply: pass it, change it, or refuse it."""
+    """Return the action that agentgateway takes on the reply: pass it, change it or refuse it."""
     outcome = finding.outcome
     if finding.is_withheld:
         error = {"message": finding.reason, "type": "policy_error", "code": "withheld"}

@@ -1,7 +1,7 @@
-"""A text alone: `POST /analyze`, as Envoy's Agent Router asks, and Kong where it is told to.
+"""A check of a text alone: `POST /analyze`, as Envoy's Agent Router and a configured Kong send it.
 
-No question comes with it, so there is no number either (`no_question`): only rules that need none
-can act on it.
+No question comes with the text, so it gets no number (`no_question`): only rules that need none can
+act on it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ PASS: Final[Json] = {"action": "allow", "findings": []}
 
 
 def read(payload: Json) -> Visit | None:
-    """The reply that is asked about; None for a question. Raises BadRequestError."""
+    """Return the reply to check, or None for the text of a question.
+
+    Raises BadRequestError for a malformed payload.
+    """
     text = text_in(payload, "text")
     if text is None:
         raise BadRequestError("'text' is missing", param="text", code="missing_member")
@@ -32,7 +35,7 @@ def read(payload: Json) -> Visit | None:
 
 
 def answer(finding: Finding) -> Json:
-    """What the gateway is to do with the text."""
+    """Return the action that the gateway takes on the text: allow, block or modify it."""
     if finding.is_withheld:
         return {"action": "block", "findings": [], "reason": finding.reason}
     if finding.completion is None:

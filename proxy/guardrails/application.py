@@ -1,4 +1,4 @@
-"""The paths of the listener: who may ask, which contract answers, where held replies are."""
+"""The listener's ASGI application: authorization, the path of each contract, and held replies."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Answer = Callable[[Finding], Json]
 
 
 def presented_token(request: Request) -> bytes:
-    """The token that a gateway sends, in the field that it has for it."""
+    """Return the token in `Authorization` or `x-api-key`, empty where there is none."""
     value = request.values.get(b"authorization", b"")
     if value[: len(BEARER)].lower() == BEARER:
         return value[len(BEARER) :].strip()
@@ -50,8 +50,11 @@ def presented_token(request: Request) -> bytes:
 
 
 class GuardrailsApplication:
-    """Answers gateways by the configuration that holds at the time; `token` is empty where none is
-    asked for, and then only programs of this machine are answered."""
+    """Answers gateways by the configuration in force.
+
+    `_secret` is empty where no token is configured; then only programs on this machine are
+    answered.
+    """
 
     def __init__(
         self, config: GuardrailsConfig, max_body: int, holder: Reloading, metrics: Metrics
@@ -90,7 +93,7 @@ class GuardrailsApplication:
         self._visited[systemone.PATH] = self._tell_number
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        generation = self._holder.current  # for this visit, to its end
+        generation = self._holder.current  # a reload does not change it during the visit
         answering = self._answer(generation.routes.services, scope, receive, send)
         await self._holder.serve(generation, answering)
 
@@ -105,7 +108,11 @@ class GuardrailsApplication:
         await self._endpoint(handler)(scope, receive, send)
 
     def _check(self, scope: Scope) -> None:
-        """Raises ProxyError for whoever may not ask."""
+        """Refuse a request of another machine, or one without the listener's token.
+
+        The token is checked where one is configured, except for `/livez`. Raises
+        HostNotAllowedError or InvalidKeyError.
+        """
         if not self._secret:
             check_local(scope["headers"], "while guardrails.token is not set")
         elif scope["path"] != LIVE and not self._is_token(presented_token(request_of(scope))):
@@ -115,11 +122,11 @@ class GuardrailsApplication:
             scope[CLIENT].note_known(bool(self._secret))
 
     def _is_token(self, presented: bytes) -> bool:
-        """Compared in constant time."""
+        """Return whether a token is the configured one; compared in constant time."""
         return hmac.compare_digest(presented, self._secret)
 
     def _handler(self, services: Services, scope: Scope) -> Callable[[Request], Awaitable[Reply]]:
-        """Whoever answers; raises NotFoundError."""
+        """Return the handler of a request's path; raises NotFoundError for an unknown one."""
         method, path = scope["method"], scope["path"]
         if method == "POST" and (visited := self._visited.get(path)):
             return partial(visited, services)
@@ -139,6 +146,7 @@ class GuardrailsApplication:
     async def _visit(
         self, read: Read, answer: Answer, passing: Json, services: Services, http: Request
     ) -> Reply:
+        """Check a reply and answer in the gateway's own form; a visit without a reply passes."""
         visit = read(await read_object(http.body), http)
         if visit is None:
             return Reply(200, JSON, dumps(passing))
@@ -151,6 +159,7 @@ class GuardrailsApplication:
         return Reply(200, JSON, dumps(answer(finding)))
 
     async def _tell_number(self, services: Services, http: Request) -> Reply:
+        """Score a reply and answer with its number; nothing is held."""
         payload = await read_object(http.body)
         outcome = await scored(services, http, systemone.read(payload), self._presented)
         has_number = outcome.confidence is not None
@@ -158,6 +167,7 @@ class GuardrailsApplication:
         return Reply(200, JSON, dumps(systemone.answer(payload, outcome)))
 
     async def _fetch(self, services: Services, id: str, http: Request) -> Reply:
+        """Return the reply that is held under an id; raises NotFoundError."""
         format = held_format(id)
         assert format is not None
         request = request_for(http, b"", self._presented, ANYONE)
@@ -165,7 +175,7 @@ class GuardrailsApplication:
 
     @property
     def _presented(self) -> bytes:
-        """By which replies are known to be of this listener's gateways."""
+        """The credentials that identify the replies of this listener's gateways."""
         return BEARER.title() + self._secret if self._secret else b"guardrails"
 
 

@@ -1,5 +1,8 @@
-"""The listener's own server in the proxy's process and event loop; of several workers the first
-has it, since a question and its reply have to meet."""
+"""The listener's own server, in the proxy's process and event loop.
+
+Of several workers the first one runs it, because a question and its reply must reach the same
+process.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,14 @@ from proxy.reloading import Reloading
 
 GRACE_S = 3
 MOST_CONNECTIONS = 1_024
-SHORTEST_TOKEN = 16  # characters, where other machines may try
+SHORTEST_TOKEN = 16  # characters, where other machines can connect
 
 
 def check_guardrails(config: GuardrailsConfig | None) -> None:
-    """Beyond loopback only a token that nobody guesses opens the listener; raises StartupError."""
+    """Refuse a listener on another address than loopback without a token that is long enough.
+
+    Raises StartupError.
+    """
     if config is None or is_loopback(config.host):
         return
     if len(config.secret) < SHORTEST_TOKEN:
@@ -34,7 +40,10 @@ def check_guardrails(config: GuardrailsConfig | None) -> None:
 
 
 def bind_guardrails(config: GuardrailsConfig | None) -> socket.socket | None:
-    """The listener's socket, None where none is configured; raises StartupError."""
+    """Open the listener's socket and return it, or None where no listener is configured.
+
+    Raises StartupError where the port is taken, the address is unusable, or the token is too short.
+    """
     if config is None:
         return None
     check_guardrails(config)
@@ -54,7 +63,7 @@ def bind_guardrails(config: GuardrailsConfig | None) -> socket.socket | None:
 
 
 def greeting_of(listening: socket.socket | None) -> list[str]:
-    """A line that says where gateways ask, if they may."""
+    """Return a line with the address that gateways use, or no line without a socket."""
     if listening is None:
         return []
     host, port = listening.getsockname()[:2]
@@ -64,12 +73,12 @@ def greeting_of(listening: socket.socket | None) -> list[str]:
 
 
 class GuardrailsServer:
-    """Serves the listener on its socket; `holder` gives the configuration that holds now."""
+    """The server of the listener's socket; `holder` has the configuration in force."""
 
     def __init__(
         self, listening: socket.socket, config: Config, holder: Reloading, metrics: Metrics
     ) -> None:
-        from proxy.guardrails.application import GuardrailsApplication  # few have such a listener
+        from proxy.guardrails.application import GuardrailsApplication  # rarely needed
 
         assert config.guardrails is not None
         self._listening = listening
@@ -80,9 +89,11 @@ class GuardrailsServer:
         self._serving: asyncio.Task[None] | None = None
 
     def start(self) -> None:
+        """Start serving in a task of the running event loop."""
         self._serving = asyncio.create_task(self._server.serve([self._listening]))
 
     async def stop(self) -> None:
+        """Stop the server, and wait until it has ended."""
         if self._serving is None:
             return
         self._server.should_exit = True

@@ -1,10 +1,10 @@
 """LiteLLM's HTTP guardrail: `POST /beta/litellm_basic_guardrail_api`.
 
-It tells the question in the visit before the call (`pre_call`) and the reply alone in the one after
-it (`post_call`), both with the same call id. It can be told to block, or to change texts; a change
-does not reach streams, so what is withheld is always blocked.
+It sends the question before the call (`pre_call`) and the reply alone after it (`post_call`), both
+with the same call id. The answer can tell LiteLLM to block, or to change texts; a change does not
+reach streams, so a withheld reply is always blocked.
 
-Its Python class (`pinocchio.litellm`) tells both at once, at `POST /litellm`.
+Its Python class (`pinocchio.litellm`) sends both together, to `POST /litellm`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ PASS: Final[Json] = {"action": "NONE"}
 
 
 def read(payload: Json, questions: Questions) -> Visit | None:
-    """The reply that is asked about; None for a question, which is kept. Raises BadRequestError."""
+    """Return the reply to check, or store a question and return None.
+
+    Raises BadRequestError for a malformed payload.
+    """
     kind, call_id = text_in(payload, "input_type"), text_in(payload, "litellm_call_id")
     key: Key = (GATEWAY, call_id or "")
     if kind == "request":
@@ -42,20 +45,23 @@ def read(payload: Json, questions: Questions) -> Visit | None:
 
 
 def read_whole(payload: Json) -> Visit:
-    """What the Python class asks about: a chat completion with its request. Raises
-    BadRequestError."""
+    """Return the reply that the Python class sends: a chat completion with its request.
+
+    Raises BadRequestError for a malformed payload.
+    """
     asked, completion = object_in(payload, "request"), object_in(payload, "response")
     return Visit(GATEWAY, CHAT, completion or {}, asked, _caller(payload))
 
 
 def _caller(named: Json) -> Caller:
+    """Return the caller with the key's and the team's alias that LiteLLM names."""
     return Caller(
         key=name_in(named, "user_api_key_alias"), team=name_in(named, "user_api_key_team_alias")
     )
 
 
 def _asked(payload: Json) -> Json:
-    """The request for a completion that LiteLLM is about to make, as far as it tells it."""
+    """Return the request that LiteLLM is about to send, with the members that it reports."""
     messages = objects_in(payload, "structured_messages")
     if not messages:
         messages = [{"role": "user", "content": text} for text in texts_in(payload, "texts")]
@@ -66,7 +72,10 @@ def _asked(payload: Json) -> Json:
 
 
 def _completion(payload: Json, call_id: str | None) -> Json:
-    """The reply as a completion: each text is a choice; with calls there is one, and its parts."""
+    """Return the reply as a completion, with a choice for each text.
+
+    With tool calls there is one choice, and the texts are joined in it.
+    """
     texts, calls = texts_in(payload, "texts"), objects_in(payload, "tool_calls")
     messages: list[Json] = [{"role": "assistant", "content": text} for text in texts]
     if calls:
@@ -81,12 +90,15 @@ def _completion(payload: Json, call_id: str | None) -> Json:
 
 
 def answer_whole(finding: Finding) -> Json:
-    """What the Python class puts on the reply, and whether it may go out."""
+    """Return the verdict for the Python class, and the facts that it attaches to the reply."""
     return {"verdict": not finding.is_withheld, "data": finding.facts()}
 
 
 def answer(finding: Finding) -> Json:
-    """What LiteLLM is to do with the reply."""
+    """Return the action that LiteLLM takes on the reply: none, new texts, or a block.
+
+    A change that cannot be expressed in texts is a block.
+    """
     if finding.is_withheld:
         return {"action": "BLOCKED", "blocked_reason": finding.reason}
     if finding.completion is None:

@@ -1,7 +1,7 @@
-"""Portkey's webhook: `POST /portkey`, question and answer in one visit.
+"""Portkey's webhook: `POST /portkey`, with question and answer in one request.
 
-`data` comes back to the client in `hook_results`. What is withheld is a verdict of `false`, and the
-reply is replaced too: without `deny` Portkey would go on with it.
+The client receives `data` in `hook_results`. A withheld reply gets the verdict `false`, and it is
+also replaced: without `deny` Portkey would deliver it all the same.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ SUCCESS = 200
 
 
 def read(payload: Json) -> Visit | None:
-    """The reply that is asked about; None for what is not scored. Raises BadRequestError."""
+    """Return the reply to check, or None for a request or reply that is not scored.
+
+    Raises BadRequestError for a malformed payload.
+    """
     format = FORMATS.get(text_in(payload, "requestType"))
     request, response = object_in(payload, "request"), object_in(payload, "response")
     is_reply = text_in(payload, "eventType") == "afterRequestHook"
@@ -38,7 +41,7 @@ def read(payload: Json) -> Visit | None:
 
 
 def answer(finding: Finding) -> Json:
-    """What Portkey is to do with the reply."""
+    """Return the verdict on the reply, its facts, and the completion that replaces it, if any."""
     replacement = finding.withheld if finding.is_withheld else finding.completion
     told: Json = {"verdict": not finding.is_withheld, "data": finding.facts()}
     if replacement is not None:

@@ -1,4 +1,4 @@
-"""Questions that wait for their replies: gateways tell the two in different requests."""
+"""Questions that wait for their replies: some gateways send the two in different requests."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from collections.abc import Callable
 from proxy.formats import Json
 from proxy.wire.json_splice import compact, json_object
 
-LONGEST_ID = 256  # characters
-OVERHEAD = 512  # bytes of memory beside a question's own
+LONGEST_ID = 256  # characters of a gateway's id
+OVERHEAD = 512  # bytes of memory for each question, besides its text
 
 Key = tuple[str, str]
-"""The gateway, and its id of the call."""
+"""The gateway's name, and its id of the call."""
 
 
 class Questions:
-    """Keeps each for `keep_s` seconds and `most` bytes in all; the oldest go first."""
+    """Questions kept for `keep_s` seconds, in at most `most` bytes; the oldest go first."""
 
     def __init__(self, keep_s: float, most: int, now: Callable[[], float] = time.monotonic) -> None:
         self._keep_s, self._most, self._now = keep_s, most, now
@@ -28,10 +28,10 @@ class Questions:
         return len(self._kept)
 
     def keep(self, key: Key, asked: Json) -> bool:
-        """Remembers what was asked; False where it is too large for all the room there is.
+        """Store a question until its reply arrives; return whether there was room for it.
 
-        Clients choose the gateway's id. Where two questions come under one, nobody knows which of
-        them a reply answers, and neither is told.
+        Clients choose the gateway's id. If two different questions arrive under one id, it is
+        unknown which of them a reply answers, so `find` returns neither.
         """
         body = compact(asked)
         before = None if key not in self._kept or self._has_expired(key) else self._kept[key][1]
@@ -47,7 +47,10 @@ class Questions:
         return True
 
     def find(self, key: Key) -> Json | None:
-        """What was asked; it stays, since a stream's reply may be asked about more than once."""
+        """Return the question stored under a key, or None.
+
+        The question stays, because a stream's reply may be checked more than once.
+        """
         if key in self._kept and self._has_expired(key):
             self._drop(key)
         kept = self._kept.get(key)

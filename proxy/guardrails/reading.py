@@ -1,4 +1,4 @@
-"""What gateways send, read strictly: what has another shape is refused with the member's name."""
+"""Strict readers of what gateways send: a member of another type is refused by its name."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from proxy.formats import Json
 from proxy.wire.json_splice import TooManyValuesError, parse_json_object
 from proxy.wire.large_json import has_many, large_object
 
-NAME = re.compile(r"[\w .:@/+-]{1,64}")  # of teams and keys, as they may stand in a record
+NAME = re.compile(r"[\w .:@/+-]{1,64}")  # names of teams and keys that a record may hold
 
 
 async def read_object(body: bytes) -> Json:
-    """The JSON object of a body; raises BadRequestError."""
+    """Parse a body that must be a JSON object; raises BadRequestError."""
     if not has_many(body):
         return parse_json_object(body, is_counted=True)
     try:
@@ -27,7 +27,7 @@ async def read_object(body: bytes) -> Json:
 
 
 def text_in(payload: Json, name: str) -> str | None:
-    """The member's text, None where there is none; raises BadRequestError."""
+    """Return a member's text, or None where it is missing or null; raises BadRequestError."""
     value = payload.get(name)
     if value is None or isinstance(value, str):
         return value
@@ -35,7 +35,7 @@ def text_in(payload: Json, name: str) -> str | None:
 
 
 def object_in(payload: Json, name: str) -> Json | None:
-    """The member's object, None where there is none; raises BadRequestError."""
+    """Return a member's object, or None where it is missing or null; raises BadRequestError."""
     value = payload.get(name)
     if value is None or isinstance(value, dict):
         return value
@@ -43,22 +43,32 @@ def object_in(payload: Json, name: str) -> Json | None:
 
 
 def objects_in(payload: Json, name: str) -> list[Json]:
-    """The member's objects, none where it is missing or null; raises BadRequestError."""
+    """Return a member's list of objects, empty where it is missing or null.
+
+    Raises BadRequestError.
+    """
     return _listed(payload, name, dict, "objects")
 
 
 def texts_in(payload: Json, name: str) -> list[str]:
-    """The member's texts, none where it is missing or null; raises BadRequestError."""
+    """Return a member's list of strings, empty where it is missing or null.
+
+    Raises BadRequestError.
+    """
     return _listed(payload, name, str, "strings")
 
 
 def name_in(payload: Json, name: str) -> str | None:
-    """A name that may stand in a record and be matched by a rule; None for anything else."""
+    """Return a name that records and rules accept, or None for any other value."""
     value = payload.get(name)
     return value if isinstance(value, str) and NAME.fullmatch(value) else None
 
 
 def _listed(payload: Json, name: str, kind: type, what: str) -> list[Any]:
+    """Return a member's list, empty where it is missing or null.
+
+    Raises BadRequestError where an item is not of `kind`; `what` names the items in its sentence.
+    """
     values = payload.get(name)
     if values is None:
         return []

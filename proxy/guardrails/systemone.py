@@ -1,12 +1,12 @@
-"""`POST /v1/systemone`, as whoever has a decision model asks: is the last reply correct?
+"""`POST /v1/systemone`, the contract of clients with a decision model: is the last reply correct?
 
     {"model": "pinocchio", "state": [{"role": "user", ..}, {"role": "assistant", ..}],
      "questions": {"correct": {"type": "noul", "instructions": "Is the reply correct?"}}}
     -> {"model": "embedded@3f2a", "answers": {"correct": {"type": "noul", "noul": 0.41}}}
 
-The number is the confidence; nothing is held, for whoever asks decides. Questions are known by
-their names, `correct` and `incorrect`: how they are worded is not read, and any other question is
-refused rather than answered with a number that means something else.
+The number is the confidence. Nothing is held, because the client decides. Questions are identified
+by their names, `correct` and `incorrect`; their wording is not read. Any other question is refused,
+so that no number is returned that means something else.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from proxy.wire.json_splice import json_object
 PATH: Final = "/v1/systemone"
 GATEWAY: Final = "systemone"
 CORRECT, INCORRECT = "correct", "incorrect"
-TYPE: Final = "noul"  # the protocol's word for a yes/no question
+TYPE: Final = "noul"  # the protocol's type of a yes/no question
 MOST_QUESTIONS: Final = 16
 _CALLS: Final = ("tool_calls", "function_call")
 
 
 def read(payload: Json) -> Visit:
-    """The conversation and its last reply; raises BadRequestError for anything else."""
+    """Return the last reply of the conversation in `state`, with its request.
+
+    Raises BadRequestError for other questions, and for a state without a reply.
+    """
     _check_questions(object_in(payload, "questions") or {})
     state = payload.get("state")
     if isinstance(state, str):
@@ -47,7 +50,7 @@ def read(payload: Json) -> Visit:
 
 
 def answer(payload: Json, outcome: Outcome) -> Json:
-    """P(yes) of each question; raises NotScoredError where there is no number."""
+    """Return P(yes) for each question; raises NotScoredError where the reply has no number."""
     if outcome.confidence is None:
         reason = outcome.reason or outcome.status.value
         raise NotScoredError(f"the reply has no number: {reason}", reason)
@@ -57,6 +60,10 @@ def answer(payload: Json, outcome: Outcome) -> Json:
 
 
 def _check_questions(questions: Json) -> None:
+    """Refuse other questions than `correct` and `incorrect`, none at all, and too many.
+
+    Raises BadRequestError.
+    """
     if not questions or len(questions) > MOST_QUESTIONS:
         raise BadRequestError("'questions' has to name a question", param="questions")
     for name, question in questions.items():
@@ -70,7 +77,10 @@ def _check_questions(questions: Json) -> None:
 
 
 def _parts(told: Mapping[str, Any]) -> tuple[list[Any], Json]:
-    """The messages before the reply, and the reply as a message of the assistant's."""
+    """Return the messages before the reply, and the reply as an assistant's message.
+
+    Raises BadRequestError where the state does not end with a reply.
+    """
     messages = told.get("messages")
     if isinstance(told.get("question"), str) and isinstance(told.get("answer"), str):
         messages = [
@@ -92,6 +102,6 @@ def _is_reply(message: Any) -> bool:
 
 
 def _model(told: Mapping[str, Any]) -> str:
-    """The model that answered, where the state tells it."""
+    """Return the model that the state names, or `unknown`."""
     model = told.get("model")
     return model if isinstance(model, str) and model else "unknown"

@@ -1,7 +1,7 @@
-"""One visit of a gateway: a reply that it has goes the way of the proxy's own, from the score on.
+"""A visit of a gateway: its reply is handled like a reply of the proxy, from the score on.
 
-The gateway has called its upstream already; what is asked here is scored, decided on, held and
-recorded as a reply of the proxy's would be.
+The gateway has already called its upstream. Its reply is scored, decided on, held and recorded like
+any other.
 """
 
 from __future__ import annotations
@@ -29,15 +29,18 @@ from proxy.wire.headers import DOMAIN, POLICY, TAGS
 from proxy.wire.http import JSON, Reply, Request
 from proxy.wire.json_splice import dumps, json_object
 
-NO_QUESTION = "no_question"  # the reason where a gateway tells a text alone
+NO_QUESTION = "no_question"  # the reason where a gateway sends a text alone
 POLICY_ERROR = "policy_error"
-OF_GATEWAY = (POLICY, TAGS, DOMAIN)  # header fields of ours that an operator may set there
+OF_GATEWAY = (POLICY, TAGS, DOMAIN)  # our header fields that a gateway's operator may set
 
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """A reply that a gateway asks about, as a completion of `format`; `asked` is the request for
-    it, None where the gateway does not tell it. `caller` is whom the gateway names."""
+    """A reply that a gateway asks about.
+
+    `completion` is the reply in `format`. `asked` is its request, or None where the gateway does
+    not send it. `caller` is the client that the gateway names.
+    """
 
     gateway: str
     format: Format
@@ -48,25 +51,28 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What becomes of a reply: `outcome` as the proxy tells it, None where the policy's action is
-    an error; `completion` stands in the reply's place, if anything does."""
+    """The result of a visit.
+
+    `outcome` is the outcome that the proxy reports, or None where the policy's action is an error.
+    `completion` replaces the reply, or is None where the reply stays; `choices` are its choices.
+    """
 
     visit: Visit
     outcome: Outcome | None
     error: ProxyError | None = None
     completion: Json | None = None
-    choices: Sequence[Choice] = field(default=())  # of what stands in its place
+    choices: Sequence[Choice] = field(default=())  # the choices of the completion
 
     @property
     def is_withheld(self) -> bool:
-        """Whether the reply must not go out."""
+        """Whether the reply must not be delivered."""
         return self.error is not None or (
             self.outcome is not None and self.outcome.action in ("hold", "block")
         )
 
     @property
     def reason(self) -> str:
-        """A sentence for whoever waits for the reply, with the id of its review."""
+        """A sentence for the client that waits for the reply, with the id of its review."""
         if self.error is not None:
             review_id = self.error.details.get("review_id")
             is_told = review_id is None or str(review_id) in self.error.message
@@ -83,7 +89,7 @@ class Finding:
         return visit.format.restated(visit.completion, self.reason, "content_filter")
 
     def facts(self) -> Json:
-        """The `pinocchio` object; of what is withheld by an error what is told of that."""
+        """Return the `pinocchio` object; for an error its code and details are added."""
         facts: Json = {} if self.outcome is None else self.outcome.member()
         if self.error is not None:
             facts |= {"code": self.error.machine_code, **self.error.details}
@@ -91,8 +97,12 @@ class Finding:
 
 
 def request_for(http: Request, body: bytes, presented: bytes, caller: Caller) -> Request:
-    """The gateway's request as one for a completion: without its keys, which are not upstream's,
-    and as of one client, however it sends the token."""
+    """Return the gateway's request as a request for a completion.
+
+    It has none of the gateway's credentials, because they are not upstream's. `presented`
+    identifies the client, so that all requests of a gateway have one owner however they send the
+    token.
+    """
     headers = [*JSON, *(each for each in http.headers if each[0] in OF_GATEWAY)]
     caller = replace(caller, generation=http.caller.generation)
     request = Request("POST", http.path, "", headers, body, caller, http.metrics, http.started)
@@ -101,8 +111,11 @@ def request_for(http: Request, body: bytes, presented: bytes, caller: Caller) ->
 
 
 async def assess(services: Services, http: Request, visit: Visit, presented: bytes) -> Finding:
-    """Score a reply, decide on it and carry that out; raises ProxyError for a visit that cannot be
-    read."""
+    """Score a reply, decide on it and carry the decision out.
+
+    Raises ProxyError for a visit that cannot be read. An error of the policy or the store is part
+    of the finding.
+    """
     body = dumps(visit.asked or {"model": visit.completion.get("model")})
     request = request_for(http, body, presented, visit.caller)
     exchange = Exchange(request, services.records)
@@ -122,7 +135,7 @@ async def assess(services: Services, http: Request, visit: Visit, presented: byt
             outcome = job.decide(answer)
             answer, outcome = await escalate(job, answer, outcome)
             reply = await apply(job, answer, outcome)
-            assert isinstance(reply, Reply)  # no stream has begun
+            assert isinstance(reply, Reply)  # a visit never opens a stream
     except ProxyError as error:
         if error.type != POLICY_ERROR and not isinstance(error, StoreError):
             raise
@@ -131,8 +144,10 @@ async def assess(services: Services, http: Request, visit: Visit, presented: byt
 
 
 async def scored(services: Services, http: Request, visit: Visit, presented: bytes) -> Outcome:
-    """Score a reply and record it; what the policy would do is told and not carried out. Raises
-    ProxyError for a visit that cannot be read."""
+    """Score a reply and record it; the policy's decision is reported and not carried out.
+
+    Raises ProxyError for a visit that cannot be read.
+    """
     request = request_for(http, dumps(visit.asked or {}), presented, visit.caller)
     exchange = Exchange(request, services.records)
     exchange.upstream = visit.gateway
@@ -149,6 +164,7 @@ async def scored(services: Services, http: Request, visit: Visit, presented: byt
 
 
 async def _job(services: Services, exchange: Exchange, visit: Visit) -> Job:
+    """Return the job for the reply of a visit, with an earlier hold of the same request."""
     request = exchange.request
     max_body = services.max_body
     asked = await read_completion_request(request, visit.format, max_body)
@@ -160,7 +176,7 @@ async def _job(services: Services, exchange: Exchange, visit: Visit) -> Job:
     if visit.asked is not None:
         digest = await asked.apart(services.holding.request_digest, asked, request)
     if digest is not None:
-        # the gateway's token is that of all its clients: an approval is for the one that asked
+        # all clients of a gateway share its token: an approval is for the one that asked
         whose = dumps([digest, visit.caller.key, visit.caller.team])
         digest = hashlib.sha256(whose).hexdigest()
         calls = digest_of_calls(visit.format, dumps(visit.completion))
@@ -169,6 +185,7 @@ async def _job(services: Services, exchange: Exchange, visit: Visit) -> Job:
 
 
 def _answer(visit: Visit) -> Answer:
+    """Return the completion of a visit as an answer, without choices where it holds none."""
     body = dumps(visit.completion)
     try:
         choices = visit.format.choices(visit.completion)
@@ -178,7 +195,10 @@ def _answer(visit: Visit) -> Answer:
 
 
 def _unread(job: Job, visit: Visit) -> Finding:
-    """What becomes of a reply in which no answer is found: nobody can decide on it."""
+    """Return the finding for a reply in which no answer is found, since no policy can decide on it.
+
+    Raises UnreadableReplyError where a policy is enforced.
+    """
     reason = "not_a_completion"
     outcome = job.exchange.unscored(Status.SKIPPED, reason, job.services.scoring.name)
     if job.services.governing.is_enforced:
@@ -189,7 +209,7 @@ def _unread(job: Job, visit: Visit) -> Finding:
 
 
 def _found(visit: Visit, outcome: Outcome, reply: Reply) -> Finding:
-    """What stands in the reply's place, where that says or does something else."""
+    """Return the finding of a visit, with the completion that replaces its reply, if it differs."""
     completion = json_object(reply.whole()) or {}
     completion.pop(MEMBER, None)
     choices = visit.format.choices(completion)
@@ -199,5 +219,5 @@ def _found(visit: Visit, outcome: Outcome, reply: Reply) -> Finding:
 
 
 def _said(choices: Sequence[Choice]) -> list[object]:
-    """What a reader is told, and what is called."""
+    """Return the text and the tool calls of each choice."""
     return [(each.message.get("content"), tool_calls(each.message)) for each in choices]

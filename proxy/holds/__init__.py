@@ -1,8 +1,8 @@
-"""Held replies: stored, bound to their request, waited for, fetched.
+"""Held replies: how they are stored, bound to their request, waited for and fetched.
 
-People decide at the desk (`desk/desk.py`); whoever waits here hears of it by `Verdicts.hear`, which
-`desk/listening.py` calls, and of a decision made elsewhere by asking the store. `Holding.standing`
-gives what a hold came to; `completions/apply.py` sends it.
+Reviewers decide at the desk (`desk/desk.py`). `desk/listening.py` then calls `Verdicts.hear` to
+wake the requests that wait here; decisions made in other processes are found by polling the store.
+`Holding.standing` returns the state of a hold, and `completions/apply.py` sends it.
 """
 
 __all__ = ["binding", "held", "hold", "kept_scores", "named_ids", "ownership", "waiting"]

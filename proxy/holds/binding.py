@@ -1,13 +1,13 @@
-"""Held tool calls are bound to the request that they answer, and to nothing else.
+"""Binds held tool calls to the request that they answer, and to nothing else.
 
-A client that sends the same request again gets what became of the reply that was held for it: the
-same error or placeholder while it waits, the stored bytes once a reviewer has released them, and no
-second call upstream. A released reply is handed out once; for `AGAIN_S` it can be read again, by a
+A client that repeats the request gets the reply that was held for it: the same error or placeholder
+while it waits, and the stored bytes once a reviewer has released them, without a second call to
+upstream. A released reply is handed out once; for `AGAIN_S` seconds it can be read again, by a
 client that crashed before it could act on it.
 
-Bound are the key that asked, the digest of the request, the rule that held the reply, the calls and
-the expiry. Where one of these is another, nothing is found and the request goes its usual way. Only
-requests that offer tools are looked up, and only where a policy can hold: others cost nothing.
+A hold is bound to the key that asked, the digest of the request, the rule that held the reply, the
+calls and the expiry. If one of these differs, nothing is found and the request is handled as usual.
+Only requests that offer tools are looked up, and only where a policy can hold: others cost nothing.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from proxy.wire.json_splice import json_object
 log = structlog.get_logger(__name__)
 
 AGAIN_S = 60.0
-_CALLING = ("tool_use", "server_tool_use", "mcp_tool_use")  # blocks
+_CALLING = ("tool_use", "server_tool_use", "mcp_tool_use")  # types of blocks
 _RESULTS = ("tool_result", "mcp_tool_result")
-_OUTPUTS = ("function_call_output", "custom_tool_call_output")  # items
-_GROWING = ("conversation", "container")  # what upstream keeps, and adds to
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")  # types of items
+_GROWING = ("conversation", "container")  # kept by upstream, which adds to them
 _REPEATED = "\0repeated"
 _STREAMING = ("stream", "stream_options")
-_ORDER = (RELEASED, HELD, REJECTED)  # of what is found for one request; blocked comes last
+_ORDER = (RELEASED, HELD, REJECTED)  # which reply of a request is used first; blocked is last
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +52,14 @@ class Earlier:
 
 
 class Approvals:
-    """Binds what policies hold that decide together, and finds it again."""
+    """Binds the replies that a set of policies holds, and finds them again."""
 
     def __init__(self, policies: Sequence[Policy], store: Store) -> None:
         self._store = store
         self._policies = sorted(policy.name for policy in policies)
         self._is_alike_streamed = not any("stream" in policy.looks_at for policy in policies)
         self._digests: dict[tuple[str, str], str] = {}  # by the names of policy and rule
-        self._decisions: dict[str, Decision] = {}  # by these digests
+        self._decisions: dict[str, Decision] = {}  # by the digests of their rules
         for policy in policies:
             others = [each.digest for each in policies if each is not policy]
             for decision in _holding(policy):
@@ -69,16 +69,20 @@ class Approvals:
 
     @property
     def can_hold(self) -> bool:
-        """Whether there may be anything to bind."""
+        """Whether any of the policies can hold a reply."""
         return bool(self._decisions)
 
     @property
     def holds(self) -> list[Hold]:
-        """All that can be done with a reply that is held."""
+        """All hold actions of the policies."""
         return [each.action for each in self._decisions.values() if isinstance(each.action, Hold)]
 
     def request_digest(self, asked: CompletionRequest, query: str) -> str | None:
-        """What calls in the reply will be bound to; None where there is nothing to bind."""
+        """Return the digest to which the reply's calls will be bound.
+
+        Returns None where nothing can be bound: without tools in the request, or where no policy
+        can hold.
+        """
         payload = asked.payload
         if not self._decisions or not (payload.get("tools") or payload.get("functions")):
             return None
@@ -88,7 +92,7 @@ class Approvals:
     def bound(
         self, held: HeldReply, decision: Decision, format: Format, request_digest: str
     ) -> HeldReply:
-        """The record of a held reply with what it is bound to."""
+        """Return the record of a held reply, with what it is bound to."""
         return replace(
             held,
             request_digest=request_digest,
@@ -97,16 +101,16 @@ class Approvals:
         )
 
     def rule_digest(self, decision: Decision) -> str | None:
-        """What names the rule that holds, with all that stands above it."""
+        """Return the digest of a decision's rule and all above it, or None if it cannot hold."""
         return self._digests.get((decision.policy, decision.rule))
 
     async def find(
         self, format: Format, request_digest: str, key_hash: str, calls: str | None = None
     ) -> Earlier | None:
-        """What a request goes on with: a released reply first, then one that waits; with `calls`,
-        only one that makes just these.
+        """Return the earlier reply for a request, a released one before one that waits, or None.
 
-        A released reply counts as handed out. Raises StoreError.
+        With `calls`, only a reply with exactly these calls is found. A released reply counts as
+        handed out. Raises StoreError.
         """
         if not self._store.may_have(request_digest):
             return None
@@ -124,7 +128,10 @@ class Approvals:
         return None
 
     async def is_held(self, request_digest: str, key_hash: str) -> bool:
-        """Whether a reply to this request waits, or may still be handed out; raises StoreError."""
+        """Return whether a reply to this request waits or may still be handed out.
+
+        Raises StoreError.
+        """
         oldest = time.time() - AGAIN_S
         return any(
             held.rule_digest in self._decisions
@@ -135,9 +142,10 @@ class Approvals:
 
 
 async def may_go_out(store: Store, format: Format, held: HeldReply) -> bool:
-    """Whether a released reply may be handed out now; raises StoreError.
+    """Return whether a released reply may be handed out now, and mark it as handed out.
 
-    One that is bound goes out once, and only with the calls that were approved.
+    A bound reply goes out once (and again within `AGAIN_S`), and only with the calls that were
+    approved. Raises StoreError.
     """
     if not held.is_bound:
         return True
@@ -148,7 +156,10 @@ async def may_go_out(store: Store, format: Format, held: HeldReply) -> bool:
 
 
 def _is_in_force(held: HeldReply) -> bool:
-    """A rejection counts for as long as a release would."""
+    """Return whether a held reply still counts.
+
+    A rejection counts for as long as a release would.
+    """
     if held.standing == REJECTED:
         return held.expires_at > time.time()
     return held.standing != EXPIRED and not held.is_forgotten
@@ -158,22 +169,25 @@ def _rank(standing: str) -> int:
     return _ORDER.index(standing) if standing in _ORDER else len(_ORDER)
 
 
-# What is bound
+# --- digests of requests and rules ------------------------------------------------------------
 
 
 def digest_of_request(
     asked: CompletionRequest, besides: Sequence[str] = (), *, is_alike_streamed: bool = False
 ) -> str | None:
-    """SHA-256 of what a request asks for, whatever its layout; None where that cannot be said.
+    """Return the SHA-256 of a request's content, or None where it cannot be determined.
 
-    All of it counts, since a reply to anything else was not approved, and `domain` and `tags` too,
-    as rules look at them, except what coding agents add beside the user's words, which changes with
-    every request: reminders in the user's messages, system messages after the user's first one, and
-    the line that names the client. Only the ids of calls, and of their results, are replaced by
-    their order: an agent that starts anew is given others for the same calls. There is none for a
-    conversation or container that upstream keeps: more may be in it the next time, unseen here.
-    `besides` is what does not stand in the body. With `is_alike_streamed`, whether the answer is
-    wanted as a stream makes no difference.
+    The body's layout makes no difference.
+
+    All of the body counts, since a reply to another request was not approved, and so do `domain`,
+    `tags` and `besides`. What coding agents add beside the user's words does not count, because it
+    changes with every request: reminders in the user's messages, system messages after the user's
+    first one, and the line that names the client. The ids of calls and of their results are
+    replaced by their order, because an agent that restarts gets other ids for the same calls. With
+    `is_alike_streamed`, streamed and whole answers have the same digest.
+
+    There is no digest for a conversation or container that upstream keeps: next time more may be in
+    it, unseen here.
     """
     try:
         payload = _exactly(asked.body)
@@ -191,7 +205,7 @@ def digest_of_request(
 
 
 def _without_asides(payload: Json) -> Json:
-    """The request without what a coding agent adds beside instructions and the user's words."""
+    """Return the request without what a coding agent adds to instructions and the user's words."""
     changed = dict(payload)
     for name in ("system", "instructions"):
         if name in payload:
@@ -203,7 +217,7 @@ def _without_asides(payload: Json) -> Json:
 
 
 def _without_later_instructions(turns: Sequence[Any]) -> Iterator[Any]:
-    """The turns without system messages that follow on one of the user's."""
+    """Yield the turns, without system messages that follow a user's message."""
     has_begun = False
     for turn in turns:
         role = turn.get("role") if isinstance(turn, dict) else None
@@ -213,8 +227,11 @@ def _without_later_instructions(turns: Sequence[Any]) -> Iterator[Any]:
 
 
 def _exactly(body: bytes) -> Any:
-    """What a body says, numbers to their last digit and a repeated member each time, since readers
-    differ in which of them they take; of an encoded body its bytes count."""
+    """Return the exact value of a body, or the SHA-256 of its bytes where it is not JSON.
+
+    Numbers keep every digit, and a repeated member is kept each time, because readers differ in
+    which one they use.
+    """
     try:
         return as_written(body.decode("utf-8-sig"))
     except ValueError:
@@ -222,9 +239,9 @@ def _exactly(body: bytes) -> Any:
 
 
 def as_written(text: str) -> Any:
-    """Return what JSON says, numbers to their last digit and repeated members each time.
+    """Parse JSON exactly: numbers keep every digit, and repeated members are kept each time.
 
-    Raises ValueError for text that is no JSON, and RecursionError.
+    Raises ValueError for text that is not JSON, and RecursionError.
     """
     return json.loads(
         text,
@@ -244,9 +261,9 @@ def _number(number: str) -> Json:
 
 
 def _rename_ids(turns: list[Any]) -> None:
-    """Of the calls in messages, items and blocks, and of the results that answer these calls.
+    """Replace the ids of calls, and of the results that answer them, by their order; in place.
 
-    Every other id says what upstream shall look up, and so does that of a call that is not there.
+    Other ids stay, since they name what upstream looks up; so do ids of calls that are not there.
     """
     names: dict[str, str] = {}
     for call in (call for turn in turns for call in _calls_of(turn)):
@@ -285,7 +302,7 @@ def _listed(value: Any, name: str) -> list[Any]:
 
 
 def digest_of_calls(format: Format, reply: bytes) -> str:
-    """The tools that a stored reply calls, each with the SHA-256 of its canonical arguments."""
+    """Return JSON of a reply's calls: each tool with the SHA-256 of its canonical arguments."""
     completion = json_object(reply) or {}
     calls = [
         {"tool": call.name, "arguments_sha256": _digest_of_arguments(call.arguments)}
@@ -296,7 +313,7 @@ def digest_of_calls(format: Format, reply: bytes) -> str:
 
 
 def _digest_of_arguments(arguments: str) -> str:
-    """Of arguments that are no JSON, their text counts."""
+    """Return the SHA-256 of a call's arguments; their text is hashed where they are not JSON."""
     try:
         canonical = _canonical(as_written(arguments))
     except (ValueError, RecursionError):
@@ -305,15 +322,15 @@ def _digest_of_arguments(arguments: str) -> str:
 
 
 def _canonical(value: Any) -> bytes:
-    """The same bytes for the same JSON value; raises RecursionError."""
+    """Serialize a JSON value to the same bytes every time; raises RecursionError."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
-    except TypeError:  # a large integer, half a surrogate pair, or nested deeply
+    except TypeError:  # a large integer, half a surrogate pair, or deep nesting
         return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _holding(policy: Policy) -> Iterator[Decision]:
-    """The decisions of a policy that can hold a reply."""
+    """Yield the decisions of a policy that can hold a reply."""
     if not policy.is_enforced:
         return
     for rule in policy.rules:
@@ -327,15 +344,16 @@ def _holding(policy: Policy) -> Iterator[Decision]:
 
 
 def _hold_in(action: Action | None) -> Hold | None:
-    """The hold that an action is, or may end in."""
+    """Return the hold that an action is, or may end in; otherwise None."""
     last = action.otherwise if isinstance(action, Escalate) else action
     return last if isinstance(last, Hold) else None
 
 
 def _digest_of_rule(policy: Policy, decision: Decision, others: Sequence[str]) -> str:
-    """Changes with the rule's conditions, those above it, its action, and the `others` policies.
+    """Return a digest that changes with a rule and with what is decided before it.
 
-    All of the policy stands above its default, and above what a missing score leads to.
+    It covers the rule's conditions, those above it, its action, and `others`, the digests of the
+    other policies. The whole policy is above its default, and above its action for a missing score.
     """
     conditions = {rule.name: rule.digest for rule in policy.rules}
     above = conditions.get(decision.rule, policy.digest)

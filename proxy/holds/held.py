@@ -1,4 +1,4 @@
-"""Held replies: how one is recorded, what stands for it meanwhile, and how it is fetched."""
+"""Held replies: their records, the placeholders sent meanwhile, and how they are fetched."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ PLACEHOLDER_TEXT = (
 
 
 def new_held_id(format: Format) -> str:
-    """Unguessable: 128 random bits."""
+    """Return a new id for a held reply, which cannot be guessed: 128 random bits."""
     return format.held_prefix + secrets.token_hex(16)
 
 
 def held_format(id: str) -> Format | None:
-    """The format of a held reply by its id; None for an id that is not ours."""
+    """Return the format that the prefix of our id names, or None for another id."""
     return next((f for f in FORMATS if id.startswith(f.held_prefix)), None)
 
 
@@ -52,7 +52,7 @@ def held_reply(
     id: str,
     key_hash: str,
 ) -> HeldReply:
-    """The record of a held answer, with what a reviewer needs to judge it."""
+    """Return the record of a held answer, with what a reviewer needs to judge it."""
     now = time.time()
     return HeldReply(
         id=id,
@@ -79,7 +79,10 @@ def held_reply(
 
 
 def placeholder_for(answer: Answer, format: Format, id: str) -> Json:
-    """The placeholder that stands for an answer; what upstream charged stays visible in `usage`."""
+    """Return the placeholder sent instead of an answer.
+
+    It keeps the `usage` that upstream reported.
+    """
     model = answer.model or "unknown"
     completion = _placeholder(format, id, int(time.time()), model)
     if "usage" in answer.completion:
@@ -95,11 +98,11 @@ def _placeholder(format: Format, id: str, created: int, model: str) -> Json:
 async def fetch_held(
     store: Store, format: Format, id: str, request: Request, attach: AttachConfig
 ) -> Reply:
-    """What the client that asked gets under a held reply's id: placeholder, reply or error.
+    """Return the reply of `GET` for a held reply: its placeholder, or the released reply.
 
-    Raises NotFoundError for an unknown id, a foreign key, and what was rejected, has expired, was
-    taken before or is no longer kept; BlockedByPolicyError for what a policy blocks since nobody
-    decided on it.
+    Raises NotFoundError for an unknown id, another key's reply, and one that was rejected, has
+    expired, was handed out before or is no longer kept. Raises BlockedByPolicyError where nobody
+    decided in time and the policy blocks then.
     """
     held = await store.get(id)
     if held is None or not hmac.compare_digest(held.key_hash, hash_key(request)):
@@ -117,7 +120,7 @@ async def fetch_held(
     elif standing != RELEASED:
         raise _gone(held)
     elif await may_go_out(store, format, held):
-        body = replace_member(held.outgoing, "id", id)  # the id by which it was asked for
+        body = replace_member(held.outgoing, "id", id)  # the client knows it by our id
     else:
         raise NotFoundError(f"the held reply {id} was handed out", code="held_reply_taken")
     facts = _facts(held, "hold" if standing == HELD else "deliver", format)
@@ -126,7 +129,7 @@ async def fetch_held(
 
 
 def _gone(held: HeldReply) -> NotFoundError:
-    """For a reply that was rejected, with the reviewer's note, or that has expired."""
+    """Return the error for a rejected reply, with the reviewer's note, or for an expired one."""
     standing = held.standing
     error = NotFoundError(f"the held reply {held.id} was {standing}", code=f"held_reply_{standing}")
     error.details["review_id"] = held.id
@@ -136,24 +139,24 @@ def _gone(held: HeldReply) -> NotFoundError:
 
 
 def wants_async(headers: Headers) -> bool:
-    """Whether a client would rather fetch the reply later (RFC 7240)."""
+    """Return whether a client prefers to fetch the reply later (RFC 7240)."""
     preferred = b",".join(value for name, value in headers if name == b"prefer").lower()
     return any(each.split(b";")[0].strip() == b"respond-async" for each in preferred.split(b","))
 
 
 def comes_later(standing: str, hold: Hold, asked: CompletionRequest, request: Request) -> bool:
-    """Whether a hold is answered with a 202, which no stream can be."""
+    """Return whether a hold is answered with a 202, which a stream cannot be."""
     is_later = standing == HELD and hold.reply == "async" and not asked.is_stream
     return is_later and wants_async(request.headers)
 
 
 def postpone(answer: Answer, format: Format, id: str) -> None:
-    """Makes a 202 of an answer; it is an object, whatever upstream sent."""
+    """Turn an answer into a 202 with a JSON object, whatever form upstream sent."""
     answer.status, answer.headers, answer.events = 202, later_headers(format, id), None
 
 
 def later_headers(format: Format, id: str) -> Headers:
-    """The fields of a 202: where the reply will be."""
+    """Return the header fields of a 202, with the address of the reply."""
     return [
         (b"content-type", b"application/json"),
         (b"location", f"/v1{format.fetch_path}/{id}".encode()),
@@ -162,7 +165,10 @@ def later_headers(format: Format, id: str) -> Headers:
 
 
 def answer_from(held: HeldReply, asked: CompletionRequest) -> Answer:
-    """A stored reply as the answer to a request; as a stream where that is asked for."""
+    """Return a stored reply as the answer to a request.
+
+    It is a stream where the request asks for one.
+    """
     completion = json_object(held.outgoing) or {}
     kind = b"text/event-stream; charset=utf-8" if asked.is_stream else b"application/json"
     answer = Answer(
@@ -174,12 +180,12 @@ def answer_from(held: HeldReply, asked: CompletionRequest) -> Answer:
         held.outgoing,
         events=[] if asked.is_stream else None,
     )
-    answer.is_restarted = asked.is_stream  # its events are written anew
+    answer.is_restarted = asked.is_stream  # its events are written from the stored reply
     return answer
 
 
 def outcome_from(earlier: Earlier, request_id: str, choices: Sequence[Choice]) -> Outcome:
-    """What is told of a reply that was scored and decided on when it was first asked for."""
+    """Return the outcome of a reply that was scored and decided on for an earlier request."""
     held = earlier.held
     score = kept_score(held.confidence, held.findings)
     outcome = Outcome(
@@ -200,7 +206,10 @@ def outcome_from(earlier: Earlier, request_id: str, choices: Sequence[Choice]) -
 def _scored_before(
     held: HeldReply, choices: Sequence[Choice]
 ) -> list[tuple[Choice, Confidence, None]]:
-    """Each choice with its number; of several only the lowest is kept, and not whose it is."""
+    """Return each choice with its stored confidence.
+
+    Of several choices only the lowest confidence is stored, and not whose it is, so none is given.
+    """
     confidence = Confidence(None, Status.SKIPPED, HELD_BEFORE)
     if len(choices) == 1:
         confidence = kept_score(held.confidence, held.findings)
@@ -210,7 +219,11 @@ def _scored_before(
 async def resumed(
     conversations: Conversations, store: Store, asked: CompletionRequest, key_hash: str
 ) -> CompletionRequest:
-    """With the text that it goes on with, and upstream's id of a reply released under ours."""
+    """Return the request with the text that it continues, as far as that is known.
+
+    Our id of a released reply is replaced by upstream's. Other workers are asked about the response
+    and its approvals. Raises StoreError, and NotFoundError as `released_id` does.
+    """
     previous = asked.payload.get("previous_response_id")
     if isinstance(previous, str) and previous.startswith(RESPONSES.held_prefix):
         theirs = await released_id(store, previous, key_hash)
@@ -222,9 +235,9 @@ async def resumed(
 
 
 async def released_id(store: Store, id: str, key_hash: str) -> str | None:
-    """Upstream's id of a reply that was released, for the client that asked; else None.
+    """Return upstream's id of a reply that was released to this key, or None.
 
-    Raises NotFoundError for one that a reviewer changed: upstream would go on with its own words.
+    Raises NotFoundError for a reply that a reviewer changed: upstream would continue its own words.
     """
     held = await store.get(id)
     if held is None or held.state != RELEASED or not hmac.compare_digest(held.key_hash, key_hash):
@@ -237,7 +250,7 @@ async def released_id(store: Store, id: str, key_hash: str) -> str | None:
 
 
 def _facts(held: HeldReply, action: str, format: Format) -> dict[str, Any]:
-    """The `pinocchio` object of a fetched reply; its request is the one that it answers."""
+    """Return the `pinocchio` object of a fetched reply; its request is the one it answers."""
     score = kept_score(held.confidence, held.findings)
     findings = score.findings
     completion = json_object(held.outgoing) or {}

@@ -1,4 +1,4 @@
-"""Carrying a hold out: an answer is stored, perhaps waited for, and bound to its request."""
+"""Carries a hold out: stores the answer, binds it to its request, and may wait for a reviewer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MOST_UNLOOKED = 10_000
 
 
 class Holding:
-    """What policies hold that decide together; `hold` and `standing` raise StoreError."""
+    """The holds of a set of policies; `hold` and `standing` raise StoreError."""
 
     def __init__(
         self,
@@ -54,23 +54,27 @@ class Holding:
         self._approvals = Approvals(policies, store)
         self.may_bind = self._approvals.can_hold
         self.polls = conversations.polls
-        self._unlooked: set[str] = set()  # digests of requests whose earlier replies are not known
+        self._unlooked: set[str] = set()  # digests of requests whose earlier replies are unknown
         self.may_wait = any(hold.reply == "wait" for hold in self._approvals.holds)
 
     def request_digest(self, asked: CompletionRequest, request: Request) -> str | None:
-        """What calls in the reply will be bound to; None where there is nothing to bind."""
-        if not is_known(request):  # an approval is somebody's
+        """Return the digest to which the reply's calls will be bound.
+
+        Returns None where nothing can be bound. That includes requests without credentials, since
+        an approval belongs to a client.
+        """
+        if not is_known(request):  # an approval belongs to a known client
             return None
         return self._approvals.request_digest(asked, request.query)
 
     async def earlier(
         self, format: Format, request_digest: str, request: Request, calls: str | None = None
     ) -> Earlier | None:
-        """What was held when the same was asked before; where nobody can tell, nothing was. With
-        `calls`, only a reply that makes just these.
+        """Return the reply that was held for the same request before, or None.
 
-        The request is then judged like any other, so that no call goes out unseen, and looked for
-        again before its reply is held.
+        With `calls`, only a reply with exactly these calls is found. Where the store cannot be
+        read, None is returned and the failure is logged: the request is then judged like any other,
+        so that no call goes out unseen, and looked up again before its reply is held.
         """
         try:
             return await self._approvals.find(format, request_digest, hash_key(request), calls)
@@ -89,7 +93,7 @@ class Holding:
         request: Request,
         request_digest: str | None,
     ) -> HeldReply:
-        """Stores an answer for a reviewer; calls in it are bound to their request."""
+        """Store an answer for a reviewer, bind its calls to the request, and return the record."""
         id, key_hash = new_held_id(asked.format), hash_key(request)
         await self._look_again(request_digest, key_hash)
         held = held_reply(answer, asked, outcome, hold, id=id, key_hash=key_hash)
@@ -102,8 +106,11 @@ class Holding:
         return held
 
     async def covered(self, answer: Answer, outcome: Outcome, request: Request) -> Sequence[str]:
-        """The standing approvals that let all calls of an answer go, each use counted; none where
-        they do not, or a choice has no call. Raises StoreError."""
+        """Return the standing approvals that cover every call of an answer, and count each use.
+
+        Returns their ids; none where a choice has no call or a call is not covered. Raises
+        StoreError.
+        """
         rule = None if outcome.decision is None else self._approvals.rule_digest(outcome.decision)
         calls = [tool_calls(choice.message) for choice in answer.choices]
         is_covered = all(calls) and not has_server_calls(answer.completion)
@@ -113,8 +120,11 @@ class Holding:
         return await self._store.use_standing(hash_key(request), rule, told) or ()
 
     async def _look_again(self, request_digest: str | None, key_hash: str) -> None:
-        """One request has one held reply, also where the store was away for a moment: whoever asks
-        next gets that one. Raises StoreError."""
+        """Refuse to hold a second reply to a request whose earlier replies were unknown.
+
+        One request has one held reply, even if the store was away for a moment; the client's next
+        request gets that one. Raises StoreError.
+        """
         if request_digest is None or request_digest not in self._unlooked:
             return
         if await self._approvals.is_held(request_digest, key_hash):
@@ -122,9 +132,10 @@ class Holding:
         self._unlooked.discard(request_digest)
 
     async def revised(self, held: HeldReply, answer: Answer) -> Json | None:
-        """Puts what a reviewer wrote in place of a released reply into the answer.
+        """Replace a released reply by what a reviewer wrote, if anything.
 
-        A stream is written anew from what this gives; of other answers the bytes are changed.
+        Of a whole answer the bytes are replaced, and None is returned. For a stream the new
+        completion is returned, from which the caller writes its events.
         """
         now = await self._store.get(held.id)
         if now is None or now.revised is None:
@@ -137,8 +148,11 @@ class Holding:
         return None
 
     async def standing(self, held: HeldReply, format: Format, hold: Hold) -> tuple[str, HeldReply]:
-        """What a held reply comes to, after a while of waiting if the policy says so, and the reply
-        as it is by then, with what a reviewer wrote."""
+        """Return the state of a held reply, and the reply as it is by then.
+
+        Waits up to `hold.wait_s` seconds where the policy says so. A released reply that may not go
+        out counts as expired.
+        """
         if held.standing != HELD or hold.reply != "wait":
             return held.standing, held
         standing = await self._verdicts.wait(held, hold.wait_s)

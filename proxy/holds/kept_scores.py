@@ -1,6 +1,6 @@
-"""The score of a stored reply: what a client was told of it, and a reviewer has to know.
+"""The score of a stored reply, as the client received it and the reviewer sees it.
 
-It quotes the reply, so it is stored where the reply is, and forgotten with it.
+It quotes the reply, so it is stored with the reply and forgotten with it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from proxy.scoring.findings import findings_from, findings_values
 from proxy.scoring.scoring import Confidence, Status
 from proxy.wire.json_splice import dumps, json_object
 
-HELD_BEFORE: Final = "held_before"  # the reason where no number was kept
+HELD_BEFORE: Final = "held_before"  # the reason where no number was stored
 
 
 def score_to_keep(outcome: Outcome) -> str | None:
@@ -32,12 +32,12 @@ def score_to_keep(outcome: Outcome) -> str | None:
 
 
 def kept_values(kept: str | None) -> dict[str, Any]:
-    """Return what `score_to_keep` gave, as values; nothing of an older version's reply."""
+    """Return the values that `score_to_keep` stored; empty for a reply of an older version."""
     return (json_object(kept.encode()) if kept else None) or {}
 
 
 def kept_score(confidence: float | None, kept: str | None) -> Confidence:
-    """Return the score of a stored reply; one of an older version has its number alone."""
+    """Return the score of a stored reply; one of an older version has only its number."""
     if confidence is None:
         return Confidence(None, Status.SKIPPED, HELD_BEFORE)
     values = kept_values(kept)

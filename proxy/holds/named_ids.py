@@ -1,7 +1,7 @@
-"""Which things at upstream a request names by their ids: in its path, its query and its body.
+"""The ids of upstream's objects that a request names, in its path, its query and its body.
 
-Upstream tells apart whose they are by the key that it is asked with, which may be one for all
-clients of the proxy.
+Upstream distinguishes their owners by the key of a request, which may be one for all clients of the
+proxy.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ COLLECTIONS: Final = (
     *(("assistants",), ("threads",), ("evals",), ("videos",), ("organization",)),
     *(("fine_tuning", "jobs"), ("fine_tuning", "checkpoints")),
 )
-"""Places under `/v1/` whose next name is an id."""
-NO_IDS: Final = frozenset({"compact", "input_tokens", "runs"})  # names of what is done there
-MOST_IDS: Final = 1_000  # that one request may name
+"""Places under `/v1/` whose next path segment is an id."""
+NO_IDS: Final = frozenset({"compact", "input_tokens", "runs"})  # names of operations
+MOST_IDS: Final = 1_000  # ids in one request
 
 _MEMBERS: Final = frozenset(
     {
@@ -40,13 +40,16 @@ _MEMBERS: Final = frozenset(
 _MAY_NAME: Final = re.compile(
     rb'_ids?"|conversation"|container"|_file"|"input"|"items"|"audio"|\\u', re.IGNORECASE
 )
-_OF_REFERENCE: Final = {"type", "id", "status"}  # an item that says more says itself what it is
+_OF_REFERENCE: Final = {"type", "id", "status"}  # an item with other members has its own content
 _REFERENCES: Final = "item_reference"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a request goes: a collection, or None for another place, and what follows it."""
+    """The target of a request: a collection, an id in it, and the rest of the path.
+
+    `collection` is None for any other place.
+    """
 
     collection: tuple[str, ...] | None
     id: str | None = None
@@ -54,7 +57,7 @@ class Place:
 
 
 def place_in(names: Sequence[str]) -> Place:
-    """The place that the names in a path (`spelling`) say."""
+    """Return the place that the segments of a path (`spelling.names_in`) name."""
     folded = tuple(name.casefold() for name in names)
     for collection in COLLECTIONS:
         end = 1 + len(collection)
@@ -66,16 +69,15 @@ def place_in(names: Sequence[str]) -> Place:
 
 
 def ids_in_query(query: str) -> set[str]:
-    """Every value of a query: some of them are ids."""
+    """Return every value of a query, since some of them are ids."""
     return {value for _, value in parse_qsl(query)}
 
 
 async def ids_in_body(body: bytes, *, is_json: bool = False) -> set[str]:
-    """The ids that a JSON body names, in each of the ways that a reader may take it.
+    """Return the ids that a JSON body names, in every way that a reader may understand it.
 
-    Raises BadRequestError for what is nested too deeply, for more ids or values than anybody needs,
-    and for what claims to be JSON (`is_json`) and only some readers can read; other bodies that are
-    no JSON name nothing.
+    Raises BadRequestError for a body that is nested too deeply, that has too many ids or values, or
+    that claims to be JSON (`is_json`) but is not JSON to every reader. Other bodies name no ids.
     """
     body = _in_utf8(body)
     if is_json and not _is_read(body):
@@ -87,12 +89,15 @@ async def ids_in_body(body: bytes, *, is_json: bool = False) -> set[str]:
 
 
 def ids_in_form(body: bytes) -> set[str]:
-    """The values of a form, of which some are ids."""
+    """Return the values of a form, since some of them are ids."""
     return {value for _, value in parse_qsl(body.decode("latin-1"))}
 
 
 def _in_utf8(body: bytes) -> bytes:
-    """JSON in UTF-16 or UTF-32, which `json.loads` and servers that use it read, in UTF-8."""
+    """Convert a JSON body in UTF-16 or UTF-32 to UTF-8.
+
+    `json.loads`, and servers that use it, read these encodings too.
+    """
     encoding = json.detect_encoding(body[:8])
     if encoding.startswith("utf-8"):
         return body
@@ -103,13 +108,16 @@ def _in_utf8(body: bytes) -> bytes:
 
 
 def _is_read(body: bytes) -> bool:
-    """Whether a body is JSON to all readers; of a large one its own reading tells."""
+    """Return whether every reader reads a body as JSON.
+
+    A large one is checked when it is parsed.
+    """
     if has_many(body):
         return True
     try:
         _loads(body)
     except RecursionError:
-        return True  # which is told where ids are looked for
+        return True  # `_ids_of` refuses it
     except ValueError:
         return False
     return True
@@ -142,7 +150,7 @@ def _ids_of(body: bytes, loads: Callable[..., Any]) -> set[str]:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """The members of a JSON object, a repeated one too."""
+    """The members of a JSON object, including repeated ones."""
 
 
 _EMPTY: Final[tuple[Any, ...]] = (None, "", [])
@@ -166,7 +174,7 @@ def _ids_in(value: Any) -> Iterator[str]:
 
 
 def _texts_in(member: Any) -> Iterator[str]:
-    """A text, those of a list, or the `id` of an object."""
+    """Yield a text, the texts of a list, or the `id` of an object."""
     if isinstance(member, str):
         yield member
     elif isinstance(member, _Pairs):
@@ -176,8 +184,10 @@ def _texts_in(member: Any) -> Iterator[str]:
 
 
 def _references_in(items: Any) -> Iterator[str]:
-    """The ids of items that stand for what upstream keeps: by their type, or because they say
-    nothing themselves."""
+    """Yield the ids of items that refer to what upstream keeps.
+
+    Their type says so, or they hold nothing but an id.
+    """
     for item in items if isinstance(items, list) else []:
         if not isinstance(item, _Pairs):
             continue

@@ -1,9 +1,9 @@
-"""Who may name what: ids of upstream's belong to the key whose request made them.
+"""Ownership of upstream's ids: each belongs to the key whose request made it.
 
-So it is wherever client keys are required, since upstream is then asked with one key for all, and
-wherever a policy is enforced: what it withheld lies in upstream's own store, and cannot be read
-there. An id that nobody is known to have made is refused with keys, unless the configuration shares
-it (`shared_ids`); without keys upstream decides, but for stored completions.
+It is checked where client keys are required, since upstream then gets one key for all clients. It
+is also checked where a policy is enforced: what the policy withheld is in upstream's own store, and
+must not be read there. With keys, an id of unknown origin is refused unless the configuration
+shares it (`shared_ids`). Without keys upstream decides, except about stored completions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NOWHERE: Final = Place(None)
 
 
 def is_stored(asked: CompletionRequest) -> bool:
-    """Whether upstream keeps the answer, as far as the request tells."""
+    """Return whether upstream keeps the answer, as far as the request says."""
     stores = asked.payload.get("store")
     if asked.format is RESPONSES:
         return stores is not False
@@ -50,14 +50,14 @@ def is_stored(asked: CompletionRequest) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Ownership:
-    """What holds for callers under one policy; `ids` and `store` are those of the whole proxy."""
+    """The checks for callers under one policy; `ids` and `store` belong to the whole proxy."""
 
     ids: OwnedIds
     store: Store
     needs_keys: bool = False
     is_enforced: bool = False
     shared: tuple[re.Pattern[str], ...] = field(default=())
-    is_active: bool = field(init=False)  # every request asks
+    is_active: bool = field(init=False)  # computed once, since every request reads it
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "is_active", self.needs_keys or self.is_enforced)
@@ -65,10 +65,10 @@ class Ownership:
     # --- requests ---------------------------------------------------------------------------------
 
     async def enter(self, request: Request) -> Place:
-        """Where a request that is not scored goes.
+        """Check a request that is not scored, and return its target.
 
-        Raises NotFoundError for an id that is not this key's, BadRequestError for a read that
-        could show what a policy withheld, and StoreError.
+        Returns `NOWHERE` where nothing is checked. Raises NotFoundError for an id that is not this
+        key's, BadRequestError for a read that could show what a policy withheld, and StoreError.
         """
         if not self.is_active:
             return NOWHERE
@@ -79,7 +79,7 @@ class Ownership:
             _refuse_answers(request, names)
         is_lasting = names[:2] == ("v1", "models") and request.method not in _READS
         required = {place.id} if place.id is not None else set()
-        if is_lasting:  # a model that was tuned may be deleted
+        if is_lasting:  # for example, deleting a fine-tuned model
             required |= {*names[2:]}
         required |= await self._in_body(request)
         others = {*names[1:], *ids_in_query(request.query)} - required
@@ -87,15 +87,18 @@ class Ownership:
         return place
 
     async def check_body(self, request: Request) -> None:
-        """Raises as `enter`, for a request whose answer is scored; where it `is_active`."""
+        """Check the ids in a request whose answer is scored, where `is_active`.
+
+        Raises as `enter` does.
+        """
         if named := await self._in_body(request):
             await self._check(hash_key(request), named, ())
 
     async def fetched(self, request: Request, id: str, *, is_stored: bool) -> str | None:
-        """The review id under which an answer of this id is held; None for one that is not.
+        """Return the review id under which the answer with this id is held, or None if it is not.
 
         Raises NotFoundError where it is not this key's or is withheld for good; with `is_stored`,
-        also where nobody knows what was decided on it.
+        also where the decision on it is unknown.
         """
         if not self.is_active:
             return None
@@ -134,8 +137,11 @@ class Ownership:
         *,
         is_stored: bool = False,
     ) -> None:
-        """Raises NotFoundError for ids of others, and for `required` ones that nobody made."""
-        own = {id for id in required if held_format(id) is not None}  # looked at where they go
+        """Refuse ids of other keys, and `required` ones of unknown origin; raises NotFoundError.
+
+        The latter are refused with client keys or with `is_stored`. Shared ids pass.
+        """
+        own = {id for id in required if held_format(id) is not None}  # their handlers check them
         owners = await self.ids.owners([*required, *others])
         for id in (*required, *others):
             owner = owners.get(id)
@@ -147,6 +153,7 @@ class Ownership:
                 raise _not_there(id)
 
     async def _may_read(self, owner: Owner, key_hash: str) -> bool:
+        """Return whether a key may read an object: it owns it, and no policy withholds it."""
         if owner.key_hash != key_hash or owner.withheld == WITHHELD:
             return False
         if owner.withheld is None or not self.is_active:
@@ -160,7 +167,7 @@ class Ownership:
     # --- replies ----------------------------------------------------------------------------------
 
     def note_made(self, request: Request, made: Mapping[str, Any]) -> None:
-        """What upstream made for a request, and says under which ids."""
+        """Record this key as the owner of what upstream made for its request."""
         key_hash = hash_key(request)
         for name in _MADE_WITH:
             self.ids.note(made.get(name), key_hash)
@@ -174,8 +181,11 @@ class Ownership:
         completion: Mapping[str, Any],
         withheld: str | None = None,
     ) -> None:
-        """A stored answer that its client may read, and what stands in it under ids; or one that a
-        policy has `withheld`, see `owned_ids.Owner`."""
+        """Record this key as the owner of a stored answer and of the items in it.
+
+        Nothing is recorded where ids are not checked or upstream does not store the answer.
+        `withheld` says that a policy withheld it, see `owned_ids.Owner`.
+        """
         if not (self.is_active and is_stored(asked)):
             return
         key_hash = hash_key(request)
@@ -188,8 +198,10 @@ class Ownership:
     def noting(
         self, chunks: AsyncIterator[bytes], asked: CompletionRequest, request: Request
     ) -> AsyncIterator[bytes]:
-        """The same bytes; the id in the first event is noted before it goes on, since a client may
-        leave a background response and come back for it."""
+        """Return the same chunks, and record the id in the first event before it is passed on.
+
+        A client may leave a background response after it and return for it later.
+        """
         is_noted = self.is_active and asked.format is RESPONSES and is_stored(asked)
         return self._noting(chunks, request) if is_noted else chunks
 
@@ -213,7 +225,7 @@ class Ownership:
             self.ids.note(response.get("id"), hash_key(request))
 
     async def readable(self, request: Request, place: Place, listed: list[Any]) -> list[Any]:
-        """What of a list the key may see."""
+        """Return the entries of a list that this key may see."""
         key_hash, kept = hash_key(request), []
         ids = [each.get("id") if isinstance(each, dict) else None for each in listed]
         owners = await self.ids.owners([id for id in ids if isinstance(id, str)])
@@ -229,18 +241,21 @@ class Ownership:
 
 
 def ownership_of(ids: OwnedIds, store: Store, config: Config, is_enforced: bool) -> Ownership:
-    """What holds under a configuration."""
+    """Return the checks that a configuration asks for."""
     patterns = tuple(re.compile(translate(glob)) for glob in config.shared_ids)
     return Ownership(ids, store, config.needs_keys, is_enforced, patterns)
 
 
 def _has_answers(place: Place) -> bool:
-    """Whether answers of models lie there, on which a policy decided or had to."""
+    """Return whether a place holds models' answers, on which a policy decides."""
     return place.collection == ("chat", "completions")
 
 
 def _refuse_undecided(method: str, place: Place) -> None:
-    """Raises BadRequestError for what would show answers past an enforced policy."""
+    """Refuse what would show answers without a decision of the enforced policy.
+
+    That is a new batch, and a list of a conversation's or response's items. Raises BadRequestError.
+    """
     if method == "POST" and place.collection in _BATCHES and place.id is None:
         raise BadRequestError(
             "a policy decides on these answers, which it cannot in a batch; ask one by one",
@@ -257,8 +272,10 @@ def _refuse_undecided(method: str, place: Place) -> None:
 
 
 def _refuse_answers(request: Request, names: Sequence[str]) -> None:
-    """Raises BadRequestError for a place of answers that is not scored, in the path, in a field by
-    which some servers go in its stead, or by what is asked for there."""
+    """Refuse a path with models' answers that is not scored; raises BadRequestError.
+
+    The path itself counts, header fields that some servers use instead, and what the body asks for.
+    """
     if request.method in ("DELETE", "HEAD", "OPTIONS"):
         return
     places = [names, *(("", *names_in(request.header(name) or "")) for name in _IN_PLACE_OF_PATH)]
@@ -270,14 +287,14 @@ def _refuse_answers(request: Request, names: Sequence[str]) -> None:
 
 
 def _meant(names: Sequence[str]) -> str | None:
-    """Return what was meant by a path with /v1 twice, as a client's base_url of /v1/v1 makes it."""
+    """Return a hint about a path with /v1 twice, which a wrong base_url causes, or None."""
     if list(names[:2]) != ["v1", "v1"]:
         return None
     return f"did you mean /{'/'.join(names[1:])[:100]}? The client's base_url has /v1 twice"
 
 
 def _converses(body: bytes, names: Sequence[str]) -> bool:
-    """Whether a conversation is not kept but gone on with: then its answer comes back."""
+    """Return whether a request gets an answer in a conversation, instead of storing items."""
     if names[1:2] == () or names[1].casefold() != "conversations" or not body:
         return False
     return any(name.casefold() == "inputs" for name in json_object(body) or {})

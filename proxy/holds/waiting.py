@@ -1,9 +1,9 @@
-"""Waiting for a reviewer: who keeps a connection open hears of the verdict within a moment.
+"""Waiting for a reviewer: a request with an open connection learns of the verdict within a moment.
 
-The desk of this process says so at once (`hear`), and so does PostgreSQL of verdicts that were
-given elsewhere. Verdicts are written to the store, by another process too (`pinocchio reviews`):
-one task asks it for all who wait, and only while somebody does; seldom where the store tells by
-itself.
+The desk of this process calls `hear` at once, and PostgreSQL notifies of verdicts given elsewhere.
+Verdicts are written to the store, by other processes too (`pinocchio reviews`). So one task polls
+it for all waiting requests, only while there are any, and seldom where the store sends
+notifications.
 """
 
 from __future__ import annotations
@@ -24,17 +24,21 @@ ASKED_AT_ONCE = 10_000  # ids in one query
 
 
 class Verdicts:
+    """The requests that wait for a verdict, and the task that polls the store for them."""
+
     def __init__(self, store: Store, every_s: float = ASK_EVERY_S) -> None:
         self._store = store
         self._every_s = every_s
-        self.is_told = False  # whether verdicts that are given elsewhere are heard of
-        self._waiting: dict[asyncio.Future[None], str] = {}  # and the id that each waits for
+        self.is_told = False  # whether the store sends notifications of verdicts given elsewhere
+        self._waiting: dict[asyncio.Future[None], str] = {}  # the id that each one waits for
         self._asking: asyncio.Task[None] | None = None
-        self._is_over = False  # nobody may wait any longer
+        self._is_over = False  # no request may wait any longer
 
     async def wait(self, held: HeldReply, wait_s: float) -> str:
-        """What a held reply comes to (`HeldReply.standing`): decided, expired, or still held after
-        `wait_s`; raises StoreError."""
+        """Wait up to `wait_s` seconds for a decision, and return the reply's state by then.
+
+        That is `HeldReply.standing`: decided, expired, or still held. Raises StoreError.
+        """
         decided = asyncio.get_running_loop().create_future()
         self._waiting[decided] = held.id
         if self._asking is None or self._asking.done():
@@ -48,22 +52,25 @@ class Verdicts:
         return HELD if now is None else now.standing
 
     def hear(self, id: str) -> None:
-        """Somebody decided on this reply in this process; call it on the event loop."""
+        """Wake the requests that wait for this decided reply; call it on the event loop."""
         for future, waiting_for in self._waiting.items():
             if waiting_for == id and not future.done():
                 future.set_result(None)
 
     def end_waits(self) -> None:
-        """The proxy ends soon: whoever waits has waited long enough; call it on the event loop."""
+        """Wake all waiting requests, since the proxy stops soon; call it on the event loop.
+
+        Later calls of `wait` return at once.
+        """
         self._is_over = True
         for future in self._waiting:
             if not future.done():
                 future.set_result(None)
 
     async def aclose(self) -> None:
-        """Call it when nobody waits any more."""
+        """Stop polling the store; call it when no request waits any more."""
         if self._asking is not None:
-            self._asking.cancel()  # it may be between two looks
+            self._asking.cancel()  # it may be sleeping
             with suppress(asyncio.CancelledError):
                 await self._asking
 
@@ -74,7 +81,7 @@ class Verdicts:
             try:
                 for start in range(0, len(ids), ASKED_AT_ONCE):
                     await self._tell(ids[start : start + ASKED_AT_ONCE])
-            except StoreError as error:  # they wait for a store that comes back, or for their time
+            except StoreError as error:  # the requests go on waiting until their time is over
                 log.warning("verdicts_unknown", reason=error.message)
 
     async def _tell(self, ids: list[str]) -> None:

@@ -1,3 +1,3 @@
-"""Who may come to the review desk, and how people log in."""
+"""Access to the review desk: who may use it, and how people log in."""
 
 __all__ = ["guard", "issuer", "links", "local_token", "login", "sessions", "single_sign_on"]

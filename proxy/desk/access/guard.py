@@ -1,8 +1,8 @@
-"""Stands before everything at the desk: nothing is answered to whoever is not known.
+"""The guard in front of the whole desk: it answers nothing to unknown visitors.
 
-A request is known by `Authorization: Bearer` or by the cookie of a session. With a cookie, whatever
-changes something must come from the desk's own pages: browsers say so in `Sec-Fetch-Site` and
-`Origin`, and a strict cookie does not come with what another site asks for.
+A visitor is known by `Authorization: Bearer` or by a session's cookie. With a cookie, a request
+that changes something must come from the desk's own pages. Browsers say so in `Sec-Fetch-Site` and
+`Origin`, and they send no strict cookie with requests that another site starts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ API: Final = "/pinocchio/v1/"
 METRICS: Final = "/metrics"
 DRAIN: Final = "/drain"
 _OF_LOGIN: Final = (LOGIN, SINGLE_SIGN_ON, SINGLE_SIGN_ON_BACK)
-_OF_QUEUES: Final = (  # what a bound reviewer may use
+_OF_QUEUES: Final = (  # paths that show a bound reviewer only their queues
     *("/console/reviews", "/console/standing"),
     *(f"{API}reviews", f"{API}standing-approvals"),
 )
@@ -51,12 +51,15 @@ READING: Final = ("GET", "HEAD", "OPTIONS")
 MOST_OF_A_STRANGERS_BODY: Final = 2**14  # bytes
 _VISITOR: Final = "pinocchio.visitor"
 _STAYS: Final = "pinocchio.stays"
-# a strict cookie stays away when another site's link leads here; a page of ours asks again with it
+# browsers send no strict cookie when a link on another site leads here; our page reloads with it
 _ONCE_MORE: Final = '<!doctype html><meta http-equiv="refresh" content="0"><title>Pinocchio</title>'
 
 
 class Guard:
-    """An ASGI application around another; with `is_loopback` only this machine should come."""
+    """An ASGI application around another.
+
+    With `is_loopback` the `Host` of a request must name this machine.
+    """
 
     def __init__(
         self, inner: ASGIApplication, door: Door, *, is_loopback: bool, max_body: int
@@ -86,7 +89,10 @@ class Guard:
         await self._inner(scope, _limited(receive, limit), send)
 
     async def _admit(self, request: Request) -> Visitor | None:
-        """Who asks; None for a stranger at what everybody may see. Raises ProxyError."""
+        """Return the visitor of a request, or None for a stranger at a public page.
+
+        Raises ProxyError where the request is refused.
+        """
         if self._is_loopback:
             check_host(request.scope["headers"], "for the review desk")
         visitor = await asyncio.to_thread(self._visitor, request)
@@ -99,15 +105,19 @@ class Guard:
         return visitor
 
     def _stays(self, request: Request) -> bool:
-        """Whether what let a visitor in still would; on a thread."""
+        """Return whether the visitor would still be admitted; call it on a thread."""
         try:
             return self._visitor(request) is not None
         except StoreError:
-            return True  # nobody knows, and there is nothing to tell
+            return True  # unknown, and without the store there are no events to send
         except ProxyError:
             return False
 
     def _visitor(self, request: Request) -> Visitor | None:
+        """Return the visitor by bearer token or cookie, or None for a stranger.
+
+        Raises as `Door.identify` does.
+        """
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer" and secret:
             return self._door.identify(secret.strip(), address_of(request))
@@ -116,38 +126,45 @@ class Guard:
 
 
 def known_visitor(request: Request) -> Visitor | None:
-    """Who is at the desk; None for a stranger."""
+    """Return the visitor that the guard admitted, or None for a stranger."""
     visitor = request.scope.get(_VISITOR)
     return visitor if isinstance(visitor, Visitor) else None
 
 
 def visitor_of(request: Request) -> Visitor:
-    """Who is at the desk; raises InvalidKeyError for a stranger, whom the guard lets in to the
-    login page alone, and to pages of links."""
+    """Return the visitor that the guard admitted.
+
+    Raises InvalidKeyError for a stranger, who may see only the login page and the pages of links.
+    """
     if (visitor := known_visitor(request)) is None:
         raise InvalidKeyError("the review desk asks for a session, or for a bearer token")
     return visitor
 
 
 def stays(request: Request) -> Callable[[], bool]:
-    """Tells, on a thread, whether the visitor of a long reply may go on to read it."""
+    """Return a function that says whether the visitor of a long reply may go on reading it.
+
+    Call it on a thread.
+    """
     found: Callable[[], bool] = request.scope[_STAYS]
     return found
 
 
 def is_for_strangers(path: str) -> bool:
-    """Whether everybody may see what stands at a path, or in a template of paths."""
+    """Return whether everybody may see the page at a path, or at a template of paths."""
     return path in _OF_LOGIN or path.startswith((STATIC, LINKS))
 
 
 def demand_visitor(routes: Iterable[BaseRoute]) -> None:
-    """Lets each of these routes ask for its visitor itself, whatever stands before it."""
+    """Make each route check its visitor itself, whatever is in front of it."""
     for route in routes:
         if isinstance(route, Route) and not is_for_strangers(route.path):
             route.app = _Demanding(route.app)
 
 
 class _Demanding:
+    """An ASGI application that refuses strangers."""
+
     def __init__(self, inner: ASGIApp) -> None:
         self._inner = inner
 
@@ -157,7 +174,7 @@ class _Demanding:
 
 
 def admin_of(request: Request) -> Visitor:
-    """As `visitor_of`; raises NotAllowedError for reviewers."""
+    """Return the visitor that the guard admitted; raises NotAllowedError for reviewers."""
     visitor = visitor_of(request)
     if not visitor.is_admin:
         raise NotAllowedError(f"{visitor.name} is a reviewer; this is for admins")
@@ -165,14 +182,17 @@ def admin_of(request: Request) -> Visitor:
 
 
 def _check_bound(path: str, visitor: Visitor) -> None:
-    """Raises NotAllowedError for what shows more than the queues that a reviewer is bound to."""
+    """Refuse a path that shows more than the queues of a bound reviewer; raises NotAllowedError."""
     is_of_queue = any(path == place or path.startswith(f"{place}/") for place in _OF_QUEUES)
     if not (is_of_queue or path in _OF_ALL or is_for_strangers(path)):
         raise NotAllowedError(f"{visitor.name} sees reviews of their queues only")
 
 
 async def checked_form(request: Request) -> dict[str, str]:
-    """The fields of a form that a page of the desk's sent; raises NotAllowedError for others."""
+    """Return the fields of a form that one of the desk's own pages sent.
+
+    Raises NotAllowedError for a form without the session's token.
+    """
     fields = await form_of(request)
     visitor = known_visitor(request)
     if visitor is not None and visitor.csrf is not None:
@@ -181,15 +201,18 @@ async def checked_form(request: Request) -> dict[str, str]:
 
 
 async def form_of(request: Request) -> dict[str, str]:
-    """The fields of a form whose address is a secret already, which no other page knows."""
+    """Return the fields of a form without a token.
+
+    It is for pages whose address is a secret, which no other page knows.
+    """
     body = (await request.body()).decode(errors="replace")
     return dict(parse_qsl(body, keep_blank_values=True))
 
 
 def check_site(request: Request, visitor: Visitor | None) -> None:
-    """Raises NotAllowedError for what another site's page makes a browser send.
+    """Refuse a request that another site's page makes a browser send; raises NotAllowedError.
 
-    What sends neither header is no browser of these years, and must show the session's token.
+    A client that sends neither header is no current browser, and must send the session's token.
     """
     site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
     if site not in (None, "same-origin", "none"):
@@ -201,6 +224,7 @@ def check_site(request: Request, visitor: Visitor | None) -> None:
 
 
 def _check_token(given: str, visitor: Visitor) -> None:
+    """Refuse a request without the session's token; raises NotAllowedError."""
     if not hmac.compare_digest(given.encode(), (visitor.csrf or "").encode()):
         raise NotAllowedError(
             f"this needs the session's token ({CSRF_HEADER}, or the field {CSRF_FIELD!r})",
@@ -209,25 +233,34 @@ def _check_token(given: str, visitor: Visitor) -> None:
 
 
 def address_of(request: Request) -> str:
+    """Return the client's address, or an empty text."""
     return request.client.host if request.client else ""
 
 
 def is_api(request: Request) -> bool:
-    """Whether a program asks, which has no use for a login page."""
+    """Return whether a program sends the request, which has no use for a login page."""
     path: str = request.scope["path"]
     return path.startswith(API) or path in (METRICS, DRAIN)
 
 
 def is_https(request: Request) -> bool:
+    """Return whether the browser uses https, also to a proxy in front of the desk."""
     return "https" in (request.scope["scheme"], request.headers.get("x-forwarded-proto"))
 
 
 def cookie_name(request: Request) -> str:
-    """Behind https the one that no other host, port or unsafe page can set."""
+    """Return the name of the session's cookie.
+
+    Behind https it is one that no other host, port or insecure page can set.
+    """
     return SECURE_NAME if is_https(request) else NAME
 
 
 def _to_login(request: Request) -> Response:
+    """Return the redirect to the login page, which leads back to the requested page.
+
+    A link from another site first gets a page that reloads itself, so that the cookie is sent.
+    """
     if request.method == "GET" and request.headers.get("sec-fetch-site") == "cross-site":
         return HTMLResponse(_ONCE_MORE, headers={"cache-control": "no-store"})
     query: str = request.scope["query_string"].decode("latin-1")
@@ -236,7 +269,7 @@ def _to_login(request: Request) -> Response:
     return RedirectResponse(there, 303)
 
 
-_FIELDS: Final = (  # of every answer that does not say otherwise
+_FIELDS: Final = (  # the default header fields of responses
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"referrer-policy", b"no-referrer"),
@@ -245,8 +278,10 @@ _FIELDS: Final = (  # of every answer that does not say otherwise
 
 
 def _with_fields(send: Send) -> Send:
+    """Add the default header fields to every response that does not set them."""
+
     async def sending(message: Message) -> None:
-        if "headers" in message:  # the beginning, or all of it
+        if "headers" in message:  # the start of a response
             given = {name.lower() for name, _ in message["headers"]}
             added = [field for field in _FIELDS if field[0] not in given]
             message = {**message, "headers": [*message["headers"], *added]}
@@ -256,7 +291,10 @@ def _with_fields(send: Send) -> Send:
 
 
 def _limited(receive: Receive, limit: int) -> Receive:
-    """Raises HTTPException, which FastAPI lets through, once a body has more bytes than `limit`."""
+    """Limit the bytes of a body.
+
+    Receiving more than `limit` raises HTTPException, which FastAPI passes on.
+    """
     size = 0
 
     async def counted() -> Message:

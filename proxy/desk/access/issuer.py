@@ -1,7 +1,7 @@
-"""Asks an OpenID issuer who somebody is: authorization code with PKCE, and a checked ID token.
+"""Asks an OpenID issuer who somebody is: authorization code with PKCE, and a verified ID token.
 
-What the issuer says of itself, and its keys, are asked for when somebody logs in, so that a desk
-starts while it is down. A token whose key is not known yet has them asked for again.
+The issuer's metadata and keys are fetched when somebody logs in, so that a desk starts while the
+issuer is down. They are fetched again for a token with an unknown key.
 """
 
 from __future__ import annotations
@@ -27,48 +27,48 @@ from proxy.gate.host_check import is_loopback
 
 log = structlog.get_logger(__name__)
 
-ALGORITHMS: Final = (  # those with a key that only the issuer has
+ALGORITHMS: Final = (  # those that sign with the issuer's private key
     *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
     *("ES256", "ES384", "ES512", "EdDSA"),
 )
 TIMEOUT_S: Final = 10.0
-KEEP_S: Final = 3_600.0  # what the issuer said; a key that it withdraws counts no longer
-RETRY_S: Final = 3.0  # after an issuer was not there, or did not have a key
-LEEWAY_S: Final = 30.0  # between its clock and ours
+KEEP_S: Final = 3_600.0  # how long metadata and keys are used, so that withdrawn keys expire
+RETRY_S: Final = 3.0  # after the issuer was down, or did not have a key
+LEEWAY_S: Final = 30.0  # between the issuer's clock and ours
 MOST_BYTES: Final = 2**20
-MOST_AT_ONCE: Final = 8  # exchanges of codes, which anybody may ask for
-TURN_S: Final = 5.0  # in which one of them has to end, where so many are under way
+MOST_AT_ONCE: Final = 8  # exchanges of codes, which anybody can start
+TURN_S: Final = 5.0  # how long a login waits for one of them to end
 _DISCOVERY: Final = "/.well-known/openid-configuration"
-_KINDS: Final = {"R": "RSA", "P": "RSA", "E": "EC"}  # of keys, by how their algorithm begins
+_KINDS: Final = {"R": "RSA", "P": "RSA", "E": "EC"}  # key types, by the algorithm's first letter
 
 
 class LoginRefusedError(NotAllowedError):
-    """Who comes back from the issuer does not fit what was begun, or is nobody's reviewer."""
+    """The issuer's answer does not belong to a login that was begun, or names no reviewer."""
 
     code = "login_refused"
 
 
 class IssuerError(ProxyError):
-    """The issuer cannot be reached, or is set up otherwise than the configuration says."""
+    """The issuer cannot be reached, or its setup differs from the configuration."""
 
     status, type, code = 502, "server_error", "issuer_unusable"
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What an issuer says of itself: addresses, and what it wants."""
+    """The addresses and the requirements that an issuer publishes."""
 
     authorization: str
     token: str
     keys: str
     userinfo: str | None
     end_session: str | None
-    takes_basic: bool  # the secret in a header; otherwise in the form
-    names_itself: bool  # whether each answer says whose it is
+    takes_basic: bool  # whether the secret goes in a header, and otherwise in the form
+    names_itself: bool  # whether each answer names its issuer
 
 
 class Issuer:
-    """Belongs to one event loop; raises LoginRefusedError and IssuerError."""
+    """A client of one issuer, for one event loop; raises LoginRefusedError and IssuerError."""
 
     def __init__(self, config: OidcConfig) -> None:
         self.config = config
@@ -83,9 +83,14 @@ class Issuer:
         self._exchanges = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def aclose(self) -> None:
+        """Close the connections to the issuer."""
         await self._client.aclose()
 
     async def metadata(self) -> Metadata:
+        """Return the issuer's metadata, fetched at most once in `KEEP_S` seconds.
+
+        After a failure the same error is raised again for `RETRY_S` seconds.
+        """
         async with self._asking:
             if self._metadata is not None and time.monotonic() < self._metadata_until:
                 return self._metadata
@@ -101,7 +106,7 @@ class Issuer:
             return found
 
     async def login_url(self, state: str, nonce: str, verifier: str, back: str) -> str:
-        """Where a browser goes to log in; `back` is the address that it returns to."""
+        """Return the issuer's address to log in; `back` is the address to return to."""
         digest = hashlib.sha256(verifier.encode()).digest()
         asked = {
             "response_type": "code",
@@ -116,14 +121,14 @@ class Issuer:
         return _with_query((await self.metadata()).authorization, asked)
 
     def logout_url(self, back: str) -> str | None:
-        """Where somebody ends their session at the issuer, as far as that is known by now."""
+        """Return the issuer's address to log out, or None where it is not known."""
         if self._metadata is None or self._metadata.end_session is None:
             return None
         asked = {"client_id": self.config.client_id, "post_logout_redirect_uri": back}
         return _with_query(self._metadata.end_session, asked)
 
     async def check_answer(self, answer: Mapping[str, str]) -> None:
-        """An answer that another issuer gave is none of ours (RFC 9207)."""
+        """Refuse an answer that another issuer gave (RFC 9207)."""
         said = answer.get("iss")
         if said is None and not (await self.metadata()).names_itself:
             return
@@ -131,8 +136,11 @@ class Issuer:
             raise LoginRefusedError("this answer does not come from the issuer that was asked")
 
     async def claims(self, code: str, verifier: str, nonce: str, back: str) -> dict[str, Any]:
-        """What a code stands for: the claims of the ID token, checked; groups that it leaves out
-        are asked for with the access token."""
+        """Exchange a code, and return the verified claims of its ID token.
+
+        Groups that the token leaves out are fetched with the access token. At most `MOST_AT_ONCE`
+        exchanges run at a time.
+        """
         try:
             async with asyncio.timeout(TURN_S):
                 await self._exchanges.acquire()
@@ -151,7 +159,7 @@ class Issuer:
         return found
 
     async def checked(self, token: str, nonce: str) -> dict[str, Any]:
-        """The claims of an ID token that this issuer made for this client and this login."""
+        """Return the claims of an ID token that this issuer made for this client and this login."""
         try:
             header = jwt.get_unverified_header(token)
             algorithm = header.get("alg")
@@ -178,16 +186,17 @@ class Issuer:
         return claims
 
     async def keys(self) -> list[dict[str, Any]]:
-        """Its public keys as they are now."""
+        """Fetch the issuer's current public keys."""
         status, said = await self._asked("GET", (await self.metadata()).keys)
         keys = said.get("keys")
         if status != 200 or not isinstance(keys, list):
             raise IssuerError(f"{self.config.title} has no keys (status {status})")
         return [each for each in keys if isinstance(each, dict)]
 
-    # --- what is asked of it --------------------------------------------------------------------
+    # --- requests to the issuer -----------------------------------------------------------------
 
     async def _discovered(self) -> Metadata:
+        """Fetch the issuer's metadata."""
         issuer = self.config.issuer
         status, said = await self._asked("GET", issuer.rstrip("/") + _DISCOVERY)
         if status != 200:
@@ -207,6 +216,7 @@ class Issuer:
         )
 
     async def _exchanged(self, code: str, verifier: str, back: str) -> dict[str, Any]:
+        """Exchange a code for tokens."""
         metadata, config = await self.metadata(), self.config
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": back}
         form["code_verifier"] = verifier
@@ -228,6 +238,7 @@ class Issuer:
     async def _completed(
         self, claims: dict[str, Any], url: str, access_token: object
     ) -> dict[str, Any]:
+        """Return the claims, completed by what the issuer's userinfo endpoint says."""
         headers = {"authorization": f"Bearer {access_token}", "accept": "application/json"}
         status, said = await self._asked("GET", url, headers=headers)
         if status != 200 or said.get("sub") != claims["sub"]:
@@ -235,7 +246,7 @@ class Issuer:
         return {**said, **claims}
 
     async def _key(self, id: object, algorithm: str) -> dict[str, Any]:
-        """The key that a token names; those of the issuer are asked for again where it is new."""
+        """Return the key that a token names; for an unknown one the keys are fetched again."""
         now = time.monotonic()
         found = _suited(self._keys, id, algorithm)
         if now > self._keys_at + KEEP_S or (not found and now > self._keys_at + RETRY_S):
@@ -246,7 +257,11 @@ class Issuer:
         return found[0]
 
     async def _asked(self, method: str, url: str, **options: Any) -> tuple[int, dict[str, Any]]:
-        """Status and JSON object of an answer; what is no JSON is an empty one."""
+        """Send a request, and return the answer's status and JSON object.
+
+        The object is empty where the answer is not one. Raises IssuerError where the issuer cannot
+        be reached.
+        """
         body = b""
         try:
             async with (
@@ -267,7 +282,7 @@ class Issuer:
 
 
 async def checked_issuer(config: OidcConfig) -> int:
-    """How many keys an issuer has, which is asked now; raises IssuerError."""
+    """Fetch an issuer's keys now and return their number; raises IssuerError."""
     issuer = Issuer(config)
     try:
         return len(await issuer.keys())
@@ -276,7 +291,10 @@ async def checked_issuer(config: OidcConfig) -> int:
 
 
 def claim(claims: Mapping[str, Any], name: str) -> Any:
-    """A claim by its name, or with dots between the names of one within others; None for none."""
+    """Return a claim by its name, or None.
+
+    Dots separate the names of a claim inside others.
+    """
     if name in claims:
         return claims[name]
     found: Any = claims
@@ -286,12 +304,15 @@ def claim(claims: Mapping[str, Any], name: str) -> Any:
 
 
 def _named_address(said: Mapping[str, Any], name: str, issuer: str) -> str | None:
-    """As `_address`; None where the issuer names none."""
+    """Return an address that an issuer names, or None where it names none; see `_address`."""
     return _address(said, name, issuer) if said.get(name) else None
 
 
 def _address(said: Mapping[str, Any], name: str, issuer: str) -> str:
-    """An address that an issuer names; over https, where it is asked over https itself."""
+    """Return an address that an issuer names.
+
+    It must use https if the issuer does. Raises IssuerError.
+    """
     url = str(said.get(name) or "")
     is_safe = url.startswith("https://") or not issuer.startswith("https://")
     if not url.startswith(("https://", "http://")) or not is_safe:
@@ -300,6 +321,7 @@ def _address(said: Mapping[str, Any], name: str, issuer: str) -> str:
 
 
 def _suited(keys: list[dict[str, Any]], id: object, algorithm: str) -> list[dict[str, Any]]:
+    """Return the keys that may have signed a token with this key id and algorithm."""
     kind = _KINDS.get(algorithm[0]) if algorithm != "EdDSA" else "OKP"
     return [
         key

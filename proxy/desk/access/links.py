@@ -1,11 +1,11 @@
-"""Links by which a reviewer decides from a message of a chat: signed, for one person, used once.
+"""Links by which a reviewer decides from a chat message: signed, for one person, used once.
 
-A link says which reply, as it stands, may be decided on, by whom and until when:
+A link names the reply in its current state, the reviewer, and when the link expires:
 
     TOKEN = base64url([review id, reviewer, revision, expires]) . base64url(HMAC-SHA256)
 
-It is no session and opens nothing else. Of two secrets the first signs and both are good, so that
-one can take the other's place while links are under way.
+It is no session and opens nothing else. Of two secrets the first one signs and both are accepted,
+so that a secret can be replaced while links are in use.
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from proxy.store.reviews.used_links import LinkUse
 
 LINKS: Final = "/pinocchio/links/"
 MOST_OF_A_TOKEN: Final = 4_096  # characters
-_MEANING: Final = b"pinocchio: decide on a held reply\n"  # what no other HMAC of the secret is of
+_MEANING: Final = b"pinocchio: decide on a held reply\n"  # separates links from other signatures
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """`revision` names the edit that waits, None is upstream's own reply; `expires_at` is seconds
-    since the epoch."""
+    """The content of a link.
+
+    `revision` names the edit that waits for approval, or is None for upstream's own reply.
+    `expires_at` is in seconds since the epoch.
+    """
 
     review_id: str
     reviewer: str
@@ -39,21 +42,23 @@ class Link:
 
     @property
     def use(self) -> LinkUse:
+        """The decision that uses the link up."""
         return LinkUse(self.review_id, self.reviewer, self.revision)
 
 
 class Signer:
-    """Makes links and reads them; `secrets` are one or two."""
+    """Signs links and reads them; `secrets` has one or two."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
         self._keys = [each.encode() for each in secrets]
 
     def token(self, link: Link) -> str:
+        """Return the token of a link, signed with the first secret."""
         said = _encoded(json.dumps(astuple(link)).encode())
         return f"{said}.{_signature(self._keys[0], said)}"
 
     def read(self, token: str) -> Link | None:
-        """The link that a token is; None where no secret of ours has signed it as it stands."""
+        """Return the link of a token, or None where none of our secrets has signed it."""
         said, _, signature = token.partition(".")
         if len(token) > MOST_OF_A_TOKEN:
             return None
@@ -62,12 +67,15 @@ class Signer:
             return None
         try:
             return Link(*json.loads(base64.urlsafe_b64decode(said + "=" * (-len(said) % 4))))
-        except (ValueError, TypeError, binascii.Error):  # signed by somebody for something else
+        except (ValueError, TypeError, binascii.Error):  # signed, but not as a link
             return None
 
 
 def link_url(desk_url: str, token: str, verdict: str | None = None) -> str:
-    """Where a link leads; `verdict` is the button that was pressed, which decides nothing yet."""
+    """Return the address of a link.
+
+    `verdict` is the button that was pressed; it only preselects a decision.
+    """
     asked = f"?verdict={quote(verdict)}" if verdict else ""
     return f"{desk_url.rstrip('/')}{LINKS}{token}{asked}"
 

@@ -1,7 +1,7 @@
 """A token by which commands of the same user open the desk of a running proxy on this machine.
 
-Where no admin token is configured, a proxy makes one for as long as it runs, in a file that its
-user alone can read: `~/.cache/pinocchio/desk/PORT`. Whoever reads it can read the store as well.
+Where no admin token is configured, a proxy makes one for as long as it runs, in a file that only
+its user can read: `~/.cache/pinocchio/desk/PORT`. That user can read the store as well.
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-_FOLDER_VARIABLE: Final = "PINOCCHIO_CACHE"  # as for kept scores
+_FOLDER_VARIABLE: Final = "PINOCCHIO_CACHE"  # the same as for cached scores
 _MOST_BYTES: Final = 1_000
 
 
 def write_local_token(port: int) -> tuple[str, Path] | None:
-    """Make a token for the desk on this port; None where no file can be kept, or on Windows."""
+    """Make a token for the desk on this port, and return it with its file.
+
+    None where no file can be kept, or on Windows.
+    """
     token, path = secrets.token_urlsafe(32), _path_of(port)
     if os.name != "posix":
         return None
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)  # of a proxy that was killed
+        path.unlink(missing_ok=True)  # the file of a proxy that was killed
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except (OSError, RuntimeError):  # RuntimeError: there is no home
+    except (OSError, RuntimeError):  # RuntimeError: there is no home directory directory
         return None
     with os.fdopen(handle, "w", encoding="ascii") as file:
         file.write(token)
@@ -33,7 +36,7 @@ def write_local_token(port: int) -> tuple[str, Path] | None:
 
 
 def local_token(port: int) -> str | None:
-    """Return the token that this user's proxy made for its desk on this port."""
+    """Return the token that this user's proxy made for its desk on this port, or None."""
     with suppress(OSError, ValueError, RuntimeError):
         path = _path_of(port)
         found = path.lstat()

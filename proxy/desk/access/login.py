@@ -1,4 +1,4 @@
-"""How people come in: with the link that the start prints, a token or key, or at an issuer."""
+"""The ways to log in: the link that the start prints, a token or key, or an OpenID issuer."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ from proxy.wire.session_cookie import LOGIN_NAME, SECURE_LOGIN_NAME
 if TYPE_CHECKING:
     from proxy.desk.access.single_sign_on import SingleSignOn
 
-_LEFT: Final = "left"  # of the login page's query: somebody has just logged out
+_LEFT: Final = "left"  # in the login page's query: somebody has just logged out
 _LEFT_TEXT: Final = "You are signed out here."
 
 
 def login_routes(door: Door, sign_on: SingleSignOn | None = None) -> list[Route]:
+    """Return the routes to log in and out; those of an issuer only where `sign_on` is given."""
     page = _LoginPage(sign_on)
 
     async def enter(request: Request) -> Response:
-        """The page, or with the code of a login link the session at once."""
+        """Show the login page, or open a session with the code of a login link."""
         code = request.query_params.get("token")
         wanted = request.query_params.get("next", "/")
         if code is None:
@@ -74,10 +75,12 @@ def login_routes(door: Door, sign_on: SingleSignOn | None = None) -> list[Route]
 
 
 def _sign_on_routes(door: Door, sign_on: SingleSignOn, page: _LoginPage) -> list[Route]:
-    async def begin(request: Request) -> Response:
-        """To the issuer, with a cookie that knows what was asked there.
+    """Return the routes that lead to the issuer and back."""
 
-        It is lax: a strict one would not come back with the issuer's link.
+    async def begin(request: Request) -> Response:
+        """Redirect to the issuer, with a cookie that holds what this login asked for.
+
+        The cookie is lax: browsers would not send a strict one with the issuer's link.
         """
         wanted = request.query_params.get("next", "/")
         try:
@@ -114,7 +117,7 @@ def _sign_on_routes(door: Door, sign_on: SingleSignOn, page: _LoginPage) -> list
 
 
 class _LoginPage:
-    """The page where people log in, with the ways that the configuration has."""
+    """The page where people log in, with the ways that are configured."""
 
     def __init__(self, sign_on: SingleSignOn | None) -> None:
         self._sign_on = sign_on
@@ -122,6 +125,7 @@ class _LoginPage:
     def shown(
         self, request: Request, wanted: str, error: str | None = None, status: int = 200
     ) -> Response:
+        """Return the page; `wanted` is the address to go on to."""
         if (sign_on := self._sign_on) is None:
             return login_page(LOGIN, wanted, error, status)
         has_left = _LEFT in request.query_params
@@ -139,13 +143,13 @@ class _LoginPage:
 
 
 def _desk_url(sign_on: SingleSignOn, request: Request) -> str:
-    """Where people find the desk: as configured, else as they found it, on this machine."""
+    """Return the desk's address: the configured one, or else the one of this request."""
     scheme = "https" if is_https(request) else "http"
     return sign_on.desk_url or f"{scheme}://{request.headers.get('host', '')}"
 
 
 def _back(sign_on: SingleSignOn, request: Request) -> str:
-    """The address that the issuer sends people back to, which it has to know."""
+    """Return the address to which the issuer sends people back; it must know that address."""
     return f"{_desk_url(sign_on, request)}{SINGLE_SIGN_ON_BACK}"
 
 
@@ -156,7 +160,10 @@ def _attempt_name(request: Request) -> str:
 def _opened(
     door: Door, visitor: Visitor, request: Request, wanted: str, lasts_s: float = SESSION_S
 ) -> Response:
-    """The cookie, and on to the page that was wanted, so that no secret stays in the address."""
+    """Open a session, set its cookie, and redirect to the page that was requested.
+
+    The redirect leaves no secret in the address.
+    """
     is_ours = wanted.startswith("/") and not wanted.startswith(("//", "/\\"))
     response = RedirectResponse(wanted if is_ours else "/", 303)
     response.set_cookie(
@@ -171,6 +178,7 @@ def _opened(
 
 
 def _unkept(response: Response) -> Response:
+    """Keep a response out of caches and its address out of referrers; return it."""
     response.headers["cache-control"] = "no-store"
     response.headers["referrer-policy"] = "no-referrer"
     return response

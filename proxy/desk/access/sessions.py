@@ -1,9 +1,9 @@
-"""Who may come to the desk: the admin token, keys of reviewers and admins, and sessions of both.
+"""The visitors of the desk: the admin token, keys of reviewers and admins, and sessions of both.
 
-A secret is looked up by its hash and compared in constant time. Sessions live in memory: whoever is
-logged in when the proxy stops logs in again. They end with the key that opened them. Keys that the
-store has shown are remembered for as long as it cannot be read, as keys of clients are: Prometheus
-and people at the desk see what is going on during an outage.
+A secret is looked up by its hash and compared in constant time. Sessions are in memory: people log
+in again after the proxy restarts. A session ends with the key that opened it. Keys that were read
+from the store are remembered for as long as it cannot be read, like client keys, so that Prometheus
+and people at the desk can follow an outage.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from proxy.store.client_keys import ClientKey, KeyStore
 log = structlog.get_logger(__name__)
 
 SESSION_S: Final = 12 * 3_600.0
-ATTEMPT_S: Final = 600.0  # in which somebody comes back from an issuer
+ATTEMPT_S: Final = 600.0  # how long a login at an issuer may take
 MOST_SESSIONS: Final = 1_000  # the oldest go first
-ATTEMPTS_A_MINUTE: Final = 10  # that fail, from one address
+ATTEMPTS_A_MINUTE: Final = 10  # failures from one address
 
 _UNKNOWN: Final = "this is no token and no reviewer's key of this proxy"
 
@@ -38,17 +38,21 @@ Role = Literal["reviewer", "admin"]
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """Who is at the desk. `csrf` is what their forms must send back; None with a bearer token."""
+    """Who is at the desk.
+
+    `csrf` is the token that their forms must send back, or None with a bearer token.
+    """
 
     name: str
     role: Role
-    digest: str | None = None  # of the key that let them in; None: token, login link, or issuer
+    digest: str | None = None  # of their key; None for the token, a login link, or an issuer
     csrf: str | None = None
-    queues: frozenset[str] | None = None  # that a reviewer is bound to; None: all
+    queues: frozenset[str] | None = None  # the queues that a reviewer is bound to; None for all
     is_named: bool = True  # whether the name is a person's, and not the id of a key
 
     @property
     def is_admin(self) -> bool:
+        """Whether the visitor is an admin."""
         return self.role == "admin"
 
 
@@ -62,24 +66,31 @@ class _Session:
 
 
 class Door:
-    """Methods may wait for the store and raise StoreError; call them from any thread."""
+    """The secrets and sessions that open the desk.
+
+    Methods may wait for the store and raise StoreError; they are safe on any thread.
+    """
 
     def __init__(self, token: str, login_code: str | None, keys: KeyStore) -> None:
         self._token_digest = digest_of(token.encode()) if token else None
         self._code_digest = digest_of(login_code.encode()) if login_code else None
         self._keys = keys
-        self._remembered: dict[str, ClientKey] = {}  # that opened the desk, by their digest
+        self._remembered: dict[str, ClientKey] = {}  # keys of the desk, by their digests
         self._is_store_readable = True
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
         self._failures = Buckets()
 
     def close(self) -> None:
+        """Close the connection to the store of keys."""
         self._keys.close()
 
     def identify(self, secret: str, address: str) -> Visitor:
-        """Whom a token or key stands for; raises InvalidKeyError, and RateLimitedError for another
-        wrong token from an address of which too many were wrong. The right one is always right:
-        others may have the same address. Keys cannot be guessed, so they are not counted."""
+        """Return the visitor of a token or key.
+
+        Raises InvalidKeyError for a wrong one, and RateLimitedError after too many wrong tokens
+        from the same address. The right token is always accepted, since others may share the
+        address. Keys cannot be guessed, so wrong ones are not counted.
+        """
         digest = digest_of(secret.encode())
         if not secret.startswith(PREFIX):
             return self._counting(address, lambda: self._of_token(digest))
@@ -88,7 +99,10 @@ class Door:
         return visitor
 
     def redeem(self, code: str, address: str) -> Visitor:
-        """The admin, for the code of the login link, which works once; raises as `identify`."""
+        """Return the admin for the code of the login link, which works once.
+
+        Raises as `identify` does.
+        """
         return self._counting(address, lambda: self._redeemed(digest_of(code.encode())))
 
     def _of_token(self, digest: str) -> Visitor | None:
@@ -96,6 +110,7 @@ class Door:
         return ADMIN if is_it else None
 
     def _of_key(self, digest: str) -> Visitor | None:
+        """Return the visitor of a key's digest, or None where it is no active key of the desk."""
         key = self._key(digest)
         if key is None or key.role == "caller" or key.state(time.time()) != "active":
             return None
@@ -110,9 +125,10 @@ class Door:
             self._remembered = known
 
     def _key(self, digest: str) -> ClientKey | None:
-        """Return the key with this digest, a remembered one while the store cannot be read.
+        """Return the key with this digest, or None.
 
-        Raises StoreError for a key that is not remembered then.
+        While the store cannot be read, remembered keys are used. Raises StoreError for a key that
+        is not remembered then.
         """
         try:
             key = self._keys.find(digest)
@@ -131,12 +147,14 @@ class Door:
         return key
 
     def _redeemed(self, digest: str) -> Visitor | None:
+        """Use up the login code with this digest, and return the admin; otherwise None."""
         if self._code_digest is None or not hmac.compare_digest(digest, self._code_digest):
             return None
         self._code_digest = None
         return ADMIN
 
     def _counting(self, address: str, find: Callable[[], Visitor | None]) -> Visitor:
+        """Return the visitor that `find` finds, and count a failure of this address."""
         if (visitor := find()) is not None:
             return visitor
         if wait_s := self._failures.take([(address, ATTEMPTS_A_MINUTE)]):
@@ -146,7 +164,7 @@ class Door:
     # --- sessions -------------------------------------------------------------------------------
 
     def open_session(self, visitor: Visitor, lasts_s: float = SESSION_S) -> str:
-        """The secret of a new session, for a cookie."""
+        """Open a session for a visitor, and return its secret for a cookie."""
         secret = secrets.token_urlsafe(32)
         known = replace(visitor, csrf=secrets.token_urlsafe(32))
         self._sessions[digest_of(secret.encode())] = _Session(known, time.time() + lasts_s)
@@ -155,7 +173,7 @@ class Door:
         return secret
 
     def session(self, secret: str) -> Visitor | None:
-        """Whose session it is, while it and the key behind it last."""
+        """Return the visitor of a session, or None where the session or its key has ended."""
         id = digest_of(secret.encode())
         session = self._sessions.get(id)
         if session is None:
@@ -168,4 +186,5 @@ class Door:
         return visitor
 
     def close_session(self, secret: str) -> None:
+        """End the session with this secret, if there is one."""
         self._sessions.pop(digest_of(secret.encode()), None)

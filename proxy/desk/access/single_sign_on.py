@@ -1,7 +1,7 @@
-"""Logs people in at an OpenID issuer: there and back again, and who they are at the desk.
+"""Logs people in at an OpenID issuer: the way there and back, and their role at the desk.
 
-What a login has to fit when it comes back stands in a cookie that this process has signed, for
-minutes and once: an answer that another browser began, or that comes a second time, opens nothing.
+The values that an answer must match are in a cookie that this process has signed, valid for minutes
+and once. So an answer that another browser began, or that arrives twice, opens nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from proxy.desk.access.sessions import ATTEMPT_S, Visitor
 
 log = structlog.get_logger(__name__)
 
-MOST_USED: Final = 10_000  # attempts that are remembered as used; the oldest go first
+MOST_USED: Final = 10_000  # used attempts that are remembered; the oldest go first
 MOST_WANTED: Final = 1_000  # characters of the address to go on to
 MOST_OF_A_NAME: Final = 200
 _AGAIN: Final = "log in again"
@@ -37,7 +37,7 @@ def _random() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A login that was begun, and what its way back has to fit."""
+    """A login that was begun, with the values that its answer must match."""
 
     wanted: str  # the address to go on to
     state: str = field(default_factory=_random)
@@ -47,27 +47,31 @@ class Attempt:
 
 
 class SingleSignOn:
-    """Raises LoginRefusedError and IssuerError."""
+    """Logins at one issuer; raises LoginRefusedError and IssuerError."""
 
     def __init__(self, issuer: Issuer, desk_url: str | None) -> None:
         self.issuer = issuer
         self.config = issuer.config
-        self.desk_url = desk_url and desk_url.rstrip("/")  # None: the address that is asked
+        self.desk_url = desk_url and desk_url.rstrip("/")  # None: the address of the request
         self._key = secrets.token_bytes(32)
         self._used: OrderedDict[str, None] = OrderedDict()
 
     @property
     def session_s(self) -> float:
+        """How long a session lasts, in seconds."""
         return self.config.session_hours * 3_600.0
 
     async def begin(self, wanted: str, back: str) -> tuple[str, str]:
-        """Where the browser goes, and the cookie that it brings back."""
+        """Begin a login, and return the issuer's address and the browser's cookie.
+
+        `wanted` is the address to go on to after the login, `back` the one to return to.
+        """
         attempt = Attempt(wanted if len(wanted) <= MOST_WANTED else "/")
         url = await self.issuer.login_url(attempt.state, attempt.nonce, attempt.verifier, back)
         return url, self._signed(attempt)
 
     async def end(self, answer: Mapping[str, str], cookie: str, back: str) -> tuple[Visitor, str]:
-        """Who came back, and the address to go on to."""
+        """Check the issuer's answer, and return the visitor and the address to go on to."""
         try:
             attempt = self._attempt(cookie, answer.get("state", ""))
             visitor = await self._visitor(answer, attempt, back)
@@ -78,6 +82,7 @@ class SingleSignOn:
         return visitor, attempt.wanted
 
     async def _visitor(self, answer: Mapping[str, str], attempt: Attempt, back: str) -> Visitor:
+        """Return the visitor that the issuer's answer names."""
         await self.issuer.check_answer(answer)
         if error := answer.get("error"):
             raise LoginRefusedError(f"{self.config.title} says {error[:100]!r}: {_AGAIN}")
@@ -96,7 +101,7 @@ class SingleSignOn:
         return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 
     def _attempt(self, cookie: str, state: str) -> Attempt:
-        """What a cookie holds; it is used up by it."""
+        """Return the login that a cookie holds, and mark it as used."""
         text, _, signature = cookie.rpartition(".")
         if not hmac.compare_digest(signature.encode(), self._signature(text).encode()):
             raise LoginRefusedError(f"no login was begun in this browser: {_AGAIN}")
@@ -114,7 +119,10 @@ class SingleSignOn:
 
 
 def visitor_of(config: OidcConfig, claims: Mapping[str, Any]) -> Visitor:
-    """Whom claims let in, and to which queues; raises LoginRefusedError."""
+    """Return the visitor that claims admit, with role and queues by their groups.
+
+    Raises LoginRefusedError for claims without a name or a known group.
+    """
     name = claim(claims, config.name_claim)
     if not isinstance(name, str) or not name.strip() or len(name) > MOST_OF_A_NAME:
         raise LoginRefusedError(f"the ID token has no name (claim {config.name_claim!r})")

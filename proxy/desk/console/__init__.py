@@ -1,7 +1,7 @@
-"""The console: the pages on which people see what is held and decide, and how good the number is.
+"""The console: the pages on which people see and decide on held replies, and check the confidence.
 
-`routes` is all that the review desk mounts. The server renders them and they work without
-JavaScript; a little of it makes them quicker. Whatever a model or a client wrote passes `text.py`
+The review desk mounts `routes`. The server renders the pages, and they work without JavaScript;
+some scripts make them quicker. Everything that a model or a client wrote passes through `text.py`
 first.
 """
 
@@ -22,7 +22,7 @@ __all__ = ["link_pages", "login_page", "routes"]
 
 
 def routes(desk: Desk) -> list[BaseRoute]:
-    """The pages, for whoever the desk's guard lets in, and what they are made with."""
+    """Return the routes of the pages, behind the desk's guard, and of static files."""
     from starlette.responses import RedirectResponse
     from starlette.routing import Route
 
@@ -52,9 +52,10 @@ def login_page(
     told: str | None = None,
     leave: str | None = None,
 ) -> Response:
-    """Asks for a token or a key; `wanted` is the address to go on to.
+    """Return the page that asks for a token or a key; `wanted` is the address to go on to.
 
-    `sign_on` leads to an issuer with that `title`, and `leave` ends the session there.
+    `sign_on` is the address of a login at the issuer with that `title`, and `leave` the one that
+    ends the session there. `told` is a sentence to show.
     """
     ways = {"sign_on": sign_on, "issuer": title, "told": told, "leave": leave}
     return rendered("outside/login.html", status, action=action, wanted=wanted, error=error, **ways)

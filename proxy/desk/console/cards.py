@@ -1,4 +1,4 @@
-"""What is known of the calibrator: its checkpoint's card and the recalibrations of this place."""
+"""Cards about the calibrator: its checkpoint's card, and the recalibrations of this deployment."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Card:
+    """A titled list of facts, with a note below."""
+
     title: str
     facts: tuple[tuple[str, str], ...]
     note: str = ""
@@ -32,7 +34,7 @@ class Card:
 
 
 def calibrator_cards(config: CalibratorConfig) -> list[Card]:
-    """The cards of a configured calibrator; what cannot be read is a card that says so."""
+    """Return the cards of a configured calibrator; what cannot be read is a card that says so."""
     if config.engine.kind != "in_process" and not config.names_checkpoint:
         note = "It is not a checkpoint that this configuration names, so it has no card here."
         return [Card("Engine", (("configured", config.summary),), note), *_recalibrations(config)]
@@ -47,6 +49,7 @@ def calibrator_cards(config: CalibratorConfig) -> list[Card]:
 
 
 def _checkpoint(config: CalibratorConfig, card: Mapping[str, Any]) -> Card:
+    """Return the card of the checkpoint: what was set, its version, and its origin."""
     own = card["recalibration"]
     facts = (
         ("set in proxy.yaml", config.summary),
@@ -79,7 +82,7 @@ _MEASURED: Final = {
 
 
 def _quality(card: Mapping[str, Any]) -> Iterator[Card]:
-    """What it was measured at, on rows held back from its training."""
+    """Yield the card's measurements, made on rows held back from training."""
     for name, measured in card["quality"].items():
         if isinstance(measured, Mapping):
             facts = tuple(
@@ -95,6 +98,7 @@ def _number(value: Any) -> str:
 
 
 def _knows(card: Mapping[str, Any]) -> Card:
+    """Return the card of what the checkpoint reads, and which models and benchmarks it knows."""
     facts = [("reads", _read(card))]
     if not card.get("images"):
         facts += [("reads text only", "an image in the question gives no number")]
@@ -119,7 +123,7 @@ def _read(card: Mapping[str, Any]) -> str:
 
 
 def _recalibrations(config: CalibratorConfig) -> Iterator[Card]:
-    """What was promoted from verdicts here, and taken back."""
+    """Yield a card of the recalibrations that were promoted from verdicts here, and taken back."""
     named = config.recalibration
     if not named:
         note = (
@@ -146,6 +150,7 @@ def _recalibrations(config: CalibratorConfig) -> Iterator[Card]:
 
 
 def _told(change: Any) -> str:
+    """Return a change of the recalibration as a sentence."""
     of = ", with second opinions" if change.knows_others else ""
     of = ", for judges and log-probabilities" if change.knows_signals else of
     what = f"{change.before or 'none'} → {change.after or 'none'}"

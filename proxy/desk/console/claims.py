@@ -1,8 +1,8 @@
-"""Who has a held reply open at the console, so that two people do not do the same work.
+"""Claims: who has a held reply open at the console, so that two people do not do the same work.
 
-A claim is a minute that begins anew while the page stays open. It keeps nobody from deciding:
-others see it in the queue and on the page, and are led to the next reply that nobody looks at.
-Claims are in memory: those of the desk of one proxy, and gone with it.
+A claim lasts a minute, and is renewed while the page stays open. It prevents nobody from deciding:
+others see it in the queue and on the page, and are sent to the next reply without a claim. Claims
+are in memory: they belong to the desk of one proxy, and end with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _Claim(NamedTuple):
 
 
 class Claims:
-    """One claim for each person: that of the page that they opened last. For any thread."""
+    """One claim for each person, on the page that they opened last; safe on any thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -30,7 +30,7 @@ class Claims:
         self._by_name: dict[str, _Claim] = {}
 
     def take(self, id: str, name: str) -> str | None:
-        """Claim a reply for somebody; return who has it open already, and has it still then."""
+        """Claim a reply for a person; return who else has it open, and keeps it, or None."""
         with self._lock:
             if (other := self._holder(id, name)) is not None:
                 return other
@@ -41,14 +41,14 @@ class Claims:
             return None
 
     def others(self, name: str) -> dict[str, str]:
-        """Return who has which replies open, but for this person: names by the reply's id."""
+        """Return the replies that other people have open: their names by the reply's id."""
         with self._lock:
             now = self._clock()
             claims = self._by_name.items()
             return {c.id: by for by, c in claims if c.until > now and by != name}
 
     def end(self, id: str) -> None:
-        """Forget who had a reply open: it is decided."""
+        """Forget who had a reply open, because it is decided."""
         with self._lock:
             for by in [by for by, claim in self._by_name.items() if claim.id == id]:
                 del self._by_name[by]

@@ -1,6 +1,6 @@
-"""The form in which a reply is edited, and what comes back of it.
+"""The form in which a reply is edited, and how it is read back.
 
-Only what was changed is given on: the rest of the reply stays as it is, byte for byte.
+Only changes are passed on: the rest of the reply stays byte for byte.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ class CallForm:
 
 @dataclass(frozen=True, slots=True)
 class EditForm:
-    """What can be edited of a reply: the text of each choice, and the calls."""
+    """The editable parts of a reply: the text of each choice, and the calls."""
 
     texts: tuple[str, ...]
     calls: tuple[CallForm, ...]
 
 
 def form_of(found: Editable | None, given: Mapping[str, str] | None = None) -> EditForm | None:
-    """The form of a reply, filled in with what a person wrote before, if anything."""
+    """Return the form of a reply, filled in with what a person wrote before, if anything.
+
+    None where nothing can be edited.
+    """
     if found is None or not (found.texts or found.calls):
         return None
     written = given or {}
@@ -44,6 +47,7 @@ def form_of(found: Editable | None, given: Mapping[str, str] | None = None) -> E
 
 
 def _call_form(call: EditableCall, at: int, written: Mapping[str, str]) -> CallForm:
+    """Return the form of a call, with what a person wrote before."""
     is_json = call.kind != "text"
     fields = [
         Field(field.name, field.kind, written.get(f"call.{at}.{number}", field.value))
@@ -54,7 +58,7 @@ def _call_form(call: EditableCall, at: int, written: Mapping[str, str]) -> CallF
 
 
 def content_of(found: Editable | None, given: Mapping[str, str]) -> dict[str, Any]:
-    """What the desk takes as the content of an edit; raises UnusableEditError."""
+    """Return the content of an edit from a form; raises UnusableEditError."""
     if found is None:
         raise UnusableEditError("this reply cannot be edited: approve or reject it as it is")
     texts = [_text(each.text, given.get(f"text.{at}")) for at, each in enumerate(found.texts)]
@@ -73,7 +77,10 @@ def content_of(found: Editable | None, given: Mapping[str, str]) -> dict[str, An
 
 
 def _text(before: str, after: str | None) -> str:
-    """Forms send line ends as CRLF, whatever the text had, and lose what no page can hold."""
+    """Return the text of a field, or the old text where only its encoding differs.
+
+    Forms send line ends as CRLF, whatever the text had, and lose what no page can hold.
+    """
     if after is None:
         return before
     after = after.replace("\r\n", "\n")
@@ -82,11 +89,12 @@ def _text(before: str, after: str | None) -> str:
 
 
 def _as_sent(value: str) -> str:
+    """Return a text as a browser sends it, with newlines as line ends."""
     return value.replace("\r\n", "\n").replace("\r", "\n").encode("utf-8", "replace").decode()
 
 
 def _arguments(call: EditableCall, at: int, given: Mapping[str, str]) -> str:
-    """The arguments as text: their own where nothing was changed."""
+    """Return the arguments as text, unchanged where nothing was edited."""
     fields = fields_of(call.arguments) if call.kind != "text" else ()
     if not fields:
         return _text(call.arguments, given.get(f"call.{at}"))
@@ -99,6 +107,7 @@ def _arguments(call: EditableCall, at: int, given: Mapping[str, str]) -> str:
 
 
 def _value(written: str, call: EditableCall, field: Field) -> Any:
+    """Parse the JSON of a field; raises UnusableEditError."""
     try:
         return json.loads(written)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""The pages about what the record and the verdicts say: traffic, quality, policies, calibrator."""
+"""The pages about the record and the verdicts: traffic, quality, policies, calibrator."""
 
 from __future__ import annotations
 
@@ -38,20 +38,23 @@ from proxy.store.record.writer import DAY_S
 
 WINDOWS: Final = (1, 7, 30)  # days
 ACTIONS: Final = ("deliver", "annotate", "hold", "escalate", "clarify", "block")
-START: Final = 0.5  # the threshold that is looked at first
+START: Final = 0.5  # the threshold that is shown first
 
 
 class Facts:
+    """The pages of one desk."""
+
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
 
     @property
     def _setup(self) -> Setup:
-        """The configuration that holds now; a desk that is served has one."""
+        """The configuration in force; a desk that is served has one."""
         assert self._desk.setup is not None
         return self._desk.setup()
 
     def routes(self) -> list[Route]:
+        """Return the routes of the pages."""
         pages: dict[str, Handler] = {
             "traffic": self._traffic,
             "traffic/rows": self._rows,
@@ -83,7 +86,7 @@ class Facts:
         )
 
     def _rows(self, request: Request) -> Response:
-        """What came after an exchange, as the rows of a table."""
+        """Return the exchanges after a given one, as rows of a table."""
         filters = _chosen(request, "model", "team", "action")
         after = request.query_params.get("after") or None
         seen = latest(self._desk.queue.engine, Asked(**filters), after=after)
@@ -230,7 +233,7 @@ def _charts(
     points: list[quality.Point],
     series: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """The numbers that the charts are drawn from, see static/charts.js."""
+    """Return the numbers from which static/charts.js draws the charts."""
     edges = seen.window.edges
     found: dict[str, Any] = {
         "tradeoff": {

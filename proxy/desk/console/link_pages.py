@@ -1,8 +1,8 @@
-"""The pages of links by which reviewers decide from a chat: one that shows, a form that decides.
+"""The pages of decision links in chats: one shows the reply, and a form decides.
 
-Chats and mail scanners open links to look at them. So what opens one decides nothing, and shows no
-text of the reply: that comes with a form, which a person sends, and so does the decision. Whoever
-has the link is the reviewer it was made for; nothing else at the desk opens by it.
+Chats and mail scanners open links to look at them. So opening a link decides nothing and shows no
+text of the reply; both the text and the decision take a form that a person sends. Whoever has the
+link acts as the reviewer for whom it was made; it opens nothing else at the desk.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _AT: Final = "%Y-%m-%d %H:%M UTC"
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Why a link decides nothing now, or what it has decided; `outcome` is the metric's word."""
+    """Why a link decides nothing now, or what it has decided; `outcome` is the metric's label."""
 
     outcome: str
     status: int
@@ -52,7 +52,10 @@ class Ending:
 
 
 class LinkPages:
-    """`webhooks` say who decides by links and in which queues; `on_end` hears of each outcome."""
+    """The pages of links.
+
+    `webhooks` say who decides by links and in which queues. `on_end` is called with each outcome.
+    """
 
     def __init__(
         self,
@@ -65,6 +68,7 @@ class LinkPages:
         self._queues = queues_of(webhooks)
 
     def routes(self) -> list[Route]:
+        """Return the routes of the pages."""
         one = f"{LINKS}{{token}}"
         return [
             Route(one, self._opened, methods=["GET"]),
@@ -79,6 +83,7 @@ class LinkPages:
         return await asyncio.to_thread(self._answer, request, await form_of(request), True)
 
     def _answer(self, request: Request, fields: Mapping[str, str], is_sent: bool) -> Response:
+        """Return the page for a link, or carry out the decision that a form holds."""
         link = self._signer.read(request.path_params["token"])
         try:
             found = self._found(request, link)
@@ -93,7 +98,7 @@ class LinkPages:
             return self._ended(Ending("error", error.status, title, error.message), link)
 
     def _found(self, request: Request, link: Link | None) -> HeldReply | Ending:
-        """The reply that a link may decide on; raises StoreError."""
+        """Return the reply on which a link may decide, or why it may not; raises StoreError."""
         if link is None:
             text = "It was changed on its way, or other secrets sign links by now."
             return Ending("altered", 403, "This link is not good", text)
@@ -108,7 +113,12 @@ class LinkPages:
         return self._late(link, held) or held
 
     def _of_another(self, request: Request, link: Link) -> Ending | None:
-        """Who is signed in as somebody else decides as that one, at the desk."""
+        """Return an ending where the link belongs to somebody else, or None.
+
+        That includes a reviewer who is no longer configured.
+
+        A visitor who is signed in as somebody else has to decide at the desk, in their own name.
+        """
         if person_of(link.reviewer) not in self._queues:
             text = f"{link.reviewer} does not decide by links here any longer."
             return Ending("unknown_reviewer", 403, "This link is not good any longer", text)
@@ -119,7 +129,7 @@ class LinkPages:
         return Ending("another_reviewer", 403, f"This link is for {link.reviewer}", text)
 
     def _late(self, link: Link, held: HeldReply) -> Ending | None:
-        """What has happened since the link was made; None where it may decide."""
+        """Return an ending for what has happened since the link was made, or None."""
         use = found_use(self._desk.queue.engine, link.use)
         if use is not None:
             done = "approved" if use.verdict == "approve" else "rejected"
@@ -145,13 +155,14 @@ class LinkPages:
     # --- deciding -------------------------------------------------------------------------------
 
     def _decided(self, link: Link, held: HeldReply, fields: Mapping[str, str]) -> Response:
+        """Decide by a form, and return the page with the outcome."""
         try:
             verdict = _verdict_in(fields, held, link)
         except BadRequestError as error:
             return self._page(link, held, fields, is_shown=True, error=error.message)
         try:
             after = self._desk.decide(held.id, verdict, link.reviewer, link=link.use)
-        except DecidedError:  # somebody was faster, perhaps by the same link
+        except DecidedError:  # somebody was faster, perhaps with the same link
             ending = self._late(link, self._desk.held(held.id))
             return self._ended(
                 ending or Ending("error", 409, "Nothing was decided", "Try again."), link
@@ -170,6 +181,7 @@ class LinkPages:
     # --- pages ----------------------------------------------------------------------------------
 
     def _ended(self, ending: Ending, link: Link | None) -> Response:
+        """Return the page with an outcome, which is logged and counted."""
         facts = {} if link is None else {"review_id": link.review_id, "reviewer": link.reviewer}
         event = "link_decided" if ending.status == 200 else "link_refused"
         (log.info if ending.status == 200 else log.warning)(event, outcome=ending.outcome, **facts)
@@ -194,7 +206,10 @@ class LinkPages:
         is_shown: bool,
         error: str | None = None,
     ) -> Response:
-        """The facts and a button, and once that is pressed the reply and the form that decides."""
+        """Return the page of a link that may decide.
+
+        It has the facts and a button; once that is pressed, the reply and the form that decides.
+        """
         path, facts = surface_of(held), self._desk.listed(held)
         calls = self._desk.calls(held)
         turns = asked(held.request, path, held.question) if is_shown else []
@@ -223,7 +238,10 @@ class LinkPages:
 
 
 def queues_of(webhooks: tuple[WebhookConfig, ...]) -> dict[str, frozenset[str] | None]:
-    """The queues of each person who decides by links, by their one spelling; None: all."""
+    """Return the queues of each person who decides by links; None for all queues.
+
+    Names are in the spelling of `person_of`.
+    """
     found: dict[str, frozenset[str] | None] = {}
     for each in webhooks:
         if each.reviewer is None:
@@ -236,7 +254,10 @@ def queues_of(webhooks: tuple[WebhookConfig, ...]) -> dict[str, frozenset[str] |
 
 
 def _verdict_in(fields: Mapping[str, str], held: HeldReply, link: Link) -> Verdict:
-    """The decision in a form; raises BadRequestError, also for one on what was not shown."""
+    """Return the decision in a form.
+
+    Raises BadRequestError, also for a decision on a reply that was not shown.
+    """
     kind, correct = fields["verdict"], fields.get("correct", "")
     calls = calls_in(held.edit or held.reply, held.path)
     if kind == "approve" and any(call.is_ambiguous for call in calls):

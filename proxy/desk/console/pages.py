@@ -1,7 +1,7 @@
-"""How a page is made: templates in which every value is escaped and made visible, and its headers.
+"""Rendering of pages: templates that escape every value and show invisible characters, and headers.
 
-Nothing but what this package ships is loaded, nothing in a page runs but its own scripts, and no
-other site can frame it or be told by a link that somebody reads here.
+A page loads only what this package ships and runs only its own scripts. No other site can frame it,
+or learn from a link that somebody reads it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ POLICY: Final = "; ".join(
 SAFE: Final = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",  # with none at all forms would not say where they are from
+    "referrer-policy": "same-origin",  # without referrers, forms would not send their origin
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
 }
@@ -56,14 +56,14 @@ NOTHING: Final = "\N{EN DASH}"
 
 
 def rendered(template: str, status: int = 200, **values: Any) -> Response:
-    """A page; it may hold what a client asked, so nobody keeps it."""
+    """Return a page; it may hold text of clients, so it is not cached."""
     body = _templates().get_template(template).render(values)
-    # half a surrogate pair cannot be left: `visible` has shown it
+    # no half surrogate pair is left: `visible` has replaced it
     return HTMLResponse(body, status, {**SAFE, "cache-control": "no-store"})
 
 
 def static_file(request: Request) -> Response:
-    """What pages need, for good where its address tells its content."""
+    """Return a static file; it may be cached for good where its address names its content."""
     name = request.path_params["name"]
     if name not in _files():
         return Response("there is no such file", 404, SAFE, "text/plain")
@@ -77,13 +77,16 @@ def static_file(request: Request) -> Response:
 
 
 def _static(name: str) -> str:
-    """The address of a file, which changes with its content."""
+    """Return the address of a file, which changes with its content."""
     return f"/static/{name}?v={_files()[name][1]}"
 
 
 @lru_cache(maxsize=1)
 def _files() -> dict[str, tuple[bytes, str]]:
-    """All there are, by name, each with its digest: a path that is asked for is never opened."""
+    """Return all static files by name, each with its digest.
+
+    Requests look names up here, so that no path of theirs is ever opened.
+    """
     found = {}
     for path in STATIC.rglob("*"):
         if path.suffix in TYPES:
@@ -95,6 +98,7 @@ def _files() -> dict[str, tuple[bytes, str]]:
 
 @lru_cache(maxsize=1)
 def _templates() -> Environment:
+    """Return the environment of the templates, with its filters."""
     templates = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
@@ -125,14 +129,14 @@ def _templates() -> Environment:
 
 
 def _finalized(value: Any) -> Any:
-    """Whatever a template puts into a page shows its unseen characters, but for `raw`."""
+    """Return a template's value with its invisible characters shown, except for markup."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return visible(value)
 
 
 def in_words(seconds: float) -> str:
-    """An age in its largest unit: `3 h`."""
+    """Return a length of time in its largest unit: `3 h`."""
     for name, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= size:
             return f"{int(seconds // size)} {name}"
@@ -140,7 +144,7 @@ def in_words(seconds: float) -> str:
 
 
 def _left(until: float) -> str:
-    """Say what time is left, rounded: seven days are seven from the first second on."""
+    """Return the time that is left, rounded: seven days are seven from the first second on."""
     seconds = until - time.time()
     for size in (86_400, 3_600, 60):
         if seconds >= size:
@@ -149,16 +153,16 @@ def _left(until: float) -> str:
 
 
 def amount(value: float) -> str:
-    """A number of things: small ones with a decimal, where they have one."""
+    """Return a number of things; one below ten has a decimal where it is no whole number."""
     is_small = 0 < value < 10 and value != round(value)
     return f"{value:.1f}" if is_small else f"{round(value):,}"
 
 
 def count(value: float) -> str:
-    """How many there were; where a sample tells it, about how many."""
+    """Return a count; one that a sample estimates is preceded by `about`."""
     return f"{round(value):,}" if value == round(value) else f"about {max(1, round(value)):,}"
 
 
 def query(filters: Mapping[str, Any], **changed: Any) -> str:
-    """Filters as the query of an address, those without a value left out."""
+    """Return filters as the query of an address, without those that have no value."""
     return urlencode({name: value for name, value in {**filters, **changed}.items() if value})

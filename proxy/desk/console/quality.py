@@ -1,9 +1,9 @@
-"""What labelled replies say about the confidence: reliability, and what a threshold would do.
+"""What labelled replies show about the confidence: reliability, and the effect of a threshold.
 
 Labels are weighted as in proxy/learning/labels.py: an audited reply stands for those that were not
 drawn, and held and delivered ones for as many as there were. Intervals are Wilson's with the
-effective number of labels (Kish), (sum of w)^2 / sum of w^2, in place of their count: close for
-weights that are alike, wide where few labels speak for many replies.
+effective number of labels (Kish), (sum of w)^2 / sum of w^2, instead of their count: this is close
+for weights that are alike, and wide where few labels stand for many replies.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from proxy.learning.labels import stood_for, weights_of
 from proxy.store.record.statistics import Labelled, Sample, Sampled
 
 BANDS: Final = 10
-STEPS: Final = 100  # of the thresholds that can be chosen, from 0 to 1
-LEAST: Final = 30  # labels, below which nothing is drawn
-FEW: Final = 10  # labels of a band, below which it is faint
+STEPS: Final = 100  # between the thresholds 0 and 1
+LEAST: Final = 30  # labels without which nothing is drawn
+FEW: Final = 10  # labels without which a band is drawn faintly
 BLIND: Final = 0.02
-"""The share of traffic that may be delivered without a label of any that is as unsure."""
+"""The share of traffic that may be delivered without a label of any reply that is as unsure."""
 
 
 class Weighed(NamedTuple):
-    """A labelled reply and how many replies it stands for."""
+    """A labelled reply, and how many replies it stands for."""
 
     confidence: float
     is_correct: bool
@@ -48,9 +48,10 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What a threshold comes to: `coverage` of the scored traffic is delivered.
+    """The effect of a threshold.
 
-    `risk` of that is wrong, None with too few labels; `errors` are delivered and `load` is left to
+    The share `coverage` of the scored traffic is delivered, and `risk` of that is wrong, None with
+    too few labels. `errors` are the wrong replies delivered, and `load` is the number left to
     reviewers.
     """
 
@@ -62,9 +63,10 @@ class Point:
 
 
 def weighed(labels: Sequence[Labelled], traffic: Sequence[Sampled]) -> list[Weighed]:
-    """The labels of replies that were drawn or held; `traffic` says how many of each there were.
+    """Return the labels of replies that were drawn or held, with their weights.
 
-    Labels of a kind of which the window's traffic has none stand for themselves.
+    `traffic` says how many of each kind there were. Labels of a kind that the window's traffic does
+    not have stand for themselves.
     """
     known = {"held": 0.0, "audited": 0.0}
     for row in traffic:
@@ -80,9 +82,9 @@ def weighed(labels: Sequence[Labelled], traffic: Sequence[Sampled]) -> list[Weig
 
 
 def one_per_conversation(rows: Iterable[Sampled]) -> list[Sampled]:
-    """One scored reply of each conversation: its turns and retries are like each other.
+    """Return one scored reply of each conversation, since its turns and retries are alike.
 
-    One that was held beside one that was delivered, as labels are counted.
+    A held reply counts beside a delivered one, as for labels.
     """
     seen = {True: SeenConversations(None, None), False: SeenConversations(None, None)}
     in_time = sorted((row for row in rows if row.confidence is not None), key=lambda row: row.at)
@@ -90,7 +92,7 @@ def one_per_conversation(rows: Iterable[Sampled]) -> list[Sampled]:
 
 
 def warnings(labels: Sequence[Labelled]) -> list[str]:
-    """What has to be known about the labels before their numbers are believed."""
+    """Return sentences about what limits the labels' numbers."""
     found = []
     kinds = [label.stratum for label in labels]
     if "held" in kinds and "audited" not in kinds:
@@ -107,13 +109,13 @@ def warnings(labels: Sequence[Labelled]) -> list[str]:
 
 
 def population(labels: Iterable[Labelled]) -> str:
-    """Of which replies the labels tell."""
+    """Return which replies the labels are about: `held`, `delivered` or `all`."""
     kinds = {label.stratum for label in labels} - {"other"}
     return {"held": "held", "audited": "delivered"}[kinds.pop()] if len(kinds) == 1 else "all"
 
 
 def share(rows: Iterable[tuple[bool, float]]) -> Interval | None:
-    """The weighted share of what is true; None of nothing."""
+    """Return the weighted share of true rows with its interval; None without rows."""
     total = squares = yes = 0.0
     for is_true, weight in rows:
         total += weight
@@ -123,7 +125,7 @@ def share(rows: Iterable[tuple[bool, float]]) -> Interval | None:
 
 
 def bands(labels: Sequence[Weighed]) -> list[Band]:
-    """Bands of equal width, those without labels left out."""
+    """Return bands of equal width, without those that have no labels."""
     inside: list[list[Weighed]] = [[] for _ in range(BANDS)]
     for label in labels:
         inside[min(BANDS - 1, int(label.confidence * BANDS))].append(label)
@@ -139,7 +141,10 @@ def bands(labels: Sequence[Weighed]) -> list[Band]:
 
 
 def ece(found: Sequence[Band]) -> float | None:
-    """Expected calibration error: the mean gap between confidence and share of correct replies."""
+    """Return the expected calibration error: the mean gap between confidence and correct share.
+
+    None with too few labels.
+    """
     total = sum(band.weight for band in found)
     if sum(band.count for band in found) < LEAST:
         return None
@@ -148,10 +153,11 @@ def ece(found: Sequence[Band]) -> float | None:
 
 
 def tradeoff(labels: Sequence[Weighed], traffic: Sequence[Sampled], count: float) -> list[Point]:
-    """What each of the thresholds 0, 0.01 .. 1 comes to, of `count` exchanges.
+    """Return the effect of each of the thresholds 0, 0.01 .. 1 on `count` exchanges.
 
-    Coverage is of `traffic` that has a confidence. The risk needs `FEW` labels at least, and labels
-    of the least sure that would be delivered: it is not drawn out to where nobody has looked.
+    Coverage is a share of the `traffic` that has a confidence. The risk needs at least `FEW`
+    labels, and labels of the least sure replies that would be delivered: it is not extrapolated to
+    where nobody has looked.
     """
     scored = sorted((row.confidence, row.weight) for row in traffic if row.confidence is not None)
     confidences, above = [c for c, _ in scored], _sums_from([w for _, w in scored])
@@ -178,7 +184,7 @@ def tradeoff(labels: Sequence[Weighed], traffic: Sequence[Sampled], count: float
 
 
 def _sums_from(values: Sequence[float]) -> list[float]:
-    """The sum of each value and all after it, and of none."""
+    """Return for each value the sum of it and all after it, and at the end 0."""
     sums = [0.0]
     for value in reversed(values):
         sums.append(sums[-1] + value)
@@ -186,8 +192,10 @@ def _sums_from(values: Sequence[float]) -> list[float]:
 
 
 def over_time(sample: Sample, rows: Sequence[Sampled], by: str | None) -> list[dict[str, Any]]:
-    """The mean confidence of each slice, for all and for the six most frequent by `model` or
-    `team`: `name`, and `values` with None where there is nothing."""
+    """Return the mean confidence of each slice, for all and for the six most frequent of `by`.
+
+    `by` is `model` or `team`. Each has a `name`, and `values` with None for empty slices.
+    """
     groups: dict[str, list[Sampled]] = {"all": [row for row in rows if row.confidence is not None]}
     if by is not None:
         named: dict[str, list[Sampled]] = {}
@@ -202,6 +210,7 @@ def over_time(sample: Sample, rows: Sequence[Sampled], by: str | None) -> list[d
 
 
 def _means(sample: Sample, rows: Sequence[Sampled]) -> list[float | None]:
+    """Return the mean confidence of each slice, None for an empty one."""
     sums: dict[int, tuple[float, int]] = {}
     for row in rows:
         total, count = sums.get(row.at, (0.0, 0))

@@ -1,7 +1,7 @@
-"""The queue and the page of one reply, with the form by which it is decided.
+"""The queue, and the page of one reply with the form that decides on it.
 
-The form works by itself. With the page's script the same form is sent some seconds later, so that a
-decision can be undone before it has had any effect.
+The form works without scripts. The page's script sends the same form some seconds later, so that a
+decision can be undone before it has any effect.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ DONE: Final = {
     "first": "Approved by you. It waits until others have approved it too.",
 }
 ON_EXPIRY: Final = {"reject": "rejected", "deliver": "delivered", "block": "blocked"}
-OFF_THE_QUEUE: Final = "taken off the queue"  # an audited reply, which was delivered
+OFF_THE_QUEUE: Final = "taken off the queue"  # for an audited reply, which was delivered already
 LABELS: Final = {"true": True, "false": False, "": None}
 MOST_OF_A_NOTE: Final = 2_000  # characters
-PAUSE_S: Final = 1.0  # that a reply is looked at before it is decided; as in static/guard.js
-MOST_EDITED: Final = 60_000  # bytes of a reply; browsers take seconds over a longer field
+PAUSE_S: Final = 1.0  # shortest time to read a reply before a decision; as in static/guard.js
+MOST_EDITED: Final = 60_000  # bytes of a reply; browsers take seconds for a longer field
 A_PAGE: Final = 50
 
 
@@ -60,11 +60,14 @@ class Given(NamedTuple):
 
 
 class Reviews:
+    """The pages of one desk, and its claims."""
+
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
         self._claims = Claims()
 
     def routes(self) -> list[Route]:
+        """Return the routes of the pages and of their forms."""
         one = "/console/reviews/{id}"
         return [
             Route("/console/reviews", told(self._desk, self._queue)),
@@ -79,7 +82,7 @@ class Reviews:
 
     def _queue(self, request: Request) -> Response:
         filters = _filters(request)
-        last_event = self._desk.queue.last_event()  # first: what comes meanwhile is told again
+        last_event = self._desk.queue.last_event()  # read first, so that no later event is missed
         found = self._desk.page(
             filters["state"],
             queue=filters["queue"],
@@ -144,6 +147,7 @@ class Reviews:
         error: str | None = None,
         status: int = 200,
     ) -> Response:
+        """Return the page of a reply, with what was written into its form and an error, if any."""
         facts = self._desk.review(held.id)
         path, is_all = surface_of(held), "all" in request.query_params
         found, calls = editable(held.as_proposed), self._desk.calls(held)
@@ -195,7 +199,7 @@ class Reviews:
     # --- deciding -------------------------------------------------------------------------------
 
     async def _verdict(self, request: Request) -> Response:
-        """Decides; answers a script in JSON, a form with the next reply or with what was wrong."""
+        """Decide; a script gets JSON, and a form the next reply or its own page with the error."""
         is_script = request.headers.get("accept", "").startswith("application/json")
         id, fields = request.path_params["id"], {}
         try:
@@ -212,7 +216,7 @@ class Reviews:
         return RedirectResponse(f"{place}&done={done}", 303)
 
     async def _claim(self, request: Request) -> Response:
-        """Claims a reply for another minute, for a page that stays open; says who else has it."""
+        """Extend the claim of an open page, and answer with who else has the reply open."""
         try:
             await checked_form(request)
             id, name = request.path_params["id"], visitor_of(request).name
@@ -223,7 +227,7 @@ class Reviews:
         return JSONResponse({"claimed_by": other}, headers=SAFE)
 
     async def _revoke(self, request: Request) -> Response:
-        """Ends a standing approval."""
+        """Revoke a standing approval."""
         try:
             await checked_form(request)
             id, name = request.path_params["id"], visitor_of(request).name
@@ -233,14 +237,14 @@ class Reviews:
         return RedirectResponse("/console/reviews?done=revoked", 303)
 
     def _decide(self, id: str, fields: Mapping[str, str], visitor: Visitor) -> str:
-        """The key in DONE of what it came to."""
+        """Decide by a form, and return the key in DONE of the result."""
         verdict = self._read(id, fields)
         after = self._desk.decide(id, verdict, visitor.name, is_named=visitor.is_named)
         self._claims.end(id)
         return verdict.verdict if after["state"] != OPEN else "first"
 
     def _read(self, id: str, fields: Mapping[str, str]) -> Verdict:
-        """The decision in a form; raises ProxyError."""
+        """Return the decision in a form; raises ProxyError."""
         kind, correct = fields.get("verdict"), fields.get("correct", "")
         if kind not in VERDICTS or correct not in LABELS:
             raise BadRequestError("a verdict is approve, edit or reject, and correct true or false")
@@ -256,7 +260,7 @@ class Reviews:
         return Verdict(kind, LABELS[correct], content, note or None, revision, like_this)  # type: ignore[arg-type]
 
     def _again(self, request: Request, fields: Mapping[str, str], error: ProxyError) -> Response:
-        """The page once more, with what was written and what is wrong with it."""
+        """Return the page again, with what was written and the error."""
         is_edit = fields.get("verdict") == "edit"
         given = Given(fields.get("correct", ""), fields.get("note", ""), is_edit, fields)
 
@@ -269,13 +273,17 @@ class Reviews:
     # --- the next one ---------------------------------------------------------------------------
 
     def _next(self, request: Request) -> Response:
+        """Redirect to the next open reply."""
         name = visitor_of(request).name
         place = self._place_after(request.path_params["id"], _filters(request), name)
         return RedirectResponse(place, 303)
 
     def _place_after(self, id: str, filters: Mapping[str, Any], name: str) -> str:
-        """The address of the open reply behind this one that nobody else looks at, of the first one
-        at the end of the queue; the queue itself where nothing else is open."""
+        """Return the address of the next open reply that nobody else has open.
+
+        At the end of the queue that is the first one; the queue itself where no other reply is
+        open.
+        """
         narrowed = {name: filters[name] for name in ("queue", "team", "kind")}
         held = self._desk.held(id)
         at = held.confidence, held.created_at, held.id
@@ -291,9 +299,10 @@ class Reviews:
 
 
 def check_look(held: HeldReply, fields: Mapping[str, str]) -> None:
-    """Refuses what falls on a reply that nobody can have looked at; raises BadRequestError.
+    """Refuse a decision on a reply that nobody can have read yet; raises BadRequestError.
 
-    The page's script refuses it before; this is for pages without one.
+    An approved tool call has to be confirmed too. The page's script checks the same before; this is
+    for pages without scripts.
     """
     try:
         looked_s = time.time() - float(fields.get("opened", "0"))
@@ -309,7 +318,7 @@ def check_look(held: HeldReply, fields: Mapping[str, str]) -> None:
 
 
 def _like_this(fields: Mapping[str, str]) -> LikeThis | None:
-    """Which further calls a form covers; raises BadRequestError."""
+    """Return the further calls that a form covers, or None; raises BadRequestError."""
     if fields.get("like_this") != "yes":
         return None
     try:
@@ -327,13 +336,14 @@ def _filters(request: Request) -> dict[str, Any]:
 
 
 def _rule(held: HeldReply) -> dict[str, str]:
-    """The label `policy/rule@digest` in its pieces."""
+    """Split the label `policy/rule@digest` of a reply."""
     policy, _, rest = held.policy.partition("/")
     rule, _, digest = rest.rpartition("@")
     return {"policy": policy, "name": rule or rest, "digest": digest}
 
 
 def _item(held: HeldReply, facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts of a reply for its page."""
     score = facts["score"]
     names = ("id", "kind", "queue", "team", "model", "confidence", "calibrator", "created_at")
     more = ("expires_at", "decided_at", "decided_by", "note", "share", "request_id", "is_bound")

@@ -1,4 +1,4 @@
-"""Policies as a page shows them: each rule with how often it decided, or would have."""
+"""Policies for a page: each rule with how often it decided, or would have."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from proxy.store.record.statistics import Sampled
 
 @dataclass(frozen=True, slots=True)
 class RuleView:
-    """A rule, or what stands in place of one; `count` of the window's exchanges, of all that the
-    policy decided `share`. One in shadow has decided nothing: it would have."""
+    """A rule, or the default or missing score instead of one.
+
+    It decided on `count` of the window's exchanges, the `share` of all that its policy decided on.
+    A rule in shadow would have decided on them.
+    """
 
     name: str
     action: str
@@ -26,9 +29,9 @@ class RuleView:
 
 @dataclass(frozen=True, slots=True)
 class PolicyView:
-    """A loaded policy; `earlier` exchanges were decided by another version of it.
+    """A loaded policy; another version of it decided on `earlier` exchanges.
 
-    `would` are the actions, with their shares, that a policy in shadow would have carried out.
+    `would` has the actions, with their shares, that a policy in shadow would have carried out.
     """
 
     name: str
@@ -42,7 +45,7 @@ class PolicyView:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A policy's file as it is now; `is_changed` where that is not what is in force."""
+    """A policy's file as it is now; `is_changed` where it differs from the policy in force."""
 
     file: str
     lines: tuple[str, ...]
@@ -52,8 +55,8 @@ class Source:
 def policy_views(
     book: Iterable[Policy], rows: Sequence[Sampled]
 ) -> tuple[list[PolicyView], list[tuple[str, float]]]:
-    """The loaded policies, the default first, and what decided besides them: label and count."""
-    counts: dict[tuple[str, str], dict[str, float]] = {}  # of policy and digest: by slug of rule
+    """Return the loaded policies, the default first, and what else decided, by label and count."""
+    counts: dict[tuple[str, str], dict[str, float]] = {}  # by policy and digest, then rule's slug
     would: dict[tuple[str, str], dict[str, float]] = {}
     shadowed: dict[tuple[str, str], dict[str, float]] = {}
     for row in rows:
@@ -65,7 +68,7 @@ def policy_views(
             for name in _shadowed(row):
                 _add(shadowed, key, name, row.weight)
     views = []
-    # a policy that is both the default and a team's stands in the book twice
+    # the book has a policy twice that is both the default and a team's
     loaded = {(policy.name, policy.digest): policy for policy in book}
     for at, (key, policy) in enumerate(loaded.items()):
         earlier = sum(
@@ -86,7 +89,7 @@ def policy_views(
 
 
 def _parts(label: str) -> tuple[tuple[str, str], str]:
-    """`policy/rule@digest` -> (policy, digest), rule."""
+    """Split a label `policy/rule@digest` into (policy, digest) and the rule."""
     policy, _, rest = label.partition("/")
     rule, _, digest = rest.rpartition("@")
     return (policy, digest), rule
@@ -95,12 +98,13 @@ def _parts(label: str) -> tuple[tuple[str, str], str]:
 def _add(
     sums: dict[tuple[str, str], dict[str, float]], key: tuple[str, str], name: str, weight: float
 ) -> None:
+    """Add a weight to a sum by key and name."""
     inside = sums.setdefault(key, {})
     inside[name] = inside.get(name, 0.0) + weight
 
 
 def _shadowed(row: Sampled) -> set[str]:
-    """The rules in shadow that matched an exchange."""
+    """Return the names of the rules in shadow that matched an exchange."""
     listed: list[dict[str, Any]] = json.loads(row.shadowed) if row.shadowed else []
     return {str(each["rule"]) for each in listed}
 
@@ -108,6 +112,7 @@ def _shadowed(row: Sampled) -> set[str]:
 def _rules(
     policy: Policy, counts: Mapping[str, float], shadowed: Mapping[str, float]
 ) -> Iterable[RuleView]:
+    """Yield a policy's rules, its default, and its action for a missing score if that decided."""
     total = sum(counts.values()) or 1.0
     for rule in policy.rules:
         count = shadowed if rule.is_shadow else counts
@@ -120,7 +125,7 @@ def _rules(
 
 
 def source_of(policy: Policy) -> Source:
-    """What stands in a policy's file."""
+    """Return a policy's file as it is now."""
     path = Path(policy.source)
     try:
         lines = tuple(path.read_text(encoding="utf-8", errors="replace").splitlines())

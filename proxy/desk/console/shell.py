@@ -1,4 +1,4 @@
-"""What all pages behind the desk's guard share: the frame around them, and how they fail."""
+"""The frame that all pages behind the desk's guard share, and their error pages."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ Handler = Callable[[Request], Response]
 
 
 class Page(NamedTuple):
-    """An entry of the navigation; `name` is also its icon's."""
+    """An entry of the navigation; `name` is also the name of its icon."""
 
     name: str
     title: str
 
     @property
     def path(self) -> str:
+        """The address of the page."""
         return f"/console/{self.name}"
 
 
@@ -39,7 +40,7 @@ PAGES: Final = (
 def page(
     desk: Desk, request: Request, template: str, here: str, status: int = 200, **values: Any
 ) -> Response:
-    """A page in its frame; raises StoreError."""
+    """Return a page in its frame; raises StoreError."""
     visitor = visitor_of(request)
     return rendered(
         template,
@@ -58,7 +59,7 @@ def page(
 
 
 def told(desk: Desk, handler: Handler) -> Handler:
-    """A handler whose errors are pages too."""
+    """Wrap a handler so that its errors are pages too."""
 
     def answer(request: Request) -> Response:
         try:
@@ -70,7 +71,7 @@ def told(desk: Desk, handler: Handler) -> Handler:
             values = {"title": title, "text": error.message}
             try:
                 return page(desk, request, "message.html", here, error.status, **values)
-            except ProxyError:  # the store, which the frame needs too
+            except ProxyError:  # the frame needs the store too
                 return rendered("outside/door.html", error.status, **values)
 
     return answer

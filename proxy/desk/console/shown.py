@@ -1,4 +1,4 @@
-"""Messages as a page shows them: formatted, cut where they are long, arguments as fields."""
+"""Messages as a page shows them: formatted, long ones cut, arguments as fields."""
 
 from __future__ import annotations
 
@@ -15,42 +15,45 @@ from proxy.desk.waiting_calls import AMBIGUOUS, WaitingCall, plain_arguments
 from proxy.formats.conversation import Part, Turn
 
 MOST_SHOWN: Final = 20_000
-"""Characters of one part that a page begins with; the rest is a click away."""
+"""Characters of one part that a page shows at first; the rest is a click away."""
 
-MOST_AT_ALL: Final = 4_000_000  # of one part, with all shown
-MOST_FORMATTED: Final = 60_000  # of all parts of a page together, the last ones first
+MOST_AT_ALL: Final = 4_000_000  # characters of one part on a page that shows all
+MOST_FORMATTED: Final = 60_000  # characters of all parts of a page, the last ones first
 MOST_UNFOLDED: Final = 600
 """Characters of instructions, and 4 times as many of earlier turns, that are shown unfolded."""
 
 _INSTRUCTIONS: Final = ("system", "developer")
-MOST_TURNS: Final = 30  # of a conversation, the last ones
+MOST_TURNS: Final = 30  # the last turns of a conversation
 NO_HTML: Final = Markup()
-MOST_FIELDS: Final = 40  # of a call; more are shown as JSON
+MOST_FIELDS: Final = 40  # arguments of a call; more are shown as JSON
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """An argument of a call: `value` as it is edited; a text is edited as it is, all else as
-    JSON."""
+    """An argument of a call.
+
+    `value` is the text in its field: a text as it is, and any other value as JSON.
+    """
 
     name: str
-    kind: str  # text, json
+    kind: str  # "text" or "json"
     value: str
-    mark: str = ""  # what is odd about it
+    mark: str = ""  # what is unusual about it
 
     @property
     def shown(self) -> str:
+        """The beginning of the value that a page shows."""
         return self.value[:MOST_SHOWN]
 
     @property
     def rows(self) -> int:
-        """Lines of the field in which it is edited."""
+        """The number of lines of the field in which it is edited."""
         return min(12, max(1, self.value.count("\n") + 1, len(self.value) // 44 + 1))
 
 
 @dataclass(frozen=True, slots=True)
 class ShownPart:
-    """A part of a message; `cut` is the number of its characters where not all are shown."""
+    """A part of a message; `cut` is its number of characters where not all are shown."""
 
     kind: str
     text: str
@@ -58,18 +61,18 @@ class ShownPart:
     html: Markup = NO_HTML
     fields: tuple[Field, ...] = ()
     cut: int | None = None
-    risk: str | None = None  # of a call: which pattern of the rule it matches
-    warning: str = ""  # of a call: high risk, and its marks as a whole
+    risk: str | None = None  # the pattern of the rule that a call matches
+    warning: str = ""  # a call's high risk, and its marks as a whole
 
     @property
     def is_shown(self) -> bool:
-        """Of an image: whether it is in the page itself."""
+        """Whether an image is in the page itself."""
         return text.is_picture(self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class ShownTurn:
-    """A message; `folded` is the number of its characters where a click shows them."""
+    """A message; `folded` is its number of characters where a click shows them."""
 
     role: str
     parts: tuple[ShownPart, ...]
@@ -90,7 +93,10 @@ def _size(turn: Turn) -> int:
 def shown(
     turns: Sequence[Turn], *, is_all: bool = False, calls: Sequence[WaitingCall] = ()
 ) -> list[ShownTurn]:
-    """The messages, in their order; `calls` are those in them, with what is odd about each."""
+    """Return the messages in order; `calls` are the calls in them, with their marks.
+
+    The last parts are formatted first, until `MOST_FORMATTED` characters are used up.
+    """
     left, marked = MOST_FORMATTED, list(calls)
     found = []
     for turn in reversed(turns):
@@ -110,12 +116,14 @@ def shown(
 
 
 def _marked(part: ShownPart, call: WaitingCall) -> ShownPart:
+    """Add the marks of a call to its part."""
     fields = tuple(replace(each, mark=call.marks.get(each.name, "")) for each in part.fields)
     risk = f"{AMBIGUOUS}: it is shown as its text" if call.is_ambiguous else call.risk
     return replace(part, fields=fields, risk=risk, warning=call.warning)
 
 
 def _shown(part: Part, most: int, is_formatted: bool) -> ShownPart:
+    """Return a part with at most `most` characters."""
     head = part.text[:most]
     cut = len(part.text) if len(part.text) > most else None
     if part.kind in ("text", "thought"):
@@ -128,12 +136,12 @@ def _shown(part: Part, most: int, is_formatted: bool) -> ShownPart:
         laid_out = "" if fields else whole[:most]
         return ShownPart("call", laid_out, one_line(part.name, 80), fields=fields, cut=cut)
     if part.kind == "image":
-        return ShownPart("image", part.text)  # nobody needs half of one
+        return ShownPart("image", part.text)  # half an image is of no use
     return ShownPart(part.kind, head, cut=cut)
 
 
 def fields_of(arguments: str) -> tuple[Field, ...]:
-    """The arguments of a call, none where they are no object that can be shown as fields."""
+    """Return a call's arguments as fields; none where they cannot be shown as such."""
     values = _object(arguments)
     if len(values) > MOST_FIELDS or len(arguments) > MOST_SHOWN:
         return ()
@@ -141,7 +149,7 @@ def fields_of(arguments: str) -> tuple[Field, ...]:
 
 
 def _object(arguments: str) -> dict[str, Any]:
-    """The arguments as every tool reads them; of others the text is shown."""
+    """Return the arguments as every tool reads them, or an empty object."""
     return (plain_arguments(arguments) if arguments else None) or {}
 
 

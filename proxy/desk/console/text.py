@@ -1,7 +1,7 @@
-"""Foreign text made fit to be looked at: what cannot be seen is shown, what is markup stays text.
+"""Makes foreign text safe to show: invisible characters are shown, and markup stays text.
 
-All that a client or a model wrote is foreign: questions, replies, names of models and tools, notes.
-Nothing of it may become more than text here, whatever the page's Content-Security-Policy says.
+Everything that a client or a model wrote is foreign: questions, replies, names of models and tools,
+notes. None of it may become more than text here, whatever the page's Content-Security-Policy says.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from markupsafe import Markup, escape
 from proxy.desk.unseen import visible
 
 MOST_FORMATTED = 12_000
-"""Characters of a text that are read as markdown; more would let a reply keep the server busy."""
+"""Characters of a text that are read as markdown; with more a reply could keep the server busy."""
 
-PIECE = 10_000  # characters
-MOST_JSON = 20_000  # characters of a call's arguments that are laid out over several lines
+PIECE = 10_000  # characters of a piece of plain text
+MOST_JSON = 20_000  # characters of a call's arguments that are formatted
 
 _LINKS = frozenset(("http", "https", "mailto"))
 _PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]+", re.IGNORECASE)
@@ -35,14 +35,14 @@ _ATTRIBUTES = {"*": set[str](), "a": {"href"}, "img": {"src", "alt"}, "ol": {"st
 
 
 def is_picture(url: str) -> bool:
-    """Whether an image can be shown: it is in the page itself, and no drawing that could run."""
+    """Return whether an image is in the page itself, in a format without scripts."""
     return _PICTURE.fullmatch(url) is not None
 
 
 def formatted(text: str) -> Markup:
-    """Markdown as HTML without scripts, styles, forms or anything that is fetched.
+    """Convert markdown to HTML without scripts, styles, forms or anything that is fetched.
 
-    Longer texts than `MOST_FORMATTED` are shown as they are.
+    Texts longer than `MOST_FORMATTED` are shown as they are.
     """
     shown = visible(text)
     if len(shown) > MOST_FORMATTED:
@@ -57,25 +57,27 @@ def formatted(text: str) -> Markup:
         link_rel="noopener noreferrer nofollow",
         set_tag_attribute_values={"a": {"target": "_blank"}},
     )
-    return Markup(safe)  # it comes from the sanitizer
+    return Markup(safe)  # the sanitizer made it
 
 
 def plain(text: str) -> Markup:
-    """The text as it is, in lines; a long one in pieces, of which a browser lays out those in
-    sight."""
+    """Return a text as it is, with its lines.
+
+    A long one is split into pieces, of which a browser lays out only those in sight.
+    """
     told = visible(text)
     pieces = (told[at : at + PIECE] for at in range(0, len(told) or 1, PIECE))
     return Markup("").join(Markup('<div class="plain">{}</div>').format(one) for one in pieces)
 
 
 def raw(text: str) -> Markup:
-    """For what a person edits: every character as it is, but for what no page can hold."""
-    held = text.replace("\0", "\ufffd")  # as browsers read it
+    """Return a text for editing: every character as it is, except what no page can hold."""
+    held = text.replace("\0", "\ufffd")  # as browsers parse it
     return escape(held.encode("utf-8", "replace").decode("utf-8"))
 
 
 def laid_out(arguments: str) -> str:
-    """JSON over several lines; anything else, and what is too long or too deep, as it is."""
+    """Format JSON over several lines; any other text, or one too long or deep, stays as it is."""
     if len(arguments) > MOST_JSON:
         return arguments
     try:
@@ -85,14 +87,17 @@ def laid_out(arguments: str) -> str:
 
 
 def as_json(value: Any) -> Markup:
-    """A value for a `<script type="application/json">`, which no text in it can end."""
+    """Serialize a value for a `<script type="application/json">`, which no text in it can end."""
     text = orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY).decode()
     escaped = text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-    return Markup(escaped)  # no character of markup is left
+    return Markup(escaped)  # markup characters are escaped
 
 
 def _filtered(tag: str, attribute: str, value: str) -> str | None:
-    """Pictures are in the page or not at all, and no link is more than an address."""
+    """Return the attribute's value if it is safe, or None.
+
+    Images are in the page or removed, and links have an ordinary scheme.
+    """
     if (tag, attribute) == ("img", "src"):
         return value if is_picture(value) else None
     if (tag, attribute) == ("a", "href"):
@@ -108,7 +113,10 @@ def _reader() -> MarkdownIt:
 
 
 def _image(renderer: RendererHTML, tokens: Any, index: int, options: Any, env: Any) -> str:
-    """An image from elsewhere is a link: to load it would tell its owner that somebody reads."""
+    """Render an image, or a link to it if it is not in the page itself.
+
+    Loading it would tell its owner that somebody reads.
+    """
     token = tokens[index]
     url = str(token.attrs.get("src", ""))
     name = renderer.renderInlineAsText(token.children or [], options, env)

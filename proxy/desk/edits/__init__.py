@@ -1,3 +1,3 @@
-"""What a reviewer may change in a stored reply."""
+"""Edits: the changes that a reviewer may make to a stored reply."""
 
 __all__ = ["editable", "editing"]

@@ -1,4 +1,4 @@
-"""What of a stored reply may be changed, by the format that it was asked in."""
+"""The editable parts of a stored reply, by the format of its request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from proxy.wire.json_splice import json_object
 
 
 def surface_of(held: HeldReply) -> str | None:
-    """The path after `/v1` that was asked; older rows only tell it by their ids."""
+    """Return the path of a reply's request after `/v1`, or None.
+
+    Older rows do not store it, so it is derived from their ids.
+    """
     if held.path is not None:
         return held.path
     format = held_format(held.id)
@@ -18,11 +21,11 @@ def surface_of(held: HeldReply) -> str | None:
 
 
 def editable(held: HeldReply) -> Editable | None:
-    """What of the reply may be changed; None for what is no answer of a format that is known."""
+    """Return the editable parts of a reply, or None where it is no answer of a known format."""
     completion, format = json_object(held.reply), format_of(surface_of(held))
     if completion is None or format is None:
         return None
     try:
         return format.editable(completion)
-    except (KeyError, TypeError, AttributeError):  # upstream's own idea of the format
+    except (KeyError, TypeError, AttributeError):  # upstream deviates from the format
         return None

@@ -1,9 +1,10 @@
-"""What a reviewer may change in a reply, and the reply with it changed.
+"""Applies a reviewer's edit to a reply.
 
-Texts and the arguments of the client's tools; ids, usage and all the rest stay byte for byte. What
-would contradict another text goes with the old one: its log probabilities, its citations, and an
-ending that says it was cut. What comes out still is an answer of its format, its arguments fit the
-schemas of the request's tools, and its text the schema that the client asked for.
+Texts and the arguments of the client's tools can be edited; ids, usage and all the rest stay byte
+for byte. What would contradict a new text is removed with the old one: its log probabilities, its
+citations, and an ending that says it was cut. The result is still an answer of its format, its
+arguments fit the schemas of the request's tools, and its text fits the schema that the client asked
+for.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ _CALL = {"name", "arguments", "id"}
 
 
 def edited(held: HeldReply, content: Any) -> bytes:
-    """The reply with `content`, which is its text, its calls, or both.
+    """Return the reply with `content`, which is its text, its calls, or both.
 
-    A string; a list of strings, one for each choice; a call `{"name"?, "arguments"}` or a list, one
-    for each call of the reply; or `{"text", "tool_calls"}`. Raises UnusableEditError.
+    It is a string; a list of strings, one for each choice; a call `{"name"?, "arguments"}` or a
+    list of calls, one for each call of the reply; or `{"text", "tool_calls"}`. Raises
+    UnusableEditError.
     """
     found, format = editable(held), format_of(surface_of(held))
     if found is None or format is None:
@@ -52,7 +54,7 @@ def edited(held: HeldReply, content: Any) -> bytes:
 
 
 def _parted(content: Any) -> tuple[list[str] | None, list[Json] | None]:
-    """Texts and calls, None for what stays."""
+    """Return the texts and the calls of an edit, None for those that stay."""
     if isinstance(content, dict) and content and set(content) <= _BOTH:
         texts, none = _parted(content["text"]) if "text" in content else (None, None)
         listed, calls = _parted(content["tool_calls"]) if "tool_calls" in content else (None, None)
@@ -77,6 +79,7 @@ def _parted(content: Any) -> tuple[list[str] | None, list[Json] | None]:
 def _with_texts(
     found: Editable, texts: Sequence[str], format: Format, payload: Json, checks: SchemaChecks
 ) -> dict[Place, Any]:
+    """Return the changes that new texts make."""
     if not found.texts:
         raise UnusableEditError("the reply has no text, but calls of tools", param="content")
     if len(texts) != len(found.texts):
@@ -94,7 +97,7 @@ def _with_texts(
 
 
 def _check_text(text: str, format: Format, payload: Json, where: str, checks: SchemaChecks) -> None:
-    """A client that asked for JSON gets JSON."""
+    """Check that a text is JSON, and fits the schema, where the client asked for that."""
     wanted = format.wanted_json(payload)
     if wanted is None:
         return
@@ -120,6 +123,7 @@ def _unfitting(where: str, name: str, mistake: str) -> UnusableEditError:
 def _with_calls(
     found: Editable, calls: Sequence[Json], payload: Json, checks: SchemaChecks
 ) -> dict[Place, Any]:
+    """Return the changes that new calls make."""
     if len(calls) != len(found.calls):
         raise UnusableEditError(
             f"the reply has {len(found.calls)} calls that can be edited, not {len(calls)}",
@@ -145,7 +149,7 @@ def _with_calls(
 def _arguments(
     given: Any, call: EditableCall, schema: Any, where: str, checks: SchemaChecks
 ) -> Any:
-    """The arguments as they stand in the reply; raises UnusableEditError."""
+    """Return a call's arguments in the form that the reply has; raises UnusableEditError."""
     if call.kind == "text":
         if not isinstance(given, str):
             raise UnusableEditError(f"{call.name} takes a text", param=where)

@@ -1,8 +1,8 @@
-"""Whether a value fits a JSON Schema that a client sent.
+"""Checks whether a value fits a JSON Schema that a client sent.
 
-The schema is a stranger's: a pattern in it may run for years, a reference may name a host. It is
-checked in a process of its own, without a registry to load from, and ended when it takes too long.
-Run as a script this file is that process: it imports jsonschema and nothing of the proxy.
+The schema is not trusted: a pattern in it may run for years, and a reference may name a host. So it
+is checked in a separate process, without a registry to load from, which is killed when it takes too
+long. Run as a script this file is that process: it imports jsonschema and nothing of the proxy.
 """
 
 from __future__ import annotations
@@ -13,24 +13,27 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-LIMIT_S = 5.0  # for all values of an edit together
+LIMIT_S = 5.0  # seconds for all values of an edit
 Refusal = Callable[[str], Exception]
 
 
 class SchemaChecks:
-    """The values of one edit and their schemas: all are checked in one process, in LIMIT_S."""
+    """The values of one edit and their schemas, checked in one process within `LIMIT_S`."""
 
     def __init__(self) -> None:
         self._pairs: list[tuple[Any, Any]] = []
         self._refusals: list[Refusal] = []
 
     def add(self, value: Any, schema: Any, refusal: Refusal) -> None:
-        """A value to check; `refusal` makes an exception of the sentence about what is wrong."""
+        """Add a value to check; `refusal` makes an exception of the sentence about a mistake."""
         self._pairs.append((value, schema))
         self._refusals.append(refusal)
 
     def run(self) -> None:
-        """Raises the refusal of the first value that does not fit, or cannot be checked."""
+        """Check all values.
+
+        Raises the refusal of the first that does not fit or cannot be checked.
+        """
         found = _mistakes(self._pairs) if self._pairs else []
         for mistake, refusal in zip(found, self._refusals, strict=False):
             if mistake is not None:
@@ -38,7 +41,7 @@ class SchemaChecks:
 
 
 def _mistakes(pairs: Sequence[tuple[Any, Any]]) -> list[str | None]:
-    """What is wrong with each value, up to the first that has something wrong."""
+    """Return what is wrong with each value, up to the first mistake; None for a value that fits."""
     try:
         done = subprocess.run(
             [sys.executable, "-I", __file__],
@@ -56,6 +59,7 @@ def _mistakes(pairs: Sequence[tuple[Any, Any]]) -> list[str | None]:
 
 
 def _mistake(value: Any, schema: Any) -> str | None:
+    """Return what is wrong with a value, or None."""
     from jsonschema import SchemaError
     from jsonschema.validators import Draft202012Validator, validator_for
     from jsonschema_specifications import REGISTRY

@@ -1,6 +1,6 @@
-"""Tells browsers and webhooks what happens at the desk.
+"""Notifies browsers and webhooks of what happens at the desk.
 
-`webhooks.py` delivers; what a message says, and its signature, is in `webhook_messages.py`.
+`webhooks.py` delivers messages; `webhook_messages.py` has their content and signature.
 """
 
 __all__ = ["feed", "webhooks"]

@@ -1,8 +1,8 @@
-"""Makes the messages of chats: what each webhook may say of a reply, and the links of its reviewer.
+"""Composes chat messages: what each webhook may show of a reply, and the links of its reviewer.
 
-A reviewer's own webhook gets buttons that lead to a page where they decide, by a link that is
-signed for them. Everybody else's lead to the desk, where whoever comes logs in: in a channel nobody
-knows who presses a button.
+A reviewer's own webhook gets buttons that lead to a page where they decide, by a link signed for
+them. Buttons in other webhooks lead to the desk, where people log in: in a channel it is unknown
+who presses a button.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from proxy.store.reviews.events import Event
 from proxy.store.reviews.held_replies import HELD, HeldReply
 
 MOST_CALLS: Final = 5
-MOST_OF_A_TEXT: Final = 500  # characters of a call, and of an excerpt
+MOST_OF_A_TEXT: Final = 500  # characters of a call or an excerpt
 _HOUR_S: Final = 3_600.0
 
 
 class Chat:
-    """Knows the desk's address, None where there is none, and signs links."""
+    """Makes messages with signed links to the desk; without a `desk_url` they have no buttons."""
 
     def __init__(self, admin: AdminConfig, desk_url: str | None) -> None:
         self._desk_url = desk_url
@@ -44,14 +44,17 @@ class Chat:
         self._doubts = Doubts()
 
     def body(self, webhook: WebhookConfig, event: Event, held: HeldReply | None) -> bytes:
-        """The message in the shape of the webhook's chat, of the reply as it is `held` now."""
+        """Return the message in the webhook's format; `held` is the reply as it is now."""
         message = self._message(webhook, event, held)
         return as_teams(message) if webhook.format == "teams" else as_slack(message)
 
     def decide_url(
         self, webhook: WebhookConfig, event: Event, held: HeldReply | None
     ) -> str | None:
-        """Where the webhook's reviewer decides; None where nobody does, or they have."""
+        """Return the address where the webhook's reviewer decides.
+
+        None where it has no reviewer, or nothing is left for them to decide.
+        """
         if webhook.reviewer is None or self._desk_url is None or held is None:
             return None
         if held.state != HELD or has_approved(held.approved, webhook.reviewer):
@@ -72,6 +75,7 @@ class Chat:
     def _buttons(
         self, webhook: WebhookConfig, event: Event, held: HeldReply | None
     ) -> Sequence[Button]:
+        """Return the buttons of a message; none without the desk's address."""
         desk = link(event, self._desk_url)
         if desk is None:
             return []
@@ -89,8 +93,10 @@ class Chat:
 def shown_of(
     held: HeldReply, calls: Sequence[WaitingCall], reasons: Sequence[str], how: str
 ) -> Shown:
-    """As much of a reply as `how` says: `facts`, which of calls is the tool's name, `calls` or
-    `excerpt`."""
+    """Return as much of a reply as `how` allows: `facts`, `calls` or `excerpt`.
+
+    With `facts` only the names of the called tools are shown.
+    """
     lines = [call.name if how == "facts" else call.marked_line for call in calls]
     cut = [one_line(line, MOST_OF_A_TEXT) for line in lines[:MOST_CALLS]]
     if (more := len(lines) - MOST_CALLS) > 0:
@@ -100,7 +106,7 @@ def shown_of(
 
 
 def _excerpts(held: HeldReply) -> list[tuple[str, str]]:
-    """The beginning of the question, and of the text that answers it."""
+    """Return the beginning of the question, and of the text that answers it, with their names."""
     texts = {
         "Question": held.question,
         "Reply": _text_of(answered(held.edit or held.reply, held.path)),

@@ -1,8 +1,8 @@
-"""What a chat is told of a held reply: the facts, and buttons that lead to where it is decided.
+"""Chat messages about a held reply: its facts, and buttons that lead to where it is decided.
 
-Names, arguments and excerpts are foreign: they go out as plain text, in which a chat makes no link
-and mentions nobody, with their unseen characters shown. The shapes are those of Slack's Block Kit
-and of Adaptive Cards, which Teams takes from a workflow's webhook.
+Names, arguments and excerpts come from others. They are sent as plain text, in which a chat makes
+no link and mentions nobody, with invisible characters shown. The formats are Slack's Block Kit, and
+Adaptive Cards, which Teams accepts at a workflow's webhook.
 """
 
 from __future__ import annotations
@@ -28,22 +28,26 @@ TITLES: Final = {
     "expired": "Nobody decided on a held reply in time",
 }
 MOST_OF_A_FACT: Final = 150
-MOST_OF_A_SECTION: Final = 2_900  # Slack takes 3,000 characters
+MOST_OF_A_SECTION: Final = 2_900  # characters; Slack accepts 3,000
 MINUTE_S: Final = 60
 UNITS: Final[tuple[tuple[str, int], ...]] = (("d", 86_400), ("h", 3_600), ("min", MINUTE_S))
 
 
 @dataclass(frozen=True, slots=True)
 class Button:
+    """A button that opens an address."""
+
     label: str
     url: str
-    kind: str = ""  # primary, danger
+    kind: str = ""  # "primary", "danger", or empty for a plain button
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is said beside the facts, as far as a webhook may say it: `calls` as code, `excerpts`
-    with a name each."""
+    """What a message shows besides the facts, as far as its webhook allows.
+
+    `calls` are shown as code, and `excerpts` with a name each.
+    """
 
     reasons: Sequence[str] = ()
     calls: Sequence[str] = ()
@@ -52,13 +56,13 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """A message before it has the shape of a chat's."""
+    """A message, before it is put into a chat's format."""
 
     title: str
     facts: Sequence[tuple[str, str]]
     shown: Shown
     buttons: Sequence[Button]
-    url: str | None = None  # of the review at the desk
+    url: str | None = None  # the review's page at the desk
 
     @property
     def summary(self) -> str:
@@ -72,7 +76,10 @@ class ChatMessage:
 def chat_message(
     event: Event, held: HeldReply | None, shown: Shown, buttons: Sequence[Button], url: str | None
 ) -> ChatMessage:
-    """Of the reply as it stands now, which may be decided by the time that this is sent."""
+    """Build a message about an event and the current state of its reply, if that is still stored.
+
+    The reply may be decided by the time that the message is sent.
+    """
     sure = "none" if event.confidence is None else f"{event.confidence:.2f}"
     policy = event.policy.rpartition("@")[0] or event.policy
     facts = {"Queue": event.queue, "Policy": policy, "Model": event.model, "Confidence": sure}
@@ -87,7 +94,7 @@ def chat_message(
 
 
 def as_slack(message: ChatMessage) -> bytes:
-    """A message for Slack's chat webhooks, with buttons that are links."""
+    """Serialize a message for Slack's incoming webhooks, with buttons that are links."""
     title = _escaped(message.title)
     title = f"*<{message.url}|{title}>*" if message.url else f"*{title}*"
     fields = [_marked(f"*{name}*\n{_escaped(value)}") for name, value in message.facts[:10]]
@@ -114,17 +121,20 @@ def _slack_button(button: Button) -> dict[str, Any]:
 
 
 def _marked(text: str) -> dict[str, Any]:
-    """Our own words, and foreign ones escaped; `verbatim` makes no links of what looks like one."""
+    """Return text with Slack's markup; foreign words in it must be escaped.
+
+    `verbatim` keeps Slack from turning words that look like links into links.
+    """
     return {"type": "mrkdwn", "text": text[:MOST_OF_A_SECTION], "verbatim": True}
 
 
 def _escaped(text: str) -> str:
-    """Names come from clients: none of them may mention a channel or make a link."""
+    """Escape a text for Slack, so that no name in it can mention a channel or make a link."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def as_teams(message: ChatMessage) -> bytes:
-    """An Adaptive Card for a workflow of Teams that posts what its webhook receives."""
+    """Serialize a message as an Adaptive Card, for a Teams workflow that posts it."""
     body: list[dict[str, Any]] = [
         {"type": "TextBlock", "text": message.title, "weight": "Bolder", "size": "Medium"},
     ]
@@ -151,7 +161,7 @@ def as_teams(message: ChatMessage) -> bytes:
 
 
 def _runs(*pieces: tuple[str, bool]) -> dict[str, Any]:
-    """Text as it is, some of it bold: a TextBlock would read it as markdown."""
+    """Return text without markup, some of it bold; a TextBlock would read it as markdown."""
     inlines = [
         {"type": "TextRun", "text": text, "weight": "Bolder" if is_bold else "Default"}
         for text, is_bold in pieces
@@ -165,20 +175,20 @@ def _teams_button(button: Button) -> dict[str, Any]:
 
 
 def _plain_lines(shown: Shown) -> list[str]:
-    """Calls, one under the other, then each excerpt."""
+    """Return the calls, one below the other, then each excerpt."""
     calls = ["\n".join(shown.calls)] if shown.calls else []
     return calls + [f"{name}: {text}" for name, text in shown.excerpts]
 
 
 def _approved(held: HeldReply) -> str:
-    """How many of those who have to: `1 of 2, by alice`."""
+    """Return how many people have approved, and who: `1 of 2, by alice`."""
     people = [each["by"] for each in approved_by(held.approved)]
     by = f", by {', '.join(people)}" if people else ""
     return f"{len(people)} of {held.needed}{by}"
 
 
 def _left(until: float) -> str:
-    """How long somebody has to decide, and when that ends."""
+    """Return how much time is left to decide, and when it ends."""
     left_s = max(0.0, until - time.time())
     unit, size = next(each for each in UNITS if left_s >= 2 * each[1] or each[1] == MINUTE_S)
     amount = f"{left_s / size:.0f} {unit}"

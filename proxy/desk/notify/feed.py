@@ -1,4 +1,4 @@
-"""What happens at the desk and in traffic, for those who watch, as it happens.
+"""A live feed of what happens at the desk and in traffic, for browsers that watch.
 
     event: review
     id: 7
@@ -7,11 +7,11 @@
     event: traffic
     data: {"seconds": 60, "count": 120, "confidence": 0.71, "actions": {"deliver": 120}}
 
-One task asks the store each second, whichever process did what, and only while somebody watches; a
-stream whose key was revoked, or whose session has ended, ends then.
-Who says which number they have heard last is first told what came after it, a turn twice rather
-than not at all.
-Who reads too slowly is not waited for: what they missed is dropped, and `event: missed` says so.
+One task polls the store each second, and only while somebody watches, so that events of every
+process are found. A stream whose key was revoked, or whose session has ended, ends then. A client
+that names the last number it has received first gets the events after it; an event may arrive
+twice, but is not left out. Slow readers are not waited for: what they missed is dropped, and
+`event: missed` says so.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ log = structlog.get_logger(__name__)
 
 ASK_EVERY_S: Final = 0.9
 PING_EVERY_S: Final = 15.0
-TRAFFIC_S, TRAFFIC_EVERY_S = 60, 3.0  # of the last minute, told so often
+TRAFFIC_S, TRAFFIC_EVERY_S = 60, 3.0  # seconds of traffic in a message, and between messages
 MOST_WATCHERS: Final = 50
-MOST_WAITING: Final = 100  # messages for one of them
+MOST_WAITING: Final = 100  # messages for one watcher
 END: Final = b""
 _Waiting = asyncio.Queue[bytes]
 PING: Final = b": ping\n\n"
@@ -43,7 +43,7 @@ MISSED: Final = b"event: missed\ndata: {}\n\n"
 
 
 class Feed:
-    """Lives on the event loop; `wake` may be called from any thread."""
+    """The streams of all watchers, on the event loop; `wake` is safe on any thread."""
 
     def __init__(self, queue: ReviewQueue, every_s: float = ASK_EVERY_S) -> None:
         self._queue = queue
@@ -53,16 +53,16 @@ class Feed:
         self._wake = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
-        self._last = 0  # the number of the last event that was told
-        self._traffic_at = 0.0  # when it is told next
+        self._last = 0  # the number of the last event that was sent
+        self._traffic_at = 0.0  # when the next message about traffic is due
 
     async def watch(
         self, heard: int | None = None, stays: Callable[[], bool] = lambda: True
     ) -> AsyncIterator[bytes]:
-        """A stream of events from now on, or of those after the number `heard`, while `stays`,
-        which is asked on a thread, says so.
+        """Return a stream of events from now on, or of those after the number `heard`.
 
-        Raises RateLimitedError where too many watch, and StoreError.
+        The stream ends when `stays`, which is called on a thread, returns false. Raises
+        RateLimitedError where too many watch, and StoreError.
         """
         if len(self._watchers) >= MOST_WATCHERS:
             raise RateLimitedError(f"{MOST_WATCHERS} watch already", PING_EVERY_S)
@@ -74,14 +74,17 @@ class Feed:
         return self._asking is not None and not self._asking.done()
 
     async def _messages(self, heard: int | None, stays: Callable[[], bool]) -> AsyncIterator[bytes]:
-        """Counts as watching once it is read from: a client may leave before."""
+        """Yield the messages of one watcher.
+
+        It counts as watching from its first read on, since a client may leave before.
+        """
         mine: _Waiting = asyncio.Queue(MOST_WAITING)
         self._watchers[mine] = stays
         if not self._is_asking():
             self._loop = asyncio.get_running_loop()
             self._asking = asyncio.create_task(self._ask())
         try:
-            yield PING  # so that the headers are out
+            yield PING  # so that the headers are sent at once
             for message in await asyncio.to_thread(self._missed, heard):
                 yield message
             while not self._is_closed:
@@ -96,30 +99,34 @@ class Feed:
             self._watchers.pop(mine, None)
 
     def _missed(self, heard: int | None) -> list[bytes]:
-        """What was told after the number `heard`, before this stream began; on a thread."""
+        """Return the messages after the number `heard` that this stream came too late for.
+
+        Called on a thread.
+        """
         if heard is None or heard >= self._last:
             return []
         told = [event for event in self._queue.events_after(heard) if event.number <= self._last]
         return [MISSED] if len(told) == MOST_TURNS else [_review(event) for event in told]
 
     def wake(self) -> None:
-        """Something happened in this process: nobody waits for the next second."""
+        """Poll the store at once, because something happened in this process."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake.set)
 
     def end(self) -> None:
-        """Ends every stream; call it on the event loop."""
+        """End every stream; call it on the event loop."""
         self._is_closed = True
         self._tell([END])
         self._wake.set()
 
     async def aclose(self) -> None:
-        """Waits for the last question to the store."""
+        """End every stream, and wait for the last query to the store."""
         self.end()
         if self._asking is not None:
             await self._asking
 
     async def _ask(self) -> None:
+        """Poll the store and send its news to all watchers, while there are any."""
         is_told = False
         while self._watchers and not self._is_closed:
             await self._send_away()
@@ -137,7 +144,7 @@ class Feed:
                 continue
 
     async def _send_away(self) -> None:
-        """Ends the streams of those who may watch no longer, before they are told more."""
+        """End the streams of visitors who may not watch any longer."""
         asked = dict(self._watchers)
         gone = await asyncio.to_thread(lambda: [each for each in asked if not asked[each]()])
         for watcher in gone:
@@ -146,7 +153,10 @@ class Feed:
                 watcher.put_nowait(END)
 
     def _news(self) -> list[bytes]:
-        """What happened since the last time, on a thread."""
+        """Return the messages about what happened since the last call; on a thread.
+
+        Replies whose time is over are marked as expired first.
+        """
         self._queue.expire()
         news = []
         for event in self._queue.events_after(self._last):
@@ -159,6 +169,7 @@ class Feed:
         return news
 
     def _tell(self, messages: list[bytes]) -> None:
+        """Add messages to every watcher's queue; a full queue is emptied and gets `missed`."""
         for watcher in self._watchers:
             if watcher.qsize() + len(messages) > MOST_WAITING:
                 _empty(watcher)

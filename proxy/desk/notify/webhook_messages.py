@@ -1,7 +1,8 @@
-"""What a webhook is told: an event of the desk as JSON, signed; chats are told by `chat.py`.
+"""The content of a webhook's message: an event of the desk as JSON, signed.
 
-The signature is that of Standard Webhooks: HMAC-SHA256 over `id.timestamp.body`, in base64, under
-the headers `webhook-id`, `webhook-timestamp` and `webhook-signature`.
+`chat.py` composes messages for chats. The signature follows Standard Webhooks: HMAC-SHA256 over
+`id.timestamp.body`, in base64, in the headers `webhook-id`, `webhook-timestamp` and
+`webhook-signature`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ def as_json(
     reply: bytes | None = None,
     decide_url: str | None = None,
 ) -> bytes:
-    """Facts and no text, but for the `reply` if it is given; `decide_url` is a reviewer's link."""
+    """Serialize an event's facts, without text unless a `reply` is given.
+
+    `decide_url` is the link of the webhook's reviewer.
+    """
     data: dict[str, Any] = {
         "review_id": event.review_id,
         "request_id": event.request_id,
@@ -47,13 +51,14 @@ def as_json(
 
 
 def link(event: Event, desk_url: str | None) -> str | None:
+    """Return the address of a review at the desk, or None where the desk has no address."""
     if desk_url is None:
         return None
     return f"{desk_url.rstrip('/')}/console/reviews/{quote(event.review_id, safe='')}"
 
 
 def signature(secret: str, id: str, timestamp: int, body: bytes) -> str:
-    """What `webhook-signature` has to be; a secret that begins with `whsec_` is base64."""
+    """Return the value of `webhook-signature`; a secret that begins with `whsec_` is base64."""
     key = secret.encode()
     if secret.startswith(_SECRET_PREFIX):
         key = base64.b64decode(secret.removeprefix(_SECRET_PREFIX))

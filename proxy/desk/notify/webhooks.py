@@ -1,8 +1,9 @@
-"""Tells webhooks what happens to held replies, from the outbox in the store.
+"""Delivers events of held replies to webhooks, from the outbox in the store.
 
-Every second what is new is announced and what is due is sent, a few at once. A failure is tried
-again later and later, for most of a day; redirects are failures, since they may lead anywhere. Of
-several proxies on one store each takes what no other one has claimed.
+Every second new events are put into the outbox, and messages that are due are sent, a few at a
+time. A failure is retried after longer and longer waits, for most of a day. A redirect is a
+failure, since it may lead anywhere. Of several proxies on one store each sends what no other has
+claimed.
 """
 
 from __future__ import annotations
@@ -36,16 +37,16 @@ T = TypeVar("T")
 
 AT_ONCE: Final = 10
 TIMEOUT_S: Final = 10.0
-LEASE_S: Final = 60.0  # longer than an attempt takes
+LEASE_S: Final = 60.0  # must be longer than an attempt
 MOST_ATTEMPTS: Final = 9
 FIRST_WAIT_S, FACTOR, MOST_WAIT_S = 5.0, 4, 6 * 3_600.0
-MOST_DIGITS = 20  # of the seconds that a receiver asks to wait
+MOST_DIGITS = 20  # digits of the seconds that a receiver asks to wait
 TIDY_EVERY_S: Final = 3_600.0
 GONE: Final = 410
 
 
 class Courier:
-    """`desk_url` is where people find the desk, for links."""
+    """Delivers messages to the configured webhooks; `desk_url` is the desk's address, for links."""
 
     def __init__(
         self,
@@ -67,10 +68,14 @@ class Courier:
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
+        """Start delivering in a task of the running event loop."""
         self._running = asyncio.create_task(self._run())
 
     async def aclose(self) -> None:
-        """What is under way is tried again by the next start, or by another proxy."""
+        """Stop delivering, and close the connections.
+
+        A message on its way is retried after the next start, or by another proxy.
+        """
         if self._running is not None:
             self._running.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -89,11 +94,12 @@ class Courier:
                 if not is_told:
                     log.error("webhooks_paused", reason=error.message)
                 is_told = True
-            except Exception as error:  # a fault of ours may not end it for all that follow
+            except Exception as error:  # a bug must not stop all later deliveries
                 log.error("internal_error", path="webhooks", **place(error))
             await asyncio.sleep(self._every_s)
 
     async def _turn(self) -> None:
+        """Announce new events, then send all messages that are due."""
         if time.monotonic() >= self._tidy_at:
             self._tidy_at = time.monotonic() + TIDY_EVERY_S
             await _to_its_end(self._tidy)
@@ -108,7 +114,7 @@ class Courier:
         self._queue.forget_events()
 
     def _targets_of(self, event: Event) -> Iterable[str]:
-        """Whom an event is told; audits are no business of applications."""
+        """Return the webhooks that get an event; none gets events of audits."""
         if event.kind == AUDIT:
             return []
         return [
@@ -118,9 +124,10 @@ class Courier:
         ]
 
     async def _deliver(self, delivery: Delivery) -> None:
+        """Send a message, and record its success, its next attempt, or that it is given up."""
         webhook = self._webhooks.get(delivery.target)
         facts = {"review_id": delivery.event.review_id, "review_event": delivery.event.event}
-        if webhook is None:  # of an earlier configuration
+        if webhook is None:  # an earlier configuration had it
             await _to_its_end(self._outbox.give_up, delivery.id)
             log.warning("webhook_given_up", **facts, reason="no longer configured")
             return
@@ -143,13 +150,20 @@ class Courier:
             log.warning("webhook_failed", **facts, reason=reason, next_in_s=round(wait_s, 1))
 
     def _wait_s(self, attempts: int) -> float:
-        """Four times as long after each, a little at random so that not all come at once."""
+        """Return the seconds until the next attempt.
+
+        Each wait is four times the one before, varied at random so that not all messages retry at
+        once.
+        """
         wait_s: float = self._first_wait_s * FACTOR ** (attempts - 1)
         spread: float = random.uniform(0.75, 1.25)
         return min(wait_s, MOST_WAIT_S) * spread
 
     async def _send(self, webhook: WebhookConfig, delivery: Delivery) -> httpx.Response:
-        """Raises AddressRefusedError, and httpx's errors; of the answer only the head is read."""
+        """Send a message and return the response, of which only the head is read.
+
+        Raises AddressRefusedError, and the errors of httpx.
+        """
         url = httpx.URL(webhook.url)
         port = url.port or (443 if url.scheme == "https" else 80)
         address = await checked_address(url.host, port, allow_private=webhook.allow_private)
@@ -176,7 +190,7 @@ class Courier:
         return response
 
     async def _body(self, webhook: WebhookConfig, event: Event) -> bytes:
-        """Of the reply as it is now: an attempt hours later says what has become of it."""
+        """Return the body of a message, about the reply as it is at this attempt."""
         return await _to_its_end(self._body_of, webhook, event)
 
     def _body_of(self, webhook: WebhookConfig, event: Event) -> bytes:
@@ -191,7 +205,7 @@ class Courier:
 
 
 async def _to_its_end(work: Callable[..., T], *args: Any) -> T:
-    """Runs store work on a thread; who is cancelled waits for it, since it holds a connection."""
+    """Run store work on a thread; if cancelled, wait for its end, since it holds a connection."""
     working = asyncio.ensure_future(asyncio.to_thread(work, *args))
     try:
         return await asyncio.shield(working)
@@ -201,7 +215,7 @@ async def _to_its_end(work: Callable[..., T], *args: Any) -> T:
 
 
 def _target(webhook: WebhookConfig) -> str:
-    """What the outbox knows a webhook by: its address may be a secret."""
+    """Return the id of a webhook in the outbox, a SHA-256, since its address may be a secret."""
     return hashlib.sha256(webhook.identity.encode()).hexdigest()
 
 
@@ -210,7 +224,7 @@ def _is_gone(response: httpx.Response | None) -> bool:
 
 
 def _failure(response: httpx.Response) -> tuple[str | None, float]:
-    """Why an answer is no success, None where it is one; and how long it asks to wait."""
+    """Return why a response is a failure (None for a success), and the seconds it asks to wait."""
     if response.is_success:
         return None, 0.0
     asked = response.headers.get("retry-after", "")
