@@ -15,7 +15,7 @@ IMAGE_CHARACTERS = 800  # the size of an image, which is about 200 tokens or mor
 WITH_OTHERS: Final = "+opinion@"
 """The part of a scorer's name, before a hash, that marks numbers based on other replies."""
 LOGPROBS: Final = "logprobs"
-IN_WORDS: Final = " in words"  # follows the name of a judge that answered with a number in words
+IN_WORDS: Final = " in words"  # follows the name of a judge that had to write a number
 PRIOR: Final = "judge-prior"
 """The part of a name that marks numbers moved by a judge with prior weights, without labels."""
 _WITH_SIGNALS: Final = re.compile(r"\+(judge|logprobs|judge-logprobs|judge-prior)@[0-9a-f]+$")
@@ -400,7 +400,9 @@ class FakeScorer:
 
     @property
     def name(self) -> str:
+        """The name in a configuration."""
         return f"fake:{self.confidence:g}"
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        """Return the same score for each item."""
         return [Score(self.confidence, self.confidence) for _ in items]

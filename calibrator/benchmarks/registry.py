@@ -54,6 +54,7 @@ class Benchmark:
 
     @property
     def answer_format(self) -> str:
+        """The form of its answers, in words (C09)."""
         return FORMATS[self.grader]
 
     @property

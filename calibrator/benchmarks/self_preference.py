@@ -29,7 +29,7 @@ class Preference:
 
     judge: str
     other: str
-    replies: int  # that both judged
+    replies: int  # replies that both judged
     own: int  # replies of these by the judge's model
     agreement: float  # share of replies with the same verdict of both
     preference: float

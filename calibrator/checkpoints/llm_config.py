@@ -88,7 +88,7 @@ class LlmConfig:
     """A checked `calibrator.json` of a language model.
 
     `base` is a hub name, a folder, or `.` where this folder holds whole weights (then `adapter` is
-    None). `weights_sha256` is `weights.digest_of` the folder.
+    None). `weights_sha256` is the folder's `digests.digest_of`.
     """
 
     name: str

@@ -31,8 +31,8 @@ def last_number_changed(answer: str, rng: random.Random) -> str | None:
 def result_changed(answer: str, rng: random.Random) -> str | None:
     """Return the reply with one result of its working changed (`6 * 7 = 42`), or None.
 
-    A result follows an equals sign with an operation on its left side, which an argument of a call
-    has not, and precedes another number. The last number is the end, which is kept.
+    A result follows an equals sign with an operation on its left side (an argument of a call has
+    none) and precedes another number. The last number is the end, which is kept.
     """
     end = 0
     for number in _NUMBER.finditer(answer):

@@ -18,7 +18,8 @@ _PLAIN = frozenset(
     """.split()  # noqa: SIM905  # a list of a hundred quoted words would be harder to read
 )
 _AUXILIARIES = "is|are|was|were|can|could|does|did|do|has|have|had|will|would|should|must"
-# `has` and `have` can be negated before a participle. No statement has `do` or `did` as its verb.
+# `has` and `have` are negated only before a participle. `do` and `did` are missing, since no other
+# verb follows them in a plain statement.
 _VERB = re.compile(
     r"\b(is|are|was|were|can|will|would|should|(?:has|have)(?= (?:been|\w{2,20}ed)\b))\b"
     r"(?!\s{1,3}not\b|n?['\u2019]t)"

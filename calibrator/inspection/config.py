@@ -12,8 +12,8 @@ class InspectorConfig:
     The tuples have one value for each check, in the order of `CHECKS`. The priors are log-odds that
     a reply is in order: the higher, the more it takes to doubt a reply, and the less the ranking of
     right above wrong suffers. The slopes multiply the trees' log-odds. For a long reply, a share of
-    the trees' log-odds beyond the middle, their value for the median long reply of training, is
-    evidence that it is right.
+    the trees' log-odds beyond the middle, their value for a typical reply of training, is evidence
+    that it is right.
     """
 
     right_rows: int = 900

@@ -14,7 +14,7 @@ and a strong doubt nearly rules the reply out.
 
 For a long reply a check may also be evidence of P(right | in order): how well a text is worked out
 to its end is informative for every kind of text, while tower and forest know only the kinds that
-they learnt. So a share of the trees' log-odds beyond those of the median long reply is added.
+they learnt. So a share of the trees' log-odds beyond those of a typical long reply is added.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Counts(NamedTuple):
     prior: float  # log-odds that a reply is in order
     slope: float = 1.0  # factor of the trees' log-odds
     share: float = 0.0  # share of the log-odds beyond `middle` that is evidence for a long reply
-    middle: float = 0.0  # the trees' log-odds for the median long reply
+    middle: float = 0.0  # the trees' log-odds for a typical long reply
 
 
 class Inspected(NamedTuple):

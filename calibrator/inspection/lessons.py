@@ -60,7 +60,7 @@ class Lesson:
     is_of_relevance: bool = False
     weight: float = 1.0
     row: Row | None = None  # the row of the question; None for a plain request
-    reply: str = ""  # the whole faulty reply, unchanged; empty for others
+    reply: str = ""  # the unchanged reply of another row; empty in other lessons
 
 
 def lessons_of(rows: Sequence[Row], config: InspectorConfig, seed: int) -> Iterator[Lesson]:

@@ -40,8 +40,8 @@ class Pieces:
     """The meaning and the rarity of word pieces.
 
     `table` (V, D) int8 and `scale` (V,): a piece's vector, of length 1 or 0, is table * scale.
-    `rarity` (V,) is the log of the inverse share of texts that hold it. Raises ValueError for other
-    shapes.
+    `rarity` (V,) grows with the log of the inverse share of texts that have the piece. Raises
+    ValueError for other shapes.
     """
 
     table: Array

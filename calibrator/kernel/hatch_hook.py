@@ -24,7 +24,7 @@ MODULE, SOURCE = "_compiled.abi3.so", "source"
 FLAGS = "-O3 -std=gnu11 -fPIC -fno-math-errno -ffp-contract=off -fvisibility=hidden -Wno-psabi"
 
 
-class KernelHook(BuildHookInterface):  # type: ignore[type-arg]  # of a configuration that it does not read
+class KernelHook(BuildHookInterface):  # type: ignore[type-arg]  # it reads no configuration
     """Adds the module to a wheel and names the platform in it."""
 
     PLUGIN_NAME = "custom"

@@ -103,7 +103,7 @@ class SecondStage:
         digest = hashlib.sha256(READ)
         for name in sorted(state):
             digest.update(name.encode() + np.ascontiguousarray(state[name]).tobytes())
-        self.version = digest.hexdigest()[:8]  # names numbers with others, as recalibrations do
+        self.version = digest.hexdigest()[:8]  # recalibrations of its numbers are bound to it
 
     def odds(self, replies: Sequence[Opinions], meanings: Floats) -> NDArray[np.float64]:
         """Return the new log-odds (B,); `meanings` (B, D) are those of the questions."""

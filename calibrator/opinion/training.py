@@ -29,8 +29,8 @@ from calibrator.text.addressed_text import stripped
 Array = NDArray[np.generic]
 Floats = NDArray[np.float64]
 
-MAX_WEIGHT = 3.0  # weight of a small benchmark's rows, relative to one of average size
-MAX_STOOD_ON = 12.0  # most replies to one question that its gain counts for
+MAX_WEIGHT = 3.0  # largest weight of a small benchmark's row; 1 for one of average size
+MAX_STOOD_ON = 12.0  # largest weight of a question's gain, in replies
 
 
 @dataclass(frozen=True, slots=True)

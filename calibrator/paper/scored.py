@@ -77,10 +77,12 @@ class Scored:
 
     @cached_property
     def labels(self) -> Ints:
+        """The labels of the rows, 0 or 1, (n,)."""
         return labels_of(self.rows)
 
     @cached_property
     def questions(self) -> Ints:
+        """The number of each row's question, (n,)."""
         return question_numbers(self.rows)
 
     def confidence(self, tags: Tags = "served") -> Floats:

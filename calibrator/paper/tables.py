@@ -79,6 +79,7 @@ class Table:
     state: State = "made"
 
     def as_json(self) -> str:
+        """Return the table as JSON, which `table_of` reads."""
         return json.dumps(plain(asdict(self)), indent=1, ensure_ascii=False) + "\n"
 
 

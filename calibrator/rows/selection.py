@@ -20,6 +20,7 @@ MOST_REASONS = 3  # reasons shown for files without a usable row
 
 
 def is_trainable(path: Path) -> bool:
+    """Return whether a file may be trained on, by its name."""
     return NON_COMMERCIAL not in path.name
 
 

@@ -69,7 +69,7 @@ class Run:
     """One run over some files, as a value that travels to whoever scores the parts."""
 
     folder: str
-    files: tuple[str, ...]  # absolute paths, as the folder's
+    files: tuple[str, ...]  # absolute paths, as is the folder's
     names: tuple[str, ...]  # the files' names as a person gave them
     calibrator: str  # the version that each score must come from
     options: Options = Options()
@@ -94,6 +94,7 @@ class Run:
         return [name for name, value in self.facts().items() if found.get(name) != value]
 
     def path_of(self, source: int, number: int) -> Path:
+        """Return the file of a part."""
         return Path(self.folder, f"{source:05d}-{number:06d}.jsonl")
 
     def done(self) -> list[list[int]]:

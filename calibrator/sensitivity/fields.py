@@ -45,10 +45,13 @@ class FieldFigures:
 
 @dataclass(frozen=True, slots=True)
 class FieldStudy:
+    """The figures of each kind of alteration, and of all together."""
+
     calibrator: str
     entries: list[FieldFigures]
 
     def as_json(self) -> str:
+        """Return the study as JSON."""
         return json.dumps(asdict(self), indent=1)
 
 

@@ -58,6 +58,7 @@ class ReasonStudy:
     all: ReasonFigures
 
     def as_json(self) -> str:
+        """Return the study as JSON."""
         return json.dumps(asdict(self), indent=1)
 
 

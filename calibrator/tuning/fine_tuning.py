@@ -75,10 +75,12 @@ class TunableCheckpoint:
 
     @property
     def config(self) -> CheckpointConfig:
+        """The configuration of the checkpoint."""
         return self._calibrator.config
 
     @property
     def version(self) -> str:
+        """The checkpoint and its recalibration, e.g. `embedded@3f2a91c0`."""
         return self._calibrator.name
 
     def learns_from(self, item: Item) -> bool:

@@ -42,7 +42,7 @@ from calibrator.rows.selection import share_of
 
 MIN_LABELS: Final = 50  # labels to learn from; each of five folds then has ten
 MIN_MODEL_LABELS: Final = 10  # labels that a model needs for its own bias
-LANDMARKS: Final = 200  # labelled replies whose span has the weights
+LANDMARKS: Final = 200  # labelled replies that span the weights
 MODEL_SCALE: Final = 2.0  # log-odds that a model's bias may move, against 1 for all else
 NUMBER_SCALE: Final = np.float32(
     1 / np.sqrt(NUMBERS)

@@ -35,6 +35,7 @@ class TuningTrial:
         return self.now.is_better and self.beside.is_better
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the trials and what was learnt as plain values."""
         trials = {"now": self.now, "recalibration": self.recalibration, "beside": self.beside}
         told = {name: each.as_dict() for name, each in trials.items()}
         learnt = {"learnt": self.tuned.learnt, "models": dict(self.tuned.models)}
