@@ -1,6 +1,7 @@
-"""Text in, probability out: the calibrator, with no HTTP and no policy.
+"""The calibrator: text in, probability out, without HTTP and policies.
 
-What other packages use stands here; names that need numpy or torch are loaded on first use.
+Other packages import these names from here. Names that need numpy or torch are loaded on first
+use.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""The one hand-off between those who want scores and the thread that computes them.
+"""The hand-off between callers who want scores and the threads that compute them.
 
-A scorer that only waits, for a server over HTTP, may have several such threads.
+Most scorers have one thread; one that only waits for a server over HTTP may have several. A batch
+holds the items that arrived while the last one was computed, so an idle scorer answers at once and
+a busy one fills its batches. Items are served in order of arrival. A batch holds at most
+`batch_characters` of text after padding, by default the scorer's own limit.
 
-Waits for nobody: what has arrived while a batch was computed forms the next batch, so an idle
-scorer answers at once and a busy one fills its batches. First come, first served; a batch holds
-at most `batch_characters` of text after padding, by default as many as the scorer says.
-
-Where the next batch waits already, the scores of one are told as the next begins to compute without
-Python's lock: those who hear of them, on an event loop as a rule, have much to do and run beside
-the scorer then. Told earlier, they would take the lock while the scorer reads texts, which needs it
-too, and nothing would be left for them to do while it computes.
+Where the next batch is already waiting, the scores of a batch are delivered when the next one
+begins to compute without Python's lock. Their receivers, usually on an event loop, have much to do
+and then run beside the scorer. With an earlier delivery they would take the lock while the scorer
+reads texts, which needs it too, and would have nothing to do while it computes.
 """
 
 from __future__ import annotations
@@ -39,13 +38,16 @@ from calibrator.scorer import (
 
 @dataclass(slots=True, eq=False)
 class Ticket:
-    """A score to come. What `concurrent.futures` does with a lock at every touch is done here with
-    plain attributes: one thread finishes a ticket, others only look or cancel."""
+    """A score to come.
+
+    It does with plain attributes what `concurrent.futures` does with a lock at every access: one
+    thread finishes a ticket, and others only look at it or cancel it.
+    """
 
     item: Item
     size: int
     on_done: Callable[[Ticket], None] | None = None  # called once, by the scorer or by `close`
-    owner: Any = None  # whatever those who submit want to find it by
+    owner: Any = None  # any value by which the submitter finds it
     is_done: bool = False
     is_cancelled: bool = False
     score: Score | None = None
@@ -53,13 +55,17 @@ class Ticket:
     _event: threading.Event | None = None
 
     def cancel(self) -> bool:
-        """Gives the score up; False when it is there already."""
+        """Cancel the ticket; return False where it is already finished."""
         if not self.is_done:
             self.is_cancelled = True
         return self.is_cancelled
 
     def result(self, timeout_s: float | None = None) -> Score:
-        """Waits; raises what the scorer raised, CancelledError or TimeoutError."""
+        """Wait for the score and return it.
+
+        Raises the scorer's error, CancelledError for a cancelled ticket, or TimeoutError after
+        `timeout_s` seconds.
+        """
         self._event = threading.Event()
         if not self.is_done and not self.is_cancelled and not self._event.wait(timeout_s):
             raise TimeoutError
@@ -70,6 +76,7 @@ class Ticket:
         return self.score
 
     def finish(self, score: Score | None = None, error: BaseException | None = None) -> None:
+        """Set the score or the error, call `on_done`, and wake whoever waits for the result."""
         self.score, self.error = score, error
         self.is_done = True
         if self.on_done is not None:
@@ -79,7 +86,7 @@ class Ticket:
 
 
 class Batcher:
-    """Scores items on a thread of its own, or as many as the scorer takes batches at a time.
+    """Scores items on its own thread, or on one for each batch that the scorer takes at a time.
 
     `submit` may be called from any thread.
     """
@@ -99,11 +106,11 @@ class Batcher:
         self._max_item_characters = max_item_characters
         self._waiting: deque[Ticket] = deque()
         self._lock = threading.Lock()
-        self._sizes: Counter[int] = Counter()  # of batches so far
-        # The scorer's thread sleeps reading a pipe. Whoever writes to it lets go of the interpreter
-        # meanwhile; woken by a lock, the thread would at once have to wait for the interpreter.
+        self._sizes: Counter[int] = Counter()  # number of batches so far by their size
+        # The scorer's thread sleeps reading a pipe, since a write to it releases the interpreter.
+        # A thread woken by a lock would at once have to wait for the interpreter.
         self._bed, self._bell = os.pipe()
-        self._asleep = 0  # threads; each byte in the pipe wakes one
+        self._asleep = 0  # sleeping threads; each byte in the pipe wakes one
         self._is_closed = False
         self._threads = [
             threading.Thread(target=self._run, name="scorer", daemon=True)
@@ -120,16 +127,17 @@ class Batcher:
         *,
         wake: bool = True,
     ) -> list[Ticket]:
-        """A ticket for each item; raises QueueFullError when they do not all fit.
+        """Queue items and return a ticket for each.
 
-        `on_done` is called for each, on another thread as a rule. A ticket that is cancelled before
-        its batch starts costs nothing, no place in the queue either. Without `wake` the scorer may
-        sleep on until `wake` is called: waking a thread costs more than a small request, so those
-        who submit much do it once for several submissions.
+        `on_done` is called for each, usually on another thread. A ticket that is cancelled before
+        its batch starts takes no time and no place in the queue. Without `wake` the scorer may
+        sleep on until `wake` is called: waking a thread costs more than a small request, so one
+        wake can serve several submissions. Raises QueueFullError where the items do not all fit,
+        and CalibratorError after `close`.
         """
         most = self._max_item_characters
         tickets: list[Ticket] = []
-        for item in items:  # without a function of its own, of which there are many where one is
+        for item in items:  # a plain loop, since a function call for each item costs time
             tickets.append(Ticket(item, _size(item, most), on_done, owner))
         with self._lock:
             if self._is_closed:
@@ -146,7 +154,7 @@ class Batcher:
         return tickets
 
     def wake(self) -> None:
-        """Wakes one thread, which wakes the next if it leaves anything."""
+        """Wake one thread, which wakes the next if it leaves work."""
         with self._lock:
             wakes = self._asleep > 0
             self._asleep -= wakes
@@ -154,12 +162,15 @@ class Batcher:
             os.write(self._bell, b"!")
 
     def load_figures(self) -> tuple[int, dict[int, int]]:
-        """How many items wait for a batch; how many batches of each size were taken so far."""
+        """Return how many items wait, and how many batches of each size were taken so far."""
         with self._lock:
             return len(self._waiting), dict(self._sizes)
 
     def close(self) -> None:
-        """Cancels what is waiting and ends the threads after their current batches."""
+        """Cancel the waiting items and end the threads after their current batches.
+
+        Waits at most 10 s for the threads.
+        """
         with self._lock:
             was_closed, self._is_closed = self._is_closed, True
             given_up = list(self._waiting)
@@ -174,7 +185,7 @@ class Batcher:
         until = time.monotonic() + 10
         for thread in self._threads:
             thread.join(timeout=max(0.0, until - time.monotonic()))
-        if not any(thread.is_alive() for thread in self._threads):  # else one may still read
+        if not any(thread.is_alive() for thread in self._threads):  # a live one may still read
             os.close(self._bed)
             os.close(self._bell)
 
@@ -189,8 +200,10 @@ class Batcher:
         _tell(untold)
 
     def _next_batch(self, untold: list[tuple[Ticket, Score]]) -> list[Ticket]:
-        """Waits for work, then takes from the head of the queue; empty when closed. What is
-        `untold` is told before it waits."""
+        """Wait for work and take a batch from the head of the queue; empty when closed.
+
+        The scores in `untold` are delivered before it waits.
+        """
         while True:
             with self._lock:
                 if self._waiting or self._is_closed:
@@ -205,6 +218,7 @@ class Batcher:
         return batch
 
     def _taken(self) -> list[Ticket]:
+        """Take and return the next batch within the size limit, and count its size."""
         batch: list[Ticket] = []
         longest = 0
         while self._waiting:
@@ -217,9 +231,9 @@ class Batcher:
 
 
 def score_tickets(scorer: Scorer, tickets: Sequence[Ticket]) -> None:
-    """Finishes each with its score or its own error; raises nothing.
+    """Finish each ticket with its score or its own error; raise nothing.
 
-    One bad item does not take its batch along: where a batch fails, each is tried alone, once.
+    Where a batch fails, each item is tried alone, once, so that one bad item fails alone.
     """
     _tell(_scored(scorer, tickets, nothing))
 
@@ -227,34 +241,34 @@ def score_tickets(scorer: Scorer, tickets: Sequence[Ticket]) -> None:
 def _scored(
     scorer: Scorer, tickets: Sequence[Ticket], meanwhile: Callable[[], None]
 ) -> list[tuple[Ticket, Score]]:
-    """Tickets with their scores, which nobody was told yet; those that failed are finished."""
+    """Return tickets with their scores, not delivered yet; finish those that failed."""
     try:
         scores = score_meanwhile(scorer, [ticket.item for ticket in tickets], meanwhile)
         if len(scores) != len(tickets):
             raise CalibratorError(
                 f"{scorer.name} gave {len(scores)} scores for {len(tickets)} items"
             )
-    except BaseException as error:  # whatever it is, those who wait must hear of it
-        if len(tickets) == 1 or isinstance(error, UnavailableError):  # then no item is to blame
+    except BaseException as error:  # any error has to reach those who wait
+        if len(tickets) == 1 or isinstance(error, UnavailableError):  # a retry of each is useless
             for ticket in tickets:
                 ticket.finish(error=error)
             return []
         for ticket in tickets:
-            if not ticket.is_cancelled:  # since
+            if not ticket.is_cancelled:
                 score_tickets(scorer, [ticket])
         return []
     return list(zip(tickets, scores, strict=True))
 
 
 def _tell(scored: list[tuple[Ticket, Score]]) -> None:
-    """Finishes tickets with their scores, each once."""
+    """Finish tickets with their scores and empty the list."""
     for ticket, score in scored:
         ticket.finish(score)
     scored.clear()
 
 
 def _size(item: Item, most: int) -> int:
-    """What an item costs: its characters, as far as the scorer reads them, and its images."""
+    """Return an item's size in characters as far as the scorer reads them, images included."""
     characters = len(item.question) + len(item.answer)
     size = (characters if characters < most else most) + 1
     return size + IMAGE_CHARACTERS * len(item.images) if item.images else size

@@ -1,14 +1,14 @@
-"""What can go wrong in the calibrator.
+"""The errors of the calibrator.
 
     CalibratorError
-    ├── RowError              one row of a JSON lines file is unusable; says which and why
+    ├── RowError              one row of a JSON lines file is unusable; names the row and the reason
     ├── CheckpointError       a checkpoint folder is missing, damaged or of an unknown kind
     │   └── HubError          a checkpoint's hub cannot be reached and nothing is cached
     ├── TrainingError         a training run cannot start or go on
     ├── JudgingError          rows or scores from which no figure or curve can be computed
     ├── InputError            a file of rows, scores or the like cannot be read
-    ├── OutputError           a file cannot be written where it was asked for
-    ├── QueueFullError        the scoring queue holds as many items as it may
+    ├── OutputError           a file cannot be written at the requested place
+    ├── QueueFullError        the scoring queue is full
     ├── NotScorableError      a reply that no calibrator of this kind can score (has a `reason`)
     ├── ClusterError          scoring on a Ray cluster cannot start, go on or end
     ├── UnavailableError      the scorer itself cannot answer now (has a `reason`)
@@ -22,11 +22,11 @@ from __future__ import annotations
 
 
 class CalibratorError(Exception):
-    """Root of everything that `calibrator` raises on purpose."""
+    """The base class of the errors that `calibrator` raises on purpose."""
 
 
 class RowError(CalibratorError):
-    """One row cannot be used: `source` and `line` (1-based) say where, the message says why."""
+    """One row cannot be used; `source` and `line` (from 1) locate it."""
 
     def __init__(self, source: str, line: int, message: str) -> None:
         super().__init__(f"{source}:{line}: {message}")
@@ -36,11 +36,11 @@ class RowError(CalibratorError):
 
 
 class CheckpointError(CalibratorError):
-    """A checkpoint cannot be used as it is."""
+    """A checkpoint cannot be used."""
 
 
 class HubError(CheckpointError):
-    """A checkpoint is neither on disk nor can it be downloaded."""
+    """A checkpoint is not on disk and cannot be downloaded."""
 
 
 class TrainingError(CalibratorError):
@@ -48,23 +48,23 @@ class TrainingError(CalibratorError):
 
 
 class JudgingError(CalibratorError):
-    """Rows or scores do not allow the figure, fit or curve that was asked for."""
+    """Rows or scores do not allow the requested figure, fit or curve."""
 
 
 class InputError(CalibratorError):
-    """A file that was named cannot be read; said before the work begins."""
+    """A named file cannot be read; raised before the work begins."""
 
 
 class OutputError(CalibratorError):
-    """A result cannot be written where it was asked for; said before the work begins."""
+    """A result cannot be written at the requested place; raised before the work begins."""
 
 
 class QueueFullError(CalibratorError):
-    """The scoring queue is full; the item was not taken."""
+    """The scoring queue is full; the item was not queued."""
 
 
 class NotScorableError(CalibratorError):
-    """The calibrator has no number for this reply; `reason` is one machine word."""
+    """The calibrator has no number for this reply; `reason` is one machine-readable word."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -72,11 +72,11 @@ class NotScorableError(CalibratorError):
 
 
 class ClusterError(CalibratorError):
-    """Files cannot be scored on a Ray cluster; what is done stays done."""
+    """Files cannot be scored on a Ray cluster; finished parts stay."""
 
 
 class UnavailableError(CalibratorError):
-    """The scorer cannot answer now, and no item is to blame; `reason` is one machine word."""
+    """The scorer cannot answer now, whatever the item; `reason` is one machine-readable word."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -93,7 +93,7 @@ class MissingExtraError(CalibratorError):
 
 
 def os_error_sentence(error: OSError) -> str:
-    """What a person is told of a file that cannot be used: its name, then why."""
+    """Return a message for a file that cannot be used: its name, then the reason."""
     if error.filename is None or error.strerror is None:
         return str(error)
     return f"{error.filename} cannot be used: {error.strerror}"

@@ -1,4 +1,4 @@
-"""Whether an optional library is installed, asked before the work that needs it."""
+"""Checks for optional libraries, made before the work that needs them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Final
 from calibrator.errors import MissingExtraError
 
 DEVICES: Final = Path("/dev")
-GPU_FILES: Final = ("nvidia[0-9]*", "kfd", "dxg")  # of NVIDIA's driver, AMD's, and WSL's
+GPU_FILES: Final = ("nvidia[0-9]*", "kfd", "dxg")  # files of NVIDIA's, AMD's and WSL's drivers
 OF_TORCH: Final = ("torch", "transformers", "peft")
-IMPORT_S: Final = 60.0  # that torch may take
+IMPORT_S: Final = 60.0  # seconds that the import of torch may take
 PAPERS_MODEL: Final = "KevinDavidHayes/pinocchio-0.8b"
 ON_A_GPU: Final = (
     f"`calibrator: {{checkpoint: {PAPERS_MODEL}}}` scores with the paper's model on it"
@@ -21,24 +21,24 @@ ON_A_GPU: Final = (
 
 
 def is_installed(module: str) -> bool:
-    """Whether a module can be imported, without importing it."""
+    """Return whether a module can be imported, without importing it."""
     return find_spec(module) is not None
 
 
 def check_installed(module: str, package: str, extra: str) -> None:
-    """Before the work: raises MissingExtraError where a module that it comes to is missing."""
+    """Raise MissingExtraError where a module is missing that the work will need."""
     if not is_installed(module):
         raise MissingExtraError(package, extra)
 
 
 def has_gpu_and_torch(devices: Path = DEVICES) -> bool:
-    """Return whether the driver of a GPU and the extra `torch` are here, without importing it."""
+    """Return whether a GPU's driver and the extra `torch` are here, without importing torch."""
     has_driver = any(any(devices.glob(pattern)) for pattern in GPU_FILES)
     return has_driver and all(map(is_installed, OF_TORCH))
 
 
 def torch_sees_gpu() -> bool:
-    """Ask torch in a process of its own whether it can compute on a GPU; takes seconds."""
+    """Return whether torch can compute on a GPU, asked in a separate process; takes seconds."""
     asked = "import torch; print(torch.cuda.is_available())"
     try:
         done = subprocess.run(
@@ -50,5 +50,5 @@ def torch_sees_gpu() -> bool:
 
 
 def check_scikit_learn() -> None:
-    """Raises MissingExtraError without scikit-learn, by which the small parts are fitted."""
+    """Raise MissingExtraError without scikit-learn, which fits the small models."""
     check_installed("sklearn", "scikit-learn", "train")

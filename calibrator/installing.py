@@ -1,4 +1,4 @@
-"""What is installed, and which command installs what is missing, as this copy was installed."""
+"""The origin of this installation, and the command that adds an extra to it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ DISTRIBUTION = "pinocchio-proxy"
 
 
 def install_command(extra: str) -> str:
-    """The command that adds an extra to this installation, whatever it came from.
+    """Return the command that adds an extra to this installation, whatever its origin.
 
-    From a clone or a wheel pip needs its path, since no index has the project; the interpreter is
-    named, since another `pip` would install elsewhere.
+    For a clone or a wheel pip needs the path, since no index has the project. The command names the
+    interpreter, since another `pip` would install elsewhere.
     """
     return f"{sys.executable} -m pip install {_requirement(extra)}"
 
@@ -33,7 +33,7 @@ def _requirement(extra: str) -> str:
 
 
 def _origin() -> dict[str, Any]:
-    """What pip noted of where the distribution came from (PEP 610); empty for an index."""
+    """Return pip's record of the distribution's origin (PEP 610); empty for an index."""
     try:
         text = distribution(DISTRIBUTION).read_text("direct_url.json")
     except PackageNotFoundError:

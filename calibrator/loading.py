@@ -1,4 +1,4 @@
-"""From a name to a scorer. torch is imported only for a device that needs it."""
+"""Loading of a scorer by name. torch is imported only for a device that needs it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from calibrator.evidence.fact_file import FactFile
 
 FAKE = "fake:"
-DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")  # `cuda:1` where there are several
+DEVICES = ("auto", "cpu", "cuda", "mps", "xpu")  # also with a number, as in `cuda:1`
 
 
 def version_of(name: str) -> str:
-    """The name that the scorer of a checkpoint has, without loading it.
+    """Return the name of a checkpoint's scorer without loading it.
 
     Downloads a hub name that is not here yet. Raises CheckpointError or HubError.
     """
@@ -29,9 +29,9 @@ def version_of(name: str) -> str:
 
 
 def check_checkpoint(name: str, recalibration: Path | Sequence[Path] | None = None) -> None:
-    """Says quickly, without torch, whether `load_scorer` can be expected to work.
+    """Check quickly, without torch, that `load_scorer` can be expected to work.
 
-    As `version_of`, also for a recalibration that is for another checkpoint.
+    Raises as `version_of`, also for a recalibration of another checkpoint.
     """
     version = version_of(name)
     if recalibration:
@@ -41,7 +41,7 @@ def check_checkpoint(name: str, recalibration: Path | Sequence[Path] | None = No
 
 
 def checkpoint_card(name: str) -> dict[str, Any] | None:
-    """What the checkpoint's `calibrator.json` says of it, with its `version`; None for a fake.
+    """Return the checkpoint's `calibrator.json` with its `version`, or None for a fake.
 
     Raises CheckpointError or HubError.
     """
@@ -77,19 +77,19 @@ def load_scorer(
     recalibration: Path | Sequence[Path] | None = None,
     dtype: str | None = None,
 ) -> Scorer:
-    """The scorer that a configuration names: `embedded`, a folder, a hub name, `fake:0.73`.
+    """Return the scorer that a configuration names: `embedded`, a folder, a hub name, `fake:0.73`.
 
     `threads` bounds the CPU threads of one score; None takes all cores. `recalibration` is a file
     of `pinocchio recalibrate` for this very calibrator, or one for each kind of its numbers.
-    `dtype`, of language models, is float32, bfloat16 or float16; None is that of the device. Raises
-    CheckpointError, HubError, or MissingExtraError where `device` needs torch.
+    `dtype`, for language models, is float32, bfloat16 or float16; None is the device's default.
+    Raises CheckpointError, HubError, or MissingExtraError where `device` needs torch.
     """
     check_device(device)
     return recalibrated(_load(name, device, threads, dtype), recalibration)
 
 
 def check_device(name: str) -> None:
-    """Raises CheckpointError for what names no device; whether it is there, torch says later."""
+    """Raise CheckpointError for an invalid device name; torch checks later if it is present."""
     kind, colon, number = name.partition(":")
     if kind not in DEVICES or (colon and not number.isdigit()):
         known = ", ".join(DEVICES)
@@ -97,7 +97,10 @@ def check_device(name: str) -> None:
 
 
 def recalibrated(scorer: Scorer, recalibration: Path | Sequence[Path] | None) -> Scorer:
-    """The scorer corrected by files of its own; raises CheckpointError for one of another's."""
+    """Return the scorer with its recalibration files applied.
+
+    Raises CheckpointError for the file of another scorer.
+    """
     if not recalibration:
         return scorer
     from calibrator.recalibration.recalibrated_scorer import Recalibrated

@@ -29,18 +29,19 @@ _ARGUMENTS = frozenset(
         *("response", "messages", "tools", "question", "answer", "source_model", "model"),
         *("benchmark", "prompt_variant", "others"),
     }
-)  # columns of a DataFrame that are read
+)  # the columns of a DataFrame that are read
 
 
 class Pinocchio:
     """A loaded calibrator that reads OpenAI responses, dicts and plain strings.
 
     `checkpoint` is `embedded`, a folder, a hub name or `fake:0.73`; `device` is `auto`, `cpu`,
-    `cuda`, ..; `recalibration` a file of `pinocchio recalibrate`, or a list of one for each kind of
-    numbers; `facts` a file of names and texts that replies are held against, as JSON lines
-    (docs/configuration.md). With `ignore_images` a calibrator that reads text only scores the text
-    of a question with images; without, it has no number for one. Raises CheckpointError when there
-    is no such checkpoint, recalibration or device, and InputError for facts that cannot be read.
+    `cuda`, ..; `recalibration` is a file of `pinocchio recalibrate`, or a list of one for each kind
+    of numbers; `facts` is a file of names and texts that replies are compared with, as JSON lines
+    (docs/configuration.md). With `ignore_images` a calibrator that reads only text scores the text
+    of a question with images; without it, such a question raises NotScorableError. Raises
+    CheckpointError where there is no such checkpoint, recalibration or device, and InputError for
+    facts that cannot be read.
 
     The keyword arguments of the authors' package load their calibrator, or `adapter` (G05):
     `base_model`, `device_map` (one device), `torch_dtype`, `use_placeholder_image`.
@@ -69,7 +70,7 @@ class Pinocchio:
 
     @property
     def name(self) -> str:
-        """Checkpoint and recalibration: the provenance of every number this object gives."""
+        """The checkpoint and its recalibration, the provenance of every number from this object."""
         return self._scorer.name
 
     def score(
@@ -85,18 +86,18 @@ class Pinocchio:
         prompt_variant: str | None = None,
         others: Sequence[Any] = (),
     ) -> float:
-        """P(correct) of a reply, 0 to 1; of its first choice when it has several.
+        """Return P(correct) of a reply, 0 to 1; the first choice counts where it has several.
 
         `response` is a chat completion, a text completion, a response of `/v1/responses` (each of
-        the `openai` package or a dict), a message, also Anthropic's, or the answer's text;
-        `messages` what it answers, as dicts or objects; or give `question` and `answer` as text.
-        The answering model's name comes from the response unless `source_model` is given.
-        `prompt_variant` is one of a language model's other prompts, by name. `others` are replies
-        to the same question, of other models or of the same one asked again, in any order: text,
-        responses, or `{"response": .., "model": ..}`; a calibrator without a second stage passes
-        over them.
+        the `openai` package or a dict), a message, also Anthropic's, or the answer's text.
+        `messages` is the conversation that it answers, as dicts or objects. Alternatively give
+        `question` and `answer` as text. The answering model's name comes from the response unless
+        `source_model` is given. `prompt_variant` is the name of one of a language model's other
+        prompts. `others` are replies to the same question, of other models or of the same one asked
+        again, in any order: text, responses, or `{"response": .., "model": ..}`. A calibrator
+        without a second stage ignores them.
 
-        Raises ValueError when question or answer is missing, also where `response` holds neither
+        Raises ValueError where question or answer is missing, also where `response` holds neither
         content nor tool calls; NotScorableError for what the calibrator does not read, and for
         images under a URL, since nothing is fetched here.
         """
@@ -105,11 +106,11 @@ class Pinocchio:
         return self._score([item], prompt_variant)[0].confidence
 
     def assess(self, response: Any = None, **given: Any) -> Score:
-        """Return the confidence of a reply with what it is based on, and what speaks against it.
+        """Return the confidence of a reply with its basis and the objections to the reply.
 
-        Takes the arguments of `score` but `prompt_variant`, and raises what it raises. The
+        Takes the arguments of `score` but `prompt_variant`, and raises the same errors.
         `confidence` is the number that `score` returns; `basis`, `support`, `unsupported` and
-        `because` say what was checked.
+        `because` describe the checks.
         """
         return self._score([self._item(response, **given)])[0]
 
@@ -123,7 +124,7 @@ class Pinocchio:
         source_model: str | None = None,
         benchmark: str | None = None,
     ) -> list[float]:
-        """P(correct) of every choice of a response with n > 1."""
+        """Return P(correct) of every choice of a response with n > 1, in their order."""
         asked = _question(messages, tools, question)
         answers, model = _answers(response)
         name, images = source_model or model, self._images(asked)
@@ -131,9 +132,10 @@ class Pinocchio:
         return [each.confidence for each in self._score(items)]
 
     def score_image(self, prompt: str, image: bytes, *, source_model: str | None = None) -> float:
-        """P(the image depicts what its prompt asked for), as a visual question (paper R01).
+        """Return P(the image depicts what its prompt asked for), as a visual question (paper R01).
 
-        `image` is an encoded file. Raises NotScorableError, also where the calibrator reads none.
+        `image` is an encoded file. Raises NotScorableError, also where the calibrator reads no
+        images.
         """
         if not self._reads_images:
             raise NotScorableError("image", f"{self.name} reads text only")
@@ -146,9 +148,9 @@ class Pinocchio:
         """Return P(correct) of many replies, in their order.
 
         `items` are mappings with the keyword arguments of `score`, or `Item`s, or a DataFrame
-        (pandas; whatever has `columns` and `to_dict`) with these as columns; `model` is another
-        name for `source_model` there, other columns are left out, and missing values are none.
-        Raises ValueError for a DataFrame without a question or a reply.
+        (pandas, or any object with `columns` and `to_dict`) with these as columns. There, `model`
+        is another name for `source_model`, other columns are ignored, and missing values count as
+        not given. Raises ValueError for a DataFrame without a question or a reply.
         """
         read, variants = [], []
         for item in _records(items) if hasattr(items, "columns") else items:
@@ -182,7 +184,7 @@ class Pinocchio:
         return item
 
     def _images(self, asked: Question) -> tuple[bytes, ...]:
-        """Those that the calibrator is shown; raises NotScorableError."""
+        """Return the images that the calibrator is shown. Raises NotScorableError."""
         if not asked.images or self._leaves_out_images():
             return ()
         return local_images(asked.images)
@@ -191,13 +193,16 @@ class Pinocchio:
         return replace(item, images=()) if item.images and self._leaves_out_images() else item
 
     def _leaves_out_images(self) -> bool:
-        """Whether a question's images are; raises NotScorableError where that is not wanted."""
+        """Return whether a question's images are ignored.
+
+        Raises NotScorableError where they can neither be read nor ignored.
+        """
         if not self._reads_images and not self._ignores_images:
             raise NotScorableError("image", f"the question has an image; {self.name} reads text")
         return not self._reads_images
 
     def _under(self, variant: str | None) -> Scorer:
-        """The scorer with another prompt; raises ValueError for a calibrator that has none."""
+        """Return the scorer with another prompt. Raises ValueError where a calibrator has none."""
         if variant is None:
             return self._scorer
         if variant not in self._variants:
@@ -217,7 +222,7 @@ class Pinocchio:
             range(len(items)), key=lambda i: len(items[i].question) + len(items[i].answer)
         )
         scores: dict[int, Score] = {}
-        for start in range(0, len(order), batch):  # of similar length, so that little is padded
+        for start in range(0, len(order), batch):  # items of similar length need little padding
             chosen = order[start : start + batch]
             scores |= zip(chosen, scorer.score_batch([items[i] for i in chosen]), strict=True)
         return [scores[i] for i in range(len(items))]
@@ -279,7 +284,7 @@ def _question(messages: Any, tools: Any, question: str | None) -> Question:
 
 
 def _answers(response: Any) -> tuple[list[Mapping[str, Any]], str | None]:
-    """The message of every choice, and the model's name where the response tells it."""
+    """Return the message of every choice, and the model's name from the response or None."""
     if response is None:
         raise ValueError("give a `response` or an `answer`")
     if isinstance(response, str):
@@ -302,7 +307,7 @@ def _answered(
 
 
 def _plain(value: Any) -> Mapping[str, Any]:
-    """A dict of a mapping or of an `openai` object."""
+    """Return a mapping or an `openai` object as a dict. Raises ValueError for other values."""
     if (found := plain(value)) is None:
         kind = type(value).__name__
         raise ValueError(f"cannot read a {kind}; give an openai object, a dict or a string")

@@ -1,7 +1,7 @@
-"""What a scorer is: text in, probability out.
+"""The interface of a scorer: text in, probability out.
 
-Anything with a `name` and a `score_batch` can stand where the calibrator stands: the embedded
-cross-encoder, a bigger checkpoint, a server over HTTP, or the `FakeScorer` of tests and demos.
+Anything with a `name` and a `score_batch` can replace the calibrator: the embedded cross-encoder, a
+bigger checkpoint, a server over HTTP, or the `FakeScorer` of tests and demos.
 """
 
 from __future__ import annotations
@@ -11,29 +11,28 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, cast
 
-IMAGE_CHARACTERS = 800  # that an image stands for, which is some 200 tokens or more
+IMAGE_CHARACTERS = 800  # the size of an image, which is about 200 tokens or more
 WITH_OTHERS: Final = "+opinion@"
-"""In the name of what gives numbers that know other replies: between the calibrator and a hash."""
+"""The part of a scorer's name, before a hash, that marks numbers based on other replies."""
 LOGPROBS: Final = "logprobs"
-IN_WORDS: Final = " in words"  # behind the name of a judge that had to say a number
+IN_WORDS: Final = " in words"  # follows the name of a judge that had to write a number
 PRIOR: Final = "judge-prior"
-"""In the name of a number that a judge moved by the prior, before labels say what it is worth."""
+"""The part of a name that marks numbers moved by a judge with prior weights, without labels."""
 _WITH_SIGNALS: Final = re.compile(r"\+(judge|logprobs|judge-logprobs|judge-prior)@[0-9a-f]+$")
 
 
-@dataclass(slots=True)  # as `Item`
+@dataclass(slots=True)  # not frozen, as `Item`
 class ToolUse:
-    """A reply in a conversation with tools, as it was sent: what a text of it leaves out or cuts.
+    """A reply in a conversation with tools, unabridged, where its text would leave parts out.
 
-    It calls tools, or it is text where tools were offered or used; `has_calls` tells which.
-
-    Everything is in the form of OpenAI's chat and is referred to, never copied; nothing in it was
-    checked, for a model writes what it likes.
+    It calls tools, or it is text where tools were offered or used; `has_calls` distinguishes them.
+    Everything has the form of OpenAI's chat and is a reference, never a copy. Nothing in it is
+    checked, since a model can write anything.
     """
 
     messages: Sequence[Any]  # before the reply: instructions, turns, calls and their results
-    tools: Sequence[Any]  # that were offered, or ()
-    message: Mapping[str, Any]  # of the assistant, as in chat: `content`, `tool_calls`, ...
+    tools: Sequence[Any]  # the tools that were offered, or ()
+    message: Mapping[str, Any]  # the assistant's, as in chat: `content`, `tool_calls`, ...
 
     @property
     def has_calls(self) -> bool:
@@ -43,7 +42,7 @@ class ToolUse:
 
 @dataclass(frozen=True, slots=True)
 class OtherReply:
-    """What another model, or the same one asked again, replied to the same question."""
+    """The reply of another model, or of the same one asked again, to the same question."""
 
     answer: str
     source_model: str | None = None
@@ -52,11 +51,11 @@ class OtherReply:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What is known of a reply beyond texts; each signal may be absent.
+    """The evidence on a reply beyond texts; each signal may be absent.
 
-    `judged` is P(correct) by a model that was asked to judge the reply, `judge` its name, with
-    ` in words` behind it where it had to say a number. `logprobs` are the mean and the lowest
-    natural log-probability of the reply's tokens, as its own model gave them.
+    `judged` is P(correct) by a model that judged the reply. `judge` is its name, followed by
+    ` in words` where it had to answer with a number. `logprobs` are the mean and the lowest
+    natural log-probability of the reply's tokens, from its own model.
     """
 
     judged: float | None = None
@@ -65,7 +64,7 @@ class Signals:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Which signals are there; those of another judge, or given otherwise, are others."""
+        """The kinds of the signals present; each judge, and each way of judging, is a kind."""
         judge = () if self.judged is None else (f"judge {self.judge}",)
         return judge if self.logprobs is None else (*judge, LOGPROBS)
 
@@ -81,20 +80,20 @@ class Item:
     answer: str
     source_model: str | None = None
     benchmark: str | None = None
-    domain: str | None = None  # never shown to a model; a recalibration may go by it
-    images: tuple[bytes, ...] = ()  # of the question, encoded files (PNG, JPEG, ...), in its order
-    tool_use: ToolUse | None = None  # where the reply calls tools, or tools were there to be used
-    others: tuple[OtherReply, ...] = ()  # to the same question, in any order
-    alone: float | None = None  # the confidence without them, where it is known already
-    signals: Signals = NO_SIGNALS  # a recalibration may go by them; no model is shown any
-    messages: Sequence[Any] = ()  # before the reply, as in chat; checked against, never shown
-    facts: tuple[str, ...] = ()  # texts of the operator that the question is about; the same
+    domain: str | None = None  # never shown to a model; a recalibration may use it
+    images: tuple[bytes, ...] = ()  # the question's encoded files (PNG, JPEG, ...), in order
+    tool_use: ToolUse | None = None  # set where the reply calls tools, or tools were available
+    others: tuple[OtherReply, ...] = ()  # replies to the same question, in any order
+    alone: float | None = None  # the confidence without `others`, where it is already known
+    signals: Signals = NO_SIGNALS  # never shown to a model; a recalibration may use them
+    messages: Sequence[Any] = ()  # before the reply, as in chat; compared with it, never shown
+    facts: tuple[str, ...] = ()  # the operator's texts on the question; compared, never shown
 
 
 def known_name(name: str | None, known: Container[str]) -> str | None:
-    """A model's name as it stands among known ones, in lower case; None where it does not.
+    """Return a model's name as it is among known ones, in lower case, or None.
 
-    Servers and gateways put before it whose the model is: `meta-llama/Llama-3.1-8B-Instruct`.
+    Servers and gateways put an owner before it: `meta-llama/Llama-3.1-8B-Instruct`.
     """
     name = (name or "").lower()
     if name in known:
@@ -105,10 +104,11 @@ def known_name(name: str | None, known: Container[str]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class FieldDoubt:
-    """An argument of a call that stands nowhere in the conversation; `mark` says so in words.
+    """An argument of a call that occurs nowhere in the conversation; `mark` says so in words.
 
-    `call` counts the calls of the reply from 0. `share` is what the value leaves of the confidence
-    that the call would have if the user had named it, 0 to 1; None where that cannot be told.
+    `call` counts the calls of the reply from 0. `share` is the part, from 0 to 1, of the confidence
+    that remains, compared with the same call if the user had named the value; None where it is
+    unknown.
     """
 
     name: str
@@ -119,10 +119,10 @@ class FieldDoubt:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something that speaks against a call of a tool.
+    """An objection to a call of a tool.
 
-    `name` is one of `MARKS`, `argument` the argument that it is about
-    (empty: the call as a whole), and `words` say it to a person.
+    `name` is one of `MARKS`. `argument` is the argument concerned, empty for the call as a whole,
+    and `words` is the objection for a person.
     """
 
     name: str
@@ -156,13 +156,15 @@ LOW: Final = "low"
 MEDIUM: Final = "medium"
 HIGH: Final = "high"
 RISKS: Final = (LOW, MEDIUM, HIGH)
-"""How bad a wrong call would be, seen beside what the user asked for."""
+"""How bad a wrong call would be, given the user's request."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallNotes:
-    """What is known of one call besides its confidence: its marks, the strongest first, and its
-    risk, of `RISKS`, with reasons in words."""
+    """The notes on one call besides its confidence.
+
+    These are its marks, the strongest first, and its risk, of `RISKS`, with reasons in words.
+    """
 
     marks: tuple[Mark, ...] = ()
     risk: str = LOW
@@ -170,7 +172,10 @@ class CallNotes:
 
 
 def read_notes(values: Iterable[Mapping[str, Any]]) -> tuple[CallNotes, ...]:
-    """Return the notes that `dataclasses.asdict` made values of; raises KeyError and the like."""
+    """Return the notes from the values that `dataclasses.asdict` made of them.
+
+    Raises KeyError, TypeError and the like for other values.
+    """
     return tuple(
         CallNotes(
             tuple(Mark(one["name"], one["argument"], one["words"]) for one in each["marks"]),
@@ -185,7 +190,7 @@ def read_notes(values: Iterable[Mapping[str, Any]]) -> tuple[CallNotes, ...]:
 class Unsupported:
     """A sentence of a reply that its context does not support, and the words that show it.
 
-    `kind` is `missing` if the context says nothing of them, `contradicted` if it says otherwise.
+    `kind` is `missing` if the context does not mention them, `contradicted` if it contradicts them.
     """
 
     sentence: str
@@ -200,11 +205,11 @@ OPINIONS: Final = "opinions"
 CALLS: Final = "calls"
 LIKENESS: Final = "likeness"
 BASES: Final = (CONTEXT, COMPUTED, FACTS, OPINIONS, CALLS, LIKENESS)
-"""What a confidence can be based on; `likeness` alone means that nothing was checked."""
+"""The possible bases of a confidence; `likeness` alone means that nothing was checked."""
 
 
 def basis_with(basis: Iterable[str], *more: str) -> tuple[str, ...]:
-    """Return a basis with more in it, each once, in the order of `BASES`; unknown names go."""
+    """Return a basis with more names, each once, in the order of `BASES`; drop unknown names."""
     named = {*basis, *more}
     return tuple(each for each in BASES if each in named)
 
@@ -221,28 +226,27 @@ ACTS: Final = (
     "code",
     "data",
 )
-"""What a reply does; `unknown` says that it does not know, `data` is JSON, CSV or the like."""
+"""The acts of a reply; `unknown` says that it does not know, `data` is JSON, CSV or the like."""
 
 
-@dataclass(slots=True)  # as `Item`
+@dataclass(slots=True)  # not frozen, as `Item`
 class Score:
-    """P(correct) of one item, 0 to 1, higher = surer.
+    """P(correct) of one item, 0 to 1; higher is more certain.
 
-    `score` is what the model says (softmax over the two label logits, paper B09), `confidence`
-    the same after recalibration. `is_truncated` says that only a part of the text was read.
-    `because` are a few plain facts that speak against it, where the scorer can tell any. Where
-    replies of others were read, `alone` is the confidence without them, and `compared` says of each
-    whether it agrees, differs, or whether that cannot be told. Where signals moved the confidence,
-    `unaided` is the one without them, and `calibrator` the name of what gave it. `fields` are
-    arguments of calls that stand nowhere, where the scorer can tell them apart. `notes` has the
+    `score` is the model's output (softmax over the two label logits, paper B09), and `confidence`
+    the same after recalibration. `is_truncated` is true where only a part of the text was read.
+    `because` has a few plain facts that speak against the reply, where the scorer knows any. Where
+    replies of others were read, `alone` is the confidence without them, and `compared` states for
+    each whether it agrees, differs, or cannot be compared. Where signals moved the confidence,
+    `unaided` is the one without them, and `calibrator` the name of the scorer with them. `fields`
+    are arguments of calls that occur nowhere, where the scorer can recognize them. `notes` has the
     marks and the risk of each call of the reply, in their order; None where nobody looked.
-
     `support` is the probability that the context supports the reply, None where there is no
-    context, and `unsupported` the sentences that it does not support. `basis` lists what the
-    confidence is based on, of `BASES`. `act` is what the reply does, of `ACTS`. `needs_facts` is
-    true for a short factual question that only outside evidence can settle, and `is_unfamiliar`
-    for a kind of task that the scorer was not trained on. `unread` names the part that was not
-    read, as one machine word such as `context_not_read`, where `is_truncated`.
+    context, and `unsupported` has the sentences that it does not support. `basis` lists the bases
+    of the confidence, of `BASES`. `act` is the reply's act, of `ACTS`. `needs_facts` is true for a
+    short factual question that only outside evidence can settle, and `is_unfamiliar` for a kind of
+    task that the scorer was not trained on. `unread` names the part that was not read, as one
+    machine-readable word such as `context_not_read`, where `is_truncated`.
     """
 
     score: float
@@ -265,20 +269,20 @@ class Score:
 
 
 class Scorer(Protocol):
-    """Scores items; may block for milliseconds, never called on an event loop."""
+    """Scores items. It may block for milliseconds and is never called on an event loop."""
 
     @property
     def name(self) -> str:
-        """Checkpoint and recalibration, e.g. `embedded@3f2a`: the provenance of every score."""
+        """The checkpoint and its recalibration, e.g. `embedded@3f2a`: the provenance of a score."""
         ...
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
-        """One score for each item, in order; raises CalibratorError."""
+        """Return one score for each item, in order. Raises CalibratorError."""
         ...
 
 
 def nothing() -> None:
-    """What other threads wait for, if they wait for nothing."""
+    """Do nothing, as the default of `meanwhile`."""
 
 
 class _ApartScorer(Protocol):
@@ -292,10 +296,11 @@ class _ApartScorer(Protocol):
 def score_meanwhile(
     scorer: Scorer, items: Sequence[Item], meanwhile: Callable[[], None]
 ) -> list[Score]:
-    """As `score_batch`; `meanwhile` is what other threads wait for.
+    """Return the scores of the items and call `meanwhile` once, so that other threads can run.
 
-    A scorer that computes without Python's lock calls it as it begins to, which it says by an
-    attribute `computes_apart`: so those threads run beside it. For any other it comes first.
+    A scorer with a true attribute `computes_apart` computes without Python's lock. It calls
+    `meanwhile` as it begins to, so that the threads run beside it. For any other scorer `meanwhile`
+    is called first.
     """
     if getattr(scorer, "computes_apart", False):
         return cast(_ApartScorer, scorer).score_batch(items, meanwhile)
@@ -304,79 +309,85 @@ def score_meanwhile(
 
 
 def reads_images(scorer: Scorer) -> bool:
-    """Whether it looks at `Item.images`, which it says by an attribute of this name.
+    """Return whether a scorer reads `Item.images`, as its attribute of this name states.
 
-    A scorer that does not must not be given any: its score would be of another question.
+    Other scorers must not be given any images, since they would score another question.
     """
     return bool(getattr(scorer, "reads_images", False))
 
 
 def reads_tool_use(scorer: Scorer) -> bool:
-    """Whether it looks at `Item.tool_use`, which it says by an attribute of this name.
+    """Return whether a scorer reads `Item.tool_use`, as its attribute of this name states.
 
-    A scorer that does not reads the same calls in `Item.answer`, as text.
+    Other scorers read the same calls in `Item.answer`, as text.
     """
     return bool(getattr(scorer, "reads_tool_use", False))
 
 
 def opinion_of(scorer: Scorer) -> str:
-    """The provenance of a score that knows other replies, such as `embedded@3f2a+opinion@9c1d`,
-    which it says by an attribute `opinion`; empty for a scorer that reads no `Item.others`."""
+    """Return the provenance of scores that know other replies: `embedded@3f2a+opinion@9c1d`.
+
+    This is the scorer's attribute `opinion`; empty for a scorer that reads no `Item.others`.
+    """
     return str(getattr(scorer, "opinion", ""))
 
 
 def signals_of(scorer: Scorer) -> str:
-    """The name of the weights that join `Item.signals` to its numbers, which it says by an
-    attribute `signals`; empty for a scorer that has none."""
+    """Return the name of the weights that join `Item.signals` to a scorer's numbers.
+
+    This is its attribute `signals`; empty for a scorer that has none.
+    """
     return str(getattr(scorer, "signals", ""))
 
 
 def with_answer_characters(scorer: Scorer, characters: int) -> Scorer:
-    """The scorer shown so many characters of an answer, which it gives by a method of this name;
-    the scorer itself where it has no such bound."""
+    """Return the scorer with another limit on the characters of an answer that it reads.
+
+    The scorer itself is returned where it has no method of this name, and so no such limit.
+    """
     bounded = getattr(scorer, "with_answer_characters", None)
     return cast(Scorer, bounded(characters)) if bounded is not None else scorer
 
 
 def knows_others(name: str) -> bool:
-    """Whether numbers of this name know what others replied."""
+    """Return whether numbers of this name are based on other replies too."""
     return WITH_OTHERS in name
 
 
 def without_others(name: str) -> str:
-    """What gives the number of the reply alone: `embedded@3f2a+opinion@9c1d` -> `embedded@3f2a`."""
+    """Return the name for the reply alone: `embedded@3f2a+opinion@9c1d` -> `embedded@3f2a`."""
     return name.partition(WITH_OTHERS)[0]
 
 
 def knows_signals(name: str) -> bool:
-    """Whether numbers of this name know a judge or log-probabilities."""
+    """Return whether numbers of this name are based on a judge or log-probabilities too."""
     return without_signals(name) != name
 
 
 def without_signals(name: str) -> str:
-    """What gives the number that signals moved: `embedded@3f2a+judge@9c1d` -> `embedded@3f2a`."""
+    """Return the name without signals: `embedded@3f2a+judge@9c1d` -> `embedded@3f2a`."""
     return _WITH_SIGNALS.sub("", name)
 
 
 def has_prior(name: str) -> bool:
-    """Return whether numbers of this name know a judge by the prior alone."""
+    """Return whether numbers of this name weigh a judge by the prior alone."""
     return knows_signals(name) and f"+{PRIOR}@" in name
 
 
 def provenance(scorer: Scorer, score: Score) -> str:
-    """What a score stands on: the scorer alone, or with it the replies of others, or signals."""
+    """Return the name for a score: the scorer's, or the one with other replies or signals."""
     return score.calibrator or (scorer.name if score.alone is None else opinion_of(scorer))
 
 
 def batch_characters_of(scorer: Scorer) -> int:
-    """How much text, after padding, a batch should hold, which it says by `batch_characters`."""
+    """Return the characters of a batch after padding, by the scorer's `batch_characters`."""
     return int(getattr(scorer, "batch_characters", 16_000))
 
 
 def batches_at_a_time(scorer: Scorer) -> int:
-    """How many it may be given at a time, each on a thread; an attribute `concurrency` says so.
+    """Return how many batches a scorer takes at a time, each on a thread, by its `concurrency`.
 
-    One that computes takes one; one that waits for a server may take several.
+    A scorer that computes takes one. A scorer that waits for a server may take several.
     """
     return int(getattr(scorer, "concurrency", 1))
 
@@ -389,7 +400,9 @@ class FakeScorer:
 
     @property
     def name(self) -> str:
+        """The name in a configuration."""
         return f"fake:{self.confidence:g}"
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
+        """Return the same score for each item."""
         return [Score(self.confidence, self.confidence) for _ in items]

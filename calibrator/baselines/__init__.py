@@ -1,3 +1,3 @@
-"""What a calibrator has to beat: lengths, names, words, stated confidences, judges, samples."""
+"""Baselines for a calibrator: lengths, names, words, stated confidences, judges and samples."""
 
 __all__ = ["asked_judge", "fitted", "halves", "overlap", "samples", "stated", "tfidf"]

@@ -1,33 +1,34 @@
-"""A model asked for P(correct) of a reply, which is shown no right answer (paper I06, I07, F10)."""
+"""A judge: a model estimates P(correct) of a reply without a right answer (paper I06, I07, F10)."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-MAX_QUESTION, MAX_ANSWER = 1_500, 800  # characters, as the calibrator is shown
+MAX_QUESTION, MAX_ANSWER = 1_500, 800  # characters, as for the calibrator
 CONCURRENCY: Final = 20  # calls at a time
 PROMPT: Final = (
     "Estimate how likely it is that the following response answers the question correctly.\n\n"
     "Question: {question}\n\nResponse: {answer}\n\n"
     "Reply with only a number between 0.0, certainly incorrect, and 1.0, certainly correct."
 )
-LIKELY, UNLIKELY, UNKNOWN = 0.8, 0.2, 0.5  # for words in place of a number
+LIKELY, UNLIKELY, UNKNOWN = 0.8, 0.2, 0.5  # P(correct) where a judge gives words and no number
 _DECIMAL = re.compile(r"(?<![\d.])(?:0?\.\d+|0(?:\.0*)?|1(?:\.0*)?)(?![\d.]*\d|%)")
 _NO = re.compile(r"(?i)\b(no|incorrect|not correct)\b")
 _YES = re.compile(r"(?i)\b(yes|correct)\b")
 
 
 def judge_prompt(question: str, answer: str) -> str:
-    """What the model is asked, question and answer cut as for the calibrator."""
+    """Return the judge's prompt, with question and answer cut as for the calibrator."""
     return PROMPT.format(question=question[:MAX_QUESTION], answer=answer[:MAX_ANSWER])
 
 
 def judged_in(text: str) -> float:
-    """P(correct) that a judge's words say: a number alone, a decimal from 0 to 1 in them, `yes` or
-    `correct` as 0.8, `no` or `incorrect` as 0.2, else 0.5, about the base rate (I18).
+    """Return the P(correct) that a judge's words state.
 
-    `incorrect` holds `correct`, so the words against are looked for first.
+    This is a number alone, else the first decimal from 0 to 1 in the text, else 0.2 for `no` or
+    `incorrect`, else 0.8 for `yes` or `correct`, else 0.5, which is about the base rate (I18).
+    `incorrect` holds `correct`, so the negative words are looked for first.
     """
     try:
         number = float(text.strip())

@@ -1,6 +1,6 @@
-"""Whether one text says what another says: a protocol for models, and a lexical one offline.
+"""Entailment between two texts: a protocol for models, and a lexical version that works offline.
 
-The lexical one knows words, numbers and negations. It stands in for DeBERTa-large-MNLI (paper I10)
+The lexical version knows words, numbers and negations. It replaces DeBERTa-large-MNLI (paper I10)
 where no such model is at hand, and is meant for short answers.
 """
 
@@ -27,13 +27,16 @@ _EMPTY: Final = frozenset(
 
 
 class Entailment(Protocol):
-    """Gives P(entailment), P(neutral), P(contradiction) of pairs (premise, hypothesis), (n, 3)."""
+    """A function from n pairs (premise, hypothesis) to an (n, 3) array of probabilities.
+
+    The columns are P(entailment), P(neutral) and P(contradiction).
+    """
 
     def __call__(self, pairs: Sequence[tuple[str, str]]) -> Floats: ...
 
 
 def normalized(text: str) -> str:
-    """Lower case, words and numbers alone, articles and the like left out (I09)."""
+    """Return a text's words and numbers in lower case, without articles and the like (I09)."""
     words = [word for word in _words(text) if word not in _EMPTY]
     return " ".join(words)
 
@@ -43,8 +46,11 @@ def _words(text: str) -> list[str]:
 
 
 def lexical_entailment(pairs: Sequence[tuple[str, str]]) -> Floats:
-    """Entailment as the share of the hypothesis' words that the premise has; other numbers or a
-    negation on one side alone make it a contradiction."""
+    """Return P(entailment, neutral, contradiction) of each pair from shared words, (n, 3).
+
+    P(entailment) is the share of the hypothesis' words that the premise has. A pair is a
+    contradiction where the numbers differ or only one side has a negation.
+    """
     return np.array([_lexical(premise, hypothesis) for premise, hypothesis in pairs]).reshape(-1, 3)
 
 

@@ -1,12 +1,12 @@
-"""What a calibrator has to beat, fitted on training rows, on the same test rows (paper I01-I05).
+"""Baselines that are fitted on training rows and scored on the same test rows (paper I01-I05).
 
 - length: logistic regression on log(1 + tokens of the response), I04;
-- names only: how often each model was right in training, or each model on each benchmark: what a
-  leaderboard knows, without a look at the reply;
+- names only: the share of right replies of each model in training, or of each model on each
+  benchmark. A leaderboard knows as much without a look at the reply;
 - stated confidence, where the rows have one: raw (I01), Platt (I02), isotonic (I03), and joined
   with the length (I05). The fits are scikit-learn's with the paper's settings (I17).
 
-The words of question and answer are in `tfidf.py`.
+`tfidf.py` has the baseline on the words of question and answer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from calibrator.extras import check_scikit_learn
 from calibrator.metrics.metrics import Floats
 from calibrator.rows.rows import Row, labels_of
 
-PRIOR_ROWS = 1.0  # weight of the coarser table in the share of a finer one's cell
+PRIOR_ROWS = 1.0  # weight, in rows, of the coarser share that a cell is shrunk towards
 TOKEN = r"\w+|[^\w\s]"  # words and punctuation marks
 _TOKEN = re.compile(TOKEN)
 
@@ -30,7 +30,7 @@ Baseline = Callable[[Sequence[Row], Sequence[Row]], Floats]
 
 
 def check_labels(rows: Sequence[Row]) -> None:
-    """Raises JudgingError unless there are correct and wrong rows to learn from."""
+    """Raise JudgingError unless the rows include both correct and wrong ones."""
     labels = {row.correct for row in rows}
     if labels != {0, 1}:
         which = (
@@ -40,7 +40,7 @@ def check_labels(rows: Sequence[Row]) -> None:
 
 
 def check_questions(train: Sequence[Row], test: Sequence[Row]) -> None:
-    """Raises JudgingError when a question is on both sides (D04)."""
+    """Raise JudgingError where a question is in both training and test rows (D04)."""
     both = {row.question_id for row in train} & {row.question_id for row in test}
     if both:
         raise JudgingError(
@@ -50,7 +50,10 @@ def check_questions(train: Sequence[Row], test: Sequence[Row]) -> None:
 
 
 def _logistic(features: Floats, rows: Sequence[Row], test: Floats) -> Floats:
-    """The paper's `LogisticRegression(C=1.0, solver='lbfgs', max_iter=1000)` (I02)."""
+    """Return P(correct) of the test features from a logistic regression, (len(test),).
+
+    The settings are the paper's `LogisticRegression(C=1.0, solver='lbfgs', max_iter=1000)` (I02).
+    """
     check_scikit_learn()
     from sklearn.linear_model import LogisticRegression
 
@@ -60,25 +63,34 @@ def _logistic(features: Floats, rows: Sequence[Row], test: Floats) -> Floats:
 
 
 def _lengths(rows: Sequence[Row]) -> Floats:
-    """log(1 + t), t = words and punctuation marks, (n, 1); the paper names no tokenizer (V45)."""
+    """Return log(1 + t) of each response, (n, 1).
+
+    t counts words and punctuation marks, since the paper names no tokenizer (V45).
+    """
     counts = [sum(1 for _ in _TOKEN.finditer(row.answer)) for row in rows]
     return np.log1p(np.array(counts, dtype=np.float64))[:, None]
 
 
 def length_baseline(train: Sequence[Row], test: Sequence[Row]) -> Floats:
-    """P(correct) of the test rows from the length of their responses (I04)."""
+    """Return P(correct) of the test rows from the length of their responses (I04)."""
     return _logistic(_lengths(train), train, _lengths(test))
 
 
 def model_names(train: Sequence[Row], test: Sequence[Row]) -> Floats:
-    """The share of right replies of the row's model in training; of all rows for a new model."""
+    """Return the share of right replies in training of each test row's model.
+
+    The share is shrunk towards that of all training rows, which a new model gets.
+    """
     check_labels(train)
     overall = float(labels_of(train).mean())
     return _shares(train, test, lambda row: row.model, np.full(len(test), overall))
 
 
 def model_and_benchmark_names(train: Sequence[Row], test: Sequence[Row]) -> Floats:
-    """As `model_names`, of the model on the row's benchmark; thin cells lean on the former."""
+    """Return the share of right replies in training of each test row's model on its benchmark.
+
+    The share is shrunk towards that of `model_names`, most where there are few rows.
+    """
     by_model = model_names(train, test)
     return _shares(train, test, lambda row: (row.model, row.benchmark), by_model)
 
@@ -86,6 +98,7 @@ def model_and_benchmark_names(train: Sequence[Row], test: Sequence[Row]) -> Floa
 def _shares(
     train: Sequence[Row], test: Sequence[Row], key: Callable[[Row], object], prior: Floats
 ) -> Floats:
+    """Return the share of right replies in training of each test row's key, shrunk to `prior`."""
     seen: dict[object, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for row in train:
         cell = seen[key(row)]
@@ -101,28 +114,29 @@ def _shares(
 
 
 def with_stated_confidence(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows that have a stated confidence."""
     return [row for row in rows if row.verbalized_confidence is not None]
 
 
 def _stated(rows: Sequence[Row]) -> Floats:
-    """The stated confidences, (n, 1); rows without one raise JudgingError."""
+    """Return the stated confidences, (n, 1). Raises JudgingError where a row has none."""
     if any(row.verbalized_confidence is None for row in rows):
         raise JudgingError("a row states no confidence of its own")
     return np.array([row.verbalized_confidence or 0.0 for row in rows])[:, None]
 
 
 def stated_raw(_: Sequence[Row], test: Sequence[Row]) -> Floats:
-    """The confidence that the model stated, as it is (I01)."""
+    """Return the stated confidences unchanged (I01)."""
     return np.asarray(_stated(test)[:, 0])
 
 
 def stated_platt(train: Sequence[Row], test: Sequence[Row]) -> Floats:
-    """Platt scaling of the stated confidence (I02)."""
+    """Return P(correct) from Platt scaling of the stated confidence (I02)."""
     return _logistic(_stated(train), train, _stated(test))
 
 
 def stated_isotonic(train: Sequence[Row], test: Sequence[Row]) -> Floats:
-    """Isotonic regression of the stated confidence, kept within 0.01 and 0.99 (I03)."""
+    """Return P(correct) from isotonic regression of the stated confidence, 0.01 to 0.99 (I03)."""
     check_scikit_learn()
     from sklearn.isotonic import IsotonicRegression
 
@@ -134,7 +148,7 @@ def stated_isotonic(train: Sequence[Row], test: Sequence[Row]) -> Floats:
 
 
 def stated_and_length(train: Sequence[Row], test: Sequence[Row]) -> Floats:
-    """Logistic regression on stated confidence and length (I05)."""
+    """Return P(correct) from a logistic regression on stated confidence and length (I05)."""
     features = [np.hstack([_stated(rows), _lengths(rows)]) for rows in (train, test)]
     return _logistic(features[0], train, features[1])
 

@@ -1,6 +1,7 @@
-"""The two halves of post-hoc baselines: fitted on one, judged on the other (paper D09, I17).
+"""The two halves of the rows for post-hoc baselines: one to fit on, one to judge.
 
-Halves are stratified by label, and by question: all replies to a question are on one side (D04).
+Halves are stratified by label. All replies to a question are in one half (D04). The paper's rows
+are D09 and I17.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ SEED = 20_261_125
 
 
 def halves(correct: ArrayLike, questions: ArrayLike, seed: int = SEED) -> tuple[Ints, Ints]:
-    """Places of the half to fit on and of the half to judge, ascending; the same for a seed.
+    """Return the positions of the rows to fit on and of those to judge, each ascending.
 
-    Questions are dealt out in the order of their size and their share of right replies, those that
-    are equal by chance, so that both halves have nearly as many rows and as many right ones.
+    The result depends only on the arguments. Questions are dealt out in the order of their size and
+    their share of right replies, with ties broken at random, so that both halves have nearly the
+    same number of rows and of right rows.
     """
     y = np.asarray(correct, dtype=np.float64)
     _, group = np.unique(np.asarray(questions), return_inverse=True)
@@ -26,6 +28,6 @@ def halves(correct: ArrayLike, questions: ArrayLike, seed: int = SEED) -> tuple[
     chance = np.random.default_rng(seed).random(len(size))
     order = np.lexsort((chance, share, size))
     is_fitted = np.empty(len(size), dtype=bool)
-    # a, b, b, a: so neither half has the larger one of each pair
+    # The pattern a, b, b, a keeps one half from getting the larger question of each pair.
     is_fitted[order] = np.isin(np.arange(len(size)) % 4, (0, 3))
     return np.flatnonzero(is_fitted[group]), np.flatnonzero(~is_fitted[group])

@@ -1,7 +1,7 @@
-"""Baselines that compare a reply with the text before it, and know nothing else.
+"""Baselines that only compare a reply with the text before it.
 
-Where the answer is in the context, a reply of the context's own words is often right. A calibrator
-that does not do better than these does not read the context.
+Where the answer is in the context, a reply made of the context's words is often right. A
+calibrator that does no better than these baselines does not read the context.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from calibrator.metrics.metrics import Floats
 from calibrator.scorer import Item
 from calibrator.text.transcript import content_text
 
-# A word, or one character of a script that is written without spaces.
+# This matches a word, or one character of a script that is written without spaces.
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_\u3040-\u30ff\u3400-\u9fff]+")
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text in lower case; of Chinese and Japanese, the characters."""
+    """Return the words of a text in lower case; each Chinese or Japanese character is a word."""
     return _WORD.findall(text.lower())
 
 
 def text_before(item: Item) -> str:
-    """Return all text that precedes a reply: every message, or the question without messages."""
+    """Return the text of all messages before a reply, or the question where no message has text."""
     said = [_text(message) for message in item.messages]
     return "\n".join(text for text in said if text) or item.question
 
@@ -44,7 +44,7 @@ def _text(message: Any) -> str:
 def word_shares(items: Sequence[Item]) -> Floats:
     """Return the share of each reply's words that occur in the text before it, (n,).
 
-    0 for a reply without words.
+    The share is 0 for a reply without words.
     """
     found = []
     for item in items:
@@ -54,10 +54,11 @@ def word_shares(items: Sequence[Item]) -> Floats:
 
 
 def tfidf_cosines(items: Sequence[Item]) -> Floats:
-    """Return the cosine of each reply and the text before it, (n,), 0 to 1.
+    """Return the cosine of each reply and the text before it, (n,), from 0 to 1.
 
-    Words weigh (1 + ln tf) * (1 + ln((1 + n) / (1 + df))), with document frequencies of these very
-    replies and texts (Manning et al., Introduction to Information Retrieval, 6.4).
+    The weight of a word is (1 + ln tf) * (1 + ln((1 + n) / (1 + df))), with the document
+    frequencies of these replies and texts (Manning et al., Introduction to Information
+    Retrieval, 6.4).
     """
     texts = [
         (Counter(words_of(text_before(each))), Counter(words_of(each.answer))) for each in items

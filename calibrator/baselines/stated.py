@@ -1,7 +1,6 @@
-"""Stated confidences: how a model is asked for one, how its words are read, and how a reply is
-freed of it before a calibrator reads it (paper I01).
+"""Stated confidences: the prompt for one, the reader of one, and their removal from a reply (I01).
 
-A calibrator that reads `Confidence: 90%` in a reply reads its rival's number.
+A calibrator that reads `Confidence: 90%` in a reply reads the number of a rival baseline.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ PROMPT: Final = (
     "How confident are you that your answer is correct? Respond with only a number between 0 and "
     "100, where 0 means certainly wrong and 100 means certainly correct.\nConfidence:"
 )
-MAX_QUESTION, MAX_ANSWER = 1_500, 800  # characters, as the calibrator is shown (F10)
+MAX_QUESTION, MAX_ANSWER = 1_500, 800  # characters, as for the calibrator (F10)
 
 _NUMBER = re.compile(r"(?<![\w.])(\d{1,3}(?:[.,]\d+)?)\s*(%|percent\b|/\s*100\b|/\s*10\b)?")
 _LEVEL = r"(?:\*\*|__|[\"'])?"
@@ -33,15 +32,15 @@ _MEMBER = re.compile(
 
 
 def stated_prompt(question: str, answer: str) -> str:
-    """What a model is asked after it answered, its question and answer cut as for a calibrator."""
+    """Return the prompt for a model's confidence in its answer, cut as for a calibrator."""
     return PROMPT.format(question=question[:MAX_QUESTION], answer=answer[:MAX_ANSWER])
 
 
 def stated_in(text: str) -> float | None:
-    """The confidence that a reply to the prompt states, from 0 to 1; None where it states none.
+    """Return the confidence that a reply to the prompt states, from 0 to 1, or None.
 
-    A number alone is out of 100, also 1, as the prompt says; one with a decimal point of at most 1
-    is a probability. Of several numbers the last one counts, but for `/ 100`.
+    A number alone is out of 100, even 1, as the prompt says. A number with a decimal point that is
+    at most 1 is a probability. The last of several numbers counts. A result above 1 is None.
     """
     found = _NUMBER.findall(text)
     if not found:
@@ -58,7 +57,11 @@ def stated_in(text: str) -> float | None:
 
 
 def without_stated(answer: str) -> str:
-    """The answer without lines or JSON members that state a confidence; all else as it was."""
+    """Return the answer without lines or JSON members that state a confidence.
+
+    An answer that states none is returned unchanged. From others, repeated blank lines and outer
+    whitespace are removed too.
+    """
     kept = _STATED.sub("", _MEMBER.sub("", answer))
     if kept == answer:
         return answer

@@ -1,9 +1,9 @@
-"""The baseline that is hard to beat: which words stand in question and answer.
+"""The baseline on the words of question and answer, which is hard to beat.
 
-TF-IDF of 1-2-grams (the question's first 1,500 characters, the answer's first and last 500, and
-the names that are known), 300,000 features, logistic regression on top. Words are counted once
-for all rows; each fit then chooses its features and weights from its own training rows alone, so
-that leaving models or benchmarks out, one after the other, costs seconds each.
+It is a logistic regression on TF-IDF of 1-2-grams (the question's first 1,500 characters, the
+answer's first and last 500, and the known names) with 300,000 features. Words are counted once for
+all rows. Each fit then chooses its features and weights from its own training rows alone, so
+leaving out one model or benchmark after another costs seconds each.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from calibrator.rows.rows import Row, Tags, labels_of
 MAX_FEATURES = 300_000
 MIN_ROWS = 3  # training rows that have a feature
 QUESTION_CHARACTERS = 1_500
-ANSWER_CHARACTERS = 500  # of its beginning, and of its end
+ANSWER_CHARACTERS = 500  # from the beginning, and as many from the end
 INVERSE_PENALTY = 2.0
 
 
 def document(row: Row) -> str:
-    """What is read of a row, names apart."""
+    """Return the text of a row that is counted: question and answer, cut, without names."""
     answer = row.answer
     if len(answer) > 2 * ANSWER_CHARACTERS:
         answer = f"{answer[:ANSWER_CHARACTERS]}\n{answer[-ANSWER_CHARACTERS:]}"
@@ -35,14 +35,14 @@ def document(row: Row) -> str:
 
 
 def names(row: Row, tags: Tags) -> list[str]:
-    """The names that are told, each one feature."""
+    """Return the names of model and benchmark that the tags allow, each as one feature."""
     item = row.item(tags)
     told = {"model": item.source_model, "benchmark": item.benchmark}
     return [f"{kind}={name.lower()}" for kind, name in told.items() if name]
 
 
 class WordCounts:
-    """Counts of the words and pairs of words of all `rows`, (rows, vocabulary), sparse."""
+    """Counts of the words and pairs of words of all `rows`, a sparse array (rows, vocabulary)."""
 
     def __init__(self, rows: Sequence[Row]) -> None:
         check_scikit_learn()
@@ -53,15 +53,15 @@ class WordCounts:
         vectorizer = CountVectorizer(ngram_range=(1, 2), token_pattern=TOKEN, dtype=np.int32)
         try:
             counts = vectorizer.fit_transform(map(document, rows)).tocsc()
-        except ValueError as error:  # not one word in all rows
+        except ValueError as error:  # no row has a word
             raise JudgingError(f"the words of these rows cannot be counted: {error}") from error
-        # what fewer than MIN_ROWS rows have, no fit on some of them can use
+        # No fit can use a term that fewer than MIN_ROWS of all rows have.
         self._counts = counts[:, np.diff(counts.indptr) >= MIN_ROWS].tocsr()
 
     def scores(self, train: Ints, test: Ints, tags: Tags) -> Floats:
-        """P(correct) of the rows at `test` from a fit on those at `train`, (len(test),).
+        """Return P(correct) of the rows at `test` from a fit on those at `train`, (len(test),).
 
-        Raises JudgingError when the training rows have one label only.
+        Raises JudgingError where the training rows have one label only.
         """
         from scipy.sparse import hstack
         from sklearn.feature_extraction.text import TfidfTransformer
@@ -81,7 +81,7 @@ class WordCounts:
         return np.asarray(model.predict_proba(told)[:, 1])
 
     def _names(self, train: Ints, tags: Tags) -> Callable[[Ints], Any]:
-        """Maps row numbers to columns of the names that the training rows have."""
+        """Return a function from row numbers to sparse columns of the names known from training."""
         from scipy.sparse import csr_matrix
 
         known = sorted({name for i in train for name in names(self.rows[i], tags)})
@@ -102,7 +102,10 @@ class WordCounts:
 
 
 def _frequent(counts: Any) -> Ints:
-    """The columns of at least `MIN_ROWS` rows, of these the most frequent."""
+    """Return the columns that at least `MIN_ROWS` rows have, at most `MAX_FEATURES`, ascending.
+
+    The columns with the highest counts are kept.
+    """
     rows_with = np.bincount(counts.indices, minlength=counts.shape[1])
     total = np.asarray(counts.sum(axis=0)).ravel() * (rows_with >= MIN_ROWS)
     most = np.argsort(-total, kind="stable")[:MAX_FEATURES]
@@ -112,7 +115,7 @@ def _frequent(counts: Any) -> Ints:
 def tfidf_baseline(
     train: Sequence[Row], test: Sequence[Row], tags: Sequence[Tags] = ("served",)
 ) -> list[Floats]:
-    """P(correct) of the test rows, once for each way of telling names."""
+    """Return P(correct) of the test rows, once for each rule in `tags` for the names shown."""
     counts = WordCounts([*train, *test])
     at = np.arange(len(train) + len(test))
     return [counts.scores(at[: len(train)], at[len(train) :], each) for each in tags]

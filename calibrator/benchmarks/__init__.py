@@ -1,3 +1,3 @@
-"""What answers are collected to, and what becomes of them: tasks, labelled rows, splits, audits."""
+"""Collected answers to benchmarks: tasks, labelled rows, splits and audits."""
 
 __all__ = ["answered", "label_audit", "registry", "self_preference", "splits", "tasks"]

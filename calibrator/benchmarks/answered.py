@@ -1,4 +1,4 @@
-"""From an answer to a labelled row: graded by rule, or by what judges said (D01 to D03, C09)."""
+"""Labelled rows from answers, graded by rule or by the verdicts of judges (D01 to D03, C09)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a model answered to a task: `message` is the assistant's, as chat has it."""
+    """A model's answer to a task; `message` is the assistant message of a chat."""
 
     task: Task
     model: str
@@ -25,7 +25,7 @@ class Answered:
 
     @property
     def text(self) -> str:
-        """What it says to the reader: no reasoning, which may hold answers that it gave up."""
+        """The text for the reader, without reasoning, which may hold discarded answers."""
         content = self.message.get("content")
         if isinstance(content, list):
             texts = (part.get("text") for part in content if isinstance(part, dict))
@@ -34,7 +34,7 @@ class Answered:
 
     @property
     def rule_grade(self) -> Grade | None:
-        """Its label where no model is needed: by rule, or because nothing was answered."""
+        """The grade by rule, also of refusals and empty answers; None where a judge is needed."""
         if self.message.get("refusal") or (self.task.grader == "rubric" and is_refusal(self.text)):
             return Grade(False, "refusal")
         if self.task.grader == "rubric":
@@ -43,14 +43,14 @@ class Answered:
 
     @property
     def id(self) -> str:
-        """The same for the same answer of the same model to the same question."""
+        """A digest of question, model and message, the same for the same answer."""
         told = "\0".join((self.task.question_id, self.model, message_text(self.message)))
         return hashlib.sha256(told.encode(errors="surrogatepass")).hexdigest()[:20]
 
     def row(self, verdicts: Mapping[str, bool | None]) -> Json | None:
-        """The labelled row; None where no judge could be read.
+        """Return the labelled row, or None where a verdict is needed and the first judge has none.
 
-        `verdicts` are those of judges by their model, the one whose label counts first.
+        `verdicts` are the judges' by model; the label is the first one's.
         """
         found = self.rule_grade
         graded_by: str = self.task.grader
@@ -85,7 +85,7 @@ class Answered:
         return row | ({"verdicts": told} if told and self.rule_grade is None else {})
 
     def _response(self) -> Any:
-        """The text where there is no more to the message, else the message."""
+        """Return the text, or the message's set fields where it has more than text."""
         beside = ("reasoning_content", "reasoning", "refusal", "tool_calls", "function_call")
         if any(self.message.get(name) for name in beside):
             named = {name: self.message.get(name) for name in ("content", *beside)}

@@ -1,6 +1,6 @@
-"""How many labels are wrong: a random sample that a person looks at (D06).
+"""An audit of labels: the error rate of a random sample that a person looks at (D06).
 
-The rate has Wilson's interval; a sample without an error still says how many there may be at most.
+The rate has Wilson's interval, so a sample without errors still gives an upper bound.
 """
 
 from __future__ import annotations
@@ -21,23 +21,29 @@ ANSWER: Final = "label_is_right"  # the field that a person fills in: true or fa
 
 @dataclass(frozen=True, slots=True)
 class LabelAudit:
-    """What a looked-at sample says; `wrong_by` counts wrong labels by what gave them."""
+    """The result of an audited sample; `wrong_by` counts wrong labels by their grader."""
 
     looked_at: int
     wrong: int
     rate: Interval
     wrong_by: Mapping[str, int]
-    left: int  # rows that nobody has looked at yet
+    left: int  # rows that nobody has audited yet
 
 
 def drawn(rows: Sequence[Mapping[str, Any]], count: int, seed: int) -> list[Json]:
-    """Rows to look at, each with the same chance, the empty field in front."""
+    """Return `count` random rows in their old order, each with the empty field in front.
+
+    All rows are returned where there are fewer.
+    """
     chosen = random.Random(seed).sample(range(len(rows)), min(count, len(rows)))
     return [{ANSWER: None, **rows[at]} for at in sorted(chosen)]
 
 
 def audit(rows: Sequence[Mapping[str, Any]]) -> LabelAudit:
-    """The share of wrong labels in a sample that was looked at; raises JudgingError for none."""
+    """Return the share of wrong labels in an audited sample.
+
+    Raises JudgingError for a row whose field is not true, false or null, or where none is audited.
+    """
     for row in rows:
         if row.get(ANSWER) not in (None, True, False):
             raise JudgingError(f"{ANSWER!r} must be true, false or null, not {row[ANSWER]!r}")

@@ -1,4 +1,4 @@
-"""The paper's benchmarks: where each is, its licence, how it is asked and graded (C04 to C06)."""
+"""The paper's benchmarks: source, licence, prompt and grader of each (C04 to C06)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FORMATS: Final[dict[GraderName, str]] = {  # C09
     "rubric": "open, graded by a model",
 }
 _LINE = "End with one line that begins with `Answer:` and has nothing but"
-PROMPTS: Final[dict[GraderName, str]] = {  # that follow the question
+PROMPTS: Final[dict[GraderName, str]] = {  # appended to the question
     "choice": f"{_LINE} the letter of your choice.",
     "claim": f"{_LINE} yes or no.",
     "number": f"{_LINE} the number.",
@@ -37,7 +37,7 @@ PROMPTS: Final[dict[GraderName, str]] = {  # that follow the question
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """One benchmark; `fields` maps our names of fields to the names in its files."""
+    """One benchmark; `fields` maps the names of our fields to those in its files."""
 
     name: str
     domain: str
@@ -49,28 +49,29 @@ class Benchmark:
 
     @property
     def is_judged(self) -> bool:
-        """Whether a model grades it (D02)."""
+        """Whether a model grades the answers (D02)."""
         return self.grader == "rubric"
 
     @property
     def answer_format(self) -> str:
+        """The form of its answers, in words (C09)."""
         return FORMATS[self.grader]
 
     @property
     def prompt(self) -> str:
-        """What a model is told after the question."""
+        """The instruction that follows the question."""
         return PROMPTS[self.grader]
 
 
 @cache
 def known_benchmarks() -> tuple[Benchmark, ...]:
-    """All of them, by domain as the paper lists these."""
+    """Return all benchmarks, by domain in the paper's order."""
     text = files("calibrator.benchmarks").joinpath("benchmarks.yaml").read_text(encoding="utf-8")
     return tuple(Benchmark(**each) for each in yaml.safe_load(text))
 
 
 def benchmark_named(name: str) -> Benchmark:
-    """The benchmark of that name in any case; raises InputError with the nearest one."""
+    """Return the benchmark of a name in any case. Raises InputError with a similar name."""
     by_name = {each.name.lower(): each for each in known_benchmarks()}
     if name.lower() in by_name:
         return by_name[name.lower()]

@@ -1,9 +1,9 @@
-"""Whether judges prefer replies of their own model, told by two judges of the same replies (D07).
+"""Self-preference of judges, measured with two judges of the same replies (D07).
 
-For each judge that answered too: how much more often it calls its own model's replies correct than
-the other judge does, beyond how much more often it does so of other models' replies. 0 is fair. The
-other judge's verdicts on the same replies take out how good the replies are, and the replies of
-others how lenient the judge is. The interval resamples questions.
+For each judge that answered too, the preference is how much more often it calls its own model's
+replies correct than the other judge does, minus the same difference on other models' replies. 0 is
+fair. The other judge's verdicts control for the quality of the replies, and the replies of other
+models for the leniency of the judge. The interval resamples questions.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ SEED: Final = 20_261_124
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """What one judge's verdicts say beside the other's; nan where it judged no reply of its own."""
+    """One judge's preference beside another judge; nan where it judged no reply of its own."""
 
     judge: str
     other: str
-    replies: int  # that both judged
-    own: int  # of them by the judge's model
-    agreement: float  # share of replies on which both say the same
+    replies: int  # replies that both judged
+    own: int  # replies of these by the judge's model
+    agreement: float  # share of replies with the same verdict of both
     preference: float
     low: float
     high: float
 
 
 def self_preference(rows: Sequence[Mapping[str, Any]]) -> list[Preference]:
-    """One entry for each of two judges; raises JudgingError where no row has the verdicts of two.
+    """Return one entry for each of two judges, the first row's two first ones.
 
-    Rows have `verdicts`, by judge, as `pinocchio collect --judge A --judge B` writes them.
+    Rows have `verdicts` by judge, as `pinocchio collect --judge A --judge B` writes them. Raises
+    JudgingError where no row has the verdicts of two judges.
     """
     judged = [row for row in rows if len(row.get("verdicts") or {}) >= 2]
     if not judged:
@@ -64,7 +65,7 @@ def _preference(rows: Sequence[Mapping[str, Any]], judge: str, other: str) -> Pr
 
 
 def _is_own(model: str | None, judge: str) -> bool:
-    """Whether both names are one model, whatever routes stand before them."""
+    """Return whether both names are the same model, whatever routes precede them."""
     return (model or "").rpartition("/")[2].lower() == judge.rpartition("/")[2].lower()
 
 

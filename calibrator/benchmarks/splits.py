@@ -1,8 +1,8 @@
 """Train and test files of labelled rows: benchmarks in the band, split by question, with a proof.
 
-A benchmark that models nearly always or hardly ever solve tells good answers from bad by nothing,
-and is left out of both (C07). All answers to a question, and to its copies under other ids, are on
-one side (D04, D05); the proof compares both sides' questions as they were written, not their ids.
+A benchmark that models nearly always or hardly ever solve cannot tell good answers from bad ones,
+and is left out of both files (C07). All answers to a question, and to its copies under other ids,
+are in one file (D04, D05). The proof compares the text of the questions, not their ids.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from calibrator.rows.rows import Row, parse_row
 from calibrator.rows.selection import split_by_question, without_copies
 
 Json = dict[str, Any]
-TEST_SHARE: Final = 0.15  # of the questions (D05)
+TEST_SHARE: Final = 0.15  # share of the questions (D05)
 BAND: Final = (LOWEST, HIGHEST)
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What the rows of one benchmark came to."""
+    """The counts of one benchmark's rows; `accuracy` is the share of correct ones."""
 
     benchmark: str
     domain: str
@@ -43,7 +43,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class CollectedSplit:
-    """Both sides as rows, and what was found of each benchmark; `proof` says why none overlap."""
+    """The rows of both sides, the counts of each benchmark, and the proof of disjoint questions."""
 
     train: list[Json]
     test: list[Json]
@@ -52,14 +52,18 @@ class CollectedSplit:
 
     @property
     def report(self) -> Json:
-        """What a report keeps of it."""
+        """The part that goes into a report: benchmarks and proof."""
         return {"benchmarks": [asdict(each) for each in self.counted], "split": self.proof}
 
 
 def split_collected(
     raw: Sequence[Json], band: tuple[float, float] = BAND, test_share: float = TEST_SHARE
 ) -> CollectedSplit:
-    """Counts each benchmark and splits those in the band; raises JudgingError on an overlap."""
+    """Count the rows of each benchmark and split the benchmarks in the band by question.
+
+    `band` has the lowest and highest accuracy. Raises JudgingError where both sides share a
+    question.
+    """
     groups: dict[str, list[Json]] = defaultdict(list)
     for each in raw:
         groups[str(each["benchmark"])].append(each)
@@ -74,7 +78,7 @@ def split_collected(
 
 
 def _proof(train: Sequence[Row], test: Sequence[Row]) -> Json:
-    """How many questions each side has, a digest of each, and how many are on both: none."""
+    """Return the number of questions and a digest of each side, and the number of shared ones."""
     return {
         "train_questions": len({row.question_id for row in train}),
         "test_questions": len({row.question_id for row in test}),
@@ -109,7 +113,7 @@ def _counted(name: str, rows: Sequence[Json], band: tuple[float, float]) -> Coun
 
 
 def _most(rows: Sequence[Mapping[str, Any]], key: str) -> str:
-    """The most frequent value of a field, with `..` where there are others."""
+    """Return the most frequent value of a field, followed by `..` where there are others."""
     values = Counter(str(row.get(key) or "") for row in rows)
     first = values.most_common(1)[0][0]
     return first if len(values) == 1 else f"{first} .."

@@ -1,9 +1,9 @@
-"""Questions that models are to be asked: of a benchmark's file, or of one's own.
+"""Questions for models, from a benchmark's file or from a user's.
 
-A line of one's own file is `{"question" | "messages", "gold", ..}`; `gold` is the right answer or a
-list of all that count. `options`, a list or an object by letter, makes it multiple choice, `rubric`
-has a model grade it, `grader` names another grader; else `gold` tells which one fits. `id`,
-`benchmark`, `domain`, and `images` (data URLs, or files beside this one) may stand there too.
+A line of a user's file is `{"question" | "messages", "gold", ..}`; `gold` is the right answer or a
+list of all right answers. `options`, a list or an object by letter, makes it multiple choice,
+`rubric` has a model grade it, and `grader` names another grader. Otherwise `gold` decides the
+grader. `id`, `benchmark`, `domain` and `images` (data URLs, or files beside this one) are optional.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _FORMULA = re.compile(r"[\\^{}=]|\d\s*[*/]\s*\d")
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One question as it is asked, with what is needed to grade an answer."""
+    """One question as it is sent, with the fields that grading needs."""
 
     question_id: str
     benchmark: str
     domain: str | None
     messages: list[Json]
-    question: str  # the text that is asked, with options and prompt
+    question: str  # the text that is sent, with options and prompt
     gold: tuple[str, ...]
     grader: GraderName
     rubric: str = ""
@@ -52,10 +52,11 @@ class Task:
 def load_tasks(
     sources: Sequence[str], *, is_as_it_is: bool = False, most: int | None = None
 ) -> tuple[list[Task], list[RowError]]:
-    """The tasks of `FILE` or `BENCHMARK=FILE`, each question once, and what was wrong with others.
+    """Return the tasks of `FILE` or `BENCHMARK=FILE` and the errors of bad rows.
 
-    With `most`, so many of each file, chosen by their ids alone. `is_as_it_is` adds no prompt to a
-    question. Raises InputError for a file that cannot be read, or that has no task.
+    Each question is returned once. `most` limits the tasks of each file; they are chosen by the
+    hash of their ids alone. `is_as_it_is` adds no prompt to a question. Raises InputError for a
+    file that cannot be read or has no task.
     """
     tasks: dict[str, Task] = {}
     bad: list[RowError] = []
@@ -87,7 +88,7 @@ def _drawn(id: str) -> str:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, Json | RowError]]:
-    """Each row of JSON lines or CSV, with the number of its line."""
+    """Yield each row of JSON lines or CSV, or its error, with its line number."""
     try:
         if ".csv" in path.suffixes:
             with path.open(encoding="utf-8", newline="") as stream:
@@ -114,7 +115,7 @@ def _object(path: Path, number: int, line: bytes) -> Json | RowError:
 def task_of(
     raw: Mapping[str, Any], known: Benchmark | None, path: Path, *, is_as_it_is: bool = False
 ) -> Task:
-    """The task of one row; raises ValueError with what is wrong with it."""
+    """Return the task of one row. Raises ValueError with the fault of a bad row."""
     fields: Mapping[str, Any] = known.fields if known else {}
     gold = _texts(_value(raw, fields, "gold"))
     rubric = "\n".join(_texts(_value(raw, fields, "rubric")))
@@ -156,7 +157,7 @@ def _value(raw: Mapping[str, Any], fields: Mapping[str, Any], name: str) -> Any:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    """A value, or each of a list, as text; nothing for none."""
+    """Return a value, or each of a list, as text; empty for None and empty texts."""
     listed = value if isinstance(value, list | tuple) else [value]
     plain = [each if isinstance(each, str) else json.dumps(each) for each in listed if each != ""]
     return tuple(each for each in plain if each != "null")
@@ -176,7 +177,10 @@ def _asked(
 def _options(
     raw: Mapping[str, Any], fields: Mapping[str, Any], gold: Sequence[str]
 ) -> dict[str, str]:
-    """By letter; right and wrong ones that stand apart are mixed, the same way each time."""
+    """Return the options by letter, or none.
+
+    Right and wrong options that have fields of their own are shuffled, the same way each time.
+    """
     wrong = fields.get("wrong") or "wrong"
     names = wrong if isinstance(wrong, list) else [wrong]
     apart = [text for name in names for text in _texts(raw.get(name))]
@@ -185,7 +189,7 @@ def _options(
         random.Random(_drawn("\0".join(sorted(mixed)))).shuffle(mixed)
         return dict(zip(OPTIONS, mixed, strict=False))
     offered = _value(raw, fields, "options")
-    if isinstance(offered, str):  # a list as CSV and some data sets write it
+    if isinstance(offered, str):  # CSV and some data sets write a list as text
         try:
             offered = ast.literal_eval(offered)
         except (ValueError, SyntaxError, RecursionError, MemoryError):
@@ -196,7 +200,7 @@ def _options(
 
 
 def _letters(gold: Sequence[str], options: Mapping[str, str]) -> tuple[str, ...]:
-    """The letters of right options, which may be named by letter or by text."""
+    """Return the letters of the right options, which may be named by letter or by text."""
     by_text = {text.strip(): letter for letter, text in options.items()}
     found = [by_text.get(each.strip(), each.strip().strip("()")) for each in gold]
     if unknown := [each for each in found if each not in options]:
@@ -227,7 +231,7 @@ def _grader(
 
 
 def grader_for(gold: Sequence[str]) -> GraderName:
-    """The grader that fits what all right answers look like."""
+    """Return the grader that fits the form of all right answers."""
     if gold and all(each.strip().lower() in ("yes", "no", "true", "false") for each in gold):
         return "claim"
     if gold and all(_NUMBER.fullmatch(each.strip()) for each in gold):
@@ -245,7 +249,7 @@ def _content(text: str, images: Sequence[str]) -> Any:
 
 
 def _image(given: str, path: Path) -> str:
-    """A data URL as it is, a file beside the questions as one."""
+    """Return an image as a data URL: unchanged, or read from a file beside the questions."""
     if given.startswith("data:"):
         return given
     file = (path.parent / given).resolve()

@@ -1,3 +1,3 @@
-"""Checkpoint folders: what `calibrator.json` says, where they come from, their digests."""
+"""Checkpoint folders: configuration, sources and digests."""
 
 __all__ = ["checkpoint", "devices", "digests", "hub", "llm_config"]

@@ -1,12 +1,12 @@
-"""A checkpoint is a folder whose `calibrator.json` says all that makes its scores what they are.
+"""Checkpoints: folders whose `calibrator.json` records everything that determines their scores.
 
     calibrator.json    architecture, layout, labels, tags, training data, recalibration, quality
     model.safetensors  the weights
-    evidence.safetensors  what checks a reply against its conversation; may be missing
+    evidence.safetensors  the check of a reply against its conversation; may be missing
     tokenizer.json     the tokenizer
 
-Names resolve in this order: `embedded` (shipped with the package), a folder, a hub name. What is
-said here is of the `embedded` architecture; language models have theirs in `llm_config.py`.
+Names resolve in this order: `embedded` (shipped with the package), a folder, a hub name. This
+module describes the `embedded` architecture; `llm_config.py` describes language models.
 """
 
 from __future__ import annotations
@@ -47,26 +47,26 @@ class EncoderConfig:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointConfig:
-    """`calibrator.json`, checked."""
+    """A checked `calibrator.json` of the `embedded` architecture."""
 
     name: str
     weights_sha256: str
     architecture: str = "embedded"
     labels: tuple[str, str] = ("i", "ii")  # incorrect, correct (paper B08)
     base_rate: float = 0.5  # share of correct replies in the training data
-    encoder: EncoderConfig | None = None  # None: the side tower alone
+    encoder: EncoderConfig | None = None  # None for the side tower alone
     layout: Layout = field(default_factory=Layout)
     recalibration: Platt | None = None
     source_models: tuple[str, ...] = ()  # `Source model:` is filled for these only (paper B03)
     benchmarks: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()  # sets of traffic that training did not see, to judge by
+    left_out: tuple[str, ...] = ()  # sets of traffic that training did not see, for evaluation
     training: dict[str, Any] = field(default_factory=dict)
     quality: dict[str, Any] = field(default_factory=dict)
-    evidence_sha256: str = ""  # of `evidence.safetensors`; empty where there is none
+    evidence_sha256: str = ""  # digest of `evidence.safetensors`; empty where there is none
 
     @property
     def version(self) -> str:
-        """Checkpoint and recalibration, e.g. `embedded@3f2a91c0+platt@9c1d02ab`.
+        """The checkpoint and its recalibration, e.g. `embedded@3f2a91c0+platt@9c1d02ab`.
 
         The digest is that of the weights, or of both files' digests where there is evidence.
         """
@@ -77,15 +77,16 @@ class CheckpointConfig:
         return f"{self.name}@{digest[:8]}{recalibration}"
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the JSON object of `calibrator.json`."""
         values = asdict(self)
         values["recalibration"] = self.recalibration.as_dict() if self.recalibration else None
         return {"format": FORMAT, **values}
 
 
 def resolve_checkpoint(name: str) -> Path:
-    """The folder of a checkpoint; downloads a hub name once and works offline afterwards.
+    """Return the folder of a checkpoint; download a hub name once and work offline afterwards.
 
-    Raises CheckpointError when there is no such checkpoint, HubError when the hub cannot be asked.
+    Raises CheckpointError where there is no such checkpoint, HubError where the hub cannot be used.
     """
     folder = CHECKPOINTS / EMBEDDED if name == EMBEDDED else Path(name).expanduser()
     if folder.is_dir():
@@ -96,9 +97,9 @@ def resolve_checkpoint(name: str) -> Path:
 
 
 def read_config(folder: Path, name: str = "") -> CheckpointConfig | LlmConfig:
-    """Reads and checks `calibrator.json`; what has the hub `name` of a preset needs none.
+    """Read and check `calibrator.json`; the hub `name` of a preset needs no such file.
 
-    Raises CheckpointError naming the file and the fault.
+    Raises CheckpointError that names the file and the fault.
     """
     path = folder / "calibrator.json"
     try:
@@ -151,7 +152,7 @@ def _parse_config(values: dict[str, Any]) -> CheckpointConfig:
 
 
 def _texts(values: dict[str, Any], name: str) -> tuple[Any, ...]:
-    """A list of texts, taken out of the values; raises TypeError for any other."""
+    """Remove a list of texts from the values and return it. Raises TypeError for other values."""
     given = values.pop(name)
     if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
         raise TypeError(f"{name} must be a list of texts")
@@ -168,12 +169,12 @@ def _check_geometry(encoder: EncoderConfig, layout: Layout) -> None:
 
 
 def copy_evidence(start: Path, folder: Path) -> None:
-    """Copy the evidence of a checkpoint to another folder, if it has any; raises OSError."""
+    """Copy the evidence of a checkpoint to another folder, if it has any. Raises OSError."""
     if (start / EVIDENCE).is_file():
         shutil.copyfile(start / EVIDENCE, folder / EVIDENCE)
 
 
 def write_config(folder: Path, config: CheckpointConfig | LlmConfig) -> None:
-    """Writes `calibrator.json`; raises OSError."""
+    """Write `calibrator.json`. Raises OSError."""
     text = json.dumps(config.as_dict(), indent=1, ensure_ascii=False)
     (folder / "calibrator.json").write_text(text + "\n", encoding="utf-8")

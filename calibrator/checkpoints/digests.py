@@ -1,4 +1,4 @@
-"""The files that hold a checkpoint's weights, and their digest."""
+"""The weight files of a checkpoint and their digest."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from calibrator.errors import CheckpointError
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """All safetensors files of a checkpoint, sorted by name.
+    """Return all safetensors files of a checkpoint, sorted by name.
 
-    Raises CheckpointError where there are none: weights as pickles are never read.
+    Raises CheckpointError where there are none. Pickled weights are never read.
     """
     files = sorted(folder.glob("*.safetensors"))
     if not files:
@@ -22,9 +22,9 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def digest_of(folder: Path) -> str:
-    """The sha256 of a folder's weights: that of its one file, or of the names and digests of all.
+    """Return the sha256 of a folder's weights: of its one file, or of the names and digests of all.
 
-    Raises CheckpointError where there are none.
+    Raises CheckpointError where there are no weights.
     """
     found = [(path.name, sha256_of(path)) for path in weight_files(folder)]
     if len(found) == 1:
@@ -34,6 +34,6 @@ def digest_of(folder: Path) -> str:
 
 
 def sha256_of(path: Path) -> str:
-    """The sha256 of a file, as hexadecimal digits; raises OSError."""
+    """Return the sha256 of a file as hexadecimal digits. Raises OSError."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

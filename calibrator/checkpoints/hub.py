@@ -1,7 +1,7 @@
-"""Models by name: downloaded once, offline afterwards, always the same revision.
+"""Models of the hub by name: downloaded once, then offline, always in the same revision.
 
-`owner/name` is pinned to the commit that it had when it was first downloaded, `owner/name@REVISION`
-to that one. Only data is ever fetched: JSON, templates and safetensors, no pickle and no code.
+`owner/name` is pinned to its commit at the first download, `owner/name@REVISION` to that revision.
+Only data is downloaded: JSON, templates and safetensors, no pickles and no code.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ _NAME = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
 
 
 def is_hub_name(name: str) -> bool:
-    """`owner/name` or `owner/name@revision`."""
+    """Return whether a name is `owner/name` or `owner/name@revision`."""
     return not name.startswith((".", "/", "~")) and _NAME.fullmatch(name) is not None
 
 
 def pins_path() -> Path:
-    """Where the commits stand at which names were first downloaded."""
+    """Return the path of the file with the commits at which names were first downloaded."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "pinocchio" / "revisions.json"
 
 
 def download(name: str, revision: str | None = None, *, instead: str = "use 'embedded'") -> Path:
-    """The folder of a hub model. Asks the network only for what is not here yet.
+    """Return the folder of a hub model, downloading it where it is not here yet.
 
-    `instead` is what else can be done where it cannot be had. Raises HubError when it cannot be
-    had, CheckpointError for two revisions of one.
+    `instead` suggests another way in the error message. Raises HubError where the model cannot be
+    downloaded, CheckpointError for two revisions of one model.
     """
     name, _, named = name.partition("@")
     if named and revision and named != revision:
@@ -51,12 +51,12 @@ def download(name: str, revision: str | None = None, *, instead: str = "use 'emb
             f"{asked!r} is neither a folder nor could it be downloaded from the hub "
             f"({type(error).__name__}); check the name and the network, or {instead}"
         ) from error
-    _pin(name, wanted, folder.name)  # the folder of a snapshot is named after its commit
+    _pin(name, wanted, folder.name)  # a snapshot's folder has the name of its commit
     return folder
 
 
 def _downloaded(name: str, revision: str) -> Path | None:
-    """What a finished download left, without the network."""
+    """Return the folder of a finished download without using the network, or None."""
     commit = _pins().get(f"{name}@{revision}", revision)
     if _pins().get(f"{name}@{commit}") != commit:
         return None
@@ -70,7 +70,7 @@ def _downloaded(name: str, revision: str) -> Path | None:
 
 
 def _pin(name: str, revision: str | None, commit: str) -> None:
-    """Notes that the download of a commit is complete, and for which name or revision."""
+    """Write down that the download of a commit is complete, and for which name and revision."""
     pins = _pins()
     pins.setdefault(name, commit)
     pins |= {f"{name}@{commit}": commit, f"{name}@{revision or commit}": commit}

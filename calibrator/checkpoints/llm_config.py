@@ -1,10 +1,10 @@
 """`calibrator.json` of a calibrator that is a language model, and the presets it starts from.
 
-`paper` is what the paper says (checklist B, E, F): the largest of Qwen3-VL's three sizes (B04).
-`released-0.8b` is what the authors' released weights are (2-W): Qwen3.5-0.8B as the class that sees
-images (W01), with the quality that they state (W10). Where the paper contradicts
-itself: the placeholder of 28 x 28 is enlarged to the least size that the vision tower takes, 448 x
-448 (V16), and an image of 200,704 to 401,408 pixels is 196 to 392 tokens of 32 x 32 (V15).
+`paper` follows the paper (checklist B, E, F): the largest of Qwen3-VL's three sizes (B04).
+`released-0.8b` follows the authors' released weights (2-W): Qwen3.5-0.8B as the class that sees
+images (W01), with the quality that they state (W10). Where the paper contradicts itself, the
+placeholder of 28 x 28 is enlarged to the least size that the vision tower takes, 448 x 448 (V16),
+and an image of 200,704 to 401,408 pixels is 196 to 392 tokens of 32 x 32 (V15).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ Architecture = Literal["image-text-to-text", "causal-lm"]
 ARCHITECTURES: Final = get_args(Architecture)
 Metadata = Literal["auto", "omit", "explicit"]
 Missing = Literal["omit", "empty"]
-Elicitation = Literal["logit", "probe", "both"]  # from the labels, a probe of the state, or both
+Elicitation = Literal["logit", "probe", "both"]  # the labels' logits, a probe of the state, or both
 PRESETS: Final = Path(__file__).parent / "presets"
 PRESET_OF: Final = {"KevinDavidHayes/pinocchio-0.8b": "released-0.8b"}  # G04; no calibrator.json
 FIELDS: Final = ("benchmark", "source_model", "question", "answer")
 FORMAT: Final = 1
-HERE: Final = "."  # the base of a folder that holds whole weights
+HERE: Final = "."  # the `base` of a folder with whole weights
 FIELD: Final = re.compile(r"\{(\w+)\}")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterConfig:
-    """Of a LoRA adapter (E01). An `alpha` of None: what the adapter's own file says."""
+    """The size of a LoRA adapter (E01). An `alpha` of None is read from the adapter's own file."""
 
     rank: int = 32
     alpha: int | None = 64
@@ -43,10 +43,10 @@ class AdapterConfig:
 
 @dataclass(frozen=True, slots=True)
 class PromptConfig:
-    """What the calibrator reads (B07, F01-F03, F07)."""
+    """The prompt that the calibrator reads (B07, F01-F03, F07)."""
 
     template: str
-    missing: Missing = "omit"  # a line whose tag is unknown is left out, or its value is
+    missing: Missing = "omit"  # for an unknown tag, omit the line or leave its value empty
     question_characters: int = 1_500
     answer_characters: int = 800
 
@@ -62,18 +62,17 @@ class PromptConfig:
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderConfig:
-    """The picture that stands where a text question has none, so that both kinds have one format
-    (B06, F05, W02)."""
+    """The picture for text questions, so that both kinds have one format (B06, F05, W02)."""
 
     width: int = 28
     height: int = 28
     color: str = "gray"
-    pixels: int = 200_704  # to which it is resized
+    pixels: int = 200_704  # its size after resizing
 
 
 @dataclass(frozen=True, slots=True)
 class ImageConfig:
-    """How images reach the vision tower (F04): resized into this range of pixels."""
+    """The range of pixels into which images are resized for the vision tower (F04)."""
 
     min_pixels: int = 200_704
     max_pixels: int = 401_408
@@ -86,10 +85,10 @@ class ImageConfig:
 
 @dataclass(frozen=True, slots=True)
 class LlmConfig:
-    """`calibrator.json`, checked.
+    """A checked `calibrator.json` of a language model.
 
     `base` is a hub name, a folder, or `.` where this folder holds whole weights (then `adapter` is
-    None). `weights_sha256` is `weights.digest_of` the folder.
+    None). `weights_sha256` is the folder's `digests.digest_of`.
     """
 
     name: str
@@ -103,33 +102,34 @@ class LlmConfig:
     images: ImageConfig | None = None
     metadata: Metadata = "auto"
     elicitation: Elicitation = "logit"  # K14
-    float8: bool = False  # linear layers multiply in it, and the scores are others (`float8.py`)
+    float8: bool = False  # linear layers multiply in float8, which changes scores (`float8.py`)
     variants: dict[str, PromptConfig] = field(default_factory=dict)  # other prompts, by name (G05)
     recalibration: Platt | None = None
     source_models: tuple[str, ...] = ()  # `Source model:` is filled for these only (B03)
     benchmarks: tuple[str, ...] = ()
-    canary: tuple[float, ...] = ()  # scores of `canaries.CANARIES`, where they were written down
+    canary: tuple[float, ...] = ()  # scores of `canaries.CANARIES`, where they were recorded
     training: dict[str, Any] = field(default_factory=dict)
     quality: dict[str, Any] = field(default_factory=dict)
 
     @property
     def version(self) -> str:
-        """Checkpoint and recalibration, e.g. `pinocchio-0.8b@3f2a91c0+platt@9c1d02ab`."""
+        """The checkpoint and its recalibration, e.g. `pinocchio-0.8b@3f2a91c0+platt@9c1d02ab`."""
         recalibration = f"+{self.recalibration.name}" if self.recalibration else ""
         numbers = "-float8" if self.float8 else ""
         return f"{self.name}{numbers}@{self.weights_sha256[:8]}{recalibration}"
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the JSON object of `calibrator.json`."""
         values = asdict(self)
         values["recalibration"] = self.recalibration.as_dict() if self.recalibration else None
         return {"format": FORMAT, **values}
 
 
 def parse_config(values: Mapping[str, Any]) -> LlmConfig:
-    """A configuration, or what one changes of the preset that it names as `preset`.
+    """Parse a configuration, or the changes to a preset that it names as `preset`.
 
-    Raises CheckpointError for an unknown preset; KeyError, TypeError or ValueError for what is no
-    configuration of this kind.
+    Raises CheckpointError for an unknown preset; KeyError, TypeError or ValueError for values that
+    are no configuration of this kind.
     """
     values = dict(values)
     if (found := values.pop("format", FORMAT)) != FORMAT:
@@ -175,7 +175,7 @@ def parse_config(values: Mapping[str, Any]) -> LlmConfig:
 
 
 def is_tag(names: Sequence[str]) -> bool:
-    """Whether a line of a template with these fields tells a tag, and may be left out with it."""
+    """Return whether a template line with these fields is a tag, which may be left out."""
     return bool(names) and not {"question", "answer"} & set(names)
 
 
@@ -189,7 +189,7 @@ def _images(values: Mapping[str, Any]) -> ImageConfig:
 
 
 def _built(kind: type[T], values: Any) -> T:
-    """A dataclass of whole numbers and strings, with every value of the kind of its default."""
+    """Build a dataclass from values. Raises TypeError for a number that is not whole."""
     if not isinstance(values, Mapping):
         raise TypeError(f"{kind.__name__} must be an object, not {type(values).__name__}")
     for each in fields(kind):  # type: ignore[arg-type]
@@ -206,7 +206,7 @@ def _labels(values: Any) -> tuple[str, str]:
 
 
 def preset(name: str, **changes: Any) -> LlmConfig:
-    """The preset `paper` or `released-0.8b` with `changes`; raises as `parse_config`."""
+    """Return the preset `paper` or `released-0.8b` with `changes`. Raises as `parse_config`."""
     return parse_config({"preset": name, **changes})
 
 

@@ -1,3 +1,3 @@
-"""Files of rows scored on a Ray cluster."""
+"""Scoring of files of rows on a Ray cluster."""
 
 __all__ = ["ray_scoring"]

@@ -1,12 +1,12 @@
-"""Files of millions of rows scored by Ray Data, on one machine or on a cluster.
+"""Scoring of files with millions of rows by Ray Data, on one machine or on a cluster.
 
-Readers cut files into parts; actors, each with the calibrator loaded once, score them and write
-what `parts` describes; the driver hears how far they are and puts the output together. Data in
-flight is bounded by Ray's object store. What a lost actor or machine had in hand is read and
-scored again by others.
+Readers cut files into parts. Actors, each with the calibrator loaded once, score the parts and
+write the files that `parts` describes. The driver receives their progress and assembles the
+output. Ray's object store bounds the data in flight. The parts of a lost actor or machine are read
+and scored again by others.
 
-What cannot be mended by trying again (a checkpoint that is not there, a folder that another machine
-does not see) travels to the driver as a sentence, in the column `failure`.
+Errors that a retry cannot mend (a missing checkpoint, a folder that another machine does not see)
+travel to the driver as a sentence, in the column `failure`.
 """
 
 from __future__ import annotations
@@ -38,19 +38,22 @@ except ModuleNotFoundError as missing:
 LOCAL = "local"
 LOCAL_STORE_BYTES = 256 * 2**20
 REACH_S = 5
-READERS = 4  # at once; one reads and unpacks many times faster than a machine scores
+READERS = 4  # at a time; one reads and unpacks many times faster than a machine scores
 
 
 @dataclass(frozen=True, slots=True)
 class Calibrating:
-    """The calibrator that each actor loads, on a GPU or on a core of its own."""
+    """The calibrator that each actor loads, on its own GPU or core."""
 
     name: str
     device: str = "auto"
     recalibration: Path | None = None
 
     def resource(self, has_gpus: bool) -> str:
-        """What each actor takes one of, in Ray's words; `auto` is a GPU for language models."""
+        """Return the Ray resource that each actor takes one of: `CPU` or `GPU`.
+
+        The device `auto` is a GPU for language models where the cluster has GPUs.
+        """
         if self.device == "auto" and has_gpus:
             card = checkpoint_card(self.name) or {}
             return "CPU" if card.get("architecture", EMBEDDED) == EMBEDDED else "GPU"
@@ -58,13 +61,13 @@ class Calibrating:
 
     @classmethod
     def told(cls, name: str, device: str, recalibration: Path | None) -> Calibrating:
-        """With paths that hold wherever an actor is started."""
+        """Return one with absolute paths, which hold wherever an actor starts."""
         if name != EMBEDDED and (folder := Path(name).expanduser()).is_dir():
             name = str(folder.absolute())
         return cls(name, device, recalibration and recalibration.absolute())
 
     def version(self) -> str:
-        """The name that its scores will have; raises CalibratorError. Loads no weights."""
+        """Return the name of its scores, without loading weights. Raises CalibratorError."""
         check_checkpoint(self.name, self.recalibration)
         version = version_of(self.name)
         if self.recalibration is None:
@@ -75,6 +78,7 @@ class Calibrating:
         return version if found is None else f"{version}+{found.name}"
 
     def load(self) -> Scorer:
+        """Load the calibrator."""
         return load_scorer(self.name, self.device, threads=1, recalibration=self.recalibration)
 
 
@@ -86,11 +90,11 @@ def score_files(
     actors: int = 0,
     progress: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """Scores what is not done yet of a run.
+    """Score the parts of a run that are not done yet.
 
-    `address` is a cluster's; without one, there is one on this machine for the time. `actors` is
-    one for each core (or GPU) of the cluster unless told. `progress` hears of rows that are done.
-    Raises ClusterError.
+    `address` is a cluster's; without one, a temporary cluster runs on this machine. `actors` is the
+    number of actors; 0 is one for each core (or GPU) of the cluster. `progress` is called with the
+    number of rows of each finished part. Raises ClusterError.
     """
     with connected(address):
         resource = calibrating.resource(has_gpus=_count("GPU") > 0)
@@ -104,17 +108,17 @@ def score_files(
                     raise ClusterError(summary["failure"])
                 progress(summary["rows"])
         except RayError as error:
-            reason = str(error).strip().splitlines()[-1]  # behind a traceback of the actor's
+            reason = str(error).strip().splitlines()[-1]  # it follows the actor's traceback
             raise ClusterError(f"scoring on Ray failed: {reason}") from error
 
 
 def _dataset(run: Run, calibrating: Calibrating, resource: str, actors: int) -> Dataset:
-    """A row for each part, once its file is there: how many rows it has, or a failure."""
-    # What is done is told once and for all: a reader that is started again must cut as before.
+    """Return a dataset with a row for each finished part: its number of rows, or its failure."""
+    # The finished parts are fixed here, since a restarted reader must cut as before.
     files = [{"source": n, "done": done} for n, done in enumerate(run.done())]
     dataset = ray.data.from_items(files, override_num_blocks=len(files))
     context = dataset.context
-    context.target_max_block_size = 1  # a part is a block, the unit of work; none are put together
+    context.target_max_block_size = 1  # bytes; each part stays a block, the unit of work
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     parts = dataset.map_batches(
@@ -136,7 +140,7 @@ def _dataset(run: Run, calibrating: Calibrating, resource: str, actors: int) -> 
 
 
 def read_parts(run: Run, files: pa.Table) -> Iterator[pa.Table]:
-    """The parts of a file that are not done, a table each."""
+    """Yield a table for each part of the files that is not done."""
     for file in files.to_pylist():
         path = run.files[file["source"]]
         try:
@@ -147,7 +151,7 @@ def read_parts(run: Run, files: pa.Table) -> Iterator[pa.Table]:
 
 
 class PartScorer:
-    """An actor: the calibrator, loaded once."""
+    """An actor with the calibrator, loaded once."""
 
     def __init__(self, run: Run, calibrating: Calibrating) -> None:
         self._run = run
@@ -180,9 +184,9 @@ def _here(error: Exception) -> str:
 
 @contextmanager
 def connected(address: str) -> Iterator[None]:
-    """A driver of the cluster at `address`, or of one of this machine's for the time.
+    """Connect to the cluster at `address`, or start one on this machine, until the block ends.
 
-    Raises ClusterError where there is none.
+    An existing connection is used and kept. Raises ClusterError where there is no cluster.
     """
     if ray.is_initialized():
         yield
@@ -206,14 +210,14 @@ def connected(address: str) -> Iterator[None]:
 
 
 def _check_reachable(address: str) -> None:
-    """Raises OSError where nobody listens, which Ray itself notices after minutes."""
+    """Raise OSError where nobody listens, which Ray itself notices only after minutes."""
     host, _, port = address.rpartition(":")
     if host and port.isdigit() and "/" not in host:
         socket.create_connection((host, int(port)), timeout=REACH_S).close()
 
 
 def _quieten() -> None:
-    """No word of Ray's on the way to stderr but errors; its log files have the rest."""
+    """Keep all of Ray's messages but errors from stderr; its log files have the rest."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     for handler in logging.getLogger("ray.data").handlers:
         if handler.name == "console":
@@ -221,11 +225,11 @@ def _quieten() -> None:
 
 
 def _count(resource: str) -> int:
-    """How many of these the cluster has now."""
+    """Return how many of a resource the cluster has now."""
     resources: dict[str, float] = ray.cluster_resources()  # type: ignore[no-untyped-call]  # Ray's
     return int(resources.get(resource, 0))
 
 
 def _table(values: dict[str, Any]) -> pa.Table:
-    """One row: what Ray's blocks are made of."""
+    """Return a table of one row, as Ray's blocks are."""
     return pa.Table.from_pylist([values])

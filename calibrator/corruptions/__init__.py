@@ -1,8 +1,8 @@
-"""Right replies made wrong in one respect, by rule, so that their labels come for free.
+"""Corruptions: right replies made wrong in one respect, by rule, with labels that cost nothing.
 
-Training learns from them, and `pinocchio evaluate --sensitivity` measures by how much a confidence
-falls. Other rooms use `corrupted`, `KINDS` and `Corruption`; each kind has a function of its own
-that takes a reply and gives it back changed, or None where the kind does not apply.
+Training learns from them, and `pinocchio evaluate --sensitivity` measures how far a confidence
+falls. Other packages use `corrupted`, `KINDS` and `Corruption`. Each kind has a function that
+returns a changed reply, or None where the kind does not apply.
 """
 
 from calibrator.corruptions.kinds import KINDS, TAUGHT_KINDS, Corruption, corrupted

@@ -1,4 +1,4 @@
-"""All kinds of corruption, and the pairs of replies that they make of labelled rows."""
+"""All kinds of corruption, and the pairs of replies that they make from labelled rows."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from calibrator.corruptions.sentences import OFF_TOPIC
 from calibrator.corruptions.wording import cut_off, entity_swapped, names_in, negation_changed
 from calibrator.rows.rows import Row
 
-POOL = 2_000  # names of a file that may stand in for others
-MAX_QUESTIONS = 3_000  # of a file, among which the nearest is looked for
-ORDINARY_SHARE = 0.1  # of the replies: a name in more of them belongs to the form, not the answer
-SHORT_REPLY = 120  # characters: to a question with the same answer, one may be right
-MIN_LETTERS = 4  # of a gold answer that can be looked for in a text
+POOL = 2_000  # replies of a file whose names may replace others
+MAX_QUESTIONS = 3_000  # questions of a file among which the nearest is searched
+ORDINARY_SHARE = 0.1  # share of the replies; a name in more of them belongs to their form
+SHORT_REPLY = 120  # characters; a shorter reply may fit another question with the same answer
+MIN_LETTERS = 4  # letters of a gold answer that can be searched for in a text
 
 KINDS = {
     "another question": "the right reply to another question of the file",
@@ -33,7 +33,7 @@ KINDS = {
     "cut off": "the working cut before its end",
     "echo": "the question in place of a reply",
 }
-TAUGHT_KINDS = {  # that training makes beside them, and no table of sensitivity shows
+TAUGHT_KINDS = {  # kinds for training only, which no table of sensitivity shows
     "arrival": "the number that the working arrives at changed, the end kept",
     "argued option": "the option that the working argues for changed, the end kept",
 }
@@ -41,7 +41,7 @@ TAUGHT_KINDS = {  # that training makes beside them, and no table of sensitivity
 
 @dataclass(frozen=True, slots=True)
 class Corruption:
-    """A right reply, and the reply that stands in its place."""
+    """A right reply's row, and the reply that replaces it."""
 
     kind: str
     row: Row
@@ -49,9 +49,9 @@ class Corruption:
 
 
 def corrupted(rows: Sequence[Row], kind: str, seed: int = 0) -> list[Corruption]:
-    """One corruption of each right row of one benchmark to which the kind applies.
+    """Return one corruption of each right row of a benchmark to which the kind applies.
 
-    The same rows and seed, the same corruptions. Raises KeyError for an unknown kind.
+    The same rows and seed give the same corruptions. Raises KeyError for an unknown kind.
     """
     right = [row for row in rows if row.correct == 1]
     change = _changes(right, kind, seed)
@@ -63,11 +63,11 @@ def corrupted(rows: Sequence[Row], kind: str, seed: int = 0) -> list[Corruption]
     return found
 
 
-Change = Callable[[int, random.Random], str | None]  # of the right row at a place
+Change = Callable[[int, random.Random], str | None]  # changes the right row at a position
 
 
 def _changes(right: Sequence[Row], kind: str, seed: int) -> Change:
-    """What is done to each of the right rows."""
+    """Return the function of a kind that changes the right rows."""
     if kind in ("another question", "nearest question"):
         return _reply_elsewhere(right, seed, is_nearest=kind == "nearest question")
     if kind == "entity":
@@ -95,10 +95,10 @@ def _changes(right: Sequence[Row], kind: str, seed: int) -> Change:
 
 
 def _names_of(right: Sequence[Row]) -> tuple[list[str], set[str]]:
-    """Names of the replies that may stand in for others, and capitalised words that are no names.
+    """Return the names in the replies that may replace others, and the words that are no names.
 
-    A word that occurs in small letters too is none; a name that every tenth reply has, of a source
-    or a heading, belongs to the form of the replies.
+    A capitalised word that also occurs in small letters is no name. A name in more than a tenth of
+    the replies, such as a source or a heading, belongs to their form.
     """
     replies = [row.answer for row in right[:POOL]]
     found = [dict.fromkeys(names_in(reply)) for reply in replies]
@@ -110,7 +110,7 @@ def _names_of(right: Sequence[Row]) -> tuple[list[str], set[str]]:
 
 
 def _cut_before_the_answer(row: Row, rng: random.Random) -> str | None:
-    """The beginning of a reply; None where the answer stands in it already, which is then right."""
+    """Return the beginning of a reply, or None where it holds the answer already and is right."""
     kept = cut_off(row.answer, rng)
     if kept is None:
         return None
@@ -130,14 +130,14 @@ def _gold(row: Row) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Replies:
-    """The right replies to each question of a file, questions told by their text."""
+    """The right replies to each question of a file, by the key of the question's text."""
 
-    keys: list[str]  # of the questions that others are drawn from
+    keys: list[str]  # the questions that others are drawn from
     rows: dict[str, list[Row]]
-    nearest: dict[str, str] | None  # the key of the most similar one, where that is asked for
+    nearest: dict[str, str] | None  # the key of the most similar question; None to draw at random
 
     def elsewhere(self, own: str, gold: str, rng: random.Random) -> str | None:
-        """A right reply to another question that is no right reply to this one."""
+        """Return a right reply to another question that is no right reply to this one, or None."""
         if self.nearest is not None:
             other = self.nearest.get(own)
         else:
@@ -156,7 +156,7 @@ class _Replies:
 
 
 def _reply_elsewhere(right: Sequence[Row], seed: int, *, is_nearest: bool) -> Change:
-    """The right reply to another question: one drawn by lot, or the one most like it."""
+    """Return the change to a right reply of another question, a random or the most similar one."""
     own = [question_key(row.question) for row in right]
     rows: dict[str, list[Row]] = defaultdict(list)
     for key, row in zip(own, right, strict=True):

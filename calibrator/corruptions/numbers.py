@@ -1,4 +1,4 @@
-"""Numbers of a reply that are changed: the last one, or a result inside the working."""
+"""Changes to the numbers of a reply: the last one, or a result inside the working."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _RESULT = re.compile(
     r"=[ \t]{0,4}(?:[$€£][ \t]{0,2})?(-?[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?)(?![.,]?\w)"
 )
 _OPERATION = re.compile(r"[-+*/^%\u00d7\u00b7\u00f7\u2212]|\\(?:[dt]?frac|times|cdot|div|sqrt)")
-MAX_DIGITS = 15  # a longer one is an identifier
-LEFT_SIDE = 120  # characters before an equals sign in which an operation is looked for
-YEARS = range(1000, 2101)  # whole numbers that are mostly years: another size would be absurd
+MAX_DIGITS = 15  # characters; a longer number is an identifier
+LEFT_SIDE = 120  # characters before an equals sign that are searched for an operation
+YEARS = range(1000, 2101)  # whole numbers that are mostly years; another size would be absurd
 
 
 def last_number_changed(answer: str, rng: random.Random) -> str | None:
-    """The reply with its last number moved to another value of the same form."""
+    """Return the reply with another last number of the same form, or None where there is none."""
     found = None
     for found in _NUMBER.finditer(answer):  # noqa: B007  # the last one is used
         pass
@@ -29,10 +29,10 @@ def last_number_changed(answer: str, rng: random.Random) -> str | None:
 
 
 def result_changed(answer: str, rng: random.Random) -> str | None:
-    """The reply with one result of its working changed (`6 * 7 = 42`), and what follows kept.
+    """Return the reply with one result of its working changed (`6 * 7 = 42`), or None.
 
-    A result stands after an equals sign with an operation on its left side, as no argument of a
-    call does, and before another number: the last number of all is the end, which is kept.
+    A result follows an equals sign with an operation on its left side (an argument of a call has
+    none) and precedes another number. The last number is the end, which is kept.
     """
     end = 0
     for number in _NUMBER.finditer(answer):
@@ -49,10 +49,10 @@ def result_changed(answer: str, rng: random.Random) -> str | None:
 
 
 def arrival_changed(answer: str, rng: random.Random) -> str | None:
-    """The reply whose end names its last number as before, and whose working arrives at another.
+    """Return the reply whose working arrives at another number than its unchanged end, or None.
 
-    All that stands before the end of that number is changed to one other value: the same
-    contradiction as a changed end, made at the other side.
+    All earlier occurrences of the last number are changed to one other value. The contradiction is
+    the same as that of a changed end, but on the other side.
     """
     found = list(_NUMBER.finditer(answer))
     if len(found) < 2 or len(found[-1][0]) > MAX_DIGITS:
@@ -69,7 +69,7 @@ def arrival_changed(answer: str, rng: random.Random) -> str | None:
 
 
 def _is_computed(answer: str, equals: int) -> bool:
-    """Whether what stands left of an equals sign, in its line, has digits and an operation."""
+    """Return whether the text left of an equals sign, in its line, has digits and an operation."""
     left = re.split(r"[=\n&?]", answer[max(0, equals - LEFT_SIDE) : equals])[-1].strip(" \t*-")
     if left.endswith(("!", "<", ">")):  # a comparison
         return False
@@ -77,7 +77,7 @@ def _is_computed(answer: str, equals: int) -> bool:
 
 
 def moved(number: str, rng: random.Random) -> str:
-    """Another number of the same form: a step away, a digit changed, or another size."""
+    """Return another number of the same form: a step away, a digit changed, or another size."""
     plain = number.replace(",", "")
     whole, _, fraction = plain.partition(".")
     decimals, value, step = len(fraction), float(plain), 10.0 ** -len(fraction)
@@ -95,7 +95,7 @@ def moved(number: str, rng: random.Random) -> str:
 
 
 def _written(value: float, number: str, decimals: int) -> str:
-    """A value in the form of a number: its separators, its decimals, its leading zeros."""
+    """Return a value in the form of a number, with its separators, decimals and leading zeros."""
     if "," in number:
         return f"{value:,.{decimals}f}"
     has_zeros = number.lstrip("-").startswith("0") and decimals == 0
@@ -103,5 +103,6 @@ def _written(value: float, number: str, decimals: int) -> str:
 
 
 def _is_another(written: str, number: str, value: float) -> bool:
+    """Return whether a written number has another value and no new minus sign."""
     is_signed = written.startswith("-") and not number.startswith("-")
     return float(written.replace(",", "")) != value and not is_signed

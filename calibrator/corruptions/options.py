@@ -1,4 +1,4 @@
-"""The final option of a multiple-choice reply, changed while the working stays."""
+"""Changes to the options that a multiple-choice reply names: at its end, or in its working."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _OPTION = re.compile(r"(?m)^[ \t]*\(?([A-J])[).:][ \t]*(.+)$")
 _FINAL = re.compile(
     r"(?:answer is|answer:|answer\"\s?:|answer\*\*:?|option is|choose|correct (?:option|choice) is"
     r"|\\boxed\{|答案[是为]?[:\uff1a]?)[\"'(*\s\[]{0,8}(?:\\text\{)?[\"'(*\s\[]{0,8}"
-    # A and I are words as well, and begin a sentence rather than name an option
+    # A and I are also words that begin a sentence.
     r"((?-i:[B-HJ]|[AI](?! ?[a-z])))(?![\w'\u2019])",
     re.IGNORECASE,
 )
-MIN_TEXT = 3  # characters of an option's text that is looked for in a working
-_GAP = 8  # characters that may stand between a letter and the option's text
+MIN_TEXT = 3  # characters of an option's text that is searched for in a working
+_GAP = 8  # characters between a letter and the option's text
 
 
 def options_of(question: str) -> dict[str, str]:
-    """The options that a question offers, letter to text; empty for fewer than two."""
+    """Return the options that a question offers, by letter; empty for fewer than two."""
     if not reading_of(question).may_list_options:
         return {}
     found = {each[1]: each[2].strip() for each in at_lines(_OPTION, question)}
@@ -28,7 +28,7 @@ def options_of(question: str) -> dict[str, str]:
 
 
 def final_letter(answer: str) -> re.Match[str] | None:
-    """Where the reply names its final option; group 1 is the letter."""
+    """Return the last match that names a final option, with the letter as group 1, or None."""
     found = None
     for found in _FINAL.finditer(answer):  # noqa: B007  # the last one is used
         pass
@@ -36,10 +36,10 @@ def final_letter(answer: str) -> re.Match[str] | None:
 
 
 def final_option_changed(question: str, answer: str, rng: random.Random) -> str | None:
-    """The reply that names another of the options in the end, with that option's text if any.
+    """Return the reply with another final option, and that option's text if any, or None.
 
-    Every sentence that states the same answer is changed; the working, which argues for the
-    letter or its text in other words, is not.
+    Every sentence that states the same answer is changed. The working, which argues for the letter
+    or its text in other words, is not.
     """
     options, found = options_of(question), final_letter(answer)
     if found is None or found[1] not in options:
@@ -61,9 +61,9 @@ def final_option_changed(question: str, answer: str, rng: random.Random) -> str 
 
 
 def argued_option_changed(question: str, answer: str, rng: random.Random) -> str | None:
-    """The reply that names the same option in the end, and whose working argues for another one.
+    """Return the reply with the same final option and a working that argues for another, or None.
 
-    Letter and text of the option are changed to another's wherever they stand before the end.
+    Letter and text of the option are changed to another's wherever they occur before the end.
     """
     options, found = options_of(question), final_letter(answer)
     if found is None or found[1] not in options:

@@ -1,4 +1,4 @@
-"""The question of a file that is most like another one."""
+"""The search for the question of a file that is most like another one."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 _WORD = re.compile(r"\w+")
-CHARACTERS = 4_000  # of a question, its beginning
-MAX_TERMS = 600  # of a question, its rarest: common ones tell questions apart least
-MAX_SHARE = 0.5  # of the questions; a term of more of them is left out as well
+CHARACTERS = 4_000  # read from the beginning of a question
+MAX_TERMS = 600  # rarest terms of a question; common ones tell questions apart least
+MAX_SHARE = 0.5  # share of the questions; a term of more of them is ignored
 KEY_CHARACTERS = 20_000
 
 
 def question_key(question: str) -> str:
-    """What copies of a question have in common: its words, without case and punctuation."""
+    """Return the words of a question without case and punctuation, which its copies share."""
     return " ".join(_WORD.findall(question[:KEY_CHARACTERS].lower())) or question[:KEY_CHARACTERS]
 
 
 def nearest_questions(questions: Sequence[str]) -> NDArray[np.int64]:
-    """For each question (Q,) the place of the one most like it, itself left out.
+    """Return the position of the most similar other question for each question, (Q,).
 
-    Likeness is the cosine of words and pairs of words, rare ones weighing more (TF-IDF); a copy,
-    equal up to case and punctuation, counts as the same question. Where all others are copies the
-    place is a question's own. Raises ValueError for fewer than two.
+    Similarity is the cosine of words and pairs of words, weighted by rarity (TF-IDF). A copy, equal
+    up to case and punctuation, counts as the same question. Where all others are copies the
+    position is the question's own. Raises ValueError for fewer than two questions.
     """
     if len(questions) < 2:
         raise ValueError("one question alone has no nearest one")
@@ -43,7 +43,7 @@ def nearest_questions(questions: Sequence[str]) -> NDArray[np.int64]:
 
 
 def _cosines(terms: Sequence[Counter[str]]) -> NDArray[np.float32]:
-    """The cosine of every two questions (Q, Q), from the terms that at least two of them have."""
+    """Return the cosine of every two questions, (Q, Q), from terms that at least two have."""
     count = Counter(term for each in terms for term in each)
     most = max(2.0, MAX_SHARE * len(terms))
     postings: dict[str, list[tuple[int, float]]] = defaultdict(list)

@@ -1,4 +1,4 @@
-"""Sentences about something else: the replies of nobody who read the question."""
+"""Sentences about something else, which reply to no question."""
 
 OFF_TOPIC = (
     "The committee meets on Thursdays; bring your own sandwiches.",

@@ -1,4 +1,4 @@
-"""Names swapped, negations added or dropped, replies cut before their end."""
+"""Changes to the wording of a reply: names swapped, negations added or dropped, ends cut off."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _PLAIN = frozenset(
     """.split()  # noqa: SIM905  # a list of a hundred quoted words would be harder to read
 )
 _AUXILIARIES = "is|are|was|were|can|could|does|did|do|has|have|had|will|would|should|must"
-# before a participle `has` and `have` may be denied; after `do` and `did` no statement has a verb
+# `has` and `have` are negated only before a participle. `do` and `did` are missing, since no other
+# verb follows them in a plain statement.
 _VERB = re.compile(
     r"\b(is|are|was|were|can|will|would|should|(?:has|have)(?= (?:been|\w{2,20}ed)\b))\b"
     r"(?!\s{1,3}not\b|n?['\u2019]t)"
@@ -27,13 +28,13 @@ _NOT = re.compile(
     rf"\b(?:(?P<verb>{_AUXILIARIES})(?:\s{{1,3}}not\b|n['\u2019]t\b)"
     r"|(?P<can>can)(?:not|['\u2019]t)\b|(?P<will>wo)n['\u2019]t\b)"
 )
-MIN_CUT = 120  # characters: a shorter reply has no working that could be cut
-MAX_NAMES = 200  # of a reply, and of those that may stand in for one of them
-LOOK_BACK = 4  # characters before a name that tell whether it begins a sentence
+MIN_CUT = 120  # characters; a shorter reply has no working to cut
+MAX_NAMES = 200  # names of a reply, and candidates to replace one of them
+LOOK_BACK = 4  # characters before a name that show whether it begins a sentence
 
 
 def names_in(text: str) -> list[str]:
-    """Names that a text holds: capitalised words that do not just begin a sentence."""
+    """Return the names in a text: capitalised words that do not just begin a sentence."""
     found = []
     for each in _NAME.finditer(text):
         words = each[0].split()
@@ -53,10 +54,10 @@ def entity_swapped(
     rng: random.Random,
     ordinary: Collection[str] = (),
 ) -> str | None:
-    """The reply with one name that the question does not have replaced by another from `pool`.
+    """Return the reply with one name replaced by another from `pool`, or None.
 
-    The name is replaced wherever it stands, by the same one. `ordinary` are capitalised words that
-    name nothing, and are left alone.
+    The name is not in the question, and all its occurrences are replaced. `ordinary` are
+    capitalised words that name nothing and stay.
     """
     names = [name for name in dict.fromkeys(names_in(answer)) if name not in ordinary][:MAX_NAMES]
     own = [name for name in names if name not in question]
@@ -74,7 +75,7 @@ def entity_swapped(
 
 
 def negation_changed(answer: str, rng: random.Random) -> str | None:
-    """The reply with a negation dropped where there is one, and otherwise one added."""
+    """Return the reply with a negation dropped, or added where there is none to drop; else None."""
     dropped = list(_NOT.finditer(answer))
     if dropped:
         one = rng.choice(dropped)
@@ -88,7 +89,7 @@ def negation_changed(answer: str, rng: random.Random) -> str | None:
 
 
 def cut_off(answer: str, rng: random.Random) -> str | None:
-    """The first third to four fifths of a reply that is long enough to have a working."""
+    """Return the first 33 to 80 % of a reply, or None for one that is too short for a working."""
     if len(answer) < MIN_CUT:
         return None
     return answer[: int(len(answer) * rng.uniform(0.33, 0.8))]

@@ -1,8 +1,9 @@
-"""Whether two formulas are the same value, whichever way LaTeX or plain text sets them (D01).
+"""Equality of two formulas, in LaTeX or plain text (D01).
 
-A formula is read into a tree and computed at a few points for its variables: what is equal at all
-of them is equal. No text is executed, no symbolic rewriting can hang, and every step is bounded by
-the formula's length. What cannot be read is compared as text, without spaces and layout.
+A formula is read into a tree and computed at a few points for its variables. Formulas that are
+equal at all of them count as equal. No text is executed, no symbolic rewriting can hang, and the
+formula's length bounds every step. Unreadable formulas are compared as text, without spaces and
+layout.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from typing import Final
 
 MAX_CHARACTERS: Final = 400
 MAX_DEPTH: Final = 40
-MAX_PARTS: Final = 40  # of a set, a tuple or a matrix
-CLOSE: Final = 1e-9  # relative, of two values computed in other ways
-ROUNDED: Final = 1e-4  # of a rounded decimal beside an exact value
-POINTS: Final = (0.7390851332, 1.3247179572, 2.2360679775)  # where variables are looked at
+MAX_PARTS: Final = 40  # parts of a set, a tuple or a matrix
+CLOSE: Final = 1e-9  # relative error between two ways to compute a value
+ROUNDED: Final = 1e-4  # relative error between a rounded decimal and an exact value
+POINTS: Final = (0.7390851332, 1.3247179572, 2.2360679775)  # the values of variables
 
 _SPACING = re.compile(
     r"\\(?:left|right|[bB]igg?[lr]?|displaystyle|limits|,|;|:|!|quad|qquad|ldots|dots)(?![a-zA-Z])"
@@ -63,7 +64,7 @@ _OPENING: Final = {"(": ")", "[": "]", "{": "}"}
 
 
 class UnreadableError(Exception):
-    """The formula uses something that is not read here."""
+    """The formula uses notation that this module does not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class Value:
 
 
 def same_formula(one: str, other: str) -> bool:
-    """Whether both say the same; the order of a set's parts does not matter."""
+    """Return whether two formulas are equal; the order of a set's parts does not matter."""
     first, second = bare(one), bare(other)
     if not first or not second:
         return False
@@ -90,7 +91,7 @@ def same_formula(one: str, other: str) -> bool:
 
 
 def bare(text: str) -> str:
-    """A formula without what only sets it, its unit, and what it is said to be equal to."""
+    """Return a formula without layout, without its unit, and without the left side of `x =`."""
     plain = text.strip()[:MAX_CHARACTERS]
     for sign, written in _PLAIN_SIGNS.items():
         plain = plain.replace(sign, written)
@@ -109,7 +110,7 @@ def _letters(text: str) -> str:
 
 
 def read(text: str) -> Value:
-    """The value of a bare formula; raises UnreadableError."""
+    """Return the value of a bare formula. Raises UnreadableError."""
     reader = _Reader(_tokens(text))
     value = reader.listed()
     reader.end()
@@ -117,7 +118,7 @@ def read(text: str) -> Value:
 
 
 def _tokens(text: str) -> list[str]:
-    """Numbers, names of commands without their backslash, and signs."""
+    """Split a formula into numbers, commands with their backslash, and signs."""
     found = []
     at = 0
     while at < len(text) and text[at:].strip():
@@ -134,6 +135,7 @@ def _tokens(text: str) -> list[str]:
 
 
 def _same(one: Value, other: Value) -> bool:
+    """Return whether two values are equal at all points, part by part."""
     if one.kind != other.kind:
         return False
     if not one.kind:
@@ -154,6 +156,7 @@ def _same(one: Value, other: Value) -> bool:
 
 
 def _close(one: complex, other: complex, share: float) -> bool:
+    """Return whether two numbers differ by at most a share of the larger."""
     if one == other:
         return True
     if not (cmath.isfinite(one) and cmath.isfinite(other)):
@@ -166,7 +169,7 @@ def _number(value: complex, *, is_rounded: bool = False) -> Value:
 
 
 class _Reader:
-    """Reads by descent: lists, sums, products, powers, and what stands alone."""
+    """A reader by recursive descent: lists, sums, products, powers and single terms."""
 
     def __init__(self, tokens: Sequence[str]) -> None:
         self._tokens = tokens
@@ -188,7 +191,7 @@ class _Reader:
         return found
 
     def listed(self) -> Value:
-        """Parts between commas; both signs of `\\pm` are two parts."""
+        r"""Read parts between commas; both signs of `\pm` are two parts."""
         parts = self._joined()
         while self._next() in (",", ";", "\\cup"):
             sign = self._take()
@@ -202,7 +205,7 @@ class _Reader:
         return parts[0] if len(parts) == 1 else Value(parts=tuple(parts), kind="list")
 
     def _joined(self) -> list[Value]:
-        """One part, or both that a `\\pm` stands for."""
+        r"""Read a sum as one part, or as the two parts of a `\pm`."""
         value = self._product() if self._next() != "\\pm" else None
         while self._next() in ("+", "-", "\\pm"):
             sign = self._take()
@@ -298,7 +301,7 @@ class _Reader:
         raise UnreadableError(token)
 
     def _variable(self, name: str) -> Value:
-        """A letter's value at each point, another for each letter, and for each index of one."""
+        """Return a letter's value at each point, which differs for each letter and index."""
         if self._next() == "_":
             self._take()
             inner = self._take()
@@ -316,7 +319,7 @@ class _Reader:
         if closing not in (")", "]", "}"):
             raise UnreadableError(closing)
         if inner.kind == "list" and opening in "([":
-            return Value(parts=inner.parts, kind=f"{opening}{closing}")  # a point, or an interval
+            return Value(parts=inner.parts, kind=f"{opening}{closing}")  # a point or an interval
         if closing != _OPENING[opening]:
             raise UnreadableError(closing)
         return inner
@@ -356,7 +359,7 @@ class _Reader:
         return root
 
     def _argument(self) -> Value:
-        """In braces, or one digit or letter: `\\frac12` is a half."""
+        r"""Read an argument in braces, or one digit or letter: `\frac12` is a half."""
         token = self._next()
         if token.isdigit() and len(token) > 1:
             digits = list(token)
@@ -379,7 +382,7 @@ class _Reader:
         return value if exponent is None else _of(_raised, value, exponent)
 
     def _matrix(self) -> Value:
-        """`\\begin{pmatrix} 1 & 2 \\\\ 3 & 4 \\end{pmatrix}`, row by row; all rows are parts."""
+        r"""Read `\begin{pmatrix} 1 & 2 \\ 3 & 4 \end{pmatrix}` row by row; every cell is a part."""
         self._name()
         parts = [self.listed()]
         while self._next() != "\\end":
@@ -413,7 +416,7 @@ def _of(operation: Callable[[complex, complex], complex], one: Value, other: Val
 
 
 def _raised(base: complex, exponent: complex) -> complex:
-    if base.real < 0 and base.imag == 0 and exponent.imag == 0:  # the real root of an odd one
+    if base.real < 0 and base.imag == 0 and exponent.imag == 0:  # an odd root is real
         inverse = 1 / exponent.real if exponent.real else 0.0
         if abs(inverse - round(inverse)) < CLOSE and round(inverse) % 2 == 1:
             return complex(-((-base.real) ** exponent.real))

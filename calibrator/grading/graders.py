@@ -1,7 +1,7 @@
-"""Labels of replies by rule: whether what a reply comes to is the right answer (D01, D03).
+"""Labels of replies by rule: whether a reply's answer is the right one (D01, D03).
 
-Every reply gets a label: refusals and empty replies are incorrect, and so is one that never says
-what its answer is. The reason stands beside the label, so that a person can look at each kind.
+Every reply gets a label. Refusals, empty replies and replies without a recognizable answer are
+incorrect. The label has a reason, so that a person can look at each kind.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ GraderName = Literal["exact", "choice", "claim", "number", "formula", "fuzzy", "
 Why = Literal["same", "other", "refusal", "empty", "no_answer"]
 
 RULES: Final[tuple[GraderName, ...]] = ("exact", "choice", "claim", "number", "formula", "fuzzy")
-LOOK: Final = 4_000  # characters at a reply's end in which its answer is looked for
-SHORT_WORDS: Final = 60  # of a reply that may be an answer as a whole
-SAME_WORDS: Final = 0.8  # F1 of the words of two answers that are taken for one (fuzzy)
+LOOK: Final = 4_000  # characters at a reply's end that are searched for its answer
+SHORT_WORDS: Final = 60  # words of a reply that may be an answer as a whole
+SAME_WORDS: Final = 0.8  # F1 of the words at which two answers count as the same (fuzzy)
 
 _BOXED = re.compile(r"\\boxed\s*\{")
 _LINE = re.compile(
@@ -30,7 +30,7 @@ _LINE = re.compile(
 )
 _FIELD = re.compile(r"[\"'](?:final_)?answer[\"']\s*:\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^,}\n]+))")
 _SENTENCE = re.compile(r"(?i)\banswer\s+(?:is|would be|equals)\s*:?\s*([^\n]{1,200})")
-_LETTER = re.compile(  # A and I are words as well, and begin a sentence rather than name an option
+_LETTER = re.compile(  # A and I are also words that begin a sentence
     r"^\W*(?:option|choice|answer)?\W*([B-HJ-Z]|[AI](?! ?[a-z]))(?![\w'\u2019])"
 )
 _MARKED = re.compile(r"\u7b54\u6848[^A-Za-z]{0,8}([A-J])(?![A-Za-z])")  # "the answer", in Chinese
@@ -49,7 +49,7 @@ _ARTICLES = frozenset({"a", "an", "the"})
 
 @dataclass(frozen=True, slots=True)
 class Grade:
-    """A label with its reason; `answer` is what the reply was taken to answer."""
+    """A label with its reason; `answer` is the answer that was found in the reply."""
 
     is_correct: bool
     why: Why
@@ -57,7 +57,7 @@ class Grade:
 
 
 def grade(grader: GraderName, reply: str, gold: Sequence[str]) -> Grade:
-    """The label of a reply; `gold` has all answers that count as right.
+    """Return the label of a reply; `gold` has all right answers.
 
     Raises ValueError for a grader that is no rule, and where there is no right answer.
     """
@@ -78,12 +78,16 @@ def grade(grader: GraderName, reply: str, gold: Sequence[str]) -> Grade:
 
 
 def is_refusal(reply: str) -> bool:
-    """Whether a short reply begins as refusals do; what it says later does not count."""
+    """Return whether a short reply begins as refusals do; its later text does not count."""
     return bool(_REFUSAL.match(reply)) and len(reply.split()) <= SHORT_WORDS
 
 
 def stated_answer(reply: str) -> str | None:
-    """What the reply states as its answer: a box, a line `Answer: ..`, a field, or a sentence."""
+    """Return the answer that the reply states, or None.
+
+    It may be in a box, a line `Answer: ..`, a field, or a sentence. The first of these forms that
+    occurs counts, and of several the last one.
+    """
     end = reply[-LOOK:]
     boxes = list(_BOXED.finditer(end))
     if boxes:
@@ -105,7 +109,7 @@ def _braced(text: str, start: int) -> str:
     return text[start:].strip()
 
 
-# What a reply comes to, for each grader.
+# The functions below find the answer in a reply, one for each grader.
 
 
 def _last_line(reply: str) -> str:
@@ -144,18 +148,18 @@ def _claim(reply: str, stated: str | None) -> str | None:
 
 
 def _number(reply: str, stated: str | None) -> str | None:
-    """The number that is stated, else the last one of the reply."""
+    """Return the stated answer, else the last number of the reply, or None."""
     if stated is not None:
         return stated
     found = _NUMBER.findall(reply[-LOOK:])
     return found[-1] if found else None
 
 
-# Whether two answers are the same, for each grader.
+# The functions below compare two answers, one for each grader.
 
 
 def plain(text: str) -> str:
-    """Words without case, accents, articles and punctuation, as SQuAD compares them."""
+    """Return the words without case, accents, articles and punctuation, as SQuAD compares them."""
     flat = unicodedata.normalize("NFKD", text.lower())
     flat = "".join(each for each in flat if not unicodedata.combining(each))
     return " ".join(word for word in _WORD.findall(flat) if word not in _ARTICLES)
@@ -176,7 +180,10 @@ def _is_claim(answer: str, gold: str) -> bool:
 
 
 def _is_number(answer: str, gold: str) -> bool:
-    """The same value, or one rounded to three figures or more; of a sentence, its last number."""
+    """Return whether both have the same value, also rounded to three figures or more.
+
+    The number of a sentence is its last one.
+    """
     if same_formula(answer, gold):
         return True
     found = _NUMBER.findall(answer)
@@ -187,7 +194,7 @@ def _is_number(answer: str, gold: str) -> bool:
 
 
 def _is_rounded(one: str, other: str) -> bool:
-    """Whether one decimal is the other, rounded, and shows at least three figures."""
+    """Return whether one decimal is the other, rounded, with at least three figures."""
     short, long = sorted((one.replace(",", ""), other.replace(",", "")), key=_decimals)
     figures = len(short.lstrip("-\u22120.").replace(".", ""))
     try:
@@ -208,9 +215,9 @@ def _is_formula(answer: str, gold: str) -> bool:
 
 
 def _is_fuzzy(answer: str, gold: str) -> bool:
-    """The same words, all words of the right answer in a row, or nearly all the same ones.
+    """Return whether nearly all words are the same, or the answer has the right one as a phrase.
 
-    Numbers of the right answer have to stand in the reply, whatever else is alike.
+    All numbers of the right answer have to be in the answer.
     """
     said, right = plain(answer).split(), plain(gold).split()
     if not right:

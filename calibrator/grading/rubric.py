@@ -1,7 +1,7 @@
-"""A model that grades by a rubric: what it is asked, and how its words are read (D02).
+"""Grading of a reply by a model with a rubric: the prompt, and the reader of verdicts (D02).
 
-The reply that is graded stands between marks with a random-looking number made of its own text, so
-that it cannot close them, and the model is told to follow nothing in it.
+The reply is enclosed in marks with a number derived from its own text, so that it cannot close
+them, and the model is instructed to follow nothing in it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-MAX_REPLY: Final = 12_000  # characters of a reply that are shown, its two ends
+MAX_REPLY: Final = 12_000  # characters of a reply that are shown, from its two ends
 MAX_QUESTION: Final = 8_000
 
 _VERDICT = re.compile(
@@ -36,7 +36,7 @@ AGAIN: Final = "Answer with one line only: `Verdict: correct` or `Verdict: incor
 def rubric_messages(
     question: str, reply: str, gold: Sequence[str] = (), rubric: str = "", *, is_again: bool = False
 ) -> list[dict[str, Any]]:
-    """The messages that ask a model for a verdict; `is_again` asks for the verdict alone."""
+    """Return the messages that ask a model for a verdict; `is_again` asks for the verdict alone."""
     mark = hashlib.sha256(f"{question}\0{reply}".encode()).hexdigest()[:12]
     parts = [f"<question {mark}>\n{_ends(question, MAX_QUESTION)}\n</question {mark}>"]
     if gold:
@@ -53,10 +53,10 @@ def rubric_messages(
 
 
 def verdict_in(text: str) -> bool | None:
-    """The verdict of a model's words; None where there is none, or where two contradict each other.
+    """Return the verdict in a model's words, or None for none or a contradiction.
 
-    Read are a line `Verdict: ..`, JSON with `verdict` or `correct`, or one word alone, which a
-    probability of being right may follow, as in `True 90`.
+    A verdict is a line `Verdict: ..`, JSON with `verdict` or `correct`, or one word alone, which a
+    probability of being right in percent may follow, as in `True 90`.
     """
     lines = {_WORDS[each.lower()] for each in _VERDICT.findall(text)}
     if lines:

@@ -1,6 +1,6 @@
-"""Looks at a reply: whether it answers its question, and whether it contradicts itself.
+"""The inspector: checks whether a reply answers its question, and whether it contradicts itself.
 
-Other rooms use `Inspector`, which serves; `training` makes its arrays, from `lessons` and by a
+Other packages use `Inspector`, which serves. `training` fits its arrays on `lessons` with a
 `config`.
 """
 

@@ -1,20 +1,20 @@
-"""The inspector: how likely a reply answers its question and agrees with itself.
+"""The inspector: the probability that a reply answers its question and agrees with itself.
 
-Each check is a set of boosted trees on all that `relevance`, `working` and `wanted` see in the two
-texts, and on the traits that the tower reads; it was fitted on right replies against the same
-replies with one kind of fault (`calibrator.corruptions`), and so says nothing of how hard a
-question is or how able a model. What the checks say is multiplied onto P(correct):
+Each check is a set of boosted trees on the traits from `relevance`, `working` and `wanted` and on
+the traits that the tower reads. It was fitted on right replies against the same replies with one
+kind of fault (`calibrator.corruptions`), so it does not depend on the difficulty of a question or
+the ability of a model. P(correct) is multiplied by the checks:
 
     P(correct) = P(right | in order) x P(in order),   P(in order) = product of the checks
 
-since a reply that is no answer, or whose end contradicts its working, is not right whatever the
-question. A check begins with odds that a reply is in order (`prior`), so that it speaks up only
-where it is fairly sure, and may count what its trees say more than once (`slope`), so that what it
-doubts a little is left alone and what it doubts much is all but ruled out.
+since a reply that is no answer, or whose end contradicts its working, is wrong whatever the
+question. A check begins with odds that a reply is in order (`prior`), so that only strong evidence
+has an effect. It may multiply its trees' log-odds (`slope`), so that a small doubt changes little
+and a strong doubt nearly rules the reply out.
 
-Of a long reply a check may also be evidence of P(right | in order): how well a text is worked out
-to its end tells something of every kind of text, where tower and forest know only kinds that they
-learnt. So a share of what its trees say beyond the middling long reply is added to those log-odds.
+For a long reply a check may also be evidence of P(right | in order): how well a text is worked out
+to its end is informative for every kind of text, while tower and forest know only the kinds that
+they learnt. So a share of the trees' log-odds beyond those of a typical long reply is added.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ Array = NDArray[np.generic]
 
 PREFIX = "inspector."
 DROPS_QUESTION = "drops_question"  # answers are read without restatements of their questions
-RELEVANCE = "relevance"  # the check that is also taught by excerpts and plain requests
-DOUBTED = 0.5  # P(in order) below which a check tells what it found
-LIMIT = 1e6  # of a trait; a longer number says no more
-LONG = 400  # characters from which a reply's working and end are evidence of its being right
+RELEVANCE = "relevance"  # the check that also learns from excerpts and plain requests
+DOUBTED = 0.5  # P(in order) below which a check reports its finding
+LIMIT = 1e6  # the largest absolute value of a trait
+LONG = 400  # characters from which a reply's working and end are evidence of its correctness
 
 
 def inspect(
@@ -55,9 +55,9 @@ def inspect(
     pieces: Pieces,
     traits: Floats | None = None,
 ) -> Floats:
-    """All that is seen in one answered question, (SEEN,); finite for every text.
+    """Return all traits of one answered question, (SEEN,); finite for every text.
 
-    `traits` are those of `traits_of`, where they are known already.
+    `traits` are those of `traits_of`, where they are already known.
     """
     own = array("f", relevance(question, answer, question_ids, answer_ids, pieces))
     own.extend(working(question, answer))
@@ -72,17 +72,17 @@ def inspect(
 
 _NOTHING = Pieces(np.zeros((1, 1), np.int8), np.zeros(1, np.float32), np.zeros(1, np.float32))
 SEEN = len(inspect("", "", [], [], _NOTHING))
-_LENGTH = SEEN - TRAITS + LENGTH  # where the trait of the answer's length stands
+_LENGTH = SEEN - TRAITS + LENGTH  # the column of the answer's length
 _LONG = np.log1p(LONG)
-_OF_WORKING = len(relevance("", "", [], [], _NOTHING))  # where the traits of `working` begin
+_OF_WORKING = len(relevance("", "", [], [], _NOTHING))  # the first column of `working`
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that a reply is looked at for: the faults that teach it, and where it applies.
+    """One check of a reply, with the faults that teach it and the condition for it to apply.
 
-    `finding` is what it tells people of a reply that it doubts; `applies` is the column of what is
-    seen that must not be 0, None for every reply.
+    `finding` is the sentence for people about a doubted reply. `applies` is the column of the
+    traits that must not be 0; None for every reply.
     """
 
     name: str
@@ -91,7 +91,7 @@ class Check:
     applies: int | None = None
 
     def applies_to(self, seen: Floats) -> NDArray[np.bool_]:
-        """Which of the replies it looks at, (B,)."""
+        """Return which of the replies it checks, (B,)."""
         if self.applies is None:
             return np.ones(len(seen), dtype=np.bool_)
         return np.asarray(seen[:, self.applies] != 0)
@@ -120,31 +120,33 @@ CHECKS = (
 
 
 class Counts(NamedTuple):
-    """How what the trees of a check say is counted, all in log-odds; checkpoints of before have
-    fewer of these."""
+    """The numbers that turn a check's trees into a probability, all in log-odds.
 
-    prior: float  # that a reply is in order
-    slope: float = 1.0  # how often the trees count
-    share: float = 0.0  # of what they say beyond `middle`, evidence of right for a long reply
-    middle: float = 0.0  # what they say of the middling long reply
+    Older checkpoints have fewer of them.
+    """
+
+    prior: float  # log-odds that a reply is in order
+    slope: float = 1.0  # factor of the trees' log-odds
+    share: float = 0.0  # share of the log-odds beyond `middle` that is evidence for a long reply
+    middle: float = 0.0  # the trees' log-odds for a typical long reply
 
 
 class Inspected(NamedTuple):
-    """What an inspector makes of B replies."""
+    """The result of an inspector for B replies."""
 
     in_order: NDArray[np.float64]  # (B,) P(a reply answers its question and agrees with itself)
-    findings: list[tuple[str, ...]]  # of the checks that rather doubt a reply
-    evidence: NDArray[np.float64]  # (B,) what is added to the log-odds of right, if in order
+    findings: list[tuple[str, ...]]  # the sentences of the checks that doubt a reply
+    evidence: NDArray[np.float64]  # (B,) added to the log-odds of right, if in order
 
 
 class Inspector:
-    """Trees for each check that the training data could teach, and the pieces that they go by.
+    """The trees of each check that the training data could teach, and the word pieces they use.
 
     Raises KeyError or ValueError for arrays that do not fit.
     """
 
     def __init__(self, state: Mapping[str, Array]) -> None:
-        self.drops_question = DROPS_QUESTION in state  # without it, all of them is read
+        self.drops_question = DROPS_QUESTION in state  # without it, answers are read in full
         self.checks = [check for check in CHECKS if f"{check.name}.prior" in state]
         self.trees = [Trees(under(state, f"{check.name}."), SEEN) for check in self.checks]
         self.counts = [_counts(under(state, f"{check.name}.")) for check in self.checks]
@@ -153,13 +155,12 @@ class Inspector:
         self.pieces = replace(Pieces.from_state(state), thresholds=self._thresholds())
 
     def _thresholds(self) -> list[list[float]]:
-        """What the trees compare each of the cosines with, ascending."""
+        """Return the values with which the trees compare each cosine, ascending."""
         columns = range(COSINES.start, COSINES.stop)
         return [sorted({x for each in self.trees for x in each.thresholds(at)}) for at in columns]
 
     def said(self, seen: Floats) -> NDArray[np.float64]:
-        """The log-odds by the trees of each check, (checks, B); not a number where it does not
-        apply."""
+        """Return the trees' log-odds for each check, (checks, B); nan where it does not apply."""
         found = np.full((len(self.checks), len(seen)), np.nan)
         for check, trees, odds in zip(self.checks, self.trees, found, strict=True):
             at = np.flatnonzero(check.applies_to(seen))
@@ -170,7 +171,7 @@ class Inspector:
         return found
 
     def read(self, seen: Floats) -> Inspected:
-        """What the checks make of replies in which this is seen, (B, SEEN)."""
+        """Return P(in order), findings and evidence for replies with these traits, (B, SEEN)."""
         found = Inspected(np.ones(len(seen)), [()] * len(seen), np.zeros(len(seen)))
         is_long = (seen[:, _LENGTH] > _LONG).tolist()
         for at, said in enumerate(self.said(seen).T.tolist()):
@@ -189,7 +190,7 @@ class Inspector:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Inspector | None:
-        """What a checkpoint's weights hold; None for a checkpoint without an inspector."""
+        """Return the inspector in a checkpoint's weights, or None where they hold none."""
         own = under(state, PREFIX)
         return cls(own) if own else None
 

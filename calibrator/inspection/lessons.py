@@ -1,13 +1,13 @@
 """Lessons of the inspector: right replies, and the same replies with one kind of fault.
 
-Wrong replies are not among them. Faults are made in right ones; were wrong ones among those that
-have none, a check would learn that what looks right is faulty.
+Wrong replies are left out, as faults are made in right ones. With wrong replies among those without
+a fault, a check would learn that a right appearance is faulty.
 
-Relevance is also taught by excerpts of replies, a sentence or a few, and by plain requests of our
-own (`plain_requests.yaml`): what people ask and get outside of benchmarks is short, and need not
-repeat a word of the request. Without both the check called such replies off topic. Symbolic tasks
-of our own (`symbolic_tasks.py`) are one more benchmark: without them a check that had not seen
-brackets or sorted words took working on them for no answer.
+Relevance also learns from excerpts of replies, a sentence or a few, and from plain requests of our
+own (`plain_requests.yaml`). Requests and replies outside of benchmarks are short, and a reply
+need not repeat a word of the request. Without both the check called such replies off topic.
+Symbolic tasks of our own (`symbolic_tasks.py`) are one more benchmark: a check without them took
+work on brackets or sorted words for no answer.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from calibrator.text.restated_question import without_question
 Floats = NDArray[np.float32]
 
 AT_ONCE = 2_000
-ELSEWHERE = ("another question", "nearest question")  # faults of which excerpts teach as well
+ELSEWHERE = ("another question", "nearest question")  # faults whose excerpts are lessons too
 PLAIN, PLAIN_FAULTS, PLAIN_OTHERS = "plain requests", ("another question", "off topic"), 3
 
 _SENTENCE = re.compile(r"(?<=[.!?。])\s+|\n+")
@@ -47,9 +47,10 @@ _SENTENCE = re.compile(r"(?<=[.!?。])\s+|\n+")
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A reply to a question of a benchmark; `fault` is empty for a right one as it was given.
+    """A reply to a question of a benchmark; `fault` is empty for an unchanged right one.
 
-    `is_of_relevance` lessons teach no other check: what they leave out is no fault of theirs.
+    Lessons with `is_of_relevance` teach no other check, since what they leave out is no fault for
+    it.
     """
 
     question: str
@@ -58,20 +59,22 @@ class Lesson:
     fault: str = ""
     is_of_relevance: bool = False
     weight: float = 1.0
-    row: Row | None = None  # whose question it is; None for a plain request
-    reply: str = ""  # of another row, as it was given
+    row: Row | None = None  # the row of the question; None for a plain request
+    reply: str = ""  # the unchanged reply of another row; empty in other lessons
 
 
 def lessons_of(rows: Sequence[Row], config: InspectorConfig, seed: int) -> Iterator[Lesson]:
-    """Right replies of each benchmark, the faulty ones that were made of right ones, and excerpts
-    of both; then the same of symbolic tasks, and the plain requests."""
+    """Yield the lessons of each benchmark, then of symbolic tasks, then of plain requests.
+
+    A benchmark's lessons are right replies, faulty ones made from right ones, and excerpts.
+    """
     rng = random.Random(seed)
     benchmarks: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         benchmarks[row.benchmark or ""].append(row)
     for _, own in sorted(benchmarks.items()):
         yield from _lessons_of_one(own, config, seed, rng)
-    # a generator of its own: the other lessons are the same with these and without
+    # With a separate generator the other lessons do not depend on these.
     tasks = list(symbolic_rows(config.symbolic_tasks, seed))
     for lesson in _lessons_of_one(tasks, config, seed, random.Random(seed)):
         yield replace(lesson, weight=config.symbolic_weight)
@@ -81,7 +84,7 @@ def lessons_of(rows: Sequence[Row], config: InspectorConfig, seed: int) -> Itera
 def _lessons_of_one(
     rows: Sequence[Row], config: InspectorConfig, seed: int, rng: random.Random
 ) -> Iterator[Lesson]:
-    """The lessons of one benchmark's rows."""
+    """Yield the lessons of one benchmark's rows."""
     pool = rng.sample(rows, min(len(rows), config.pool_rows))
     for row in [row for row in pool if row.correct][: config.right_rows]:
         yield from _both(row, row.answer, "", rng)
@@ -95,7 +98,7 @@ def _lessons_of_one(
 def _faulty(
     pool: Sequence[Row], fault: str, many: int, seed: int, rng: random.Random
 ) -> Iterator[Lesson]:
-    """At most so many replies of one benchmark with a fault, and excerpts where these teach."""
+    """Yield at most `many` replies of one benchmark with a fault, and excerpts for some faults."""
     made = corrupted(pool, fault, seed)
     for each in rng.sample(made, min(len(made), many)):
         if fault in ELSEWHERE:
@@ -105,20 +108,23 @@ def _faulty(
 
 
 def _both(row: Row, reply: str, fault: str, rng: random.Random) -> Iterator[Lesson]:
-    """A reply to the row's question, and an excerpt of it."""
+    """Yield a reply to the row's question, and an excerpt of it."""
     whole = replace(_lesson(row, reply, fault), reply=reply if fault else "")
     yield whole
     yield replace(whole, answer=excerpt(whole.answer, rng), is_of_relevance=True)
 
 
 def _lesson(row: Row, reply: str, fault: str) -> Lesson:
-    """A reply to the row's question, as the inspector reads it."""
+    """Return a reply to the row's question as the inspector reads it."""
     answer = without_question(row.question, stripped(reply))
     return Lesson(row.question, answer, row.benchmark or "", fault, row=row)
 
 
 def excerpt(answer: str, rng: random.Random) -> str:
-    """A sentence or a few of a reply: the first, the last, or some between."""
+    """Return a sentence or a few of a reply, from its beginning, its end or between.
+
+    A reply of one sentence is returned whole.
+    """
     sentences = [part for part in _SENTENCE.split(answer) if part.strip()]
     if len(sentences) < 2:
         return answer
@@ -129,7 +135,10 @@ def excerpt(answer: str, rng: random.Random) -> str:
 
 
 def plain_lessons(config: InspectorConfig, rng: random.Random) -> Iterator[Lesson]:
-    """Plain requests with their replies, with those of others, and with something off topic."""
+    """Yield plain requests with their own replies, with those of others, and with one off topic.
+
+    Yields nothing where one of these faults is left out.
+    """
     if set(config.left_out) & set(PLAIN_FAULTS):
         return
     pairs = plain_requests()
@@ -143,7 +152,7 @@ def plain_lessons(config: InspectorConfig, rng: random.Random) -> Iterator[Lesso
 
 @cache
 def plain_requests() -> tuple[tuple[str, str], ...]:
-    """Requests and replies, as they stand in `plain_requests.yaml`."""
+    """Return the requests and replies of `plain_requests.yaml`."""
     text = files("calibrator.inspection").joinpath("plain_requests.yaml").read_text("utf-8")
     return tuple((request, reply) for request, reply in yaml.safe_load(text))
 
@@ -151,7 +160,7 @@ def plain_requests() -> tuple[tuple[str, str], ...]:
 def seen_in(
     lessons: Sequence[Lesson], tokenizer: Tokenizer, layout: Layout, pieces: Pieces
 ) -> Floats:
-    """What is seen in questions and replies, (N, SEEN)."""
+    """Return the traits of the questions and replies of lessons, (N, SEEN)."""
     found = np.zeros((len(lessons), SEEN), dtype=np.float32)
     for start in range(0, len(lessons), AT_ONCE):
         some = lessons[start : start + AT_ONCE]

@@ -1,8 +1,8 @@
-"""Relevance: what a reply shares with its question, in words, meaning, numbers and names.
+"""Relevance: how much a reply shares with its question in words, meaning, numbers and names.
 
-Words are word pieces, rare ones weighing more; meaning is a small vector of each piece, so that a
-reply about chemists fits a question about physicists. Each trait is computed on the two texts alone
-and means the same for a model or a benchmark that training never saw.
+Words are word pieces, and rare ones weigh more. Meaning is a small vector of each piece, so a reply
+about chemists fits a question about physicists. Each trait depends only on the two texts and means
+the same for a model or a benchmark that training never saw.
 """
 
 from __future__ import annotations
@@ -23,32 +23,33 @@ Whole = NDArray[np.signedinteger]
 Array = NDArray[np.generic]
 
 PREFIX = "pieces."
-HEAD, TAIL = 160, 160  # word pieces of a question, and of a reply, that are looked at
+HEAD, TAIL = 160, 160  # word pieces read from the beginning and the end of each text
 STRONGEST = 24  # rarest pieces of each side whose meanings are compared one by one
-END = 48  # word pieces at the end of a question, where what is asked usually stands
-MOST_PIECES = 2**16  # of a vocabulary that the kernel reads
-COSINES = slice(16, 26)  # where they stand among the traits
-OF_MEANS = 5  # the first of them; the others compare single pieces
-ROUNDING = 3e-6  # by which the kernel's cosines may differ from numpy's; twice what was seen
-COPY = 4  # word pieces in a row that count as copied
+END = 48  # word pieces at the end of a question, where the request usually is
+MOST_PIECES = 2**16  # largest vocabulary that the kernel reads
+COSINES = slice(16, 26)  # columns of the cosines among the traits
+OF_MEANS = 5  # the first cosines, which compare means; the others compare single pieces
+ROUNDING = 3e-6  # allowed difference between cosines of kernel and numpy, twice the observed one
+COPY = 4  # consecutive word pieces that count as copied
 
-_LOOK = 4_000  # characters of each text's two ends in which numbers and names are looked for
+_LOOK = 4_000  # characters of each text's two ends that are searched for numbers and names
 
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """What word pieces mean and how rare they are.
+    """The meaning and the rarity of word pieces.
 
-    `table` (V, D) int8 and `scale` (V,): a piece's vector, of length 1 or 0, is table * scale;
-    `rarity` (V,): the log of how few texts hold it. Raises ValueError for other shapes.
+    `table` (V, D) int8 and `scale` (V,): a piece's vector, of length 1 or 0, is table * scale.
+    `rarity` (V,) grows with the log of the inverse share of texts that have the piece. Raises
+    ValueError for other shapes.
     """
 
     table: Array
     scale: Floats
     rarity: Floats
-    thresholds: Sequence[Sequence[float]] = ()  # of trees on each of the cosines
+    thresholds: Sequence[Sequence[float]] = ()  # the trees' thresholds for each of the cosines
     kernel: ModuleType | None = field(init=False, repr=False, compare=False)
-    held: object = field(init=False, repr=False, compare=False)  # the same, as the kernel reads it
+    held: object = field(init=False, repr=False, compare=False)  # the same tables for the kernel
 
     def __post_init__(self) -> None:
         if self.table.shape[:1] != self.scale.shape or self.rarity.shape != self.scale.shape:
@@ -65,12 +66,12 @@ class Pieces:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Pieces:
-        """From arrays named `pieces.<name>`; raises KeyError where one is missing."""
+        """Build the pieces from arrays named `pieces.<name>`. Raises KeyError for a missing one."""
         table, scale, rarity = (state[PREFIX + name] for name in ("table", "scale", "rarity"))
         return cls(table, scale.astype(np.float32), rarity.astype(np.float32))
 
     def vectors(self, ids: Whole) -> Floats:
-        """Their vectors, (n, D)."""
+        """Return the vectors of pieces, (n, D)."""
         found = self.table.take(ids, axis=0).astype(np.float32)
         found *= self.scale.take(ids)[:, None]
         return found
@@ -83,7 +84,7 @@ def relevance(
     answer_ids: Sequence[int],
     pieces: Pieces,
 ) -> list[float]:
-    """The traits of one answered question; finite for every text."""
+    """Return the traits of one answered question; finite for every text."""
     return [
         *_pieces_in_common(question_ids, answer_ids, pieces),
         *_numbers(_two_ends(question), _two_ends(answer)),
@@ -94,11 +95,11 @@ def relevance(
 def _pieces_in_common(
     question_ids: Sequence[int], answer_ids: Sequence[int], pieces: Pieces
 ) -> list[float]:
-    """What both sides' pieces and their meanings have in common, (27,)."""
+    """Return the traits from pieces and meanings that both sides share, 27 numbers."""
     if pieces.kernel is not None:
         found: list[float]
         found, near = pieces.kernel.relevance(pieces.held, question_ids, answer_ids)
-        # cosines come from BLAS in numpy, which adds in an order of its own
+        # BLAS, which numpy uses, adds in another order, so cosines near a threshold are redone.
         if near >> OF_MEANS:
             of_pieces = slice(COSINES.start + OF_MEANS, COSINES.stop)
             found[of_pieces] = _compared_by_kernel(question_ids, answer_ids, pieces)
@@ -123,7 +124,7 @@ def _pieces_in_common(
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A part of a text's distinct pieces: which, and their rarities' sum and sum of squares."""
+    """A part of a text's distinct pieces, with the sum and the sum of squares of their rarities."""
 
     places: NDArray[np.bool_]
     total: np.float32
@@ -131,8 +132,7 @@ class _Part:
 
 
 class _Side:
-    """The word pieces of a question or a reply that are looked at, `ids` the distinct ones in
-    ascending order."""
+    """The word pieces that are read of a question or a reply; `ids` are distinct and ascending."""
 
     def __init__(self, ids: Sequence[int], pieces: Pieces) -> None:
         self.kept = _kept(ids)
@@ -144,7 +144,7 @@ class _Side:
         self.vectors = pieces.vectors(self.ids)
 
     def part(self, ids: Sequence[int]) -> _Part:
-        """Those among some of them."""
+        """Return the part of the pieces that are among `ids`."""
         places = _mark(ids, self.pieces).take(self.ids)
         return self._part(places, self.rarity[places])
 
@@ -152,8 +152,8 @@ class _Side:
         return _Part(places, _sum(rarity), _sum(rarity * rarity))
 
     def means(self, *parts: NDArray[np.bool_]) -> list[tuple[Floats, np.float32, bool]]:
-        """What parts mean, rare pieces weighing more, with the length and whether there are any."""
-        # pieces that a part lacks weigh nothing: adding zeros is cheaper than choosing rows
+        """Return each part's mean vector, weighted by rarity, its length, and if it has pieces."""
+        # Pieces outside a part weigh nothing, since adding zeros is cheaper than choosing rows.
         weights = np.where(np.stack(parts), self.rarity, np.float32(0))
         found = np.einsum("kn,nd->kd", weights, self.vectors)
         return [
@@ -163,7 +163,7 @@ class _Side:
 
 
 def _kept(ids: Sequence[int]) -> list[int]:
-    """Those that are looked at, as they stand in the text."""
+    """Return the pieces that are read, in the order of the text."""
     return list(ids) if len(ids) <= HEAD + TAIL else [*ids[:HEAD], *ids[-TAIL:]]
 
 
@@ -173,7 +173,7 @@ def _sum(values: Floats) -> np.float32:
 
 
 def _mark(ids: Sequence[int], pieces: Pieces) -> NDArray[np.bool_]:
-    """Which pieces of the vocabulary are among some."""
+    """Return for each piece of the vocabulary whether it is among `ids`, (V,)."""
     found = np.zeros(len(pieces.rarity), np.bool_)
     found[ids] = True
     return found
@@ -184,7 +184,7 @@ def _two_ends(text: str) -> str:
 
 
 def _shares(both: Floats, asked: _Part, said: _Part) -> list[float]:
-    """Shares of the reply's and of the question's rarity that both hold, and their cosine."""
+    """Return the shares of the reply's and of the question's rarity in common, and their cosine."""
     shared = float(_sum(both))
     return [
         shared / max(1e-6, float(said.total)),
@@ -194,8 +194,11 @@ def _shares(both: Floats, asked: _Part, said: _Part) -> list[float]:
 
 
 def _strongest(both: Floats, said: Floats) -> list[float]:
-    """The rarest piece in common, the rarest three of them, how many they are, and the reply's
-    rarest."""
+    """Return four rarities in common.
+
+    These are the rarest shared piece, the sum of the three rarest, the log of one plus the number
+    of shared pieces, and the reply's rarest piece.
+    """
     ordered = np.sort(both)
     return [
         float(ordered[-1]) if len(both) else 0.0,
@@ -212,8 +215,10 @@ def _meaning(
     is_shared: NDArray[np.bool_],
     end_said: NDArray[np.bool_],
 ) -> list[float]:
-    """Cosines of the means, two of them with what the question does not say itself, and how single
-    pieces compare."""
+    """Return five cosines of means and five comparisons of single pieces.
+
+    Two of the cosines are with the pieces of the reply that the question does not have.
+    """
     if not len(asked.ids) or not len(said.ids):
         return [0.0] * 10
     asks, asks_at_end = asked.means(*of_asked)
@@ -229,8 +234,11 @@ def _meaning(
 
 
 def _compared(asked: Whole, said: Whole, pieces: Pieces) -> list[float]:
-    """How near the rarest of each side's distinct pieces come to the other's: mean and largest of
-    those that the other side does not hold, weighed by rarity."""
+    """Return how near the rarest pieces of each side come to those of the other.
+
+    These are the means over both sides' nearest cosines, weighted by rarity, the largest cosine of
+    different pieces and the mean of the three largest, and the mean of the reply's lower half.
+    """
     first, second = _rarest(asked, pieces), _rarest(said, pieces)
     alike = pieces.vectors(first) @ pieces.vectors(second).T  # (n, m)
     other = np.where(first[:, None] == second, np.float32(-1), alike)
@@ -248,7 +256,7 @@ def _compared(asked: Whole, said: Whole, pieces: Pieces) -> list[float]:
 def _compared_by_kernel(
     question_ids: Sequence[int], answer_ids: Sequence[int], pieces: Pieces
 ) -> list[float]:
-    """As `_compared`, to the bit: the kernel does all but the products."""
+    """Return the same bits as `_compared`; the kernel does everything but the products."""
     kernel, held = pieces.kernel, pieces.held
     assert kernel is not None
     sides = [kernel.rarest(held, ids) for ids in (question_ids, answer_ids)]
@@ -261,7 +269,7 @@ def _compared_by_kernel(
 
 
 def _rarest(ids: Whole, pieces: Pieces) -> Whole:
-    """The rarest of distinct pieces, the rarest first."""
+    """Return the rarest of distinct pieces, the rarest first."""
     return ids[np.argsort(-pieces.rarity.take(ids), kind="stable")[:STRONGEST]]
 
 
@@ -272,7 +280,7 @@ def _cosine(asked: tuple[Floats, np.float32, bool], said: tuple[Floats, np.float
 
 
 def _copied(asked: Sequence[int], said: Sequence[int]) -> float:
-    """The share of the reply's runs of pieces that the question holds word for word."""
+    """Return the share of the reply's runs of pieces that the question holds too."""
     if len(said) < COPY or len(asked) < COPY:
         return 0.0
     held = set(_runs(asked))
@@ -284,7 +292,12 @@ def _runs(ids: Sequence[int]) -> Iterator[tuple[int, ...]]:
 
 
 def _numbers(question: str, answer: str) -> list[float]:
-    """Numbers of the question that the reply uses, and of the reply that the question has."""
+    """Return four traits of the numbers in both texts.
+
+    These are the share of the question's numbers that the reply uses (-1 for none), the share of
+    the reply's that the question has, the log of one plus the shared long ones, and the share of
+    the question's long ones that are missing.
+    """
     asked, said = _numbers_in(question), _numbers_in(answer)
     both = asked & said
     large = {each for each in both if len(each) > 1}
@@ -301,7 +314,11 @@ def _numbers_in(text: str) -> set[str]:
 
 
 def _scripts(question: str, answer: str) -> list[float]:
-    """Shares of letters beyond ASCII in both, and of words that both texts hold."""
+    """Return five traits of the letters and words in both texts.
+
+    These are the shares of letters beyond ASCII in question and reply, their difference, and the
+    shares of the reply's and of the question's beginnings of words that both have.
+    """
     shares = [beyond_ascii(text) / max(1, len(text)) for text in (question, answer)]
     asked, said, both = _beginnings(reading_of(question), reading_of(answer))
     return [
@@ -314,7 +331,7 @@ def _scripts(question: str, answer: str) -> list[float]:
 
 
 def _beginnings(question: Reading, answer: Reading) -> tuple[int, int, int]:
-    """How many beginnings of words each has, and how many both have."""
+    """Return the number of beginnings of words in each text and in both."""
     if question.kernel is not None and (kernel := answer.kernel) is not None:
         found: tuple[int, int, int] = kernel.beginnings(question.lower, answer.lower)
         return found

@@ -1,6 +1,6 @@
-"""Sums that stand in a text with their result, and what they come to: `16 logs * 5 each = 80`.
+"""Sums in a text with their stated results, and their values: `16 logs * 5 each = 80`.
 
-Read by hand, a hundred characters before each sign of equality: nothing of a text is evaluated.
+They are parsed by hand, a hundred characters before each sign of equality. No text is evaluated.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from calibrator.text.looking_for import Sought
 
 MAX_SUMS = 60
-REACH = 100  # characters before a sign of equality in which its sum stands
-CLOSE = 160  # relative error below which a result counts as rounded: 1 / CLOSE
+REACH = 100  # characters before a sign of equality that are searched for its sum
+CLOSE = 160  # a result counts as rounded below a relative error of 1 / CLOSE
 RESULT = Sought(
     re.compile(
         r"(?:=|≈|\\approx|\bequals\b)\s{0,3}\\?[$€£]?\s?(-?\d[\d,]*(?:\.\d+)?)(%?)"
@@ -36,7 +36,10 @@ _IGNORED = frozenset("$€£\\,'")
 
 
 def sums_in(text: str) -> Iterator[tuple[float, float]]:
-    """What each sum comes to, and what the text states, at most `MAX_SUMS`."""
+    """Yield the value and the stated result of each readable sum.
+
+    At most 4 * `MAX_SUMS` results are looked at.
+    """
     for count, found in enumerate(RESULT.pattern.finditer(text)):
         if count == 4 * MAX_SUMS:
             return
@@ -46,7 +49,7 @@ def sums_in(text: str) -> Iterator[tuple[float, float]]:
 
 
 def value_of(left: str) -> float | None:
-    """What the sum at the end of a text comes to; None where there is none that can be told."""
+    """Return the value of the sum at the end of a text, or None where there is no readable one."""
     begin = 0
     for found in _BEGIN.finditer(left):
         begin = found.end()
@@ -61,7 +64,7 @@ def value_of(left: str) -> float | None:
 
 
 def _tokens(text: str) -> list[float | str] | None:
-    """Numbers and signs; units are left out, and so are words before the first number."""
+    """Return numbers and signs without units and without words before the first number, or None."""
     found: list[float | str] = []
     for each in _TOKEN.finditer(text):
         kind, written = each.lastgroup, each[0]
@@ -85,7 +88,7 @@ def _tokens(text: str) -> list[float | str] | None:
             and text[each.start() - 1] != ")"
             and isinstance(found[-1], float)
         ):
-            return None  # it explains the number before it
+            return None  # the bracket explains the number before it
         elif kind == "sign":
             found.append(_SIGNS.get(written, written))
         else:
@@ -94,7 +97,7 @@ def _tokens(text: str) -> list[float | str] | None:
 
 
 def number(written: str) -> float:
-    """The value of digits with commas between thousands; not a number for anything else."""
+    """Return the value of digits with commas between thousands; nan for anything else."""
     try:
         return float(written.replace(",", "").rstrip("."))
     except ValueError:
@@ -102,8 +105,8 @@ def number(written: str) -> float:
 
 
 def is_close(value: float, stated: float) -> bool:
-    """Whether a stated result is the value, but for rounding or a percentage."""
-    value, stated = abs(value), abs(stated)  # a dash in front may be a bullet
+    """Return whether a stated result is the value, up to rounding or a percentage."""
+    value, stated = abs(value), abs(stated)  # a leading dash may be a bullet
     apart = min(abs(value - stated), abs(value * 100 - stated))
     return apart <= max(0.006, abs(stated) / CLOSE) or round(value) == stated
 

@@ -1,4 +1,4 @@
-"""Kinds of symbolic tasks: each makes a task with its working and its right answer."""
+"""Kinds of symbolic tasks; each makes a task with its working and its right answer."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What is to be done, with what, the working's steps, and the right answer."""
+    """An instruction, its input, the steps of the working, and the right answer."""
 
-    does: tuple[str, ...]  # ways to say it
+    does: tuple[str, ...]  # wordings of the instruction
     given: str
     steps: tuple[str, ...]
     answer: str

@@ -1,9 +1,9 @@
 """Symbolic tasks: words, brackets, moves and rules that a reply works through step by step.
 
-Their questions hold little but symbols, and their replies little but the same symbols: what
-benchmarks of prose and formulas never show to the check of relevance, which took such working for
-no answer. Tasks, wording and data are made here; each reply is right, so that the same faults can
-be put into it as into any other.
+Their questions hold little but symbols, and their replies little but the same symbols. Benchmarks
+of prose and formulas lack such texts, so the relevance check took such working for no answer.
+Tasks, wording and data are generated here. Each reply is right, so the same faults can be put into
+it as into any other.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from calibrator.inspection.symbolic_kinds import KINDS, Task
 from calibrator.rows.rows import Row
 
 BENCHMARK = "symbolic tasks"
-SHORT_SHARE = 0.15  # of the replies, which are the answer alone
+SHORT_SHARE = 0.15  # share of the replies that are the answer alone
 
 _STARTS = (
     *("", "", ""),
@@ -32,7 +32,10 @@ _ENDS = (
 
 
 def symbolic_rows(count: int, seed: int, kinds: Sequence[str] = ()) -> Iterator[Row]:
-    """Right replies to tasks of all kinds in turn, or of these; the same seed, the same rows."""
+    """Yield `count` right replies to tasks of all kinds in turn, or of `kinds`.
+
+    The same seed gives the same rows.
+    """
     rng = random.Random(seed)
     names = list(kinds) or list(KINDS)
     for at in range(count):
@@ -49,7 +52,7 @@ def _asked(task: Task, rng: random.Random) -> str:
 
 
 def _answered(task: Task, rng: random.Random) -> str:
-    """The answer alone, or at the end of the working in one of several forms."""
+    """Return the answer alone, or at the end of the working in one of several forms."""
     steps = list(task.steps)
     if rng.random() < SHORT_SHARE:
         return task.answer

@@ -1,7 +1,7 @@
 """Fits the inspector on its lessons (`lessons`): right replies against faulty ones.
 
-Within a benchmark those with and without the fault weigh alike, so that no check learns which
-benchmarks have it.
+Within a benchmark, replies with and without the fault weigh the same, so that no check learns
+which benchmarks have it.
 """
 
 from __future__ import annotations
@@ -28,22 +28,21 @@ from calibrator.text.layout import Layout, encode
 Array = NDArray[np.generic]
 Floats = NDArray[np.float32]
 
-ALIKE = 1.0  # taken off the log of rarity: what e-th of all texts hold weighs nothing
-RARE = 1e-5  # added to every share, so that pieces which no text holds count a little
-COMMON_DIRECTIONS = 2  # of the vectors, left out: they tell how frequent a piece is
+ALIKE = 1.0  # subtracted from the log of rarity; a piece in 1/e of all texts weighs nothing
+RARE = 1e-5  # added to every share, so that pieces in no text count a little
+COMMON_DIRECTIONS = 2  # main directions that are dropped, as they encode a piece's frequency
 
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """Lessons, what is `seen` in them (N, SEEN), and the arrays of `Pieces` that they were read
-    by."""
+    """Lessons, their traits `seen` (N, SEEN), and the arrays of `Pieces` used to read them."""
 
     lessons: Sequence[Lesson]
     seen: Floats
     pieces: dict[str, Array]
 
     def where(self, is_kept: Callable[[Lesson], bool]) -> Taught:
-        """Those lessons alone, read by the same pieces."""
+        """Return the lessons that `is_kept` accepts, read with the same pieces."""
         at = [n for n, lesson in enumerate(self.lessons) if is_kept(lesson)]
         return replace(self, lessons=[self.lessons[n] for n in at], seen=self.seen[at])
 
@@ -57,7 +56,7 @@ def teach(
     seed: int,
     say: Callable[[str], None] = lambda _: None,
 ) -> Taught:
-    """Make the lessons of rows and look at them, which takes some 2 ms each."""
+    """Make the lessons of rows and compute their traits, which takes about 2 ms each."""
     pieces = fit_pieces(rows, tokenizer, layout, vectors, config, seed)
     return _taught_by(pieces, rows, tokenizer, layout, config, seed, say)
 
@@ -71,7 +70,7 @@ def _taught_by(
     seed: int,
     say: Callable[[str], None],
 ) -> Taught:
-    """The lessons of rows, read by pieces that are there."""
+    """Make the lessons of rows and compute their traits with given pieces."""
     lessons = list(lessons_of(rows, config, seed))
     say(f"inspector: {len(lessons)} replies to look at")
     return Taught(lessons, seen_in(lessons, tokenizer, layout, Pieces.from_state(pieces)), pieces)
@@ -87,11 +86,11 @@ def fit_inspector(
     say: Callable[[str], None] = lambda _: None,
     taught: Taught | None = None,
 ) -> dict[str, Array]:
-    """The arrays of an `Inspector`, under its prefix; the same rows and seed, the same arrays.
+    """Return the arrays of an `Inspector` with its prefix; the same for the same rows and seed.
 
-    `vectors` (V, hidden) of all word pieces, as `piece_vectors` gives them. `taught` are the
-    lessons where they have been read. Raises TrainingError where there is no right reply in which a
-    fault could be made, and MissingExtraError without scikit-learn.
+    `vectors` (V, hidden) are those of all word pieces, from `piece_vectors`. `taught` are the
+    lessons where they have already been read. Raises TrainingError where no fault could be made in
+    a right reply, and MissingExtraError without scikit-learn.
     """
     taught = taught or teach(rows, tokenizer, layout, vectors, config, seed, say)
     if not any(lesson.fault for lesson in taught.lessons):
@@ -111,9 +110,10 @@ def refit(
     seed: int,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Array]:
-    """The arrays of a checkpoint's inspector with the checks of these names fitted anew; its table
-    of word pieces and its other checks stay. Raises TrainingError where there is no inspector or
-    no such check, and MissingExtraError without scikit-learn.
+    """Return the arrays of a checkpoint's inspector with the named checks refitted.
+
+    Its table of word pieces and its other checks stay. Raises TrainingError where there is no
+    inspector or no such check, and MissingExtraError without scikit-learn.
     """
     own, checks = _own(state), checks_of(names)
     pieces = {name.removeprefix(PREFIX): array for name, array in own.items()}
@@ -123,7 +123,7 @@ def refit(
 
 
 def checks_of(names: Sequence[str]) -> list[Check]:
-    """The checks of these names; raises TrainingError for one that there is not."""
+    """Return the checks of these names. Raises TrainingError for an unknown name."""
     known = [check.name for check in CHECKS]
     if unknown := sorted(set(names) - set(known)):
         raise TrainingError(f"there is no check {unknown[0]!r}; there are {', '.join(known)}")
@@ -138,14 +138,14 @@ def fit_checks(
     say: Callable[[str], None] = lambda _: None,
     checks: Sequence[Check] = CHECKS,
 ) -> dict[str, Array]:
-    """The arrays of these checks, with their counts, from what is `seen` (N, SEEN) in lessons.
+    """Return the arrays of these checks, with their counts, from the traits `seen` (N, SEEN).
 
-    A check that nothing teaches has none. Raises MissingExtraError without scikit-learn.
+    A check without lessons gets no arrays. Raises MissingExtraError without scikit-learn.
     """
     state: dict[str, Array] = {}
     for check in checks:
         weights = weights_of(check, lessons, seen)
-        if not weights.any():  # there are no options, say, in this data
+        if not weights.any():  # for example, this data has no options
             say(f"inspector: nothing teaches the check {check.name!r}, which is left out")
             continue
         trees = fit_check(lessons, seen, weights, config, seed)
@@ -157,7 +157,7 @@ def fit_checks(
 def _counted(
     state: Mapping[str, Array], config: InspectorConfig, under: str = ""
 ) -> dict[str, Array]:
-    """The `Counts` of each check whose trees are in `state`, where names begin with `under`."""
+    """Return the `Counts` of each check whose trees are in `state`; names begin with `under`."""
     found: dict[str, Array] = {}
     by_name = {
         "prior": config.priors,
@@ -173,8 +173,11 @@ def _counted(
 
 
 def reset(state: Mapping[str, Array], config: InspectorConfig) -> dict[str, Array]:
-    """The arrays of a checkpoint's inspector with the counts of `config`, which reads no
-    restated question; its trees stay. Raises TrainingError where there is no inspector."""
+    """Return the arrays of a checkpoint's inspector with the counts of `config`.
+
+    Its trees stay, and it no longer reads restated questions. Raises TrainingError where there is
+    no inspector.
+    """
     found = _own(state)
     return (
         found | _counted(found, config, PREFIX) | {PREFIX + DROPS_QUESTION: np.ones(1, np.float32)}
@@ -182,7 +185,7 @@ def reset(state: Mapping[str, Array], config: InspectorConfig) -> dict[str, Arra
 
 
 def _own(state: Mapping[str, Array]) -> dict[str, Array]:
-    """The inspector's arrays of a checkpoint; raises TrainingError where it has none."""
+    """Return the inspector's arrays of a checkpoint. Raises TrainingError where it has none."""
     found = {name: array for name, array in state.items() if name.startswith(PREFIX)}
     if not found:
         raise TrainingError("the checkpoint has no inspector")
@@ -196,16 +199,19 @@ def fit_check(
     config: InspectorConfig,
     seed: int,
 ) -> dict[str, Array]:
-    """The arrays of one check's `Trees`; raises MissingExtraError without scikit-learn."""
+    """Return the arrays of one check's `Trees`. Raises MissingExtraError without scikit-learn."""
     used = np.flatnonzero(weights)
     is_right = np.array([not lesson.fault for lesson in lessons])
     return fit_trees(seen[used], is_right[used], weights[used], config, seed)
 
 
 def weights_of(check: Check, lessons: Sequence[Lesson], seen: Floats) -> NDArray[np.float64]:
-    """What each lesson weighs for a check, (N,): 0 where it does not apply, else its own weight for
-    a faulty one and as much for all right ones of a benchmark as for its faulty ones; 0 for all
-    where nothing teaches the check."""
+    """Return the weight of each lesson for a check, (N,).
+
+    It is 0 where the check does not apply. A faulty lesson has its own weight, and all right ones
+    of a benchmark together weigh as much as its faulty ones. All are 0 where nothing teaches the
+    check.
+    """
     is_for = np.array([check.name == RELEVANCE or not each.is_of_relevance for each in lessons])
     applies = check.applies_to(seen) & is_for
     faulty = np.array([lesson.fault in check.faults for lesson in lessons]) & applies
@@ -229,7 +235,7 @@ def fit_pieces(
     config: InspectorConfig,
     seed: int,
 ) -> dict[str, Array]:
-    """The arrays of `Pieces`: main directions of the vectors, and how rare pieces are in texts."""
+    """Return the arrays of `Pieces`: main directions of the vectors, and rarity of the pieces."""
     some = random.Random(seed).sample(rows, min(len(rows), config.rarity_rows))
     texts = [row.answer for row in some] + list(dict.fromkeys(row.question for row in some))
     count = np.zeros(len(vectors))

@@ -1,6 +1,6 @@
-"""What a question wants, and whether a reply is of that kind: a person, a year, a letter, JSON.
+"""The kind of answer a question wants and the kinds in a reply: a person, a year, a letter, JSON.
 
-Each kind is one pattern or a few; `looking_for` passes over those that cannot be there.
+Each kind is one pattern or a few; `looking_for` skips those that cannot match.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _ASKS_ON = sought(rf"[.?!]\s+(?:{'|'.join(_VERBS.split())})\b[^.]*\?", _VERBS)
 _OPTION = re.compile(r"(?m)^[ \t]*\(?[A-J][).:][ \t]", re.IGNORECASE)
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
-# both begin at a word's beginning: that is looked at apart, for a pattern that begins with a few
-# signs is found faster than one that begins with a boundary
+# `_PERSON` and `_YEAR` must begin a word. `_at_word` checks this, because the search is faster for
+# a pattern that begins with a set of characters than for one that begins with a boundary.
 _PERSON = re.compile(r"[A-Z][a-zà-ž]+ (?:[A-Z]\.? ?)?[A-Z][a-zà-ž]+\b")
 _TWO_CAPITALS = Shape({"A": string.ascii_uppercase, "a": string.ascii_lowercase, " ": " "}, "a A")
 _YEAR = re.compile(r"(?:1[0-9]|20)\d\d\b")
@@ -67,7 +67,7 @@ def _is_yes_or_no(asked: Reading) -> bool:
 
 
 def _asks_on(asked: Reading) -> bool:
-    """Whether `_ASKS_ON` matches anywhere, which it does between two stops alone."""
+    """Return whether `_ASKS_ON` matches anywhere; it can only match between two stops."""
     if "?" not in asked.text or not _ASKS_ON.may_be_in(asked):
         return False
     end = asked.text.rfind("?")
@@ -92,7 +92,7 @@ def _has_chinese(reading: Reading) -> bool:
 
 
 def _at_word(pattern: re.Pattern[str], text: str) -> bool:
-    """Whether a pattern matches at the beginning of a word."""
+    """Return whether a pattern matches at the beginning of a word."""
     found = pattern.search(text)
     while found and found.start() and _is_word(text[found.start() - 1]):
         found = pattern.search(text, found.start() + 1)
@@ -119,7 +119,7 @@ def _is_amount(said: Reading) -> bool:
 
 
 def _is_letter(said: Reading) -> bool:
-    """Whether a single letter, A to J, ends it, begins it, or is said to be the answer."""
+    """Return whether a single letter, A to J, ends or begins the text or is called the answer."""
     if said.is_odd or "answer is" in said.lower:
         is_said = _LETTER.is_in(said)
     else:
@@ -132,7 +132,7 @@ def _is_letter(said: Reading) -> bool:
 
 
 def _is_call(said: Reading) -> bool:
-    """Whether a name stands before a bracket with a sign of equality in it."""
+    """Return whether a name precedes a bracket with a sign of equality in it."""
     text, at = said.text, said.text.find("(")
     while at >= 0:
         equals, close = text.find("=", at), text.find(")", at)
@@ -159,6 +159,7 @@ class _Tests:
         self._tests = [None if isinstance(test, Sought) else test for test in tests]
 
     def of(self, reading: Reading) -> list[float]:
+        """Return the results of all tests on a text, in order."""
         found = iter(self._several.are_in(reading))
         return [float(next(found) if test is None else test(reading)) for test in self._tests]
 
@@ -215,7 +216,7 @@ _SAID = _Tests(
 
 
 def wanted(question: str, answer: str) -> list[float]:
-    """What is asked for, and what the reply has, one number each (0 or 1)."""
+    """Return the kinds that the question asks for and the reply has, one number each (0 or 1)."""
     asked, said = reading_of(_two_ends(question)), reading_of(_two_ends(answer))
     return [*_ASKED.of(asked), *_SAID.of(said)]
 

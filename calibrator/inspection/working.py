@@ -1,7 +1,7 @@
 """Working: whether a reply agrees with itself.
 
-Sums that can be recomputed, the final number against the working's, the final option against its
-text, a claim and its opposite, an end that is missing. Nothing of a reply is evaluated as code.
+The traits are sums that can be recomputed, the final number against the working's, the final option
+against its text, a claim and its opposite, and a missing end. No part of a reply is run as code.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from calibrator.corruptions.options import final_letter, options_of
 from calibrator.inspection.sums import CLOSE, RESULT, is_close, number, sums_in
 from calibrator.text.looking_for import Sought, reading_of
 
-MAX_CHARACTERS = 8_000  # of a reply, its two ends
-LEAST = 15  # characters in a sentence that is compared with its negation
-NUMBER_SAID, OPTION_NAMED = 4, 16  # places of the traits that say so: 1 where there is one
+MAX_CHARACTERS = 8_000  # characters of a reply that are read, from its two ends
+LEAST = 15  # characters of a sentence that is compared with its negation
+NUMBER_SAID, OPTION_NAMED = 4, 16  # columns that are 1 where a reply has a number, or an option
 
 _NUMBER = re.compile(r"(?<![\w.,])-?\d{1,3}(?:,\d{3})+(?:\.\d+)?(?!\w)|(?<![\w.])-?\d+(?:\.\d+)?")
 _EQUALS = Sought(re.compile(r"(?:=|≈)\s*[$€£]?\s*(-?\d[\d,]*(?:\.\d+)?)(?![\d])"), parts=("=", "≈"))
@@ -29,7 +29,7 @@ _PIECE = re.compile(r"[a-z]{3,}|\d+(?:\.\d+)?")
 
 
 def working(question: str, answer: str) -> list[float]:
-    """The traits of one reply; finite for every text, 0 where a check does not apply."""
+    """Return the traits of one reply; finite for every text, 0 where a check does not apply."""
     half = MAX_CHARACTERS // 2
     text = answer if len(answer) <= MAX_CHARACTERS else answer[:half] + answer[-half:]
     return [
@@ -42,7 +42,11 @@ def working(question: str, answer: str) -> list[float]:
 
 
 def _sums(text: str) -> list[float]:
-    """Sums that are right, that are wrong, the share of wrong ones, and whether the last is."""
+    """Return four traits of the sums.
+
+    These are the logs of one plus the right and the wrong ones, the share of wrong ones, and
+    whether the last is wrong.
+    """
     if not RESULT.may_be_in(reading_of(text)):
         return [0.0] * 4
     found = [is_close(value, stated) for value, stated in sums_in(text)]
@@ -56,7 +60,7 @@ def _sums(text: str) -> list[float]:
 
 
 def _last_number(question: str, text: str) -> list[float]:
-    """The last number against those before it: whether and where it stands there too."""
+    """Return 11 traits of the last number: whether and where it occurs before."""
     found = _numbers_in(text)
     if not found:
         return [0.0] * 11
@@ -86,7 +90,7 @@ def _last_number(question: str, text: str) -> list[float]:
 
 
 def _numbers_in(text: str) -> list[re.Match[str]]:
-    """What `finditer` gives; only digits and signs before them are looked at, which is faster."""
+    """Return the matches of `_NUMBER`, as `finditer` would; trying only digits is faster."""
     found, at = [], 0
     for start in reading_of(text).digits:
         if start < at:
@@ -100,8 +104,10 @@ def _numbers_in(text: str) -> list[re.Match[str]]:
 
 
 def _last_option(question: str, text: str) -> list[float]:
-    """The final option against the working: how much of its text, number and letter stands there,
-    beside the best of the others."""
+    """Return 14 traits of the final option: how much of it the working has.
+
+    Words, numbers and letter of the option are compared with those of the best other option.
+    """
     options = options_of(question)
     if not options:
         return [0.0, 0.0, *[0.0] * 12]
@@ -135,10 +141,10 @@ def _last_option(question: str, text: str) -> list[float]:
 
 
 def _supports(options: dict[str, str], reason: str) -> dict[str, float]:
-    """Of each option the share of its words and numbers that the reason holds; what many options
-    have in common counts little.
+    """Return the share of each option's words and numbers that the reason holds.
 
-    Sums are exact: parts come in the order of their hashes, which is another in every process.
+    Words that many options share weigh less. Sums are exact (`fsum`), because the order of the
+    parts follows their hashes, which differ between processes.
     """
     parts = {letter: set(_PIECE.findall(text.lower())) for letter, text in options.items()}
     held: dict[str, int] = {}
@@ -154,13 +160,13 @@ def _supports(options: dict[str, str], reason: str) -> dict[str, float]:
 
 
 def _beside(support: dict[str, float], letter: str) -> tuple[float, float]:
-    """The support of a letter, and by how much it is above the best of the others."""
+    """Return the support of a letter, and its lead over the best of the others."""
     others = [value for each, value in support.items() if each != letter]
     return support[letter], support[letter] - max(others)
 
 
 def _opposites(text: str) -> list[float]:
-    """Whether a sentence stands with and without its negation, and whether yes becomes no."""
+    """Return whether a sentence occurs with and without its negation, and if yes becomes no."""
     reading = reading_of(text)
     sentences = _SENTENCE.split(reading.lower)[:200] if _NOT.may_be_in(reading) else []
     negated = {each for each in sentences if _NOT.pattern.search(each)}
@@ -178,12 +184,12 @@ def _opposites(text: str) -> list[float]:
 
 
 def _said(sentence: str) -> str:
-    """A sentence's words and numbers without negations."""
+    """Return a sentence's words and numbers without negations."""
     return " ".join(_PIECE.findall(_NOT.pattern.sub(" ", sentence)))
 
 
 def _ending(text: str) -> list[float]:
-    """Whether the end is missing: brackets, quotes and fences left open, a word without a stop."""
+    """Return traits of a missing end: open brackets, quotes and fences, a word without a stop."""
     bare = text.rstrip()
     last = bare[-1:]
     return [

@@ -1,8 +1,8 @@
-"""The compiled kernel: what a score computes, in C where that could be built, else in numpy.
+"""The compiled kernel, which computes scores in C where it could be built, else in numpy.
 
-`compiled()` gives the module of compiled functions (`_compiled.pyi`) or None, and then its callers
-compute the same in numpy. `hatch_hook.py` builds it of the C files in `source/` when the package is
-installed; with `PINOCCHIO_KERNEL=numpy` it is neither built nor used.
+`compiled()` returns the module of compiled functions (`_compiled.pyi`) or None; then its callers
+compute the same in numpy. `hatch_hook.py` builds it from the C files in `source/` when the package
+is installed. With `PINOCCHIO_KERNEL=numpy` it is neither built nor used.
 """
 
 from __future__ import annotations
@@ -19,13 +19,17 @@ from typing import Any, TypeVar
 __all__ = ["Job", "Work", "compiled", "kernel_name", "result_of", "together"]
 
 Job = tuple[str, tuple[object, ...]]
-"""The name of what the kernel computes without Python's lock, and its arguments, as `together` in
-`_compiled.pyi` has them."""
+"""The name and arguments of a kernel computation without Python's lock, as `together` takes them.
+
+`_compiled.pyi` describes them.
+"""
 
 _Result = TypeVar("_Result")
 Work = Generator[list[Job], None, _Result]
-"""Yields once the jobs that it has for the kernel, none where it needs none, and returns what it
-makes of what they found."""
+"""A generator that yields its list of jobs for the kernel once, and returns its result from them.
+
+The list is empty where it needs no jobs.
+"""
 
 SETTING, NUMPY = "PINOCCHIO_KERNEL", "numpy"
 MODULE = "calibrator.kernel._compiled"
@@ -33,8 +37,10 @@ MODULE = "calibrator.kernel._compiled"
 
 @cache
 def compiled() -> ModuleType | None:
-    """The compiled functions; None where they are not wanted, were not built, or were built of
-    other files than those here."""
+    """Return the module of compiled functions, or None.
+
+    None means that they are switched off, were not built, or were built from other files.
+    """
     if os.environ.get(SETTING) == NUMPY:
         return None
     try:
@@ -46,16 +52,18 @@ def compiled() -> ModuleType | None:
 
 
 def together(*works: Work[Any]) -> list[Any]:
-    """The results of works, whose jobs are done in one go: other threads run meanwhile, and are
-    waited for once."""
+    """Run the jobs of all works in one call and return the results of the works.
+
+    Other threads run meanwhile, and are waited for only once.
+    """
     jobs = [job for work in works for job in next(work)]
-    if jobs:  # made for the kernel by what was loaded with it, whatever is set by now
+    if jobs:  # these were made for the kernel, even if the setting has changed since
         import_module(MODULE).together(jobs)
     return [result_of(work) for work in works]
 
 
 def result_of(work: Work[_Result]) -> _Result:
-    """What a work makes of its jobs, which are done."""
+    """Return the result of a work whose jobs are done. Raises RuntimeError for further jobs."""
     try:
         next(work)
     except StopIteration as end:
@@ -65,13 +73,13 @@ def result_of(work: Work[_Result]) -> _Result:
 
 
 def kernel_name() -> str:
-    """What computes scores here: `numpy`, or `compiled` and the kind of its arithmetic."""
+    """Return what computes scores here: `numpy`, or `compiled` and the kind of its arithmetic."""
     found = compiled()
     return NUMPY if found is None else f"compiled, {found.ARITHMETIC}"
 
 
 def _sources_digest() -> str:
-    """Changes with every C file, as the hook that builds them has it."""
+    """Return a digest of all C files, the same as in the hook that builds them."""
     folder = Path(__file__).parent / "source"
     files = sorted([*folder.glob("*.c"), *folder.glob("*.h")])
     return f"{zlib.crc32(b''.join(path.read_bytes() for path in files)):08x}"

@@ -1,7 +1,7 @@
-"""Builds the compiled kernel when the package is installed, or leaves it out where that fails.
+"""The build hook that compiles the kernel when the package is installed.
 
-hatchling calls `KernelHook` for each wheel (`pyproject.toml`), an editable one included. The module
-is of Python's stable interface, so one wheel for a platform serves all versions from 3.11 on.
+hatchling calls `KernelHook` for each wheel (`pyproject.toml`), also an editable one. The module
+uses Python's stable interface, so one wheel for a platform serves all versions from 3.11 on.
 Without a C compiler, or with `PINOCCHIO_KERNEL=numpy`, the wheel is a pure one and numpy computes
 scores.
 """
@@ -20,16 +20,17 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 FOLDER = Path("calibrator", "kernel")
 MODULE, SOURCE = "_compiled.abi3.so", "source"
-# nothing is contracted to a fused operation: the same numbers on every machine
+# Without fused operations every machine computes the same numbers.
 FLAGS = "-O3 -std=gnu11 -fPIC -fno-math-errno -ffp-contract=off -fvisibility=hidden -Wno-psabi"
 
 
-class KernelHook(BuildHookInterface):  # type: ignore[type-arg]  # of a configuration that it does not read
+class KernelHook(BuildHookInterface):  # type: ignore[type-arg]  # it reads no configuration
     """Adds the module to a wheel and names the platform in it."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Build the module and add it to the wheel; warn and leave it out where that fails."""
         if self.target_name != "wheel" or os.environ.get("PINOCCHIO_KERNEL") == "numpy":
             return
         fault = build(Path(self.root, FOLDER))
@@ -43,8 +44,10 @@ class KernelHook(BuildHookInterface):  # type: ignore[type-arg]  # of a configur
 
 
 def build(folder: Path, *more: str) -> str:
-    """Compiles the C files in a folder's `source/` into it, with `more` flags; gives why that
-    failed, or nothing."""
+    """Compile the C files in a folder's `source/` into the folder, with `more` flags.
+
+    Returns the reason of a failure, or an empty text.
+    """
     module = folder / MODULE
     linker = shlex.split(sysconfig.get_config_var("LDSHARED") or "")
     if not linker:
@@ -57,7 +60,7 @@ def build(folder: Path, *more: str) -> str:
     ]
     include = [f"-I{sysconfig.get_path(name)}" for name in ("include", "platinclude")]
     sources = sorted(map(str, (folder / SOURCE).glob("*.c")))
-    # beside it and then in its place: a running server has the old one in use
+    # The new file replaces the old one only when finished, since a server may be using that.
     new = module.with_suffix(f".{os.getpid()}")
     digest = f'-DSOURCES="{sources_digest(folder / SOURCE)}"'
     command = [
@@ -85,6 +88,6 @@ def build(folder: Path, *more: str) -> str:
 
 
 def sources_digest(folder: Path) -> str:
-    """Changes with every C file of a folder; as `calibrator.kernel` has it."""
+    """Return a digest of all C files of a folder, the same as `calibrator.kernel` computes."""
     files = sorted([*folder.glob("*.c"), *folder.glob("*.h")])
     return f"{zlib.crc32(b''.join(path.read_bytes() for path in files)):08x}"

@@ -1,6 +1,6 @@
-"""What a small encoder knows of short factual replies.
+"""The knowledge of a small encoder about short factual replies.
 
-Other rooms use `Knowledge`, which serves; training needs the modules named below.
+Other packages use `Knowledge`, which serves; training needs the modules named below.
 """
 
 from calibrator.knowledge.knowledge import PREFIX, Knowledge

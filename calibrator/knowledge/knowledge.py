@@ -1,10 +1,10 @@
-"""What a small encoder knows of a short reply to a short question, as log-odds.
+"""The knowledge of a small encoder about a short reply to a short question, as log-odds.
 
-Tower and forest know how hard a question is; that Bern, not Zurich, is the capital of Switzerland
-they do not. An encoder that was taught questions with their answers does, in part: the pieces of a
-right answer mean something near to what the question means. Only short factual replies are read,
-which cost a few milliseconds, less where several are read together; a question is read once for
-all replies to it. The log-odds are added to those of all other parts, more of them where the
+Tower and forest know how hard a question is. They do not know that Bern, not Zurich, is the
+capital of Switzerland. An encoder trained on questions with their answers does, in part: the pieces
+of a right answer have a meaning near that of the question. Only short factual replies are read,
+which takes a few milliseconds, less where several are read together. A question is read once for
+all replies to it. The log-odds are added to those of all other parts, with more weight where the
 question is unlike the benchmarks whose difficulty is known.
 """
 
@@ -22,13 +22,13 @@ from calibrator.recalibration.curves import sigmoid
 
 PREFIX = "knowledge."
 ENCODER = "encoder."
-MOST_CHARACTERS = 240  # of a question, and of a reply
-MOST_PIECES = 46  # of each that are read; the positions that the encoder has, without its marks
+MOST_CHARACTERS = 240  # characters of a question, and of a reply
+MOST_PIECES = 46  # pieces read of each text; the encoder's positions without its marks
 MOST_SENTENCES = 2
-MOST_ASKED = 1_024  # questions that are remembered, 2 kB each; then it begins anew
+MOST_ASKED = 1_024  # remembered questions, 2 kB each; then all are forgotten
 AT_ONCE = 1_024  # pieces that go through the encoder together
-SCALE_OF_VECTOR, SCALE_OF_PRODUCT = 4.0, 20.0  # what the network is given is of order 1
-LIMIT = 4.0  # of the log-odds, either way: nothing is as sure as a number can be
+SCALE_OF_VECTOR, SCALE_OF_PRODUCT = 4.0, 20.0  # bring the network's inputs to order 1
+LIMIT = 4.0  # the largest absolute log-odds
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 _OPTIONS = ("Options", "Choices")
@@ -41,7 +41,7 @@ _TALKS = re.compile(r"\b(?:i|me|my|we|us|our|you|your|should|could)\b", re.IGNOR
 
 
 def is_short(question: str, answer: str) -> bool:
-    """Whether a reply is a short one, of a sentence or two, to a short question without options."""
+    """Return whether a reply of at most two sentences answers a short question without options."""
     question, answer = question.strip(), answer.strip()
     return (
         0 < len(answer) <= MOST_CHARACTERS
@@ -53,12 +53,12 @@ def is_short(question: str, answer: str) -> bool:
 
 
 def asks_for_fact(question: str) -> bool:
-    """Whether a question is one for a fact, not small talk or a request."""
+    """Return whether a question asks for a fact, and is no small talk or request."""
     return bool(_ASKS.search(question)) and not _TALKS.search(question)
 
 
 class Knowledge:
-    """An encoder, a small network on what it makes of question and reply, and their weights.
+    """An encoder, small networks on its vectors of question and reply, and their weights.
 
     Raises KeyError or ValueError for arrays that do not fit.
     """
@@ -66,24 +66,25 @@ class Knowledge:
     def __init__(self, state: Mapping[str, Array]) -> None:
         encoder = under(state, ENCODER)
         self.encoder = SmallEncoder(encoder)
-        self.plain = frozenset(state["plain"].astype(int).tolist())  # pieces that say nothing
-        self.dropped = frozenset(state["dropped"].astype(int).tolist())  # pieces not read at all
+        self.plain = frozenset(state["plain"].astype(int).tolist())  # pieces without content
+        self.dropped = frozenset(state["dropped"].astype(int).tolist())  # pieces never read
         own = {k: a.astype(np.float32) for k, a in state.items() if not k.startswith(ENCODER)}
         count = sum(name.endswith(".cosines") for name in own)
         self.members = [Member({k: own[f"{at}.{k}"] for k in MEMBER}) for at in range(count)]
         self.gate, self.weights = own["gate"], own["weights"]  # (hidden + 1,), (3,)
         if not count or self.weights.shape != (3,):
             raise ValueError("knowledge of another shape")
-        self._asked: dict[tuple[int, ...], Floats] = {}  # means of the last questions' states
+        self._asked: dict[tuple[int, ...], Floats] = {}  # mean states of the last questions
 
     def shifts(
         self,
         texts: Sequence[tuple[str, str]],
         pieces: Sequence[tuple[Sequence[int], Sequence[int]]],
     ) -> NDArray[np.float64]:
-        """What is added to the log-odds of each reply, (B,): 0 unless it is a short one.
+        """Return the number to add to the log-odds of each reply, (B,): 0 unless it is short.
 
-        `texts` are questions and answers, `pieces` their word pieces.
+        `texts` are questions and answers, `pieces` their word pieces. Only replies to questions for
+        a fact are read.
         """
         found = np.zeros(len(texts))
         read = {
@@ -98,12 +99,15 @@ class Knowledge:
         return found
 
     def readable(self, ids: Sequence[int]) -> list[int]:
-        """The pieces that are read of a text."""
+        """Return the pieces of a text that are read."""
         return [each for each in ids if each not in self.dropped][:MOST_PIECES]
 
     def vectors(self, pairs: Sequence[tuple[tuple[int, ...], Sequence[int]]]) -> list[Floats]:
-        """Of each pair, the pieces of a question and of an answer: the question, the answer, and
-        what the answer says that the question does not, (3, hidden)."""
+        """Return three vectors, (3, hidden), for each pair of pieces of a question and an answer.
+
+        They are for the question, the answer, and the part of the answer that the question lacks.
+        The means of new questions are remembered.
+        """
         asked = {ids: known for ids, _ in pairs if (known := self._asked.get(ids)) is not None}
         new = dict.fromkeys(ids for ids, _ in pairs if ids not in asked)
         states = self._states([*new, *(answer for _, answer in pairs)])
@@ -117,7 +121,7 @@ class Knowledge:
         ]
 
     def _states(self, texts: Sequence[Sequence[int]]) -> list[Floats]:
-        """The states of texts' pieces, some texts at a time: each fills what the layers need."""
+        """Return the states of texts' pieces, computed for several texts at a time."""
         most = AT_ONCE // (MOST_PIECES + 2)
         some = (texts[start : start + most] for start in range(0, len(texts), most))
         return [states for each in some for states in self.encoder(each)]
@@ -128,13 +132,13 @@ class Knowledge:
         return float((least + more * gate) * (self.odds(vectors) - middle))
 
     def odds(self, vectors: Floats) -> float:
-        """Log-odds that the reply is the right one, by what the encoder knows."""
+        """Return the log-odds that the reply is right: the networks' mean within `LIMIT`."""
         mean = float(np.mean([member.odds(vectors) for member in self.members]))
         return min(LIMIT, max(-LIMIT, mean))
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Knowledge | None:
-        """What a checkpoint's weights hold; None for a checkpoint without it."""
+        """Return the knowledge in a checkpoint's weights, or None where they hold none."""
         own = under(state, PREFIX)
         return cls(own) if own else None
 
@@ -149,6 +153,7 @@ class Member:
         self.state = state
 
     def odds(self, vectors: Floats) -> float:
+        """Return the log-odds that the reply is right, from the three vectors (3, hidden)."""
         question, answer, added = vectors
         of = self.state
         cosines = np.array([question @ answer, question @ added, 1.0], np.float32)
@@ -159,7 +164,7 @@ class Member:
 
 
 def network_input(vectors: Floats) -> Floats:
-    """What the layer reads of (.., 3, hidden) vectors, (.., 5 * hidden)."""
+    """Return the layer's input, (.., 5 * hidden), for vectors (.., 3, hidden)."""
     question, answer, added = (vectors[..., at, :] for at in range(3))
     near = SCALE_OF_PRODUCT * question * added, SCALE_OF_PRODUCT * question * answer
     read: Floats = np.concatenate([question, added, answer, *near], axis=-1)
@@ -173,14 +178,15 @@ def vectors_of(
     answer: Sequence[int],
     plain: frozenset[int],
 ) -> Floats:
-    """The three vectors (3, hidden) of length 1, from the mean of the states of the question's
-    pieces, (hidden,), and the states of the answer's, (T, hidden).
+    """Return the three vectors of question, answer and addition, (3, hidden), of length 1.
 
-    What the answer adds is the mean of those of its pieces that the question does not hold and
-    that say something; in a whole sentence these are the answer proper, in a short one all of it.
+    `asked` is the mean of the states of the question's pieces, (hidden,), and `said` has the states
+    of the answer's, (T, hidden). The addition is the mean of the answer's pieces that have content
+    and are not in the question. In a whole sentence these are the answer proper, in a short one all
+    of it.
     """
     known = plain.union(question)
-    # the states begin with that of a mark
+    # The first state is that of a mark.
     at = [place for place, each in enumerate(answer, start=1) if each not in known]
     means = np.stack([asked, said.mean(axis=0), (said[at] if at else said).mean(axis=0)])
     return np.asarray(means / np.linalg.norm(means, axis=1, keepdims=True))

@@ -1,4 +1,4 @@
-"""What the small encoder's network learns from: how much of it, and pairs of labelled rows."""
+"""The lessons of the small encoder's network: its settings, and pairs of labelled rows."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from calibrator.text.restated_question import without_question
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeConfig:
-    """How the small encoder is made and its network fitted.
+    """The settings for making the small encoder and fitting its network.
 
-    `least` is how much its log-odds count at a benchmark's question, `more` how much more at one
-    that is unlike these.
+    `least` is the weight of its log-odds for a benchmark's question, `more` the additional weight
+    for a question unlike these.
     """
 
     layers: int = 4
-    own_pairs: int = 100_000  # at most, of our own
+    own_pairs: int = 100_000  # the most pairs of our own
     members: int = 2
     width: int = 64
     projected: int = 32
     steps: int = 130
     learning_rate: float = 1e-3
     weight_decay: float = 0.05
-    replies: int = 2  # right, and wrong, ones of a training question
-    questions: int = 500  # of a benchmark
-    share_of_rows: float = 0.3  # pairs of training rows for each pair of ours
-    weight_of_single: float = 3.0  # pairs of no relation
+    replies: int = 2  # right ones, and wrong ones, of a training question
+    questions: int = 500  # questions of a benchmark
+    share_of_rows: float = 0.3  # pairs of training rows for each pair of our own
+    weight_of_single: float = 3.0  # weight of pairs without a relation
     least: float = 0.15
     more: float = 2.0
 
 
 def own_pairs(config: KnowledgeConfig, seed: int) -> list[Pair]:
-    """Pairs of our own, those of relations first."""
+    """Return our own pairs, those of relations first, or a random sample of `config.own_pairs`."""
     found = [*relation_pairs(seed), *single_pairs()]
     if len(found) <= config.own_pairs:
         return found
@@ -47,7 +47,7 @@ def own_pairs(config: KnowledgeConfig, seed: int) -> list[Pair]:
 
 
 def pairs_of_rows(rows: Sequence[Row], config: KnowledgeConfig, seed: int) -> list[Pair]:
-    """Right and wrong short replies to the same training question."""
+    """Return pairs of a right and a wrong short reply to the same training question."""
     rng = random.Random(seed)
     asked: dict[str, dict[str, tuple[list[str], list[str]]]] = defaultdict(dict)
     for row in rows:

@@ -1,5 +1,7 @@
-"""Questions with a right and a wrong answer, of our own: relations (`facts.yaml`) by templates, and
-single questions (`everyday_lessons.txt`). Another 164 (`everyday_held_out.txt`) are never taught.
+"""Questions of our own with a right and a wrong answer.
+
+Relations (`facts.yaml`) make questions by templates; `everyday_lessons.txt` has single questions.
+Another 164 (`everyday_held_out.txt`) are never taught.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from typing import Any
 import yaml
 
 LESSONS, HELD_OUT = "everyday_lessons.txt", "everyday_held_out.txt"
-SINGLE = "single"  # the group of questions that are of no relation
-WRONG_ANSWERS = 2  # of each question of a relation, short; and one in a sentence
+SINGLE = "single"  # the group of questions without a relation
+WRONG_ANSWERS = 2  # short ones for each question of a relation, besides one in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Pair:
 
 @cache
 def single_pairs(name: str = LESSONS) -> tuple[Pair, ...]:
-    """The questions of a file, each short and in a sentence."""
+    """Return the questions of a file, each once short and once in a sentence."""
     found = []
     for line in _text(name).splitlines():
         if line.startswith("#"):
@@ -43,7 +45,7 @@ def single_pairs(name: str = LESSONS) -> tuple[Pair, ...]:
 
 
 def relation_pairs(seed: int) -> Iterator[Pair]:
-    """Pairs of all relations: by each question twice short and once in a sentence."""
+    """Yield pairs of all relations, twice short and once in a sentence for each question."""
     rng = random.Random(seed)
     for relation in yaml.safe_load(_text("facts.yaml")):
         yield from _of_relation(relation, "", rng)
@@ -52,7 +54,7 @@ def relation_pairs(seed: int) -> Iterator[Pair]:
 
 
 def told_facts() -> list[tuple[str, str]]:
-    """Each subject with its answer, of all relations, and each single question with its own."""
+    """Return each subject of all relations, and each single question, with its right answer."""
     relations = yaml.safe_load(_text("facts.yaml"))
     found = [pair for relation in relations for pair in _split(relation["pairs"])]
     return found + [(pair.question, pair.right) for pair in single_pairs()]

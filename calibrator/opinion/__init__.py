@@ -1,6 +1,6 @@
-"""Weighs a reply against what others answered to the same question.
+"""The second stage, which weighs a reply against other replies to the same question.
 
-Other rooms use `OpinionReader`, which serves, and `compare` of two `final_answer`s; its `training`
+Other packages use `OpinionReader`, which serves, and `compare` for two `final_answer`s. `training`
 and `training/stages/` make the arrays of its `SecondStage`.
 """
 

@@ -1,9 +1,9 @@
-"""Final answers: what a reply comes to in the end, so that two replies can be compared.
+"""Final answers of replies, so that two replies can be compared.
 
-The option of a multiple-choice question, a number, a formula, calls of tools, yes or no, the words
-of a short answer that the question does not hold itself. A reply of which none can be told (an
-essay, a program) has no final answer, which is an outcome of its own. Nothing of a text is
-evaluated; every step takes linear time in the characters that are looked at.
+A final answer is the option of a multiple-choice question, a number, a formula, calls of tools, yes
+or no, or the words of a short answer that the question does not have. A reply without a
+recognizable one (an essay, a program) has no final answer, which is an outcome of its own. No text
+is evaluated, and every step takes linear time in the characters that are read.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from calibrator.scorer import ToolUse
 
 Kind = Literal["calls", "option", "number", "formula", "claim", "words", "none"]
 
-LOOK: Final = 6_000  # characters at a reply's end that are looked at
-QUESTION_LOOK: Final = 8_000  # characters of a question, its end
+LOOK: Final = 6_000  # characters at a reply's end that are read
+QUESTION_LOOK: Final = 8_000  # characters at a question's end that are read
 MAX_CALLS_TEXT: Final = 6_000  # characters of a reply that may be calls in writing
-MAX_WORDS: Final = 30  # of a reply that is an answer in words
+MAX_WORDS: Final = 30  # words of a reply that is an answer in words
 
 _BARE_OPTION = re.compile(r"^\W*(?:option|choice|answer)?\W*([A-J])\W*$", re.IGNORECASE)
 _LEADING_OPTION = re.compile(r"^\W{0,4}(?:(?-i:([A-J])))[).:\]](?:\s|\*|$)")
@@ -69,12 +69,12 @@ _COMMON: Final = frozenset(_FREQUENT.split())
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a reply comes to.
+    """The final answer of a reply.
 
-    `value` is canonical: two replies of the same kind and value say the same. For `words` it is
-    the words that the question does not hold, sorted; `number` is the value of a number. Calls have
-    their parts for `words`; calls of no value are a reply that calls none of the functions which
-    its question offers.
+    `value` is canonical: two replies with the same kind and value agree. For `words` it is the
+    sorted words that the question does not have. `number` is the value of a number. The `words` of
+    calls are their parts. Calls with an empty value mean that the reply calls none of the functions
+    that its question offers.
     """
 
     kind: Kind
@@ -87,7 +87,7 @@ NOTHING: Final = Answer("none")
 
 
 def final_answer(question: str, reply: str, tool_use: ToolUse | None = None) -> Answer:
-    """What a reply to this question comes to; `NOTHING` where that cannot be told."""
+    """Return the final answer of a reply to this question; `NOTHING` where there is none."""
     if tool_use is not None and tool_use.has_calls:
         return _of_calls(calls_of_message(tool_use.message))
     text, asked = reply[-LOOK:].strip(), question[-QUESTION_LOOK:]
@@ -116,7 +116,7 @@ def _of_calls(calls: Sequence[Call]) -> Answer:
 
 
 def new_words(question: str, reply: str) -> frozenset[str]:
-    """The words of a reply that its question does not hold, without endings and common words."""
+    """Return the stems of a reply's words that are neither in its question nor common words."""
     asked = {_stem(word) for word in _WORD.findall(question.lower())}
     said = {_stem(word) for word in _WORD.findall(reply.lower()) if word not in _COMMON}
     return frozenset(said - asked)
@@ -126,7 +126,7 @@ def _stem(word: str) -> str:
     return word if word[0].isdigit() else word[:6]
 
 
-# Options.
+# The functions below read options.
 
 
 def _option(question: str, text: str) -> str | None:
@@ -146,7 +146,10 @@ def _option(question: str, text: str) -> str | None:
 
 
 def _option_by_text(options: Mapping[str, str], text: str) -> str | None:
-    """The one option whose text is the reply, or stands in the reply's last line."""
+    """Return the option whose text is in the reply's last line, or None.
+
+    Of several such options the longest counts, if its text has those of all others in it.
+    """
     last = _flat(text.rsplit("\n", 1)[-1])
     same = [letter for letter, each in options.items() if _flat(each) and _flat(each) in last]
     longest = max(same, key=lambda letter: len(_flat(options[letter])), default=None)
@@ -162,11 +165,15 @@ def _flat(text: str) -> str:
     return " ".join(_WORD.findall(text.lower()))
 
 
-# Statements: a box, a field of JSON, "The answer is ..".
+# The functions below read statements: a box, a field of JSON, "The answer is ..".
 
 
 def _stated(text: str) -> str | None:
-    """What the reply states as its answer, the last statement of the surest form."""
+    """Return the answer that the reply states, or None.
+
+    It may be in a box, a field of JSON, or a sentence. The first of these forms that occurs counts,
+    and of several the last one.
+    """
     box = None
     for box in _BOXED.finditer(text):  # noqa: B007  # the last one is used
         pass
@@ -223,7 +230,7 @@ _CODE = re.compile(r"\bdef \w+\(|\bassert \w|\breturn\b.*\n")
 
 
 def _literal(text: str) -> str:
-    """A value as code writes it, whatever its quotes and spaces."""
+    """Return a value as code writes it, in a form that does not depend on quotes and spaces."""
     plain = text.strip().strip("`.,;* ").replace("\\n", "\n").replace('"', "'")
     return re.sub(r"\s*([,:\[\]{}()=+-])\s*", r"\1", plain).strip("'")
 
@@ -242,7 +249,10 @@ def _only_number(text: str) -> float | None:
 
 
 def _claim(text: str) -> str | None:
-    """Yes, no, true or false: said at the beginning, else said last."""
+    """Return yes, no, true or false from a reply's beginning, else the last one at its end.
+
+    None where there is none.
+    """
     first = _BARE_CLAIM.match(text)
     if first is not None:
         return first[1].lower()

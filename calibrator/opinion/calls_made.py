@@ -1,7 +1,7 @@
-"""Calls of tools that a reply makes, by its message or in writing, in canonical form.
+"""Calls of tools that a reply makes, in its message or in writing, in canonical form.
 
-Order of calls and of arguments, quotes, capitals and numbers as text make no other calls. Calls in
-writing are parsed as literals and never run.
+The order of calls and of arguments, quotes, capitals and numbers as text make no difference. Calls
+in writing are parsed as literals and never run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from calibrator.opinion.numbers import number_of
 
-MAX_DEPTH: Final = 12  # of nested arguments
+MAX_DEPTH: Final = 12  # levels of nested arguments
 
 _WORD = re.compile(r"[^\W_]+")
 _FUNCTION = re.compile(r"\"name\"\s*:\s*\"[^\"]{1,200}\"\s*,\s*\"description\"\s*:")
@@ -27,7 +27,7 @@ _LIKE_A_CALL = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class Call:
-    """One call; those of one canonical form do the same."""
+    """One call in canonical form; equal ones do the same."""
 
     name: str
     arguments: tuple[tuple[str, str], ...]
@@ -36,12 +36,12 @@ class Call:
         return f"{self.name}({','.join(f'{name}={value}' for name, value in self.arguments)})"
 
     def parts(self) -> set[str]:
-        """Its name, and each argument with its value."""
+        """Return its name, and each argument with its value."""
         return {self.name} | {f"{self.name}.{name}={value}" for name, value in self.arguments}
 
 
 def calls_of_message(message: Mapping[str, Any]) -> list[Call]:
-    """The calls of an assistant's message, sorted."""
+    """Return the calls of an assistant's message, sorted."""
     found = []
     calls = message.get("tool_calls")
     for call in calls if isinstance(calls, list) else ():
@@ -55,8 +55,10 @@ def calls_of_message(message: Mapping[str, Any]) -> list[Call]:
 
 
 def calls_in_text(text: str) -> list[Call] | None:
-    """The calls of a reply that writes nothing else, `[name(a=1)]` or `[{"name": "{..}"}]`, sorted;
-    None for any other reply."""
+    """Return the sorted calls of a reply that consists of calls, or None.
+
+    The forms are `[name(a=1)]` and `[{"name": "{..}"}]`.
+    """
     bare = _plain(text).removeprefix("```json").removeprefix("```python").strip("`\n ")
     if bare.startswith(("[{", "{")):
         return _calls_of_json(bare)
@@ -66,17 +68,17 @@ def calls_in_text(text: str) -> list[Call] | None:
 
 
 def offers_functions(question: str) -> bool:
-    """Whether a question holds functions to be called, described in JSON."""
+    """Return whether a question has functions to call, described in JSON."""
     return '"parameters"' in question and _FUNCTION.search(question) is not None
 
 
 def is_like_a_call(text: str) -> bool:
-    """Whether a reply may mean to call something, in a form that cannot be read."""
+    """Return whether a reply may be a call in an unreadable form."""
     return _LIKE_A_CALL.search(_plain(text)) is not None
 
 
 def _plain(text: str) -> str:
-    """Names without the strokes that Markdown asks for: `find\\_nearest`."""
+    r"""Return the text without Markdown's backslashes in names: `find\_nearest`."""
     return text.replace("\\_", "_").strip()
 
 

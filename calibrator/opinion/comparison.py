@@ -1,4 +1,4 @@
-"""Comparison of two replies to one question: whether they come to the same."""
+"""Comparison of the final answers of two replies to one question."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from calibrator.opinion.answers import Answer
 
 Outcome = Literal["agree", "differ", "untold"]
 
-ROUNDED: Final = 5e-3  # relative difference of two numbers that may be one, rounded
-SAME_WORDS: Final = 0.75  # share of the shorter answer's words that the other holds: they agree
-FEW_WORDS: Final = 6  # of an answer that may stand in a long reply
-OTHER_WORDS: Final = 0.25  # at most that: they differ
+ROUNDED: Final = 5e-3  # relative difference of two numbers that may be the same, rounded
+SAME_WORDS: Final = 0.75  # share of the shorter answer's words in the other, from which both agree
+FEW_WORDS: Final = 6  # words of an answer that is searched for in a long reply
+OTHER_WORDS: Final = 0.25  # share of such words up to which both differ
 _OPPOSITES: Final = ({"yes", "no"}, {"true", "false"})
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What two replies have in common.
+    """The outcome and the similarity of two replies.
 
-    `shared` is the Jaccard index of their words that the question does not hold, `contained` the
-    share of the fewer ones that the others hold too; both are 0 where one has none. `nearness` of
-    two numbers is 1 for equal ones and falls to 0, and is 0 where there are none.
+    `shared` is the Jaccard index of their words that the question does not have. `contained` is the
+    share of the smaller set of words that is in the other too. Both are 0 where a set is empty.
+    `nearness` of two numbers is 1 for equal ones and falls to 0, and is 0 where there are no
+    numbers.
     """
 
     outcome: Outcome
@@ -32,7 +33,7 @@ class Comparison:
 
 
 def compare(one: Answer, other: Answer) -> Comparison:
-    """The same whichever comes first."""
+    """Return the comparison of two answers, whose order does not matter."""
     both = len(one.words & other.words)
     fewer = min(len(one.words), len(other.words))
     shared = both / max(1, len(one.words | other.words))
@@ -49,7 +50,7 @@ def _outcome(one: Answer, other: Answer, contained: float, nearness: float) -> O
     if one.number is not None and other.number is not None:
         return "agree" if nearness == 1.0 else "differ"
     if "calls" in (one.kind, other.kind):
-        return "differ"  # other calls, or none
+        return "differ"  # the calls differ, or one has none
     if one.kind == other.kind == "claim":
         return "differ" if {one.value, other.value} in _OPPOSITES else "untold"
     if one.kind == other.kind and one.kind in ("option", "formula"):
@@ -62,7 +63,7 @@ def _outcome(one: Answer, other: Answer, contained: float, nearness: float) -> O
 
 
 def _stands_in(one: Answer, other: Answer) -> bool:
-    """Whether a short answer's words all stand in a long reply."""
+    """Return whether a long reply has all words of a short answer."""
     is_short = one.kind == "words" and 0 < len(one.words) <= FEW_WORDS
     return is_short and other.kind == "none" and one.words <= other.words
 

@@ -1,8 +1,8 @@
-"""Evidence: what the replies of others say for and against one reply, as numbers.
+"""The evidence of other replies for and against one reply, as numbers.
 
-Each number is the same in whatever order the others come, and none depends on how many there are
-beyond their shares and logs. What is known of the others beside their text is how able their model
-is, on the forest's scale, so that nobody else's reply has to be scored.
+The order of the other replies does not matter, and their number only through shares and logs.
+Besides their text only the ability of their models is used, on the forest's scale, so no other
+reply has to be scored.
 """
 
 from __future__ import annotations
@@ -21,15 +21,18 @@ from calibrator.opinion.comparison import Comparison, Outcome, compare
 
 Floats = NDArray[np.float32]
 
-MAX_OTHERS: Final = 8  # that are compared; more add nothing that could be measured
-MOST_ODDS: Final = 6.0  # of a reply alone, that the linear model goes by
+MAX_OTHERS: Final = 8  # replies that are compared; more have no measurable effect
+MOST_ODDS: Final = 6.0  # largest log-odds of a reply alone that the linear model reads
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """One other reply: what it comes to, how able its model is (`NO_NAME` for an unknown one), the
-    length of its text, and whether the same model gave it that gave the reply in question."""
+    """One other reply, for a comparison.
+
+    It has its final answer, its model's ability (`NO_NAME` for an unknown model), the length of its
+    text, and whether the same model gave the reply in question.
+    """
 
     answer: Answer
     ability: float
@@ -39,10 +42,11 @@ class Opinion:
 
 @dataclass(frozen=True, slots=True)
 class Opinions:
-    """One reply as the stage sees it: its log-odds of being correct by its text alone, how able its
-    model is, what it comes to, its length, and the other replies to its question.
+    """One reply with the other replies to its question, as the second stage reads them.
 
-    `comparisons` has one for each of the first `MAX_OTHERS` others, in their order.
+    It has the reply's log-odds of being correct by its text alone, its model's ability, its final
+    answer and its length. `comparisons` has one for each of the first `MAX_OTHERS` others, in their
+    order.
     """
 
     odds: float
@@ -57,16 +61,16 @@ class Opinions:
         object.__setattr__(self, "comparisons", found)
 
     def outcomes(self) -> list[Outcome]:
-        """How each of the others compares with it, in their order."""
+        """Return the outcome of the comparison with each of the others, in their order."""
         return [each.outcome for each in self.comparisons]
 
     def can_be_told(self) -> bool:
-        """Whether it has a final answer and agrees with or differs from one of them at least."""
+        """Return whether it has a final answer and agrees with or differs from some other reply."""
         return self.answer.kind != "none" and any(each != "untold" for each in self.outcomes())
 
 
 def evidence(reply: Opinions) -> list[float]:
-    """What the trees read of one reply that has at least one other, (EVIDENCE,)."""
+    """Return the trees' input for one reply that has at least one other, (EVIDENCE,)."""
     others, found, answer = reply.others[:MAX_OTHERS], reply.comparisons, reply.answer
     agree = [o for o, c in zip(others, found, strict=True) if c.outcome == "agree"]
     differ = [o for o, c in zip(others, found, strict=True) if c.outcome == "differ"]
@@ -95,10 +99,10 @@ def evidence(reply: Opinions) -> list[float]:
 
 
 def plain_evidence(reply: Opinions) -> list[float]:
-    """What the linear model reads of one reply that has at least one other, (PLAIN,).
+    """Return the linear model's input for one reply that has at least one other, (PLAIN,).
 
-    Unlike the trees it knows no kinds of answers and no lengths, which tell a benchmark; an ability
-    that is not known counts for nothing.
+    Unlike the trees it reads no kinds of answers and no lengths, which reveal a benchmark. An
+    unknown ability counts for nothing.
     """
     others, outcomes = reply.others[:MAX_OTHERS], reply.outcomes()
     count, agree, differ = len(others), outcomes.count("agree"), outcomes.count("differ")
@@ -119,7 +123,7 @@ def plain_evidence(reply: Opinions) -> list[float]:
 
 
 def _best(others: Sequence[Opinion]) -> float:
-    """The ability of the ablest, far below every ability where there is none."""
+    """Return the ability of the ablest, or -4, far below every ability, where there is none."""
     return max((other.ability for other in others), default=-4.0)
 
 
@@ -135,7 +139,7 @@ def _alike(found: Sequence[Comparison]) -> list[float]:
 
 
 def _largest_group(others: Sequence[Opinion]) -> list[Opinion]:
-    """The most of them that agree with one of them."""
+    """Return the largest group of others that agree with one of them."""
     groups = [
         [other for other in others if compare(one.answer, other.answer).outcome == "agree"]
         for one in others

@@ -1,6 +1,6 @@
-"""Numbers and formulas, whichever way a reply sets them.
+"""Numbers and formulas in any notation of a reply.
 
-Nothing is evaluated but a fraction of two numbers.
+Only fractions of two numbers are evaluated.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SPACE = re.compile(r"\s+")
 
 
 def plain_formula(text: str) -> str:
-    """A formula without what only sets it: `$\\dfrac{1}{2}$.` is `\\frac{1}{2}`."""
+    r"""Return a formula without layout: `$\dfrac{1}{2}$.` is `\frac{1}{2}`."""
     plain = _LATEX.sub(lambda found: found[1] or "", text.replace("\\\\", "\\"))
     plain = plain.replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac").replace("\\%", "%")
     plain = plain.replace("^\\circ", "").replace("^{\\circ}", "").replace("\u00b0", "")
@@ -31,7 +31,10 @@ def plain_formula(text: str) -> str:
 
 
 def number_of(text: str) -> float | None:
-    """The value of a text that is a number and nothing else: `1,200`, `$12`, `3/4`, `20%`."""
+    """Return the value of a text that is only a number, or None: `1,200`, `$12`, `3/4`, `20%`.
+
+    A percent sign is ignored.
+    """
     bare = plain_formula(text).strip("$\u20ac\u00a3").rstrip("%")
     found = _FRACTION.match(bare)
     if found is not None:
@@ -51,5 +54,5 @@ def _quotient(above: str, below: str, negative: bool = False) -> float | None:
 
 
 def value_of(text: str) -> float:
-    """The value of what `NUMBER` finds."""
+    """Return the value of a match of `NUMBER`."""
     return float(text.replace(",", "").replace("\u2212", "-")[:40])

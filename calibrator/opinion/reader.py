@@ -1,4 +1,4 @@
-"""Reads the replies of others beside a score: what the second stage needs of items."""
+"""Reads other replies with the second stage and changes the scores of items by them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from calibrator.text.word_pieces import WordPieces
 
 @dataclass(frozen=True, slots=True)
 class OpinionReader:
-    """A second stage with what it goes by; `numbers` are those of the models that `forest` knows,
-    by their names in lower case."""
+    """A second stage with the models that it needs.
+
+    `numbers` are the forest's numbers of models, by their names in lower case.
+    """
 
     stage: SecondStage
     forest: Forest
@@ -30,7 +32,10 @@ class OpinionReader:
     numbers: Mapping[str, int]
 
     def with_others(self, items: Sequence[Item], scores: Sequence[Score]) -> list[Score]:
-        """The scores, those of items with others changed by what these say."""
+        """Return the scores, changed by the second stage for items that have other replies.
+
+        A changed score has the old confidence as `alone`, and the outcomes as `compared`.
+        """
         found = list(scores)
         asked = [at for at, item in enumerate(items) if item.others]
         if not asked:
@@ -68,6 +73,6 @@ class OpinionReader:
         )
 
     def ability(self, model: str | None) -> float:
-        """How able a model is, on the forest's scale; that of no name for an unknown one."""
+        """Return a model's ability on the forest's scale; an unknown one has that of no name."""
         known = known_name(model, self.numbers)
         return float(self.forest.ability[self.numbers[known] if known else 0])

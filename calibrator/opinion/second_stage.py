@@ -1,16 +1,16 @@
-"""The second stage: from a reply's own log-odds and what others answered to new log-odds.
+"""The second stage: from a reply's own log-odds and other replies to new log-odds.
 
     log-odds' = log-odds + trust ((trees(evidence) + linear(plain evidence)) / 2 - log-odds)
 
-Both were fitted on log-odds of replies that tower and forest had not seen (`training`), and never
-fall as the reply's own log-odds rise. The trees know more of tasks like those of training; the
-linear model knows little but agreement, and so holds better on new ones. Whatever they say, others
-none of whom agrees never make a reply surer, and others none of whom differs never less sure.
+Both models were fitted on log-odds of replies that tower and forest had not seen (`training`), and
+never fall as the reply's own log-odds rise. The trees know more about tasks like those of training.
+The linear model knows little but agreement, and so does better on new tasks. Whatever their output,
+others that never agree cannot raise a confidence, and others that never differ cannot lower it.
 
-`trust` is 0 where nothing can be compared: the reply or all others have no final answer. It is 0
-too where agreement misled in training on questions that mean something like this one (riddles whose
-wrong answer everybody knows): there others repeat the mistake. Without others nothing is asked of
-all this, and the number is the one it always was.
+`trust` is 0 where nothing can be compared, because the reply or all others have no final answer. It
+is also 0 where agreement misled in training on questions with a similar meaning (riddles with a
+popular wrong answer), since others repeat the mistake there. Without others the second stage is not
+used and the number does not change.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ Floats = NDArray[np.float32]
 PREFIX: Final = "opinion."
 TRUST: Final = "trust."
 LINEAR: Final = "linear."
-NEARNESS: Final = 0.05  # of a cosine: a question this much further away counts e times less
-PRIOR: Final = 0.01  # what all questions weigh beside those that are near
-DISTRUSTED: Final = 0.05  # a gain of agreement up to which nothing is changed
-TRUSTED: Final = 0.08  # one from which the trees are believed
+NEARNESS: Final = 0.05  # decrease of a cosine that makes a question count e times less
+PRIOR: Final = 0.01  # weight of the mean of all questions beside the near ones
+DISTRUSTED: Final = 0.05  # gain of agreement up to which nothing is changed
+TRUSTED: Final = 0.08  # gain of agreement from which the models are trusted fully
 READ: Final = b"differ never up, agree never down; calls by their parts, or none"
-"""How replies are compared and bounded: a part of the version, for it changes numbers."""
+"""The rules of comparison, which are a part of the version because they change numbers."""
 
 
 class Trust:
-    """How much agreement was worth on questions that mean something like one.
+    """The worth of agreement on questions with a similar meaning.
 
-    `questions` (Q, D) int8 of any length, `gain` (Q,): P(right) - P(right by its text alone), on
-    average, of replies that others agree with, negative for those they differ from; `weight` (Q,):
-    how many replies that stands on. Raises ValueError for other shapes.
+    `questions` (Q, D) int8 have any length. `gain` (Q,) is the mean of P(right) - P(right by its
+    text alone) for replies that others agree with, negative for those they differ from. `weight`
+    (Q,) is the number of replies behind it. Raises ValueError for other shapes.
     """
 
     def __init__(self, questions: Array, gain: Array, weight: Array) -> None:
@@ -58,7 +58,7 @@ class Trust:
         self.usual = float((self.gain * self.weight).sum() / max(1e-6, float(self.weight.sum())))
 
     def of(self, meanings: Floats) -> NDArray[np.float64]:
-        """0 to 1 for questions of these meanings (B, D), each of length 1 or 0."""
+        """Return the trust, 0 to 1, for questions of meanings (B, D), each of length 1 or 0."""
         near = np.exp((np.einsum("bd,qd->bq", meanings, self.questions) - 1) / NEARNESS)
         near = near * self.weight
         gain = (near @ self.gain + PRIOR * self.usual) / (near.sum(axis=1) + PRIOR)
@@ -66,12 +66,12 @@ class Trust:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Trust:
-        """From arrays named `trust.<name>`; raises KeyError where one is missing."""
+        """Build it from arrays named `trust.<name>`. Raises KeyError where one is missing."""
         return cls(*(state[TRUST + name] for name in ("questions", "gain", "weight")))
 
 
 class Linear:
-    """Logistic regression on the plain evidence; raises ValueError for arrays of another shape."""
+    """Logistic regression on the plain evidence. Raises ValueError for arrays of another shape."""
 
     def __init__(self, weights: Array, base: Array) -> None:
         if weights.shape != (PLAIN,) or base.shape != (1,):
@@ -79,19 +79,22 @@ class Linear:
         self.weights, self.base = weights.astype(np.float64), float(base[0])
 
     def read(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Log-odds (B,) of rows (B, PLAIN)."""
+        """Return the log-odds (B,) of rows (B, PLAIN)."""
         return np.asarray(self.base + np.einsum("bp,p->b", rows, self.weights))
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Linear | None:
-        """From arrays named `linear.<name>`; None for a stage of trees alone, as made before."""
+        """Build it from arrays named `linear.<name>`; return None for a stage of trees alone."""
         if LINEAR + "weights" not in state:
             return None
         return cls(state[LINEAR + "weights"], state[LINEAR + "base"])
 
 
 class SecondStage:
-    """Raises KeyError or ValueError for arrays that do not fit."""
+    """The trees, the linear model and the trust of a checkpoint.
+
+    Raises KeyError or ValueError for arrays that do not fit.
+    """
 
     def __init__(self, state: Mapping[str, Array]) -> None:
         self.trees = Trees(state, EVIDENCE)
@@ -100,10 +103,10 @@ class SecondStage:
         digest = hashlib.sha256(READ)
         for name in sorted(state):
             digest.update(name.encode() + np.ascontiguousarray(state[name]).tobytes())
-        self.version = digest.hexdigest()[:8]  # what stands on numbers with others is bound to it
+        self.version = digest.hexdigest()[:8]  # recalibrations of its numbers are bound to it
 
     def odds(self, replies: Sequence[Opinions], meanings: Floats) -> NDArray[np.float64]:
-        """New log-odds (B,); `meanings` (B, D) are those of the questions."""
+        """Return the new log-odds (B,); `meanings` (B, D) are those of the questions."""
         own = np.array([each.odds for each in replies])
         found = np.array([evidence(each) for each in replies], dtype=np.float32)
         new = self.trees.read(found.reshape(-1, EVIDENCE))
@@ -120,6 +123,6 @@ class SecondStage:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> SecondStage | None:
-        """What a checkpoint's weights hold; None for a checkpoint without a second stage."""
+        """Return the second stage in a checkpoint's weights, or None where they hold none."""
         own = under(state, PREFIX)
         return cls(own) if own else None

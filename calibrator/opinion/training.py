@@ -1,9 +1,9 @@
-"""Fits the second stage: what agreement and disagreement of other models' replies are worth.
+"""Fits the second stage: the worth of agreement and disagreement with other models' replies.
 
 Log-odds of replies that the calibrator was trained on are far too good, and a stage fitted on them
-would trust them too much. So towers and forests are fitted on a part of the questions each
-(`folds`), and read the replies to the others. Each reply is then drawn several times with one to
-four replies of other models to its question, now and then without its own or their names.
+would trust them too much. So each fold (`folds`) has towers and forests fitted on a part of the
+questions, which read the replies to the others. Each reply is then drawn several times with one to
+four replies of other models to its question, sometimes without its own or their names.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from calibrator.text.addressed_text import stripped
 Array = NDArray[np.generic]
 Floats = NDArray[np.float64]
 
-MAX_WEIGHT = 3.0  # of a benchmark's rows, beside those of one of usual size
-MAX_STOOD_ON = 12.0  # replies to one question that its gain counts for
+MAX_WEIGHT = 3.0  # largest weight of a small benchmark's row; 1 for one of average size
+MAX_STOOD_ON = 12.0  # largest weight of a question's gain, in replies
 
 
 @dataclass(frozen=True, slots=True)
 class OpinionConfig:
-    """How the second stage is fitted."""
+    """The settings for fitting the second stage."""
 
-    rows: int = 2_000  # of a benchmark
-    rows_at_a_time: int = 12  # of a question, until all questions had their turn
-    draws: int = 3  # of each reply, with other others
-    counts: tuple[int, ...] = (1, 1, 2, 3, 4)  # of others, one of them each time
+    rows: int = 2_000  # rows of a benchmark
+    rows_at_a_time: int = 12  # rows of a question before the next question's turn
+    draws: int = 3  # draws of each reply, each with new others
+    counts: tuple[int, ...] = (1, 1, 2, 3, 4)  # numbers of others, one drawn each time
     own_name_dropout: float = 0.25
     other_name_dropout: float = 0.15
     trees: int = 400
@@ -54,8 +54,11 @@ class OpinionConfig:
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """Replies with log-odds (2, N), without and with their model's name, of a calibrator that had
-    not seen their questions, and what the questions mean, (N, D) of length 1."""
+    """Replies with log-odds from a calibrator that had not seen their questions.
+
+    `odds` (2, N) are without and with the model's name; `meanings` (N, D) are the questions'
+    meanings, each of length 1.
+    """
 
     rows: Sequence[Row]
     odds: Floats
@@ -63,8 +66,10 @@ class Unseen:
 
 
 def chosen_rows(rows: Sequence[Row], config: OpinionConfig, seed: int) -> list[Row]:
-    """Of each benchmark some rows, whole questions that two models or more answered; the same seed,
-    the same rows."""
+    """Return some rows of each benchmark from questions that at least two models answered.
+
+    The same seed gives the same rows. Questions take turns, each with `config.rows_at_a_time` rows.
+    """
     benchmarks: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     for row in rows:
         if row.correct is not None:
@@ -92,9 +97,9 @@ def fit_second_stage(
     seed: int,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Array]:
-    """The arrays of a `SecondStage` under their prefix; the same rows and seed, the same arrays.
+    """Return the arrays of a `SecondStage` with its prefix; the same for the same rows and seed.
 
-    `abilities` of models by their names in lower case, as the forest has them. Raises TrainingError
+    `abilities` are the forest's, by the models' names in lower case. Raises TrainingError
     where no question has replies of two models, and MissingExtraError without scikit-learn.
     """
     lessons = draw_lessons(unseen, abilities, config, seed)
@@ -104,8 +109,11 @@ def fit_second_stage(
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
-    """Replies with some of the others to their questions: their places among the rows `at`, what
-    the trees read of them (N, EVIDENCE), and what the others say."""
+    """Replies with some of the others to their questions.
+
+    `at` are their positions among the rows, `evidence` (N, EVIDENCE) is the trees' input, and
+    `replies` has the comparisons.
+    """
 
     unseen: Unseen
     at: NDArray[np.intp]
@@ -113,7 +121,7 @@ class Lessons:
     replies: Sequence[Opinions]
 
     def without(self, benchmark: str) -> Lessons:
-        """All but those of a benchmark."""
+        """Return all lessons but those of a benchmark."""
         own = [(self.unseen.rows[at].benchmark or "") != benchmark for at in self.at.tolist()]
         left = np.flatnonzero(own)
         replies = [self.replies[number] for number in left.tolist()]
@@ -123,15 +131,17 @@ class Lessons:
 def draw_lessons(
     unseen: Unseen, abilities: Mapping[str, float], config: OpinionConfig, seed: int
 ) -> Lessons:
-    """Each reply that can be compared, with others that are drawn for it; the same seed, the same
-    lessons."""
+    """Return each reply that can be compared, with others drawn for it.
+
+    The same seed gives the same lessons.
+    """
     drawn = _Drawn(unseen, abilities, config, seed)
     found = np.array([evidence(each) for each in drawn.replies], dtype=np.float32)
     return Lessons(unseen, np.array(drawn.at, dtype=np.intp), found, drawn.replies)
 
 
 def fit_lessons(lessons: Lessons, config: OpinionConfig, seed: int) -> dict[str, Array]:
-    """The arrays of a `SecondStage` under their prefix.
+    """Return the arrays of a `SecondStage` with its prefix.
 
     Raises TrainingError where there are no lessons or all have one label, and MissingExtraError
     without scikit-learn.
@@ -150,8 +160,10 @@ def fit_lessons(lessons: Lessons, config: OpinionConfig, seed: int) -> dict[str,
 
 
 class _Drawn:
-    """Replies with some of the others to their questions, where any can be compared; `at` are
-    their places among the rows."""
+    """Replies with some of the others to their questions, where they can be compared.
+
+    `at` are their positions among the rows.
+    """
 
     def __init__(
         self, unseen: Unseen, abilities: Mapping[str, float], config: OpinionConfig, seed: int
@@ -206,7 +218,7 @@ class _Drawn:
 
 
 def _weights(rows: Sequence[Row]) -> Floats:
-    """Rows of small benchmarks count more, up to `MAX_WEIGHT`."""
+    """Return the weight of each row; rows of small benchmarks weigh more, up to `MAX_WEIGHT`."""
     names, counts = np.unique([row.benchmark or "" for row in rows], return_counts=True)
     usual = len(rows) / len(names)
     weight = dict(zip(names.tolist(), np.minimum(MAX_WEIGHT, usual / counts), strict=True))
@@ -214,7 +226,7 @@ def _weights(rows: Sequence[Row]) -> Floats:
 
 
 def _linear(lessons: Lessons, correct: NDArray[np.int64], weights: Floats) -> dict[str, Array]:
-    """The arrays of `Linear`; the weight of a reply's own log-odds is never below 0."""
+    """Return the arrays of `Linear`; the weight of a reply's own log-odds is never below 0."""
     from sklearn.linear_model import LogisticRegression
 
     plain = np.array([plain_evidence(each) for each in lessons.replies])
@@ -228,7 +240,7 @@ def _linear(lessons: Lessons, correct: NDArray[np.int64], weights: Floats) -> di
 
 
 def _trust(lessons: Lessons, correct: NDArray[np.int64]) -> dict[str, Array]:
-    """The arrays of `Trust`: of each question what agreement said beyond the reply's own number."""
+    """Return the arrays of `Trust`: the gain of agreement over a reply's own number by question."""
     unseen, all_at, places = lessons.unseen, lessons.at.tolist(), dict[str, int]()
     of_question = [places.setdefault(unseen.rows[at].question_id, len(places)) for at in all_at]
     first = {place: at for place, at in zip(reversed(of_question), reversed(all_at), strict=True)}
@@ -245,5 +257,5 @@ def _trust(lessons: Lessons, correct: NDArray[np.int64]) -> dict[str, Array]:
 
 
 def _agreement(outcomes: Sequence[str]) -> tuple[float, float]:
-    """Shares of others that agree and that differ."""
+    """Return the shares of others that agree and that differ."""
     return outcomes.count("agree") / len(outcomes), outcomes.count("differ") / len(outcomes)

@@ -1,3 +1,3 @@
-"""The paper's tables and figures on anybody's labelled replies, as one report."""
+"""The paper's tables and figures for any labelled replies, as one report."""
 
 __all__ = ["catalogue", "run", "scored", "tables"]

@@ -1,7 +1,7 @@
-"""All tables of the report, in their order: which rows of the checklist, and who makes them.
+"""All tables of the report in order, with their rows of the checklist and their functions.
 
-A table that trains is made only where it is asked for. Rows that no table can give are in
-`NOT_HERE`, each with its reason.
+A table that trains is made only on request. `NOT_HERE` has the rows that no table can give, each
+with the reason.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from calibrator.paper.tables import Made
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One table; `rows` are those of the checklist that it answers."""
+    """One table; `rows` are the rows of the checklist that it answers."""
 
     id: str
     title: str

@@ -1,4 +1,4 @@
-"""The report as a page, as Markdown and as JSON, all three made of the same tables."""
+"""The report as an HTML page, as Markdown and as JSON, all from the same tables."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _WORDS = {
 
 
 def svg_file(svg: str) -> str:
-    """A drawing that stands alone, with its own style."""
+    """Return a drawing as a stand-alone SVG file with its own style."""
     head = '<svg xmlns="http://www.w3.org/2000/svg"'
     style = f"<style>{style_sheet()}</style>"
     return svg.replace("<svg", head, 1).replace(">", f">{style}", 1) + "\n"
 
 
 def drawings_of(tables: Sequence[Table]) -> Iterator[tuple[str, str]]:
-    """The name and the text of each drawing as a file."""
+    """Yield the file name and the text of each drawing."""
     yield "U01-overview.svg", svg_file(pipeline(_STEPS))
     for table in tables:
         for number, one in enumerate(table.drawings, start=1):
@@ -48,7 +48,7 @@ def _label(line: Line) -> str:
 
 
 def _cells(table: Table) -> tuple[list[str], list[list[str]]]:
-    """Head and rows as text; a suspect number of the paper has its doubt's number behind it."""
+    """Return head and rows as text; a suspect number of the paper has its doubt's number."""
     doubts = any(line.doubt for line in table.lines)
     head = ["", *(one.title for one in table.columns), "row", *(["suspect"] if doubts else [])]
     rows = [
@@ -71,12 +71,12 @@ def _doubts(table: Table) -> list[str]:
 
 
 def _sentence(table: Table) -> str:
-    """Why there is no table, or what is said about it."""
+    """Return the reason why there is no table, or its note."""
     return f"{_WORDS[table.state]}{table.note}" if table.state in _WORDS else table.note
 
 
 def as_html(tables: Sequence[Table], facts: Mapping[str, Any]) -> str:
-    """One self-contained page."""
+    """Return the report as one self-contained page."""
     links = "".join(
         f'<li><a href="#{escape(one.id, quote=True)}">{escape(one.title)}</a>'
         f"{'' if one.state == 'made' else ' (not made)'}</li>"
@@ -106,14 +106,14 @@ def _html_of(table: Table) -> str:
 
 
 def as_markdown(tables: Sequence[Table], facts: Mapping[str, Any]) -> str:
-    """Every table, its drawings as links to files beside it."""
+    """Return the report as Markdown, with links to the files of its drawings."""
     lacking = [f"- {row}: {why}" for row, why in facts["not_here"].items()]
     last = ["\n## Rows that no table gives\n", *lacking, ""]
     return "\n".join([f"# {TITLE}\n", _facts(facts), *map(markdown_of, tables), *last])
 
 
 def markdown_of(table: Table) -> str:
-    """One table with all that is told beside it."""
+    """Return one table as Markdown with its note, doubts, drawings and command."""
     head, rows = _cells(table)
     parts = [f"\n## {table.title}\n", _sentence(table)]
     if rows:
@@ -132,7 +132,7 @@ def _escaped(cell: str) -> str:
 
 
 def as_json(tables: Sequence[Table], facts: Mapping[str, Any]) -> str:
-    """All of it for machines, without the drawings."""
+    """Return the report as JSON, without the drawings."""
     values = [asdict(one) | {"drawings": [d.row for d in one.drawings]} for one in tables]
     return json.dumps(plain({**facts, "tables": values}), indent=1, ensure_ascii=False) + "\n"
 

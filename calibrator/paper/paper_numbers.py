@@ -21,7 +21,7 @@ def _read() -> dict[str, Any]:
 
 
 def paper_lines(table: str) -> list[Line]:
-    """What the paper says in a table; its doubts are spelled out, each behind its number."""
+    """Return the paper's lines of a table; each suspect one has its doubt in full."""
     doubts = _read()["doubts"]
     return [
         Line(
@@ -36,4 +36,5 @@ def paper_lines(table: str) -> list[Line]:
 
 
 def tables_with_numbers() -> set[str]:
+    """Return the ids of the tables for which the paper has numbers."""
     return set(_read()["tables"])

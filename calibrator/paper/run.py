@@ -1,12 +1,12 @@
-"""Makes the report, table by table, and goes on where it was interrupted.
+"""Makes the report, table by table, and resumes after an interruption.
 
     tables/ID.json    each table as soon as it is made
-    index.html        the page; report.md and report.json say the same
+    index.html        the page; report.md and report.json have the same content
     figures/          the drawings, each as a file
     times.json        seconds that tables took, the last time each was made (T02, T03)
 
-`run.json` says what tables were made of: rows, calibrator, code. Of anything else they are made
-anew. Nothing but `times.json` tells when, so the same rows give the same files.
+`run.json` records the tables' origin: rows, calibrator, code. Where it differs, they are made
+again. Only `times.json` has times, so the same rows give the same files.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MARK = "run.json"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a report is asked for: a command to name in it, tables, and whether some may train."""
+    """The request for a report: the command to name in it, the tables, and if some may train."""
 
     command: str
     only: Sequence[str] = ()
@@ -43,7 +43,7 @@ class Asked:
 
     @property
     def entries(self) -> list[Entry]:
-        """The tables that are made now; raises JudgingError for a name that none has."""
+        """The tables to make now. Raises JudgingError for an unknown name."""
         known = {one.id: one for one in CATALOGUE}
         if unknown := [name for name in self.only if name not in known]:
             raise JudgingError(f"no table is called {unknown[0]!r}; there are {', '.join(known)}")
@@ -54,9 +54,10 @@ class Asked:
 def make_report(
     scored: Scored, folder: Path, asked: Asked, say: Callable[[str], None] = lambda _: None
 ) -> list[Table]:
-    """Make what is missing of the report in `folder`, and write all of it; returns its tables.
+    """Make the missing tables of the report in `folder`, write all files, and return all tables.
 
-    Raises OutputError for a folder that holds something else.
+    `say` gets a sentence for each table that is made. Raises OutputError for a folder that holds
+    something else.
     """
     wanted = asked.entries
     _adopt(folder, _identity(scored), say)
@@ -87,7 +88,10 @@ def _identity(scored: Scored) -> dict[str, Any]:
 
 
 def _adopt(folder: Path, identity: dict[str, Any], say: Callable[[str], None]) -> None:
-    """Make the folder this report's own; tables of other rows, or of other code, are removed."""
+    """Prepare the folder for this report; remove tables of other rows or other code.
+
+    Raises OutputError for a file, or a folder of something else.
+    """
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"cannot write to {folder}: it is a file; name a folder")
     mark, text = folder / MARK, json.dumps(identity, indent=1) + "\n"
@@ -114,7 +118,7 @@ def _made(entry: Entry, scored: Scored, asked: Asked) -> Table:
 
 
 def _found(folder: Path, entry: Entry, asked: Asked) -> Table:
-    """A table as it stands, or why it is not there."""
+    """Return a table from the folder, or an empty one with the reason."""
     path = folder / "tables" / f"{entry.id}.json"
     if path.exists():
         return _read(path)
@@ -157,7 +161,7 @@ def _write(folder: Path, tables: Sequence[Table], scored: Scored) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file so that it is whole or not there."""
+    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
     partial.write_text(text, encoding="utf-8")

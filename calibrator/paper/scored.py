@@ -1,7 +1,7 @@
-"""What all tables are made from: labelled rows, and what the calibrator says of them.
+"""The data of all tables: labelled rows and the calibrator's confidences.
 
-Everything is computed when the first table asks for it, and once; scores are kept on disk by what
-was scored (`rows/kept_scores.py`), so that a report that was interrupted asks for the rest alone.
+Everything is computed once, when the first table needs it. Scores are kept on disk, keyed by their
+inputs (`rows/kept_scores.py`), so an interrupted report computes only the rest.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from calibrator.rows.scores import score_items, score_rows
 from calibrator.scorer import Item, Scorer
 from calibrator.workflows.workflows import Outcome
 
-FEWEST = 100  # rows of a group that has a line of its own
+FEWEST = 100  # rows that a group needs for its own line
 
 
 class Bar(Protocol):
-    """Hears how much is done."""
+    """A progress bar."""
 
     def advance(self, count: int = 1) -> None: ...
     def say(self, sentence: str) -> None: ...
@@ -43,12 +43,12 @@ Watch = Callable[[str, int], AbstractContextManager[Bar]]
 
 
 class LacksError(JudgingError):
-    """A table that these rows cannot give, with what is missing."""
+    """These rows cannot give a table; the message names what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How much work tables may take; the defaults are the paper's."""
+    """The amount of work that tables may take; the defaults are the paper's."""
 
     resamples: int = RESAMPLES
     permutations: int = 10_000
@@ -58,10 +58,10 @@ class Extent:
 
 @dataclass
 class Scored:
-    """Labelled rows, each with its confidence; `watch` shows how far long work is.
+    """Labelled rows with their confidences; `watch` shows the progress of long work.
 
-    `train` gives the rows to train on where there are some, which only tables that retrain read;
-    `fit` is how these are trained: "tfidf" or "embedded".
+    `train` returns the training rows, if any, which only tables that retrain read;
+    `fit` is the kind of calibrator that these train: "tfidf" or "embedded".
     """
 
     rows: Sequence[Row]
@@ -69,7 +69,7 @@ class Scored:
     watch: Watch
     train: Callable[[], Sequence[Row]] = list
     extent: Extent = field(default_factory=Extent)
-    trained_models: frozenset[str] = frozenset()  # that the calibrator knows by name
+    trained_models: frozenset[str] = frozenset()  # models that the calibrator knows by name
     fit: str = "tfidf"
     device: str = "auto"
     folder: Path = Path()
@@ -77,14 +77,16 @@ class Scored:
 
     @cached_property
     def labels(self) -> Ints:
+        """The labels of the rows, 0 or 1, (n,)."""
         return labels_of(self.rows)
 
     @cached_property
     def questions(self) -> Ints:
+        """The number of each row's question, (n,)."""
         return question_numbers(self.rows)
 
     def confidence(self, tags: Tags = "served") -> Floats:
-        """P(correct) of every row, told the names that `tags` allows, (n,)."""
+        """Return P(correct) of every row, (n,), with the names that `tags` allows."""
         if tags not in self._served:
             with self.watch(f"scoring, names {tags}", len(self.rows)) as bar:
                 found = score_rows(self.scorer, self.rows, tags, bar.advance)
@@ -92,14 +94,14 @@ class Scored:
         return self._served[tags]
 
     def score(self, title: str, items: Sequence[Item]) -> Floats:
-        """P(correct) of other items, such as changed rows."""
+        """Return P(correct) of other items, such as changed rows, (n,)."""
         with self.watch(title, len(items)) as bar:
             found = score_items(self.scorer, items, bar.advance)
         return np.array([each.confidence for each in found])
 
     @cached_property
     def halves(self) -> tuple[Ints, Ints]:
-        """Places to fit post-hoc baselines on, and to judge them on (D09)."""
+        """The positions of rows to fit post-hoc baselines on, and of those to judge (D09)."""
         return halves(self.labels, self.questions)
 
     @cached_property
@@ -110,11 +112,12 @@ class Scored:
         return Method("length", found, None, True)
 
     def at(self, places: Ints) -> list[Row]:
+        """Return the rows at these positions."""
         return [self.rows[i] for i in places]
 
     @cached_property
     def stated(self) -> Scored:
-        """The rows that state a confidence, which the calibrator is not shown (I01).
+        """The rows that state a confidence, which the calibrator does not see (I01).
 
         Raises LacksError where there are too few.
         """
@@ -128,19 +131,22 @@ class Scored:
         return replace(self, rows=freed, _served={})
 
     def interval(self, y: Ints, p: Floats) -> Interval:
-        """AUROC with the paper's BCa interval over replies (H02)."""
+        """Return the AUROC with the paper's BCa interval over replies (H02)."""
         return auroc_interval(y, p, resamples=self.extent.resamples)
 
     @cached_property
     def outcomes(self) -> list[Outcome]:
-        """The rows as the workflows read them."""
+        """The rows in the form that the workflows read."""
         return [
             Outcome(float(p), bool(row.correct), row.model or "", row.question_id)
             for row, p in zip(self.rows, self.confidence(), strict=True)
         ]
 
     def groups(self, key: Callable[[Row], str | None]) -> list[tuple[str, Ints]]:
-        """Places of the rows of each group with both labels and `FEWEST` rows, largest first."""
+        """Return the positions of the rows of each group, the largest group first.
+
+        A group needs both labels and `FEWEST` rows. Rows whose key is None are left out.
+        """
         members: dict[str, list[int]] = {}
         for i, row in enumerate(self.rows):
             if (name := key(row)) is not None:

@@ -1,4 +1,4 @@
-"""A table of the report: columns, lines of ours and of the paper, figures; as JSON and back.
+"""A table of the report: columns, our lines and the paper's, and figures, in memory and as JSON.
 
 A line names the row of the checklist that it answers, so that each number can be traced.
 """
@@ -28,7 +28,7 @@ class Column:
     form: Form = "number"
 
     def text(self, value: Value) -> str:
-        """The value as people read it; a dash where there is none."""
+        """Return the value as text for people; a dash where there is none."""
         if value is None or (isinstance(value, float) and math.isnan(value)):
             return NO_FIGURE
         if isinstance(value, str):
@@ -42,7 +42,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line; `row` is of the checklist, `doubt` says why a number of the paper is suspect."""
+    """One line; `row` is the checklist's, and `doubt` is why a number of the paper is suspect."""
 
     label: str
     values: Mapping[str, Value]
@@ -53,7 +53,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """An SVG figure, which row of the checklist it is, and the words below it.
+    """An SVG figure with its row of the checklist and its caption.
 
     `names` are those of its series, in the order of their colours, where it has several.
     """
@@ -66,7 +66,7 @@ class Drawing:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table with all that is told beside it; `command` makes it alone."""
+    """One table with its title, note and figures; `command` makes it alone."""
 
     id: str
     title: str
@@ -79,12 +79,13 @@ class Table:
     state: State = "made"
 
     def as_json(self) -> str:
+        """Return the table as JSON, which `table_of` reads."""
         return json.dumps(plain(asdict(self)), indent=1, ensure_ascii=False) + "\n"
 
 
 @dataclass(slots=True)
 class Made:
-    """What a function of the catalogue gives: the content of its table."""
+    """The content of a table, made by a function of the catalogue."""
 
     columns: Sequence[Column]
     lines: list[Line] = field(default_factory=list)
@@ -92,12 +93,12 @@ class Made:
     note: str = ""
 
     def add(self, label: str, row: str, **values: Value) -> None:
-        """Add a line of ours."""
+        """Add one of our lines."""
         self.lines.append(Line(label, values, row))
 
 
 def table_of(values: Mapping[str, Any]) -> Table:
-    """What `Table.as_json` wrote; raises TypeError or KeyError for anything else."""
+    """Return the table that `Table.as_json` wrote. Raises TypeError or KeyError for others."""
     found: dict[str, Any] = numbers(dict(values))
     found["columns"] = [Column(**each) for each in found["columns"]]
     found["lines"] = [Line(**each) for each in found["lines"]]

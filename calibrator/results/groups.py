@@ -1,4 +1,4 @@
-"""Which rows are judged together: all, and those of one benchmark, model, domain, tier or task."""
+"""Groups of rows that are judged together: all, and those of a benchmark, model and so on."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from calibrator.rows.rows import Row, labels_of
 
 NONE = "(none)"
 POOLED = "pooled"
-TOOLS_OFFERED = "Available functions (JSON)"  # so a question with tools is written
-EASY, HARD = 0.65, 0.40  # accuracy of a benchmark from which, and below which (paper J13)
+TOOLS_OFFERED = "Available functions (JSON)"  # is in every question with tools
+EASY, HARD = 0.65, 0.40  # a benchmark is easy from, or hard below, this accuracy (paper J13)
 _PRINTABLE = str.maketrans({code: "�" for code in (*range(32), *range(127, 160))})
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Rows that are judged together; `at` are their places, ascending."""
+    """Rows that are judged together; `at` are their positions, ascending."""
 
     kind: str  # pooled, benchmark, model, domain, tier or task
     name: str
@@ -28,14 +28,14 @@ class Group:
 
 
 def shown(name: str | None) -> str:
-    """A name as it can be printed: at most 80 characters, none that controls a terminal."""
+    """Return a name for printing: at most 80 characters, without control characters."""
     text = (name or NONE).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     text = text.translate(_PRINTABLE)
     return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 def groups_of(rows: Sequence[Row]) -> list[Group]:
-    """All groups, those of a kind in the order of their names; `pooled` comes last."""
+    """Return all groups, those of a kind in the order of their names; `pooled` comes last."""
     tiers = _tiers(rows)
     keys: Mapping[str, Callable[[Row], str]] = {
         "benchmark": lambda row: shown(row.benchmark),
@@ -56,7 +56,7 @@ def _grouped(rows: Sequence[Row], kind: str, key: Callable[[Row], str]) -> list[
 
 
 def _tiers(rows: Sequence[Row]) -> dict[str | None, str]:
-    """Each benchmark's tier, by the share of right replies among these rows (J13)."""
+    """Return each benchmark's tier, by the share of right replies among these rows (J13)."""
     labels = labels_of(rows)
     members: dict[str | None, list[int]] = defaultdict(list)
     for i, row in enumerate(rows):

@@ -32,7 +32,7 @@ MIN_ROWS_FOR_INTERVAL = 30
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """P(correct) of every row. `tags` are the names it was told; None where that means nothing."""
+    """P(correct) of every row. `tags` are the names that it used; None where that means nothing."""
 
     name: str
     confidence: Floats
@@ -42,7 +42,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One method on one group of rows; nan where a figure does not exist.
+    """The figures of one method on one group of rows; nan where a figure does not exist.
 
     `low` and `high` are the BCa interval of the AUROC over replies (H02), `question_low` and
     `question_high` the same over whole questions.
@@ -56,14 +56,14 @@ class Result:
     auroc: float
     brier: float
     ece: float
-    auprc: float  # of wrong replies, as `f1`
+    auprc: float  # for wrong replies, as is `f1`
     f1: float
     d: float
     aurc: float
     coverage_90: float
     coverage_95: float
     coverage_99: float
-    within: float  # mean AUROC within the questions that are mixed
+    within: float  # mean AUROC within questions that have right and wrong replies
     within_questions: int
     low: float = math.nan
     high: float = math.nan
@@ -71,7 +71,7 @@ class Result:
     question_high: float = math.nan
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values; None where there is no number, as JSON has no nan."""
+        """Return plain values, with None for nan, which JSON lacks."""
         values: dict[str, Any] = plain(asdict(self))
         return values
 
@@ -82,7 +82,10 @@ AVERAGED = [f.name for f in fields(Result)][4:16]
 def result_of(
     group: Group, method: Method, labels: Ints, questions: Ints, resamples: int = 0
 ) -> Result:
-    """All figures of the group's rows; intervals too where `resamples` asks for them."""
+    """Return all figures of the group's rows, with intervals where `resamples` is not 0.
+
+    Groups of fewer than `MIN_ROWS_FOR_INTERVAL` rows get no intervals.
+    """
     y, p, q = labels[group.at], method.confidence[group.at], questions[group.at]
     mixed = disagreement(y, p, q, permutations=0)
     result = Result(
@@ -118,7 +121,7 @@ def result_of(
 
 
 def mean_over_benchmarks(results: Sequence[Result], method: Method, rows: int) -> Result:
-    """The unweighted mean of each figure over the benchmarks that have it (H16)."""
+    """Return the unweighted mean of each figure over the benchmarks that have it (H16)."""
     each = [asdict(one) for one in results if one.kind == "benchmark" and one.method == method.name]
 
     def mean(name: str) -> float:
@@ -137,7 +140,7 @@ def mean_over_benchmarks(results: Sequence[Result], method: Method, rows: int) -
 
 
 def plain(value: Any) -> Any:
-    """For JSON, which has no nan: None stands where there is no number."""
+    """Return a value for JSON, with None for nan and infinity."""
     if isinstance(value, dict):
         return {key: plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -146,7 +149,7 @@ def plain(value: Any) -> Any:
 
 
 def numbers(value: Any) -> Any:
-    """The reverse of `plain`."""
+    """Return the value that `plain` made JSON of, with nan for None."""
     if isinstance(value, dict):
         return {key: numbers(one) for key, one in value.items()}
     if isinstance(value, list):

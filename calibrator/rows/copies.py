@@ -1,7 +1,8 @@
-"""Rows that say the same twice, and rows that contradict each other: both mislead who evaluates.
+"""Rows that repeat each other, and rows that contradict each other; both mislead an evaluation.
 
-Copies make intervals over replies too narrow, because they are not independent evidence. The same
-reply labelled right and wrong is an error in one of the labels, and no calibrator can rank it.
+Copies make intervals over replies too narrow, because they are not independent evidence. If the
+same reply is labelled both right and wrong, one of the labels is an error that no calibrator can
+rank.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ _Key: TypeAlias = "tuple[str, str]"  # a question and a reply to it
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """How many rows there are, how many of them repeat another one, and how many contradict one.
+    """The number of rows, of those that repeat another one, and of those that contradict another.
 
     `repeated` counts rows beyond the first with the same question, reply and model.
     `contradicting` counts rows whose question and reply have both labels; `example` is one of them.
@@ -29,7 +30,7 @@ class Copies:
     example: Row | None = None
 
     def sentences(self) -> Iterator[str]:
-        """Yield what a person should know, nothing where there are no copies."""
+        """Yield a sentence for a person on each problem; nothing where there is none."""
         if self.repeated:
             yield (
                 f"{self.repeated:,} of {self.rows:,} rows repeat another one (same question, reply "

@@ -1,4 +1,4 @@
-"""Files of rows: whether they can be read, and how a line is written; without numpy."""
+"""Files of rows: a check that they can be read, and the form of a line; without numpy."""
 
 from __future__ import annotations
 
@@ -11,18 +11,21 @@ from calibrator.errors import InputError
 
 
 def json_line(values: Any) -> str:
-    """UTF-8 stays; half a surrogate pair, which has no UTF-8, becomes the escape that it was."""
+    """Return values as a line of JSON in UTF-8.
+
+    Half a surrogate pair, which has no UTF-8, becomes an escape.
+    """
     text = json.dumps(values, ensure_ascii=False)
     return text.encode(errors="backslashreplace").decode() + "\n"
 
 
 def check_readable(paths: Iterable[Path | None]) -> None:
-    """Before the work: raises InputError for the first file that cannot be opened."""
+    """Raise InputError for the first file that cannot be opened; None is skipped."""
     for path in paths:
         if path is None:
             continue
         try:
-            if not path.is_fifo():  # which can be opened once
+            if not path.is_fifo():  # a FIFO can be opened only once
                 path.open("rb").close()
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror}") from error

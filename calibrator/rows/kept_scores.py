@@ -1,12 +1,12 @@
-"""Scores and fits that are kept as they are made, so that nothing is computed twice.
+"""A cache of scores and fits on disk, so that nothing is computed twice.
 
-Whoever evaluates the same rows again, after an interruption or with another report in mind, waits
-for new rows alone. What is kept holds no text: a row is a SHA-256 of all that the calibrator is
-shown of it, and its numbers. They count for this version of the calibrator, its device and this
-very code, and are removed a month after their last use.
+An evaluation of the same rows, after an interruption or for another report, computes only new rows.
+The cache holds no text: a row is a SHA-256 of everything that the calibrator sees of it, and its
+numbers. Entries are valid for one version of the calibrator, its device and this very code, and are
+removed a month after their last use.
 
     ~/.cache/pinocchio/scores/NAME-DIGEST.jsonl    a line for each score
-    ~/.cache/pinocchio/fits/DIGEST.npy             what one baseline said of some rows
+    ~/.cache/pinocchio/fits/DIGEST.npy             one baseline's confidences for some rows
 
 `PINOCCHIO_CACHE` names another folder. Where it cannot be written, nothing is kept.
 """
@@ -55,13 +55,13 @@ JUDGING_ROOMS = frozenset(
         *("selecting", "sensitivity", "workflows"),
     )
 )
-DIGEST_LETTERS = 32  # 128 bits: no two rows of any file share one
+DIGEST_LETTERS = 32  # 128 bits, so no two rows of a file share a digest
 
 
 class KeptScores:
-    """A Scorer around another, which is asked only for what it has not scored before.
+    """A Scorer that passes on only new items to another and caches its scores.
 
-    `is_renewed` asks it for everything once more, and keeps that instead.
+    With `is_renewed` it starts with an empty cache, so all scores are computed and kept again.
     """
 
     def __init__(self, scorer: Scorer, device: str, *, is_renewed: bool = False) -> None:
@@ -69,7 +69,7 @@ class KeptScores:
         said_by = [scorer.name, opinion_of(scorer), signals_of(scorer)]
         self._path = _score_file(scorer.name, [*said_by, device])
         self._scores = {} if is_renewed else dict(_read(self._path))
-        self.reused = 0  # how many of the items asked for were there
+        self.reused = 0  # number of items found in the cache
 
     @property
     def name(self) -> str:
@@ -92,14 +92,14 @@ class KeptScores:
         return batch_characters_of(self._scorer)
 
     def with_answer_characters(self, characters: int) -> Scorer:
-        """The scorer shown so many characters of an answer, where it has such a bound."""
+        """Return it with another limit on an answer's characters, or itself where there is none."""
         raised = with_answer_characters(self._scorer, characters)
         if raised is self._scorer:
             return self
         return KeptScores(raised, self._device, is_renewed=self._is_renewed)
 
     def known(self, items: Sequence[Item]) -> dict[int, Score]:
-        """The scores that are there already, by the item's place."""
+        """Return the scores that are in the cache, by the item's position, and count them."""
         found = {
             at: score
             for at, item in enumerate(items)
@@ -109,7 +109,7 @@ class KeptScores:
         return found
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
-        """Score all of them with the calibrator, and keep what it says."""
+        """Score all items with the calibrator and cache the scores."""
         scores = self._scorer.score_batch(items)
         digests = [_digest_of_item(item) for item in items]
         self._scores |= zip(digests, scores, strict=True)
@@ -118,14 +118,14 @@ class KeptScores:
 
 
 def keeping(scorer: Scorer, device: str, *, is_renewed: bool = False) -> Scorer:
-    """The scorer with its scores kept; one that computes nothing stays as it is."""
+    """Return the scorer with a cache; a fake one, which computes nothing, is returned unchanged."""
     if isinstance(scorer, FakeScorer):
         return scorer
     return KeptScores(scorer, device, is_renewed=is_renewed)
 
 
 def reused_sentence(scorer: Scorer) -> str:
-    """How many scores an earlier run had made; empty where there were none."""
+    """Return a sentence on the number of cached scores that were used; empty for none."""
     count = getattr(scorer, "reused", 0)
     verb, again = ("score was", "it") if count == 1 else ("scores were", "them")
     return (
@@ -136,7 +136,10 @@ def reused_sentence(scorer: Scorer) -> str:
 def kept_fit(
     parts: Sequence[str], fit: Callable[[], Floats], *, is_renewed: bool = False
 ) -> Floats:
-    """What `fit` gives, or gave before for the same `parts`, which say all that decides it."""
+    """Return the result of `fit`, cached under `parts`, which must name all that determines it.
+
+    `is_renewed` computes it again.
+    """
     digest = hashlib.sha256("\n".join([code_digest(), *parts]).encode()).hexdigest()[
         :DIGEST_LETTERS
     ]
@@ -163,7 +166,7 @@ def kept_folds(
     *parts: str,
     is_renewed: bool = False,
 ) -> Callable[[Ints, Ints], Floats]:
-    """The fit of a study's folds on some `rows`, each fold's numbers kept; see `kept_fit`."""
+    """Return the fit of a study's folds on `rows` with each fold's result cached by `kept_fit`."""
     whole = digest_of_rows(rows)
 
     def kept(train: Ints, judged: Ints) -> Floats:
@@ -175,7 +178,7 @@ def kept_folds(
 
 
 def digest_of_rows(rows: Sequence[Row]) -> str:
-    """One digest of all that a fit can see of some rows, in their order."""
+    """Return one digest of all that a fit can see of some rows, in their order."""
     found = hashlib.sha256()
     for row in rows:
         found.update(_digest_of_item(row.item("all")).encode())
@@ -184,7 +187,7 @@ def digest_of_rows(rows: Sequence[Row]) -> str:
 
 
 def cache_folder() -> Path:
-    """Where scores and fits are kept."""
+    """Return the folder of the cache."""
     named = os.environ.get(FOLDER_VARIABLE)
     if named:
         return Path(named).expanduser()
@@ -200,9 +203,9 @@ def _score_file(name: str, decided_by: Sequence[str]) -> Path:
 
 @cache
 def code_digest(*, is_whole: bool = False) -> str:
-    """A digest of the source that scores and fits, or of all: other code may give other numbers.
+    """Return a digest of the source that scores and fits, or of all source with `is_whole`.
 
-    What judges numbers, or shows them, has no part in them.
+    Other code may give other numbers. Code that only judges or shows numbers is left out.
     """
     root = Path(__file__).parent.parent
     found = hashlib.sha256()
@@ -233,7 +236,7 @@ def _said(use: ToolUse | None) -> list[Any] | None:
 
 
 def _read(path: Path) -> Iterator[tuple[str, Score]]:
-    """The scores of a file; a line that an interruption cut short is passed over."""
+    """Yield the digests and scores of a file; skip lines that an interruption cut short."""
     try:
         os.utime(path)
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -248,7 +251,7 @@ def _read(path: Path) -> Iterator[tuple[str, Score]]:
 
 
 def _kept_score(values: dict[str, Any]) -> Score:
-    """Build a Score from what `_written` gave."""
+    """Build a Score from the output of `_written`."""
     values = {key: tuple(one) if isinstance(one, list) else one for key, one in values.items()}
     doubts = tuple(FieldDoubt(**one) for one in values.pop("fields", ()))
     unsupported = tuple(
@@ -265,7 +268,7 @@ def _kept_score(values: dict[str, Any]) -> Score:
 
 
 def _written(one: Score) -> dict[str, Any]:
-    """Return all that a score says, but for what is at its default."""
+    """Return the values of a score that differ from their defaults."""
     unset = Score(math.nan, math.nan)
     said = [field.name for field in fields(one)]
     found = {
@@ -283,11 +286,11 @@ def _append(path: Path, scores: Any) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             _remove_unused(path.parent)
         with path.open("a", encoding="utf-8") as stream:
-            stream.write("".join(f"\n{line}" for line in lines))  # ends a line cut short before it
+            stream.write("".join(f"\n{line}" for line in lines))  # ends a line cut short earlier
 
 
 def _remove_unused(folder: Path) -> None:
-    """Files of versions, code and rows that nobody has asked about for a month."""
+    """Remove the files of versions, code and rows that were not used for a month."""
     oldest = time.time() - UNUSED_DAYS * 86_400
     for path in folder.iterdir():
         with suppress(OSError):

@@ -1,7 +1,7 @@
-"""What people are told of the fields of a labelled row: its form, and what a row lacks.
+"""Messages about the fields of a labelled row: its form, and missing fields.
 
-A field that was probably meant is named and never taken for the other: in published data `answer`
-is often the right answer rather than a model's reply, and `label` 1 may mark what is wrong.
+A similar field is suggested and never used instead: in published data `answer` is often the right
+answer rather than a model's reply, and `label` 1 may mark wrong ones.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from typing import Any, Final, Literal
 
 ROW_FORM: Final = '{"question": "..", "response": "..", "correct": 1}'
-SAMPLE: Final = "examples/labelled/rows.jsonl"  # in the repository, with a page about the fields
+SAMPLE: Final = "examples/labelled/rows.jsonl"  # its folder has a page about the fields
 Field = Literal["question", "response", "correct"]
 
 MEANINGS: Final[dict[Field, str]] = {
@@ -36,7 +36,7 @@ OTHER_NAMES: Final[dict[Field, tuple[str, ...]]] = {
 
 
 def missing_field(field: Field, row: Mapping[str, Any]) -> str:
-    """A sentence that says what is missing, and which field of the row to rename."""
+    """Return a sentence on a missing field, with the field of the row to rename, if any."""
     name = f"{field!r} (or 'messages')" if field == "question" else repr(field)
     if near := near_miss(field, row):
         return f"{name} is missing; rename {near!r} to {field!r} {MEANINGS[field]}"
@@ -46,7 +46,10 @@ def missing_field(field: Field, row: Mapping[str, Any]) -> str:
 
 
 def near_miss(field: Field, row: Mapping[str, Any]) -> str | None:
-    """The key of a row that was probably meant: another common name, other case, or a slip."""
+    """Return the key of a row that was probably meant, or None.
+
+    It may be another common name, have other case, or have a slip.
+    """
     by_plain_name = {_plain(key): key for key in reversed(list(row)) if key != field}
     for other in (field, *OTHER_NAMES[field]):
         if key := by_plain_name.get(_plain(other)):

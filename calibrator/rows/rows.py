@@ -1,17 +1,15 @@
-"""Labelled rows (B02): the one JSON lines format that training, judging and scoring share.
+"""Labelled rows (B02): the one JSON lines format of training, judging and scoring.
 
     {"id", "question_id", "benchmark", "domain", "question" | "messages", "response", "model",
      "correct": 0|1, "gold", "verbalized_confidence"}
 
-`examples/labelled/README.md` says what each field means. `others`, replies of other models to the
+`examples/labelled/README.md` explains each field. `others`, replies of other models to the
 same question, is a list of responses: text, messages, or `{"response", "model"}`. `judged` is
 P(correct) by the model `judge`; `logprobs` are the mean and the lowest of the reply's tokens.
-
-Images stand in `messages` as a client sends them, or beside `question` in a list of data URLs,
-`images`. A row with `prompt` and `image`, a data URL, in place of question and response asks
+Images are in `messages` as a client sends them, or beside `question` in a list of data URLs,
+`images`. A row with `prompt` and `image`, a data URL, instead of question and response asks
 whether the image depicts the prompt (paper R01).
-
-A file may be gzipped. A bad row is an error with its line number, never the end of the run.
+A file may be gzipped. A bad row is an error with its line number and does not end the run.
 """
 
 from __future__ import annotations
@@ -51,18 +49,18 @@ _PANDAS = (
     "rows are JSON lines, one object a line. With pandas: pd.{}(FILE)"
     '.to_json("rows.jsonl", orient="records", lines=True)'
 )
-OTHER_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")  # of byte order, in UTF-16 and UTF-32
+OTHER_MARKS = (b"\xff\xfe", b"\xfe\xff", b"\0\0\xfe\xff")  # byte order marks of UTF-16 and UTF-32
 
-# Which names a scorer is told: the model alone, as where completions are served, where nobody knows
-# a benchmark; both; or none (paper K10).
+# The names that a scorer sees are the model alone (a server of completions knows no benchmark),
+# both, or none (paper K10).
 Tags = Literal["served", "all", "none"]
 
-# What becomes of a row whose question has images: an error, since most calibrators read text only;
-# a row with their bytes; or one with the text alone, which says so.
+# A row whose question has images becomes an error (most calibrators read only text), a row with
+# their bytes, or a row with the text alone and `lacks_images`.
 ImageUse = Literal["refuse", "read", "ignore"]
 
 
-_JUDGED = (  # what a score depends on
+_JUDGED = (  # the fields that a score depends on
     *("question", "messages", "tools", "images", "prompt", "image", "response"),
     *("model", "benchmark", "domain"),
 )
@@ -70,7 +68,7 @@ _JUDGED = (  # what a score depends on
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One answered question with what is known about it; `raw` is the row as it was read."""
+    """One labelled or unlabelled reply to a question; `raw` is the row as it was read."""
 
     question: str
     answer: str
@@ -82,17 +80,17 @@ class Row:
     verbalized_confidence: float | None
     raw: dict[str, Any]
     images: tuple[bytes, ...] = ()  # encoded files
-    tool_use: ToolUse | None = None  # where the reply calls tools, or tools were there to be used
-    others: tuple[OtherReply, ...] = ()  # to the same question
+    tool_use: ToolUse | None = None  # set where the reply calls tools, or tools were available
+    others: tuple[OtherReply, ...] = ()  # replies to the same question
     signals: Signals = NO_SIGNALS
     messages: Sequence[Any] = field(default=(), compare=False)  # before the reply, as in `raw`
-    lacks_images: bool = False  # its question has some that were ignored
-    source: str = field(default="", compare=False)  # the file it was read from
+    lacks_images: bool = False  # images of its question were ignored
+    source: str = field(default="", compare=False)  # the file that it was read from
     line: int = field(default=0, compare=False)  # 1-based
 
     @property
     def id(self) -> str | int | float:
-        """What a file of scores finds the row by: its own `id`, else a digest of what is judged."""
+        """The row's key in a file of scores: its own `id`, else a digest of the fields judged."""
         own = self.raw.get("id")
         if own is not None:
             return own if isinstance(own, str | int | float) else json.dumps(own)
@@ -101,11 +99,14 @@ class Row:
         return f"sha256:{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
     def error(self, message: str) -> RowError:
-        """What is wrong with the row beyond its form, with its place."""
+        """Return an error about the row's content, with its file and line."""
         return RowError(self.source, self.line, message)
 
     def item(self, tags: Tags = "all") -> Item:
-        """What a scorer is given of this row; it decides itself which names it knows."""
+        """Return the item for a scorer, with the names that `tags` allows.
+
+        The scorer itself ignores names that it does not know.
+        """
         model = None if tags == "none" else self.model
         benchmark = self.benchmark if tags == "all" else None
         named = (model, benchmark, self.domain)
@@ -129,7 +130,7 @@ def _label(raw: dict[str, Any]) -> int | None:
     value = raw.get("correct")
     if value is None:
         return None
-    if value not in (0, 1):  # True and False are 1 and 0
+    if value not in (0, 1):  # True and False equal 1 and 0
         is_quoted = value in ("0", "1", "true", "false", "True", "False")
         hint = ", without quotes" if is_quoted else ""
         raise ValueError(f"'correct' must be 0 or 1{hint}, not {value!r}")
@@ -146,7 +147,7 @@ def _probability_or_none(raw: dict[str, Any], key: str) -> float | None:
 
 
 def parse_row(raw: Any, images: ImageUse = "refuse") -> Row:
-    """Checks one decoded row; raises ValueError with what is wrong with it, or NotScorableError."""
+    """Check and return one decoded row. Raises ValueError with its fault, or NotScorableError."""
     if not isinstance(raw, dict):
         raise ValueError(f"a row must be a JSON object, not {type(raw).__name__}")
     asked, answer, tool_use = _asked_and_answered(raw)
@@ -211,16 +212,16 @@ def _asked(raw: dict[str, Any]) -> Question:
     shown = raw.get("images") or []
     if not isinstance(shown, list):
         raise ValueError(f"'images' must be a list of data URLs, not {type(shown).__name__}")
-    messages = raw.get("messages")  # may stand beside the text, for replies where tools are
+    messages = raw.get("messages")  # may accompany the text, for replies with tools
     read = messages if isinstance(messages, list) else ()
     return Question(question, [{"image_url": each} for each in shown], read, raw.get("tools"))
 
 
 def open_lines(path: Path) -> BinaryIO:
-    """Open a file once and return its bytes, unpacked when it is gzip.
+    """Open a file once and return its bytes, unpacked if it is gzip.
 
-    Its first two bytes tell gzip, not its name. A pipe (`<(..)`, `/dev/stdin`, a FIFO) is read like
-    a file, but only once: raises OSError for one that was read before.
+    Its first two bytes identify gzip, not its name. A pipe (`<(..)`, `/dev/stdin`, a FIFO) is read
+    like a file, but only once. Raises OSError for one that was read before.
     """
     stream = path.open("rb")
     try:
@@ -236,7 +237,7 @@ def open_lines(path: Path) -> BinaryIO:
 
 
 class _Resumed(io.RawIOBase):
-    """A stream of which the first bytes have been read already."""
+    """A stream whose first bytes have already been read."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
         super().__init__()
@@ -257,7 +258,7 @@ class _Resumed(io.RawIOBase):
 
 
 class _Unpacked(gzip.GzipFile):
-    """Unpacks a stream, and closes it too."""
+    """A gzip stream that also closes the packed stream."""
 
     def __init__(self, packed: BinaryIO) -> None:
         super().__init__(fileobj=packed, mode="rb")
@@ -269,10 +270,10 @@ class _Unpacked(gzip.GzipFile):
 
 
 def _refuse_second_reading(stream: BinaryIO) -> None:
-    """A pipe without a name would be empty the second time, and nobody would notice."""
+    """Raise OSError for an unnamed pipe that was read before, which would seem empty."""
     found = os.fstat(stream.fileno())
     if not stat.S_ISFIFO(found.st_mode) or found.st_dev != _device_of_pipes():
-        return  # a file, or a FIFO, which waits for another writer
+        return  # a file, or a FIFO, whose reader waits for another writer
     if found.st_ino in _pipes_read:
         raise OSError(errno.ESPIPE, "a pipe can be read once; save it in a file and name that")
     _pipes_read.add(found.st_ino)
@@ -289,10 +290,10 @@ def _device_of_pipes() -> int:
 
 
 def read_rows(path: Path, images: ImageUse = "refuse") -> Iterator[tuple[int, Row | RowError]]:
-    """Each row with its line number, or the error that stands in its place.
+    """Yield each row with its line number, or its error.
 
-    Blank lines are passed over. A file that breaks off (truncated gzip) ends with an error.
-    Raises OSError when the file cannot be opened.
+    Blank lines are skipped. A file that breaks off (truncated gzip) ends with an error.
+    Raises OSError where the file cannot be opened.
     """
     for number, line in read_lines(path):
         if isinstance(line, RowError):
@@ -302,9 +303,9 @@ def read_rows(path: Path, images: ImageUse = "refuse") -> Iterator[tuple[int, Ro
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, bytes | RowError]]:
-    """Each line as it stands in the file, with its number; an error, if there is one, ends them.
+    """Yield each line unchanged with its number; an error, if any, comes last.
 
-    Raises OSError when the file cannot be opened.
+    Raises OSError where the file cannot be opened.
     """
     source, number = str(path), 0
     with open_lines(path) as stream:
@@ -332,9 +333,10 @@ def read_lines(path: Path) -> Iterator[tuple[int, bytes | RowError]]:
 
 
 def _other_form(line: bytes) -> str | None:
-    """Return what a file is that has no JSON lines, by its first line, and how to make some of it.
+    """Return a sentence on a file that is no JSON lines, by its first line, or None.
 
-    Only what is sure is told so: a CSV file by a header that names fields of rows.
+    It names the form and a way to convert it. Only clear cases are recognized: a CSV file needs a
+    header that names fields of rows.
     """
     start = line.strip().lower()
     if start.startswith(b"par1"):
@@ -348,13 +350,13 @@ def _other_form(line: bytes) -> str | None:
 
 
 def read_row(source: str, number: int, line: bytes, images: ImageUse = "refuse") -> Row | RowError:
-    """The row of one line, or what is wrong with it."""
+    """Return the row of one line, or its error."""
     try:
         return replace(parse_row(json.loads(line), images), source=source, line=number)
     except UnicodeDecodeError as error:
         return RowError(source, number, f"not UTF-8: {error.reason} at byte {error.start}")
     except json.JSONDecodeError as error:
-        fault = error.msg.removesuffix(" at")  # some of json's sentences wait for the place
+        fault = error.msg.removesuffix(" at")  # some messages of json expect a position next
         return RowError(source, number, f"not JSON: {fault} at column {error.colno}")
     except RecursionError:
         return RowError(source, number, "nested too deeply")
@@ -363,4 +365,5 @@ def read_row(source: str, number: int, line: bytes, images: ImageUse = "refuse")
 
 
 def labels_of(rows: Sequence[Row]) -> Ints:
+    """Return the labels of rows, (n,); a missing label is 0."""
     return np.array([row.correct or 0 for row in rows], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The folder of a training run: what it was asked for, and that only one run is in it."""
+"""The folder of a training run, which holds its configuration and only one run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from calibrator.errors import TrainingError
 
 
 def adopt_folder(folder: Path, asked: Mapping[str, Any], begun: Sequence[str]) -> None:
-    """Makes the folder this run's own, or goes on with the run that is in it.
+    """Prepare the folder for a run, or for resuming the run in it; write `train.json`.
 
-    `asked` is the run's configuration; `begun` are the files of which one is there once there is
-    something to lose. Raises TrainingError where that is another run's.
+    `asked` is the run's configuration. `begun` are the files of which one exists once there is
+    something to lose. Raises TrainingError where the folder has another run's.
     """
     if folder.exists() and not folder.is_dir():
         raise TrainingError(f"{folder} is a file; a run needs a folder of its own")

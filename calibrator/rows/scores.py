@@ -1,7 +1,7 @@
 """Scores of many rows: computed by a scorer, or read from a file that `pinocchio score` wrote.
 
 A file of scores is JSON lines with `id` and `confidence` (or `score`); `calibrator` and `tags`
-say where the numbers come from. With it, rows are judged without scoring them again.
+are the origin of the numbers. With it, rows are judged without scoring them again.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from calibrator.scorer import (
 from calibrator.scorer import knows_others as knows_others_of
 
 FINDINGS = ("support", "basis", "unsupported", "act", "needs_facts", "familiar")
-"""What a scored line says besides its numbers and reasons."""
+"""The fields of a scored line besides its numbers and reasons."""
 BATCH = 32
 BATCH_CHARACTERS = 48_000
 
 
 ScoredLine: TypeAlias = tuple[str, float, dict[str, Any]]
-"""The id of a row, its number, and all that its line says."""
+"""The id of a row, its number, and all values of its line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """P(correct) of some rows, in their order; `calibrator` is who gave it, where that is known."""
+    """P(correct) of some rows, in their order; `calibrator` is its origin, where known."""
 
     name: str
     tags: Tags
@@ -52,8 +52,10 @@ class Scores:
 
 
 def image_use(scorer: Scorer, *, are_ignored: bool = False) -> ImageUse:
-    """How rows with images are read for a scorer: with them, or not at all; without them where
-    it looks at none and a person wants a score of the text alone."""
+    """Return how rows with images are read for a scorer: `read`, `ignore` or `refuse`.
+
+    A scorer without images ignores them where a person wants a score of the text alone.
+    """
     if reads_images(scorer):
         return "read"
     return "ignore" if are_ignored else "refuse"
@@ -62,10 +64,11 @@ def image_use(scorer: Scorer, *, are_ignored: bool = False) -> ImageUse:
 def score_items(
     scorer: Scorer, items: Sequence[Item], progress: Callable[[int], None] = lambda _: None
 ) -> list[Score]:
-    """Score many items, those of similar length together; `progress` hears how many are done.
+    """Return the scores of many items, computed in batches of similar length.
 
-    Batches come in chance order, always the same one: with the short ones first, the time that is
-    left would seem shorter than it is. What is kept of an earlier run counts as done at once.
+    `progress` is called with the number of each batch's items. Batches come in a fixed random
+    order, since with short ones first the remaining time would seem too short. Cached scores count
+    as done at once.
     """
     scores = scorer.known(items) if isinstance(scorer, KeptScores) else {}
     progress(len(scores))
@@ -85,7 +88,7 @@ def score_rows(
     tags: Tags = "served",
     progress: Callable[[int], None] = lambda _: None,
 ) -> Scores:
-    """What a scorer says of replies alone when it is told the names that `tags` allows."""
+    """Return a scorer's confidences for replies alone, with the names that `tags` allows."""
     return score_kinds(scorer, rows, tags, progress)[0]
 
 
@@ -95,11 +98,11 @@ def score_kinds(
     tags: Tags = "served",
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[Scores]:
-    """The same and, where rows have `others` that the scorer reads, the numbers that know them.
+    """Return a scorer's confidences for replies alone, and then those of other kinds, if any.
 
-    Numbers of another name are other numbers. Those that know others are for the same rows: a row
-    without others keeps the number of its reply alone. The same of signals, where the scorer has
-    weights for them.
+    Where rows have `others` that the scorer reads, the second kind is based on them. Where the
+    scorer has weights for signals, the last kind is based on these. Each kind is for the same rows:
+    a row without others or signals keeps its number.
     """
     found = score_items(scorer, [row.item(tags) for row in rows], progress)
     numbers = [(e.confidence if e.unaided is None else e.unaided, e.alone) for e in found]
@@ -114,7 +117,10 @@ def score_kinds(
 def _kinds(
     numbers: Sequence[tuple[float, float | None]], tags: Tags, name: str, knowing: str
 ) -> list[Scores]:
-    """Of numbers, each with the one without others where it knows some, those of either name."""
+    """Return the scores without others and, where there are any, those with others.
+
+    `numbers` are confidences, each with the one without others, or None where it uses none.
+    """
     alone = np.array([told if before is None else before for told, before in numbers])
     found = [Scores(name, tags, alone, name)]
     if count := sum(before is not None for _, before in numbers):
@@ -140,12 +146,12 @@ def _batches(order: Sequence[int], items: Sequence[Item]) -> Iterator[list[int]]
 
 
 def scored_line(row: Row, found: Score, calibrator: str, tags: Tags, *, is_brief: bool) -> str:
-    """Return the row as `pinocchio score` writes it: with its number and what was found out.
+    """Return the row as `pinocchio score` writes it: with its numbers and findings.
 
-    With `is_brief` the line has the id in place of the row, and the numbers alone.
+    With `is_brief` the line has the id instead of the row, and no findings.
     """
     kept = {"id": row.id}
-    if not is_brief:  # what another calibrator found out goes
+    if not is_brief:  # findings of another calibrator are dropped
         kept = {name: value for name, value in row.raw.items() if name not in FINDINGS}
     if row.lacks_images:
         kept = kept | {"status": "truncated", "reason": "image"}
@@ -167,7 +173,7 @@ def scored_line(row: Row, found: Score, calibrator: str, tags: Tags, *, is_brief
 
 
 def _findings(found: Score) -> dict[str, Any]:
-    """Return what a score says besides its number, as `pinocchio replay` reads it from a row."""
+    """Return the findings of a score, as `pinocchio replay` reads them from a row."""
     values: dict[str, Any] = {"basis": list(found.basis), "act": found.act}
     values |= {"needs_facts": found.needs_facts, "familiar": not found.is_unfamiliar}
     if found.support is not None:
@@ -178,10 +184,10 @@ def _findings(found: Score) -> dict[str, Any]:
 
 
 def read_scores(path: Path, rows: Sequence[Row], name: str | None = None) -> Scores:
-    """The scores that a file has for these rows, found by their `id`.
+    """Return the scores that a file has for these rows, found by their `id`.
 
-    Lines of other rows are passed over. Raises RowError for a line that cannot be used, and
-    JudgingError when the file has no score for a row.
+    Lines of other rows are ignored. Raises RowError for an unusable line, and JudgingError where
+    the file has no score for a row.
     """
     return _scores_of(path, list(_scored_lines(path)), rows, name)
 
@@ -189,7 +195,7 @@ def read_scores(path: Path, rows: Sequence[Row], name: str | None = None) -> Sco
 def _scores_of(
     path: Path, lines: Sequence[ScoredLine], rows: Sequence[Row], name: str | None = None
 ) -> Scores:
-    """The same of lines that were read; a pipe is read once."""
+    """Return the scores of lines that were already read, as a pipe is read only once."""
     found: dict[str, float] = {}
     facts: dict[str, Any] = {}
     for id, confidence, its_facts in lines:
@@ -211,7 +217,7 @@ def _scores_of(
 
 
 def read_kinds(path: Path, rows: Sequence[Row], name: str | None = None) -> list[Scores]:
-    """The same as `score_kinds` gives, from a file; a `name` stands in place of the calibrator's.
+    """Return from a file what `score_kinds` returns; `name` replaces the calibrator's.
 
     Raises as `read_scores`, and JudgingError where the number without others is missing.
     """
@@ -237,7 +243,7 @@ def read_kinds(path: Path, rows: Sequence[Row], name: str | None = None) -> list
 
 
 def _alone(path: Path, identity: str, facts: Mapping[str, Any]) -> float:
-    """The number of a reply alone that a line tells beside the one that knows others."""
+    """Return a line's number for the reply alone, beside the one that is based on others."""
     if not _is_probability(alone := facts.get("alone")):
         raise JudgingError(f"{path}: id {identity!r} lacks `alone`, its own number")
     return float(alone)
@@ -246,14 +252,14 @@ def _alone(path: Path, identity: str, facts: Mapping[str, Any]) -> float:
 def read_one_kind(
     path: Path, rows: Sequence[Row], *, knows_others: bool
 ) -> tuple[list[Row], Scores]:
-    """The rows for which a file has a number of one kind, with these numbers.
+    """Return the rows for which a file has a number of one kind, and these numbers.
 
-    Numbers that know what others replied, of the rows that have such a one; or those of all replies
-    alone. Raises as `read_scores`, and JudgingError for no such number, or numbers of several
-    calibrators: what is fitted on them is for one.
+    With `knows_others` this is the number based on other replies, for rows that have one. Otherwise
+    it is the number of each reply alone. Raises as `read_scores`, and JudgingError where there is
+    no such number or where numbers are of several calibrators, since a fit is for one.
     """
     lines = list(_scored_lines(path))
-    whole = _scores_of(path, lines, rows)  # which says what is missing
+    whole = _scores_of(path, lines, rows)  # raises for missing rows
     numbers: dict[str, tuple[float, str]] = {}
     for identity, confidence, facts in lines:
         name = str(facts.get("calibrator") or "")
@@ -274,10 +280,12 @@ def read_one_kind(
 
 
 def read_with_provenance(path: Path, rows: Sequence[Row]) -> list[tuple[float, str]]:
-    """The number of each row and the name of what gave it; raises as `read_scores`, and
-    JudgingError for numbers that signals have moved already."""
+    """Return the number of each row and the name of its origin.
+
+    Raises as `read_scores`, and JudgingError for numbers that signals have moved.
+    """
     lines = list(_scored_lines(path))
-    _scores_of(path, lines, rows)  # which says what is missing
+    _scores_of(path, lines, rows)  # raises for missing rows
     found = {identity: (number, facts) for identity, number, facts in lines}
     numbers = []
     for row in rows:
@@ -293,7 +301,10 @@ def read_with_provenance(path: Path, rows: Sequence[Row]) -> list[tuple[float, s
 
 
 def _scored_lines(path: Path) -> Iterator[ScoredLine]:
-    """Each id with its number and all that its line says; raises RowError."""
+    """Yield each id with its number and all values of its line.
+
+    Raises RowError, also for two different scores of one id.
+    """
     found: dict[str, float] = {}
     with open_lines(path) as stream:
         for number, line in enumerate(stream, start=1):
@@ -328,7 +339,7 @@ def _scored(line: bytes) -> tuple[str, float, dict[str, Any]]:
 
 
 def write_scores(path: Path, rows: Sequence[Row], scores: Scores) -> None:
-    """A file that `read_scores` reads."""
+    """Write a file that `read_scores` reads."""
     lines = [
         json.dumps(
             {

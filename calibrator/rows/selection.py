@@ -1,4 +1,4 @@
-"""Which labelled rows are trained on, and which are kept to judge by: chosen, split by question."""
+"""Selection of labelled rows for training and for validation, split by question."""
 
 from __future__ import annotations
 
@@ -13,20 +13,24 @@ from calibrator.errors import RowError, TrainingError
 from calibrator.rows.row_fields import ROW_FORM, SAMPLE, missing_field
 from calibrator.rows.rows import ImageUse, Row, read_rows
 
-NON_COMMERCIAL = "__nc"  # such files are never trained on
+NON_COMMERCIAL = "__nc"  # the mark of files that are never trained on
 COPY_CHARACTERS = 300  # letters and digits; questions that begin with the same ones are copies
-TELLING = 30  # a question of fewer, brackets or a formula, is told by all that stands in it
-MOST_REASONS = 3  # of files without a usable row
+TELLING = 30  # letters and digits; a shorter question, such as a formula, is compared in full
+MOST_REASONS = 3  # reasons shown for files without a usable row
 
 
 def is_trainable(path: Path) -> bool:
+    """Return whether a file may be trained on, by its name."""
     return NON_COMMERCIAL not in path.name
 
 
 def load_labelled(
     paths: Sequence[Path], images: ImageUse = "refuse"
 ) -> tuple[list[Row], list[RowError]]:
-    """All labelled rows of the files, and what was wrong with the others."""
+    """Return all labelled rows of the files, and the errors of the others.
+
+    Raises TrainingError where there is no labelled row.
+    """
     rows: list[Row] = []
     errors: list[RowError] = []
     for path in paths:
@@ -46,7 +50,7 @@ def load_labelled(
 
 
 def _reasons(errors: Sequence[RowError]) -> str:
-    """What is wrong with rows, where each kind of fault stands first."""
+    """Return the first error of each kind as text, at most `MOST_REASONS`."""
     firsts = {error.message: error for error in reversed(errors)}
     shown = [str(error) for error in reversed(firsts.values())][:MOST_REASONS]
     if not shown:
@@ -56,17 +60,17 @@ def _reasons(errors: Sequence[RowError]) -> str:
 
 
 def share_of(text: str) -> float:
-    """A number in [0, 1) that depends on the text alone; splits stay the same for ever."""
+    """Return a number in [0, 1) that depends only on the text, so that splits never change."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) / 2**64
 
 
 def without_copies(rows: Sequence[Row]) -> list[Row]:
-    """The rows, copies of a question under the least of their ids.
+    """Return the rows with copies of a question under one id, the least of theirs.
 
-    Benchmarks borrow questions from each other, and what is learned of one copy tells the answer to
-    the next. Case, spaces and punctuation make no difference.
+    Benchmarks borrow questions from each other, and a model that learned one copy knows the answer
+    to the next. Case, spaces and punctuation make no difference.
     """
-    least: dict[str, str] = {}  # of an id, one that is less and of the same question
+    least: dict[str, str] = {}  # for an id, a lesser or equal one of the same question
 
     def least_of(id: str) -> str:
         while (less := least.setdefault(id, id)) != id:
@@ -86,13 +90,13 @@ def without_copies(rows: Sequence[Row]) -> list[Row]:
 
 
 def _told_by(question: str) -> str:
-    """What is the same in all copies of a question."""
+    """Return a key that all copies of a question share."""
     letters = "".join(filter(str.isalnum, question.lower()))
     return letters[:COPY_CHARACTERS] if len(letters) >= TELLING else "".join(question.split())
 
 
 def split_by_question(rows: Sequence[Row], validation_share: float) -> tuple[list[Row], list[Row]]:
-    """All responses to a question land on the same side (paper D04)."""
+    """Split rows into training and validation, with all replies to a question together (D04)."""
     sides: tuple[list[Row], list[Row]] = ([], [])
     for row in rows:
         sides[share_of(row.question_id) < validation_share].append(row)
@@ -100,7 +104,7 @@ def split_by_question(rows: Sequence[Row], validation_share: float) -> tuple[lis
 
 
 def balance(rows: Sequence[Row], total: int, power: float, rng: random.Random) -> list[Row]:
-    """About `total` rows, each benchmark in proportion to (its rows) ** power."""
+    """Return about `total` random rows, each benchmark in proportion to (its rows) ** power."""
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[row.benchmark or ""].append(row)
@@ -114,21 +118,22 @@ def balance(rows: Sequence[Row], total: int, power: float, rng: random.Random) -
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which rows of the files are trained on; the same values choose the same rows."""
+    """The rows of the files to train on; the same values choose the same rows."""
 
-    rows: int = 0  # this many, balanced by benchmark; 0 takes all
+    rows: int = 0  # number of rows, balanced by benchmark; 0 for all
     balance_power: float = 0.85
-    validation_share: float = 0.05  # of the questions
+    validation_share: float = 0.05  # share of the questions
     seed: int = 20_261_121
 
 
 def select_rows(
     paths: Sequence[Path], selection: Selection, images: ImageUse = "refuse"
 ) -> tuple[list[Row], list[Row]]:
-    """The rows to train on, and those of the validation questions; raises TrainingError.
+    """Return the rows to train on, and those of the validation questions.
 
-    Copies of a question have one id in them, and so are on one side. Rows that cannot be used are
-    left out, with `refuse` also those whose question has images.
+    Copies of a question get one id and so are on one side. Unusable rows are left out, and with
+    `refuse` also those whose question has images. Raises TrainingError where no row is left to
+    train on.
     """
     files = sorted((path for path in paths if is_trainable(path)), key=lambda path: path.name)
     if paths and not files:

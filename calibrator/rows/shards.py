@@ -1,8 +1,8 @@
-"""Files scored in parts, so that the work can be spread, stopped and taken up again.
+"""Files scored in parts, so that the work can be spread, stopped and resumed.
 
-A part is a run of lines of one file. Where it begins and ends follows from the file alone, and
-what is made of it stands in a file of its own, which appears whole or not at all: whoever scores a
-part a second time, because a machine was lost, writes the same thing once more.
+A part is a run of lines of one file. Its bounds depend only on the file, and its result is in its
+own file, which is written atomically. Whoever scores a part a second time, because a machine was
+lost, writes the same content again.
 
     OUT.parts/run.json             what decides the output: the files, the calibrator, the tags
     OUT.parts/00000-000012.jsonl   the 13th part of the first file: a line about it, then its rows
@@ -32,31 +32,32 @@ FACTS = "run.json"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Lines of the file at `source` of a run's files; `error` is what ended the file early."""
+    """Lines of the file at index `source` of a run; `error` is what ended the file early."""
 
     source: int
     number: int  # from 0, in each file
     first_line: int  # from 1
     text: bytes
-    is_last: bool  # of its file
+    is_last: bool  # whether it is the last part of its file
     error: str = ""
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the lines with their numbers."""
         return enumerate(self.text.split(b"\n"), start=self.first_line)
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is known of a part without its rows; the first line of its file."""
+    """The facts of a part without its rows; they are the first line of its file."""
 
-    rows: int  # the bad ones too
-    bad: tuple[tuple[int, str], ...]  # line and message
+    rows: int  # number of rows, with bad ones
+    bad: tuple[tuple[int, str], ...]  # line and message of each bad row
     is_last: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How rows are read and written, as `pinocchio score` was told."""
+    """The options of `pinocchio score` for reading and writing rows."""
 
     tags: Tags = "served"
     is_brief: bool = False
@@ -65,20 +66,20 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run over some files. A value that travels to whoever scores the parts."""
+    """One run over some files, as a value that travels to whoever scores the parts."""
 
     folder: str
-    files: tuple[str, ...]  # absolute, as the folder is
-    names: tuple[str, ...]  # of the files, as a person gave them
+    files: tuple[str, ...]  # absolute paths, as is the folder's
+    names: tuple[str, ...]  # the files' names as a person gave them
     calibrator: str  # the version that each score must come from
     options: Options = Options()
 
     def check_folder(self) -> None:
-        """Raises OSError where this machine does not see the folder."""
+        """Raise OSError where this machine does not see the folder."""
         os.stat(Path(self.folder, FACTS))
 
     def facts(self) -> dict[str, Any]:
-        """What decides the output; raises OSError for a file that is not there."""
+        """Return all values that determine the output. Raises OSError for a missing file."""
         states = [(path, os.stat(path)) for path in self.files]
         return {
             "parts": [PART_LINES, PART_BYTES],
@@ -88,15 +89,16 @@ class Run:
         }
 
     def differing(self) -> list[str]:
-        """What is not as it was when the run began."""
+        """Return the names of the facts that changed since the run began."""
         found = json.loads(Path(self.folder, FACTS).read_text(encoding="utf-8"))
         return [name for name, value in self.facts().items() if found.get(name) != value]
 
     def path_of(self, source: int, number: int) -> Path:
+        """Return the file of a part."""
         return Path(self.folder, f"{source:05d}-{number:06d}.jsonl")
 
     def done(self) -> list[list[int]]:
-        """For each file the numbers of the parts that are there."""
+        """Return for each file the numbers of the finished parts, ascending."""
         found: list[list[int]] = [[] for _ in self.files]
         for name in os.listdir(self.folder):
             stem, _, ending = name.partition(".")
@@ -106,7 +108,7 @@ class Run:
         return [sorted(numbers) for numbers in found]
 
     def score(self, part: Part, scorer: Scorer) -> Summary:
-        """Scores a part and writes its file; raises CalibratorError, OSError."""
+        """Score a part and write its file. Raises CalibratorError or OSError."""
         options, name = self.options, self.names[part.source]
         use = image_use(scorer, are_ignored=options.ignores_images)
         read = [read_row(name, number, line, use) for number, line in part.lines() if line.strip()]
@@ -127,8 +129,10 @@ class Run:
         return summary
 
     def summaries(self) -> Iterator[tuple[int, Path, Summary]]:
-        """Each part in the order of its rows, with its file's index; raises ClusterError where
-        one is missing."""
+        """Yield each part in the order of its rows, as file index, path and summary.
+
+        Raises ClusterError where a part is missing.
+        """
         for source, numbers in enumerate(self.done()):
             is_last = False
             for expected, number in enumerate(numbers):
@@ -145,9 +149,9 @@ class Run:
                 )
 
     def check(self) -> tuple[list[RowError], int]:
-        """The bad rows, and how many there are of all.
+        """Return the bad rows, and the number of all rows.
 
-        Raises ClusterError as `summaries`, and where a file is not what it was at the beginning.
+        Raises ClusterError as `summaries`, and where a file changed since the run began.
         """
         if differing := self.differing():
             raise ClusterError(
@@ -162,7 +166,7 @@ class Run:
         return bad, total
 
     def write_all(self, stream: TextIO) -> None:
-        """All scored rows, in the order of the files' own."""
+        """Write all scored rows in the order of the files' rows."""
         stream.flush()
         for _, path, _ in self.summaries():
             with path.open("rb") as part:
@@ -170,15 +174,15 @@ class Run:
                 shutil.copyfileobj(part, stream.buffer)
 
     def remove(self) -> None:
-        """Once the output is where it belongs."""
+        """Remove the folder, once the output is in its place."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def begin(output: Path, files: Sequence[Path], calibrator: str, options: Options) -> Run:
-    """A run whose parts are kept beside `output`, or the one that was interrupted there.
+    """Start a run whose parts are kept beside `output`, or resume the one there.
 
-    Raises ClusterError where those are parts of another run, OSError where a file cannot be read
-    or the folder not be made.
+    Raises ClusterError where the folder has parts of another run, OSError where a file cannot be
+    read or the folder cannot be made.
     """
     if output.is_dir():
         raise IsADirectoryError(errno.EISDIR, "Is a directory", str(output))
@@ -198,9 +202,9 @@ def begin(output: Path, files: Sequence[Path], calibrator: str, options: Options
 
 
 def cut(path: str, source: int, done: Sequence[int] = ()) -> Iterator[Part]:
-    """The parts of a file but for those that are done; raises OSError.
+    """Yield the parts of a file that are not done. Raises OSError.
 
-    A file without a line is one part, too.
+    A file without a line is one part too.
     """
     number, first_line, size, error = 0, 1, 0, ""
     lines: list[bytes] = []
@@ -231,13 +235,13 @@ def _read_summary(path: Path) -> Summary:
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
-    """All of it or nothing, also where two write the same at once."""
+    """Write a file atomically, also where two processes write the same one."""
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with beside.open("w", encoding="utf-8") as stream:
             stream.writelines(lines)
             stream.flush()
-            os.fsync(stream.fileno())  # or a machine that loses power could leave an empty file
+            os.fsync(stream.fileno())  # a loss of power could otherwise leave an empty file
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)

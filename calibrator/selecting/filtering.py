@@ -1,6 +1,6 @@
 """The surest rows of files: a share of them, or those above a threshold (paper P03).
 
-Files are read twice, once for the confidences alone; eight bytes a row are kept.
+Files are read twice, first for the confidences alone; eight bytes a row are kept.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from calibrator.selecting.scored_lines import ScoredLine, scored_lines
 
 @dataclass
 class Tally:
-    """How many rows there were, how many have a label, and how many of those are right."""
+    """The number of rows, of those with a label, and of the right ones among these."""
 
     rows: int = 0
     labelled: int = 0
     right: int = 0
 
     def count(self, row: ScoredLine) -> None:
+        """Count a row."""
         self.rows += 1
         if row.correct is not None:
             self.labelled += 1
@@ -32,7 +33,7 @@ class Tally:
 
     @property
     def accuracy(self) -> float:
-        """Share of right rows among the labelled ones; nan for none."""
+        """The share of right rows among the labelled ones; nan for none."""
         return self.right / self.labelled if self.labelled else float("nan")
 
 
@@ -46,7 +47,7 @@ class Filter:
     kept: Tally = field(default_factory=Tally)
 
     def keep(self, paths: Sequence[Path]) -> Iterator[ScoredLine]:
-        """The rows that are kept, in their own order."""
+        """Yield the rows that are kept, in their own order, and count all rows."""
         left = self.at_it
         for row in scored_lines(paths):
             self.seen.count(row)
@@ -61,7 +62,10 @@ class Filter:
 
 
 def of_share(paths: Sequence[Path], share: float) -> Filter:
-    """A filter that keeps this share of the rows, the surest ones; of equal ones the first."""
+    """Return a filter that keeps this share of the rows, the surest ones; of equal ones the first.
+
+    Raises JudgingError where there is no row.
+    """
     confidences = np.frombuffer(array("d", (row.confidence for row in scored_lines(paths))))
     if not len(confidences):
         raise JudgingError("there is no row to keep")

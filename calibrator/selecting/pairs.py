@@ -1,7 +1,7 @@
-"""Pairs for preference training: of each question its surest and its least sure reply (paper P01).
+"""Pairs for preference training: the surest and the least sure reply to a question (paper P01).
 
-A pair is made where their confidences are far enough apart. Files are read twice: what is kept of a
-question in between is where its two replies stand.
+A pair is made where their confidences are far enough apart. Files are read twice. Only the
+positions of the two replies to each question are kept in between.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Place = tuple[int, int]
 
 @dataclass(slots=True)
 class Extremes:
-    """The surest and the least sure reply to a question, and its labels."""
+    """The surest and the least sure reply to a question, and the counts of its labels."""
 
     high: float
     low: float
@@ -36,10 +36,11 @@ class Extremes:
 
 @dataclass
 class Pairing:
-    """The pairs of files; counts fill while `made` is read.
+    """The pairs of files; the counts fill while `made` is read.
 
-    `informative` pairs have a right and a wrong reply, `good` ones the right one as the chosen one;
-    `by_chance` is how many pairs of the same questions drawn at random would be informative.
+    `informative` pairs have a right and a wrong reply, and in `good` ones the right reply is the
+    chosen one. `by_chance` is the expected number of informative pairs, if drawn at random from the
+    same questions.
     """
 
     gap: float
@@ -52,7 +53,7 @@ class Pairing:
     _found: dict[str, Extremes] = field(default_factory=dict)
 
     def made(self, paths: Sequence[Path]) -> Iterator[Json]:
-        """Each pair as soon as both of its replies were read."""
+        """Yield each pair as soon as both of its replies were read."""
         for row in scored_lines(paths):
             self._look_at(row)
         wanted: dict[Place, str] = {}
@@ -102,7 +103,7 @@ def _question(raw: Mapping[str, Any]) -> str:
 
 
 def pair_of(question: str, chosen: Json, rejected: Json) -> Json:
-    """A row as preference trainers read it: texts, or messages where the question has some."""
+    """Return a pair for preference trainers: texts, or messages where the question has some."""
     talked = isinstance(chosen.get("messages"), list)
     return {
         "question_id": question,

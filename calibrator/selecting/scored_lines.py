@@ -1,4 +1,4 @@
-"""Rows with a confidence, read line by line: files may be larger than memory."""
+"""Rows with a confidence, read line by line, since files may be larger than memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ScoredLine:
-    """A row as it stands, with its place; `correct` is None where it has no label."""
+    """A row, unchanged, with its file and line; `correct` is None where it has no label."""
 
     file: int
     line: int
@@ -33,7 +33,7 @@ class ScoredLine:
 
 
 def scored_lines(paths: Sequence[Path]) -> Iterator[ScoredLine]:
-    """Each row of the files; raises RowError for one that has no confidence or is none."""
+    """Yield each row of the files. Raises RowError for one without a valid confidence."""
     for number, path in enumerate(paths):
         for line, text in read_lines(path):
             if isinstance(text, RowError):

@@ -1,8 +1,8 @@
-"""Measures how a scorer's confidence falls when the reply is no longer right.
+"""Measures of how a scorer's confidence falls when the reply is no longer right.
 
 Right replies are made wrong in one respect (`calibrator.corruptions`, and `calibrator.calls` for
 replies that call tools), and sixty everyday questions have a right and a wrong answer each. Other
-rooms use the names below; the answer swap (paper L04) is in `studies/`.
+packages use the names below; the answer swap (paper L04) is in `studies/`.
 """
 
 from calibrator.sensitivity.app_replies import AppReplies, app_replies

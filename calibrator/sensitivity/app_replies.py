@@ -1,9 +1,9 @@
-"""Four hundred replies of five kinds of app: conversations with a right and a wrong reply each.
+"""Four hundred conversations of five kinds of app, with a right and a wrong reply each.
 
 They are in `apps/`, were written for this project before any calibrator had scored one of them,
-and are a test set: no calibrator is trained or tuned on them. The first two hundred were looked at
-while checks were written. The author of the second set had not seen the checks, so that its
-figures say what other replies will see.
+and are a test set: no calibrator is trained or tuned on them. The first two hundred were in view
+while checks were written. The author of the second set had not seen the checks, so its figures
+predict those of other replies.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ APPS = ("support", "rag", "json", "code", "chat")
 
 @dataclass(frozen=True, slots=True)
 class AppReplies:
-    """A conversation with a right and a wrong reply; `fault` is what the wrong one has wrong."""
+    """A conversation with a right and a wrong reply; `fault` is the fault of the wrong one."""
 
     app: str
     is_second: bool

@@ -1,6 +1,6 @@
 """Sixty everyday questions, each with a right and a plausible wrong answer.
 
-They stand in `everyday.yaml`, were written for this project, and are a test set: no calibrator is
+They are in `everyday.yaml`, were written for this project, and are a test set: no calibrator is
 trained or tuned on them.
 """
 
@@ -21,13 +21,13 @@ from calibrator.scorer import Item
 Form = Literal["short", "sentence", "both"]
 FORMS: tuple[Form, ...] = ("short", "sentence", "both")
 NO_NAME = ""
-# What may answer such questions: a small, a middling and a large model, or one without a name.
+# A small, a medium and a large model may answer such questions, or one without a name.
 SOURCE_MODELS = (NO_NAME, "llama-3.2-3b-instruct", "gpt-4o-mini", "claude-sonnet-4.5")
 
 
 @dataclass(frozen=True, slots=True)
 class EverydayQuestion:
-    """A question with a right and a wrong answer; `{}` in `sentence` is where they stand."""
+    """A question with a right and a wrong answer; `{}` in `sentence` is their place."""
 
     domain: str
     question: str
@@ -36,7 +36,10 @@ class EverydayQuestion:
     wrong: str
 
     def items(self, form: Form, model: str) -> tuple[Item, Item]:
-        """Return the right and the wrong answer as a scorer reads them."""
+        """Return the right and the wrong answer as items for a scorer.
+
+        An empty `model` gives no name.
+        """
         frame = self.sentence if form == "sentence" else "{}"
         name = model or None
         right, wrong = (
@@ -47,10 +50,10 @@ class EverydayQuestion:
 
 @dataclass(frozen=True, slots=True)
 class EverydayFigures:
-    """How a scorer tells right from wrong everyday answers in one form, told one model's name.
+    """Figures of a scorer on everyday answers in one form, with one model's name.
 
-    `form` is short, sentence, or both together; `model` is empty where no name is told. `right`
-    and `wrong` are mean confidences.
+    `form` is short, sentence, or both together; `model` is empty for no name. `right` and `wrong`
+    are mean confidences.
     """
 
     form: str

@@ -1,7 +1,8 @@
-"""Measures whether a calibrator finds the argument of a call that was altered.
+"""Measures whether a calibrator finds the altered argument of a call.
 
-Right calls of tools are made wrong in the value of one argument, by rule. Of what the calibrator
-tells, the altered one should come first: it is compared with a guess among the call's arguments.
+Right calls of tools are made wrong in the value of one argument, by rule. The altered argument
+should come first among those that the calibrator names. It is compared with a guess among the
+call's arguments.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from calibrator.rows.scores import score_items
 from calibrator.scorer import FieldDoubt, Scorer
 
 MOST: Final = 600  # altered replies
-FEWEST, WIDEST = 2, 12  # arguments of a call that is altered
+FEWEST, WIDEST = 2, 12  # number of arguments of a call that is altered
 SEED = 20_261_125
 
 
 @dataclass(frozen=True, slots=True)
 class FieldFigures:
-    """Of `replies` altered ones: of how many any argument is told, and then whether it is the
-    altered one (`first`; ties count in part), beside the share that a guess finds (`chance`).
+    """The figures of one kind of alteration, on `replies` altered replies.
 
-    `found` counts replies of which nothing is told as guessed. `alarms` is the share of the same
-    replies unaltered of which one is told.
+    `told` is the share for which any argument is named. `first` is the share of these in which it
+    is the altered one (ties count in part), and `chance` the share that a guess finds. `found`
+    counts replies without a named argument as guessed. `alarms` is the share of the same replies
+    unaltered for which an argument is named.
     """
 
     kind: str
@@ -43,10 +45,13 @@ class FieldFigures:
 
 @dataclass(frozen=True, slots=True)
 class FieldStudy:
+    """The figures of each kind of alteration, and of all together."""
+
     calibrator: str
     entries: list[FieldFigures]
 
     def as_json(self) -> str:
+        """Return the study as JSON."""
         return json.dumps(asdict(self), indent=1)
 
 
@@ -55,7 +60,7 @@ class _Altered:
     kind: str
     right: Row
     wrong: Row
-    name: str  # of the argument that was altered
+    name: str  # the name of the altered argument
     names: tuple[str, ...]
 
 
@@ -65,7 +70,10 @@ def study_fields(
     most: int = MOST,
     progress: Callable[[int], None] = lambda _: None,
 ) -> FieldStudy:
-    """Alters arguments of right calls, and looks at the fields that the scorer tells."""
+    """Change arguments of right calls and return figures of the fields that the scorer names.
+
+    At most `most` replies are changed; `progress` is called with the number of scored ones.
+    """
     altered = _drawn(_altered(rows), most)
     wrong = score_items(scorer, [each.wrong.item("served") for each in altered], progress)
     right = score_items(scorer, [each.right.item("served") for each in altered], progress)
@@ -94,7 +102,7 @@ def _altered(rows: Sequence[Row]) -> list[_Altered]:
 
 
 def _drawn(altered: Sequence[_Altered], most: int) -> list[_Altered]:
-    """So many, as many of each kind as there are or as the others leave."""
+    """Return at most `most`, as many of each kind as there are or as the others leave."""
     rng, kinds = random.Random(SEED), sorted({each.kind for each in altered})
     by_kind = {kind: [each for each in altered if each.kind == kind] for kind in kinds}
     found: list[_Altered] = []
@@ -105,7 +113,7 @@ def _drawn(altered: Sequence[_Altered], most: int) -> list[_Altered]:
 
 
 def _arguments(row: Row) -> dict[str, Any]:
-    """Those of the only call; none where there are several."""
+    """Return the arguments of the only call; none where there are several."""
     calls = row.tool_use.message.get("tool_calls") if row.tool_use else None
     if not isinstance(calls, list) or len(calls) != 1:
         return {}
@@ -136,7 +144,7 @@ def _figures(
 
 
 def _first(altered: _Altered, fields: Sequence[FieldDoubt]) -> float:
-    """1 where the altered field has the lowest share, less where others have the same."""
+    """Return 1 where the altered field alone has the lowest share, a part for a tie, else 0."""
     shares = {each.name: 1.0 if each.share is None else each.share for each in fields}
     lowest = min(shares.values())
     first = [name for name, share in shares.items() if share <= lowest]

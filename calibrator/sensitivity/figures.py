@@ -1,4 +1,4 @@
-"""The figures of a sensitivity: how each kind of corruption moves the confidence, and where."""
+"""The figures of a sensitivity: how far each kind of corruption moves the confidence, and where."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from calibrator.metrics.metrics import Floats, auroc
 from calibrator.results.results import MEAN, plain
 from calibrator.sensitivity.everyday import EverydayFigures
 
-MIN_PAIRS = 20  # of a benchmark that counts in a mean
+MIN_PAIRS = 20  # pairs that a benchmark needs to count in a mean
 
 
 @dataclass(frozen=True, slots=True)
 class KindFigures:
-    """How one kind of corruption moves the confidence, on one benchmark or as their mean.
+    """The effect of one kind of corruption on the confidence, on one benchmark or as a mean.
 
     `auroc` is of the right replies against the corrupted ones, `in_order` the share of pairs in
     which the right one has the higher confidence (a tie counts half), `right` and `corrupted` are
@@ -52,12 +52,12 @@ class Sensitivity:
 
     @property
     def benchmarks(self) -> list[str]:
-        """The benchmarks with at least one kind that has enough pairs, by name."""
+        """The names of benchmarks with at least one kind that has enough pairs, sorted."""
         names = {one.benchmark for one in self.figures if one.pairs >= MIN_PAIRS}
         return sorted(names - {MEAN})
 
     def find(self, kind: str, benchmark: str = MEAN) -> KindFigures | None:
-        """Return the figures of a kind on a benchmark, or its mean over benchmarks."""
+        """Return the figures of a kind on a benchmark, or its mean over benchmarks; else None."""
         named = (one for one in self.figures if (one.kind, one.benchmark) == (kind, benchmark))
         return next(named, None)
 
@@ -78,7 +78,7 @@ class Sensitivity:
         return sum(values) / len(values) if values else math.nan
 
     def lines(self) -> list[dict[str, Any]]:
-        """Return every figure as a JSON line has it; None where there is no number."""
+        """Return every figure as the values of a JSON line, with None for nan."""
         corruptions = [
             {**asdict(one), "kind": "sensitivity", "corruption": one.kind, "group": one.benchmark}
             for one in self.figures
@@ -92,7 +92,7 @@ class Sensitivity:
 
 
 def read_sensitivity(values: Mapping[str, Any]) -> Sensitivity:
-    """Build a Sensitivity from what `asdict` gave; raises TypeError, KeyError for other values."""
+    """Build a Sensitivity from the output of `asdict`. Raises TypeError or KeyError for others."""
     return Sensitivity(
         calibrator=str(values["calibrator"]),
         figures=[KindFigures(**one) for one in values["figures"]],

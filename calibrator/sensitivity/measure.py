@@ -1,4 +1,4 @@
-"""From a scorer and pairs of replies to the figures of its sensitivity."""
+"""Measures the sensitivity of a scorer on pairs of replies."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def sensitivity_of(
 ) -> Sensitivity:
     """Measure a scorer on the right replies of labelled rows and on the everyday questions.
 
-    Rows without a countable right reply leave only the everyday figures. `progress` hears how many
-    replies are scored.
+    Rows without a usable right reply leave only the everyday figures. `progress` is called with the
+    number of scored replies.
     """
     return measure(scorer, pairs_of(rows, max_pairs, seed), progress)
 
@@ -64,7 +64,7 @@ def measure(
 
 
 def _place(member: tuple[tuple[bool, str], object]) -> tuple[bool, int, str]:
-    """Sort kinds for text in the order of `KINDS`, and behind them those for calls by name."""
+    """Return a sort key: kinds for text in the order of `KINDS`, then those for calls by name."""
     (is_call, kind), _ = member
     return is_call, 0 if is_call else list(KINDS).index(kind), kind
 
@@ -75,7 +75,7 @@ def items_to_score(pairs: Sequence[Pair]) -> int:
 
 
 def _rights(pairs: Sequence[Pair]) -> dict[int, Row]:
-    """Each right row once, though several kinds change it."""
+    """Return each right row once, by its identity, though several kinds change it."""
     return {id(pair.right): pair.right for pair in pairs}
 
 

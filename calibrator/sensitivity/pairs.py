@@ -1,6 +1,6 @@
 """Pairs of a right reply and the same reply made wrong, from labelled rows.
 
-A reply in words counts from `MIN_CHARACTERS` on: a letter says too little to be changed in one
+A reply in words counts from `MIN_CHARACTERS` on: a letter is too short to be changed in one
 respect. For the same reason a benchmark counts only where most of its right replies are that long,
 which leaves out those whose replies are a letter and a stated confidence.
 """
@@ -22,15 +22,15 @@ from calibrator.results.groups import shown
 from calibrator.rows.rows import Row
 
 MIN_CHARACTERS = 40
-MAX_PAIRS = 300  # of one benchmark and kind
-MAX_REPLIES = 5_000  # right ones of one benchmark that corruptions are made of
-MAX_CALLS = 1_000  # the same of calls, each of which is a whole conversation
+MAX_PAIRS = 300  # pairs of one benchmark and kind
+MAX_REPLIES = 5_000  # right replies of one benchmark from which corruptions are made
+MAX_CALLS = 1_000  # the same for calls, each of which is a whole conversation
 SEED = 20_261_123
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A right row, and the row with a wrong reply in its place."""
+    """A right row, and the same row with a wrong reply."""
 
     kind: str
     benchmark: str
@@ -42,7 +42,7 @@ class Pair:
 def pairs_of(rows: Sequence[Row], max_pairs: int = MAX_PAIRS, seed: int = SEED) -> list[Pair]:
     """Return at most `max_pairs` pairs of each benchmark and kind, the same ones for a seed.
 
-    The pairs of all kinds are of the same replies as far as a kind applies to them.
+    The pairs of all kinds use the same replies as far as a kind applies to them.
     """
     right: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -85,7 +85,7 @@ def _chosen(
     most: int,
     rng: random.Random,
 ) -> Iterator[Pair]:
-    """The first pairs of each kind in one random order of the right rows."""
+    """Yield the first pairs of each kind in one random order of the right rows."""
     rights = {id(right): right for pairs in made.values() for right, _ in pairs}
     rank = dict(zip(rights, rng.sample(range(len(rights)), len(rights)), strict=True))
     for kind, pairs in made.items():
@@ -105,23 +105,23 @@ def _text_pairs(right: Sequence[Row], seed: int) -> dict[str, list[tuple[Row, Ro
 
 
 def _with_unseen_sentences(pairs: Sequence[tuple[Row, str]], seed: int) -> list[tuple[Row, str]]:
-    """The same with sentences of this room, as training knows those of `calibrator.corruptions`."""
+    """Return the pairs with this package's sentences, as training knows those of corruptions."""
     rng = random.Random(f"{seed} off topic")
     return [(row, rng.choice(off_topic_sentences())) for row, _ in pairs]
 
 
 @cache
 def off_topic_sentences() -> tuple[str, ...]:
-    """Return the sentences that stand for a reply off the topic, in no training."""
+    """Return the off-topic sentences that no training uses."""
     text = files("calibrator.sensitivity").joinpath("off_topic.yaml").read_text(encoding="utf-8")
     return tuple(yaml.safe_load(text))
 
 
 def _call_pairs(right: Sequence[Row], seed: int) -> Mapping[str, Sequence[tuple[Row, Row]]]:
-    """The corruptions of replies that call tools, by kind."""
+    """Return the corruptions of replies that call tools, by kind."""
     if not right:
         return {}
-    # only rows with calls need that room, which is a large one
+    # Only rows with calls need that package, which is large.
     from calibrator.calls.making import corrupted_calls
 
     return corrupted_calls(right, seed)

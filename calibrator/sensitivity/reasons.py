@@ -1,8 +1,8 @@
-"""Measures whether a number moves as its reasons say: what a reason names is taken away.
+"""Measures whether a number moves as its reasons claim, when the named cause is removed.
 
-Each reason that a scorer tells with a low number (`Score.because`) has an edit of the texts, or of
-the name of the model, that takes away what it names and nothing else. The confidence must rise. An
-edit is made without the scorer; where the texts allow none, a reply does not count.
+Each reason that a scorer gives for a low number (`Score.because`) has an edit of the texts, or of
+the name of the model, that removes its cause and nothing else. The confidence must rise. An edit is
+made without the scorer. A reply that cannot be edited does not count.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from calibrator.rows.scores import score_items
 from calibrator.scorer import Item, Scorer
 
 MAX_ROWS = 1_000
-MOVED = 0.0001  # by which a confidence has to rise: the last figure that is told
+MOVED = 0.0001  # the least rise of a confidence, one unit of the last shown digit
 SEED = 20_261_125
-# Models of middling ability, of several makers, whose names stand in for one that is often wrong.
+# The names of these models, of medium ability and several makers, replace one that is often wrong.
 OTHER_MODELS = ("gpt-4o", "mistral-large", "llama-4-maverick", "qwen2.5-14b-instruct")
 _NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
 _RESULT = re.compile(r"=\s*[$€£]?\s*(-?\d[\d,]*(?:\.\d+)?)(?!\s*[-+*/\u00d7\d(])")
@@ -34,10 +34,10 @@ _WORD = re.compile(r"[a-z]{3,}|\d+(?:\.\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class ReasonFigures:
-    """How confidences move when what a reason names is taken away.
+    """The change of confidences when the cause that a reason names is removed.
 
     Of `told` replies `edited` could be edited; `share` of these rose, by `rise` in the mean.
-    `right` is the share of right ones among all that the reason is told of.
+    `right` is the share of right ones among all replies with the reason.
     """
 
     reason: str
@@ -53,11 +53,12 @@ class ReasonStudy:
     """The figures of each reason, and of all together."""
 
     calibrator: str
-    rows: int  # that were scored
+    rows: int  # number of scored rows
     entries: list[ReasonFigures]
     all: ReasonFigures
 
     def as_json(self) -> str:
+        """Return the study as JSON."""
         return json.dumps(asdict(self), indent=1)
 
 
@@ -75,7 +76,7 @@ def study_reasons(
     most: int = MAX_ROWS,
     progress: Callable[[int], None] = lambda _: None,
 ) -> ReasonStudy:
-    """Score rows, take away what each reason of at most `most` replies names, and score again.
+    """Score rows, remove the named causes in at most `most` replies, and score again.
 
     The replies are drawn evenly over the kinds of reasons, the same ones for the same rows.
     """
@@ -116,7 +117,7 @@ def study_reasons(
 def _drawn(
     members: Mapping[str, list[tuple[Row, str, float]]], most: int
 ) -> dict[str, list[tuple[Row, str, float]]]:
-    """At most `most` of all, as many of each kind as there are or as the others leave."""
+    """Return at most `most` of all, as many of each kind as there are or as the others leave."""
     rng = random.Random(SEED)
     found, left = {}, most
     for number, kind in enumerate(sorted(members, key=lambda each: (len(members[each]), each))):
@@ -139,7 +140,7 @@ def _figures(
 def _told(row: Row, reason: str, confidence: float, siblings: Mapping[str, list[Row]]) -> _Told:
     item = row.item("served")
     if row.tool_use is not None and row.tool_use.has_calls:
-        # only replies with calls need that room, which is a large one
+        # Only replies with calls need that package, which is large.
         from calibrator.calls.making.taken_away import taken_away
 
         edited = taken_away(row.tool_use, reason)
@@ -161,7 +162,7 @@ def _with_others_names(item: Item) -> list[Item]:
 
 
 def number_arrived_at(row: Row) -> str | None:
-    """The answer whose last number is the last result of its working; None without one."""
+    """Return the answer with the last result of its working as last number, or None."""
     numbers = list(_NUMBER.finditer(row.answer))
     results = list(_RESULT.finditer(row.answer, 0, numbers[-1].start())) if numbers else []
     if not results or results[-1][1].replace(",", "") == numbers[-1][0].replace(",", ""):
@@ -171,7 +172,7 @@ def number_arrived_at(row: Row) -> str | None:
 
 
 def option_argued_for(row: Row) -> str | None:
-    """The answer that names the option whose words stand most in the end of its working."""
+    """Return the answer with the option whose words are most in the end of its working, or None."""
     options, found = options_of(row.question), final_letter(row.answer)
     if not options or found is None or found[1].upper() not in options:
         return None
@@ -189,7 +190,7 @@ def option_argued_for(row: Row) -> str | None:
 
 
 def ended(row: Row) -> str | None:
-    """The answer up to the end of its last whole sentence; None where there is none."""
+    """Return the answer up to the end of its last whole sentence, or None for none."""
     ends = list(_SENTENCE_END.finditer(row.answer.rstrip()))
     return row.answer[: ends[-1].end()] if ends else None
 

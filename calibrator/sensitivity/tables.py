@@ -1,4 +1,4 @@
-"""Tables of a sensitivity, as rows of text that a terminal, a page and a model card all show."""
+"""Tables of a sensitivity, as rows of text for a terminal, a page and a model card."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""From a checkpoint and labelled replies of a deployment to a checkpoint of its own (A09, G06).
+"""Fine-tuning: from a checkpoint and labelled replies to a deployment's checkpoint (A09, G06).
 
     start = TunableCheckpoint("embedded")
     read = start.read(items)                    # in batches; then Readings of all of them
     start.write(folder, fit_tuned(readings), facts, quality)
 
-What is written is an ordinary checkpoint with one more layer among its evidence: it loads, scores
+The result is an ordinary checkpoint with one more layer in its evidence: it loads, scores
 and can be tuned again like any other.
 """
 
@@ -45,8 +45,11 @@ BATCH = 64
 
 
 class TunableCheckpoint:
-    """The checkpoint that tuning begins with; raises TrainingError unless it is a tower without an
-    encoder, CheckpointError where it cannot be used."""
+    """The checkpoint that tuning starts from.
+
+    Raises TrainingError unless it is a tower without an encoder, with evidence; CheckpointError
+    where it cannot be used.
+    """
 
     def __init__(self, name: str) -> None:
         if name.startswith(FAKE):
@@ -72,14 +75,16 @@ class TunableCheckpoint:
 
     @property
     def config(self) -> CheckpointConfig:
+        """The configuration of the checkpoint."""
         return self._calibrator.config
 
     @property
     def version(self) -> str:
+        """The checkpoint and its recalibration, e.g. `embedded@3f2a91c0`."""
         return self._calibrator.name
 
     def learns_from(self, item: Item) -> bool:
-        """Whether fine-tuning has to do with it: not with calls that trees of their own judge."""
+        """Return whether fine-tuning uses an item; calls that have their own trees are not used."""
         return not self._calibrator.reads_as_call(item)
 
     def read(self, items: Sequence[Item]) -> Read:
@@ -90,7 +95,7 @@ class TunableCheckpoint:
         checked = self._evidence.check(replies)
         features = calibrator.features(checked, read)
         lines = lines_of(calibrator.layers, features)
-        # their text is known to the checkpoint that learns from them
+        # The checkpoint that learns from these replies will know their text.
         as_known = replace(read, distances=np.minimum(read.distances, 1))
         scores, later = (
             self._evidence.weigh(checked, calibrator.likeness(each), lines)
@@ -109,7 +114,10 @@ class TunableCheckpoint:
     def read_rows(
         self, rows: Sequence[Row], progress: Callable[[int], None] = lambda _: None
     ) -> Readings:
-        """Read labelled rows that it learns from, which all count alike."""
+        """Read labelled rows that it learns from, all with the same weight.
+
+        `progress` is called with the number of rows of each batch.
+        """
         parts = []
         for at in range(0, len(rows), BATCH):
             parts.append(self.read([row.item("served") for row in rows[at : at + BATCH]]))
@@ -125,7 +133,7 @@ class TunableCheckpoint:
     def write(
         self, folder: Path, tuned: Tuned, facts: Mapping[str, Any], quality: Mapping[str, Any]
     ) -> CheckpointConfig:
-        """Write the tuned checkpoint; `facts` say what it learnt from.
+        """Write the tuned checkpoint and return its configuration; `facts` describe the labels.
 
         Raises TrainingError as `check_output`.
         """
@@ -147,18 +155,18 @@ class TunableCheckpoint:
             training={**self.config.training, "tuned": {"from": self.version, **facts}},
             quality=dict(quality),
         )
-        write_config(folder, config)  # last: without it the folder is no checkpoint
+        write_config(folder, config)  # last, since a folder without it is no checkpoint
         return config
 
 
 def check_output(folder: Path) -> None:
-    """Raises TrainingError where there is something in the folder already."""
+    """Raise TrainingError unless the folder is empty or missing."""
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise TrainingError(f"{folder} is not an empty folder: name another one")
 
 
 def _check_kind(name: str, folder: Path) -> None:
-    """Raises TrainingError for a calibrator that is a language model."""
+    """Raise TrainingError for a calibrator that is a language model."""
     if isinstance(config := read_config(folder, name), LlmConfig):
         raise TrainingError(
             f"checkpoint {name!r} is a language model ({config.architecture}); verdicts fine-tune "

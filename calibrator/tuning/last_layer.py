@@ -2,16 +2,16 @@
 
     log-odds = slope * shipped + intercept + weights . features + bias of the model
 
-Slope and intercept are a priori what `recalibration.fit` takes them for; weights and biases are
-normal around zero. How firmly, how much words count beside numbers, and how firmly the slope is
-held, is weighed by cross-validation over questions: each way of fitting counts by its likelihood on
-labels that it did not see (pseudo-Bayesian model averaging; Yao et al., 2018). Platt scaling alone
-is among them, so fine-tuning begins where a recalibration ends. All of them are linear, so that
-their mean is one layer.
+Slope and intercept have the priors of `recalibration.fit`; weights and biases are normal around
+zero. Cross-validation over questions weighs how firmly these are held, how much words count beside
+numbers, and how firmly the slope is held: each way of fitting counts by its likelihood on unseen
+labels (pseudo-Bayesian model averaging; Yao et al., 2018). Platt scaling alone is one of the ways,
+so fine-tuning begins where a recalibration ends. All of them are linear, so their mean is one
+layer.
 
 There are more features than labels, so the fit is in the span of the labelled replies
-(`LANDMARKS` of them where there are more): an inverse of a matrix of that size, not of all
-features. What it is worth was measured (`proxy/learning/README.md`). numpy only.
+(`LANDMARKS` of them where there are more): it inverts a matrix of that size, not of all
+features. Its value was measured (`proxy/learning/README.md`). numpy only.
 """
 
 from __future__ import annotations
@@ -40,24 +40,24 @@ from calibrator.recalibration.curves import sigmoid
 from calibrator.recalibration.fit import FOLDS, SLOPE_BEFORE, TRUST
 from calibrator.rows.selection import share_of
 
-MIN_LABELS: Final = 50  # to learn from; a fold of five has then ten
-MIN_MODEL_LABELS: Final = 10  # for a bias of a model's own
-LANDMARKS: Final = 200  # labelled replies in whose span weights are
-MODEL_SCALE: Final = 2.0  # log-odds that a model's bias may move, beside 1 of all else
+MIN_LABELS: Final = 50  # labels to learn from; each of five folds then has ten
+MIN_MODEL_LABELS: Final = 10  # labels that a model needs for its own bias
+LANDMARKS: Final = 200  # labelled replies that span the weights
+MODEL_SCALE: Final = 2.0  # log-odds that a model's bias may move, against 1 for all else
 NUMBER_SCALE: Final = np.float32(
     1 / np.sqrt(NUMBERS)
-)  # so that all of them have a length of about 1
-GRAM_SCALES: Final = np.array([[0.7], [1.0]], np.float32)  # of the request and of the reply
+)  # gives all numbers together a length of about 1
+GRAM_SCALES: Final = np.array([[0.7], [1.0]], np.float32)  # for the request and for the reply
 RECALIBRATION: Final = 1e6  # a ridge that leaves slope and intercept alone
 RIDGES: Final = (RECALIBRATION, 10.0, 3.0, 1.0, 0.3)
 WAYS: Final = tuple((trust, ridge) for trust in (TRUST[0], 1.0) for ridge in RIDGES)
-"""How firmly the slope is held, and how firmly all other weights are."""
+"""How firmly the slope is held, and how firmly all other weights are held."""
 
-_STEPS, _NEAR = 25, 1e-3  # of Newton's method
+_STEPS, _NEAR = 25, 1e-3  # most steps and the tolerance of Newton's method
 _LEAST_CURVATURE = 1e-6
-_LEAST_VALUE = 1e-6  # of the largest eigenvalue; directions below it are noise
+_LEAST_VALUE = 1e-6  # share of the largest eigenvalue; directions below it are noise
 _LEAST_SPREAD = 0.01
-_DIGITS = 6  # that are kept: the last bits depend on how many threads added
+_DIGITS = 6  # digits that are kept; the last bits depend on the number of threads
 
 At = Sequence[int] | Ints
 Floats32 = NDArray[np.float32]
@@ -65,11 +65,11 @@ Floats32 = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Read(Features):
-    """What a checkpoint makes of n replies, beside what layers read of them.
+    """A checkpoint's output for n replies, with the features that layers read.
 
-    `confidence` (n,) is what it says of them itself. `odds` (n,) are its log-odds once their text
-    is known to it. No layer changes those of which `is_computed` (n,) is true. `white` (n, D) is
-    what familiarity measures; without familiarity D is 0.
+    `confidence` (n,) is its own. `odds` (n,) are its log-odds once it knows their text. No layer
+    changes replies for which `is_computed` (n,) is true. `white` (n, D) is the input of
+    familiarity; without familiarity D is 0.
     """
 
     confidence: Floats
@@ -78,12 +78,12 @@ class Read(Features):
     white: Floats32
 
     def taken(self, at: At) -> Read:
-        """Return those at these positions."""
+        """Return the replies at these positions."""
         return Read(*(getattr(self, each.name)[at] for each in fields(self)))
 
     @classmethod
     def joined(cls, parts: Sequence[Read]) -> Read:
-        """Return all of them one after the other; there must be one at least."""
+        """Return all parts one after the other; there must be at least one."""
         arrays = ([getattr(part, each.name) for part in parts] for each in fields(cls))
         return cls(*map(np.concatenate, arrays))
 
@@ -92,7 +92,7 @@ class Read(Features):
 class Readings:
     """n labelled replies. `models` are names in lower case, empty for none.
 
-    Replies to the same of `questions` are never torn apart. A reply counts by its weight.
+    Replies to the same of `questions` stay in one fold. A reply counts by its weight.
     """
 
     read: Read
@@ -105,7 +105,7 @@ class Readings:
         return len(self.correct)
 
     def taken(self, at: At) -> Readings:
-        """Return those at these positions."""
+        """Return the replies at these positions."""
         return Readings(
             self.read.taken(at),
             [self.models[i] for i in at],
@@ -117,11 +117,11 @@ class Readings:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """A layer for a checkpoint, and what is told of it.
+    """A layer for a checkpoint, with facts about it.
 
-    `learnt` is the share of all ways of fitting that use more than the shipped log-odds, 0 to 1,
-    `models` are the biases of models by their names, and `centre` (D,) is where the deployment's
-    replies are for familiarity.
+    `learnt` is the weight, 0 to 1, of the ways of fitting that use more than the shipped log-odds.
+    `models` are the biases of models by their names, and `centre` (D,) is the mean of the
+    deployment's replies for familiarity.
     """
 
     layer: TunedLayer
@@ -130,14 +130,14 @@ class Tuned:
     centre: Floats32
 
     def confidence(self, read: Read) -> Floats:
-        """Return what the tuned checkpoint says of replies, (n,)."""
+        """Return the confidences of the tuned checkpoint for replies, (n,)."""
         odds = self.layer.slope * read.odds + self.layer.offsets(read)
         return np.asarray(np.where(read.is_computed, read.confidence, sigmoid(odds)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """What is fitted: `line` (n, 2 + models) beside `kernel` (n, landmarks), by `WAYS`.
+    """The data of a fit: `line` (n, 2 + models) beside `kernel` (n, landmarks), by `WAYS`.
 
     `landmarks` are their positions among the n replies.
     """
@@ -168,7 +168,10 @@ class _Problem:
 
 
 def fit_tuned(found: Readings) -> Tuned:
-    """Fit on all; raises JudgingError with fewer than `MIN_LABELS` labels, or of one kind."""
+    """Fit a layer on all replies but computed ones.
+
+    Raises JudgingError with fewer than `MIN_LABELS` labels, or labels of one kind.
+    """
     found = found.taken(np.flatnonzero(~found.read.is_computed))
     if len(found) < MIN_LABELS:
         raise JudgingError(f"{len(found)} labels are too few to fine-tune on: {MIN_LABELS}")
@@ -202,8 +205,10 @@ def fit_tuned(found: Readings) -> Tuned:
 
 
 def _shares(problem: _Problem, questions: Sequence[str]) -> Floats:
-    """Return what each of `WAYS` counts, by its likelihood on the labels of questions that it did
-    not see, (ways,); all together are 1."""
+    """Return the weight of each of `WAYS`, (ways,), which add up to 1.
+
+    A weight is by the likelihood on the labels of unseen questions.
+    """
     folds = np.array([int(share_of(f"ridge {name}") * FOLDS) for name in questions])
     losses = np.zeros(len(WAYS))
     features = np.hstack([problem.line, problem.kernel])
@@ -236,7 +241,7 @@ def _features(read: Read, mean: Floats32, spread: Floats32, rarity: Floats32) ->
 
 
 def _own_names(models: Sequence[str]) -> list[str]:
-    """Return the models with labels enough for a bias of their own."""
+    """Return the models with enough labels for their own bias, sorted."""
     counts = Counter(models)
     return sorted(name for name in counts if name and counts[name] >= MIN_MODEL_LABELS)
 

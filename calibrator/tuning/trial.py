@@ -1,8 +1,8 @@
-"""Whether fine-tuning on labels of a deployment is better than what counts now, and than less.
+"""A trial of fine-tuning on a deployment's labels, against today's numbers and a recalibration.
 
-What counts now is beaten as a recalibration has to beat it (`recalibration_trial`). That alone
-would often be the recalibration in it; a new checkpoint, for which certificates and recalibrations
-have to be made anew, must also beat a recalibration that learnt from the same labels (paper A09:
+Fine-tuning has to beat today's numbers as a recalibration has to (`recalibration_trial`). The
+recalibration in it would often be enough for that. Since a new checkpoint needs new certificates
+and recalibrations, it must also beat a recalibration that learnt from the same labels (paper A09:
 evaluate, then recalibrate, then fine-tune).
 """
 
@@ -17,24 +17,25 @@ from calibrator.recalibration.fit import FOLDS, Observed
 from calibrator.recalibration.trial import ROUNDS, Trial, compared, fixed, recalibrated, unseen
 from calibrator.tuning.last_layer import Readings, Tuned, fit_tuned
 
-TUNING_STEPS = FOLDS + ROUNDS + 1  # that `progress` hears of, or a few more or less
+TUNING_STEPS = FOLDS + ROUNDS + 1  # approximate number of calls of `progress`
 
 
 @dataclass(frozen=True, slots=True)
 class TuningTrial:
-    """What was learnt from all labels, and how its like did on labels that it did not see."""
+    """The result of fine-tuning on all labels, and trials of the same on unseen labels."""
 
     tuned: Tuned
-    now: Trial  # fine-tuned against what counts now
-    recalibration: Trial  # a recalibration alone against what counts now
+    now: Trial  # fine-tuned against today's numbers
+    recalibration: Trial  # a recalibration alone against today's numbers
     beside: Trial  # fine-tuned against that recalibration
 
     @property
     def is_better(self) -> bool:
-        """Whether the fine-tuned one may take the place of what counts now."""
+        """Whether the fine-tuned checkpoint may replace today's."""
         return self.now.is_better and self.beside.is_better
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the trials and what was learnt as plain values."""
         trials = {"now": self.now, "recalibration": self.recalibration, "beside": self.beside}
         told = {name: each.as_dict() for name, each in trials.items()}
         learnt = {"learnt": self.tuned.learnt, "models": dict(self.tuned.models)}
@@ -44,16 +45,16 @@ class TuningTrial:
 def try_tuning(
     found: Readings, now: Floats, progress: Callable[[], None] = lambda: None
 ) -> TuningTrial:
-    """Try it on replies in the order of time; `now` (n,) is what was told of each, by today's
-    recalibration.
+    """Try fine-tuning on replies in the order of time.
 
-    Raises JudgingError for labels that are too few, or of one kind.
+    `now` (n,) are their confidences with today's recalibration. Raises JudgingError for too few
+    labels, or labels of one kind.
     """
 
     def learn(known: Sequence[int], judged: Sequence[int]) -> Floats:
         return fit_tuned(found.taken(known)).confidence(found.read.taken(judged))
 
-    tuned = fit_tuned(found)  # first: it says what is missing
+    tuned = fit_tuned(found)  # first, as it reports missing labels
     progress()
     nobody = [""] * len(found)
     own = found.read.confidence

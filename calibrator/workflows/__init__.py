@@ -1,3 +1,3 @@
-"""The paper's production workflows and cost tables, on labelled replies."""
+"""The paper's production workflows and cost tables, for labelled replies."""
 
 __all__ = ["workflow_tables", "workflows"]

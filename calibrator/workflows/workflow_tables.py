@@ -1,8 +1,7 @@
-"""The tables of `calibrator.workflows.workflows` as text, beside what the paper reports for its own
-data.
+"""The tables of `calibrator.workflows.workflows` as text, beside the paper's own figures.
 
-The paper's figures come from other models, questions and a larger calibrator: they stand there to
-show what each line means, not as a target.
+The paper's figures come from other models, questions and a larger calibrator. They show what each
+line means and are no target.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _MOST_MODELS = 10
 
 
 def workflow_report(rows: Sequence[Outcome]) -> list[str]:
-    """Return the lines of all tables; models with fewer than 50 replies are left to `all`."""
+    """Return the lines of all tables; models with fewer than 50 replies get no line."""
     if not rows:
         return ["no labelled replies"]
     large = {name: each for name, each in by_model(rows).items() if len(each) >= _LEAST_ROWS}
@@ -51,7 +50,7 @@ def workflow_report(rows: Sequence[Outcome]) -> list[str]:
 
 
 def _workflows(groups: dict[str, list[Outcome]]) -> Iterator[str]:
-    """O01 to O06, a line for each model."""
+    """Yield the lines of O01 to O06, one for each model."""
     yield "Error detection, gated coverage, review, tiers (paper: O01, O03, O04, O05, by model O06)"
     header = ("AUPRC", "F1", "<=10%", "<=5%", "review", "green", "acc", "errors", "red")
     yield f"{'':28} {'replies':>7} " + " ".join(f"{name:>6}" for name in header)
@@ -74,7 +73,7 @@ def _workflows(groups: dict[str, list[Outcome]]) -> Iterator[str]:
 
 
 def _thresholds(rows: Sequence[Outcome]) -> Iterator[str]:
-    """Q02 and Q03."""
+    """Yield the lines of Q02 and Q03."""
     paper = {0.5: (59, 19.3, 75), 0.6: (50, 13.2, 85), 0.7: (43, 10.4, 90), 0.8: (34, 7.7, 94)}
     paper[0.9] = (27, 4.1, 98)
     yield "Thresholds: coverage, error of what passes, errors caught (Q02; paper: healthcare set)"
@@ -93,7 +92,7 @@ def _thresholds(rows: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _reviews(rows: Sequence[Outcome]) -> Iterator[str]:
-    """Q06."""
+    """Yield the lines of Q06."""
     paper = {0.1: 18, 0.2: 35, 0.3: 52, 0.4: 68, 0.5: 83}
     yield "Reviewing the least sure: errors caught and slipped (Q06; paper: finance set)"
     for each in review_table(rows, paper):
@@ -106,7 +105,7 @@ def _reviews(rows: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _costs(rows: Sequence[Outcome]) -> Iterator[str]:
-    """Q04, Q07, Q08; the prices are the paper's examples, nobody's bill."""
+    """Yield the lines of Q04, Q07, Q08; the prices are the paper's examples, nobody's bill."""
     routed = tiers(rows)
     yield "Tiers above 0.8, from 0.5, below (Q07; paper 30, 11, 59 % at 95.3, 72.9, 12.1 % right)"
     for tier in routed:
@@ -123,7 +122,7 @@ def _costs(rows: Sequence[Outcome]) -> Iterator[str]:
 
 
 def _selection(rows: Sequence[Outcome], models: Sequence[str]) -> Iterator[str]:
-    """P02, for those three of the models that answered the most questions in common."""
+    """Yield the lines of P02 for the three models that answered the most questions in common."""
     answered = {name: {row.question for row in each} for name, each in by_model(rows).items()}
 
     def shared(three: Sequence[str]) -> int:

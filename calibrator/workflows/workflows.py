@@ -1,8 +1,8 @@
-"""The paper's three production workflows and its cost tables, on labelled replies.
+"""The paper's three production workflows and its cost tables, for labelled replies.
 
-Each function takes rows, a confidence and a label, and gives one table of the paper (rows O01 to
-O06 and Q02 to Q08 of its checklist). A reply "passes" a threshold where its confidence is above
-it, as in the paper; rules of a policy say `at_least`, which differs where a confidence is equal.
+Each function takes rows, a confidence and a label each, and returns one table of the paper (rows
+O01 to O06 and Q02 to Q08 of its checklist). A reply "passes" a threshold where its confidence is
+above it, as in the paper. Rules of a policy use `at_least`, which differs where both are equal.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 
 class Outcome(NamedTuple):
-    """A scored, labelled reply; `model` gave it, `question` tells which replies compete."""
+    """A scored, labelled reply of `model`; replies with the same `question` compete."""
 
     confidence: float
     is_correct: bool
@@ -25,8 +25,11 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Detection:
-    """How well low confidence finds errors (O01): `auprc` is the average precision (H08), `f1` the
-    best over all thresholds (H09), reached by flagging confidences up to `threshold`."""
+    """Error detection by low confidence (O01).
+
+    `auprc` is the average precision (H08), `f1` the best over all thresholds (H09), reached by
+    flagging confidences up to `threshold`.
+    """
 
     auprc: float
     f1: float
@@ -35,8 +38,11 @@ class Detection:
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """Replies above a threshold (O03, Q02). `coverage` is their share, `error` the share of errors
-    among them, `catch` the share of all errors that stay below."""
+    """Replies above a threshold (O03, Q02).
+
+    `coverage` is their share, `error` the share of errors among them, `catch` the share of all
+    errors that stay below.
+    """
 
     threshold: float
     coverage: float
@@ -46,10 +52,10 @@ class Gate:
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What has to be reviewed, least sure first, for an accuracy (O04, H11), as shares of all.
+    """The replies to review, least sure first, for an accuracy (O04, H11), as shares of all.
 
-    `system` counts a reviewed reply as right; `delivered` looks at the others alone. `random` is
-    `system` where reviews are drawn by lot.
+    `system` counts a reviewed reply as right; `delivered` counts only the others. `random` is
+    `system` where reviews are drawn at random.
     """
 
     system: float
@@ -59,8 +65,10 @@ class Review:
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """One tier of a routing (O05, Q07): its share of all replies, its accuracy, and its share of
-    all errors (H12)."""
+    """One tier of a routing (O05, Q07).
+
+    `volume` is its share of all replies, `error_share` its share of all errors (H12).
+    """
 
     name: str
     volume: float
@@ -81,8 +89,10 @@ class Caught:
 
 @dataclass(frozen=True, slots=True)
 class Harm:
-    """Where the errors are (Q03, H13): at high and at low confidence; `nnr` is the number of
-    reviews for each error found among the first 25, the least sure ones."""
+    """The number of errors, of those at high and of those at low confidence (Q03, H13).
+
+    `nnr` is the number of reviews for each error found among the first 25, the least sure ones.
+    """
 
     errors: int
     confident: int
@@ -92,7 +102,7 @@ class Harm:
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """Money for one reply of each tier: delivered, looked at by a junior or a senior person."""
+    """The price of one reply in each tier: delivered, reviewed by a junior or a senior person."""
 
     deliver: float
     junior: float
@@ -112,7 +122,7 @@ _ROUNDING = 1e-9
 
 
 def error_detection(rows: Sequence[Outcome]) -> Detection:
-    """O01: errors are what is looked for, 1 - confidence is the score; nan without errors."""
+    """Return O01 with errors as positives and 1 - confidence as score; nan without errors."""
     errors = sum(not row.is_correct for row in rows)
     if not errors:
         return Detection(math.nan, math.nan, math.nan)
@@ -127,7 +137,7 @@ def error_detection(rows: Sequence[Outcome]) -> Detection:
 
 
 def gate(rows: Sequence[Outcome], threshold: float) -> Gate:
-    """Q02: what passes one threshold; the error of nothing is nan."""
+    """Return Q02 for one threshold; the error is nan where nothing passes."""
     passing = [row for row in rows if row.confidence > threshold]
     wrong = sum(not row.is_correct for row in passing)
     errors = sum(not row.is_correct for row in rows)
@@ -140,10 +150,10 @@ def gate(rows: Sequence[Outcome], threshold: float) -> Gate:
 
 
 def widest_gate(rows: Sequence[Outcome], max_error: float) -> Gate:
-    """O03: the gate of the most coverage with at most `max_error` of errors among what passes.
+    """Return O03: the gate of the most coverage with at most `max_error` errors among its replies.
 
-    The threshold is chosen with the labels in view: it describes these rows and promises nothing
-    about others, which is what `pinocchio certify` is for.
+    The threshold is chosen with the labels in view. It describes these rows and promises nothing
+    about others; `pinocchio certify` does that.
     """
     best, below = Gate(1.0, 0.0, math.nan, 1.0), 0
     wrong_left = errors = sum(not row.is_correct for row in rows)
@@ -160,7 +170,7 @@ def widest_gate(rows: Sequence[Outcome], max_error: float) -> Gate:
 
 
 def reviews_for(rows: Sequence[Outcome], accuracy: float = 0.95) -> Review:
-    """Give the least shares to review (O04, H11); the paper states no definition, so both stand."""
+    """Return the least shares to review (O04, H11), by both readings, as the paper defines none."""
     allowed = 1.0 - accuracy + _ROUNDING
     errors = sum(not row.is_correct for row in rows)
     left = [
@@ -175,7 +185,7 @@ def reviews_for(rows: Sequence[Outcome], accuracy: float = 0.95) -> Review:
 
 
 def tiers(rows: Sequence[Outcome], high: float = HIGH, low: float = LOW) -> tuple[Tier, Tier, Tier]:
-    """O05, Q07: green above `high`, red below `low`, yellow between."""
+    """Return O05, Q07: the tiers green above `high`, yellow, and red below `low`."""
     errors = sum(not row.is_correct for row in rows)
 
     def tier(name: str, members: Sequence[Outcome]) -> Tier:
@@ -191,14 +201,14 @@ def tiers(rows: Sequence[Outcome], high: float = HIGH, low: float = LOW) -> tupl
 
 
 def tier_cost(routed: tuple[Tier, Tier, Tier], prices: Prices) -> tuple[float, float]:
-    """Q04, Q08: the cost of a routing, and of a senior person looking at every reply."""
+    """Return Q04, Q08: the cost of a routing, and that of a senior review of every reply."""
     green, yellow, red = routed
     cost = green.count * prices.deliver + yellow.count * prices.junior + red.count * prices.senior
     return cost, sum(tier.count for tier in routed) * prices.senior
 
 
 def review_table(rows: Sequence[Outcome], shares: Iterable[float]) -> list[Caught]:
-    """Q06: errors among the least sure replies, for each share of them."""
+    """Return Q06: the errors among the least sure replies, for each share of them."""
     wrong = [not row.is_correct for row in _sorted(rows)]
     errors = sum(wrong)
     found = [0, *accumulate(wrong)]
@@ -207,7 +217,7 @@ def review_table(rows: Sequence[Outcome], shares: Iterable[float]) -> list[Caugh
 
 
 def harm(rows: Sequence[Outcome], reviews: int = 25) -> Harm:
-    """Q03: errors above `HIGH`, errors below `LOW`, and reviews per error found at first."""
+    """Return Q03: errors above `HIGH` and below `LOW`, and reviews per error among the first."""
     wrong = [row for row in rows if not row.is_correct]
     found = sum(not row.is_correct for row in _sorted(rows)[:reviews])
     return Harm(
@@ -219,7 +229,7 @@ def harm(rows: Sequence[Outcome], reviews: int = 25) -> Harm:
 
 
 def by_model(rows: Iterable[Outcome]) -> Mapping[str, list[Outcome]]:
-    """O06: the rows of each model, by name."""
+    """Return O06: the rows of each model, by name."""
     found: dict[str, list[Outcome]] = {}
     for row in rows:
         found.setdefault(row.model, []).append(row)
@@ -227,9 +237,9 @@ def by_model(rows: Iterable[Outcome]) -> Mapping[str, list[Outcome]]:
 
 
 def model_selection(rows: Sequence[Outcome], models: Sequence[str]) -> tuple[float, float]:
-    """P02: accuracy of the surest of the models' replies, and of the best model alone.
+    """Return P02: accuracy of the surest of the models' replies, and of the best model alone.
 
-    Looked at are the questions that all of the models answered; a model's first reply counts.
+    Only questions that all of the models answered count, with a model's first reply.
     Both are nan where there are none.
     """
     replies: dict[str, dict[str, Outcome]] = {}
@@ -243,12 +253,12 @@ def model_selection(rows: Sequence[Outcome], models: Sequence[str]) -> tuple[flo
 
 
 def _sorted(rows: Iterable[Outcome]) -> list[Outcome]:
-    """Least sure first; equal ones in the order they came."""
+    """Return the rows with the least sure first; equal ones keep their order."""
     return sorted(rows, key=lambda row: row.confidence)
 
 
 def _by_confidence(rows: Iterable[Outcome]) -> Iterator[tuple[float, list[Outcome]]]:
-    """Each confidence there is, lowest first, with its rows: ties cannot be told apart."""
+    """Yield each distinct confidence, lowest first, with its rows, as ties cannot be separated."""
     for confidence, equal in groupby(_sorted(rows), key=lambda row: row.confidence):
         yield confidence, list(equal)
 

@@ -1,4 +1,4 @@
-"""The functions that make the report's tables, by what they are about."""
+"""The functions that make the report's tables, by subject."""
 
 __all__ = [
     "asked",

@@ -1,7 +1,7 @@
-"""Baselines for which somebody has to be asked: judges, samples of the model, log-probabilities.
+"""Baselines that need answers of models: judges, samples of the model, log-probabilities.
 
-Their answers stand in the rows: `judged`, `samples`, `logprobs`, `token_logprobs`, `top_logprobs`.
-`pinocchio elicit` puts them there (paper I06 to I15, J06, J08, M01, M02, M06, M07, T04).
+The rows hold them as `judged`, `samples`, `logprobs`, `token_logprobs` and `top_logprobs`.
+`pinocchio elicit` adds them (paper I06 to I15, J06, J08, M01, M02, M06, M07, T04).
 """
 
 from __future__ import annotations
@@ -40,11 +40,14 @@ SAMPLED: Mapping[str, Callable[[Samples], float]] = {
     "SPUQ, agreement": Samples.agreement,
     "LofreeCP, frequency": Samples.frequency,
 }
-BUDGETS = (5, 10, 20, 40)  # of samples (M02)
+BUDGETS = (5, 10, 20, 40)  # numbers of samples (M02)
 
 
 def asked_table(scored: Scored) -> Made:
-    """J06, J08, M01, M07 on the rows that have what it takes, the calibrator on the same ones."""
+    """Return J06, J08, M01, M07 for the rows that have the data, beside the calibrator.
+
+    Raises LacksError where too few rows have any.
+    """
     made = Made(_COLUMNS)
     _judges(scored, made)
     _samples(scored, made)
@@ -62,6 +65,7 @@ def asked_table(scored: Scored) -> Made:
 
 
 def _having(scored: Scored, has: Callable[[Mapping[str, Any]], bool]) -> list[int]:
+    """Return the positions of rows that `has` accepts; none where they are few or of one label."""
     at = [i for i, row in enumerate(scored.rows) if has(row.raw)]
     is_mixed = len({scored.rows[i].correct for i in at}) == 2
     return at if len(at) >= FEWEST and is_mixed else []
@@ -70,7 +74,7 @@ def _having(scored: Scored, has: Callable[[Mapping[str, Any]], bool]) -> list[in
 def _add(
     made: Made, scored: Scored, at: Sequence[int], label: str, found: Floats, calls: int, row: str
 ) -> None:
-    """A line with the calibrator on the same rows; Brier and ECE only of probabilities."""
+    """Add a line with the calibrator on the same rows; only probabilities get Brier and ECE."""
     places = np.array(at)
     y, ours = scored.labels[places], scored.confidence()[places]
     interval = scored.interval(y, found)
@@ -102,7 +106,7 @@ def _is_judged_by(judge: str, raw: Mapping[str, Any]) -> bool:
 
 
 def samples_of(row: Row) -> list[str]:
-    """The texts of a row's samples."""
+    """Return the texts of a row's samples."""
     given = row.raw.get("samples")
     return [str(each) for each in given] if isinstance(given, list) else []
 

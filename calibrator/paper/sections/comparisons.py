@@ -1,8 +1,8 @@
-"""The calibrator beside baselines on the same rows, and how sure the differences are.
+"""The calibrator beside baselines on the same rows, with intervals of the differences.
 
-Post-hoc baselines are fitted on one half of the questions and judged on the other (D09), where the
-calibrator is judged too. The stated confidences stand apart, on the rows that have some, whose
-replies the calibrator reads without them.
+Post-hoc baselines are fitted on one half of the questions and judged on the other (D09), as is
+the calibrator. Stated confidences have their own table, for the rows that have some; the calibrator
+reads those replies without them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ ROW_OF = {
 
 
 def figures_of(scored: Scored, y: Ints, p: Floats) -> dict[str, Value]:
-    """The figures of one line of the main table."""
+    """Return the figures of one line of the main table."""
     found = scored.interval(y, p)
     return {
         "rows": len(y),
@@ -70,7 +70,7 @@ def figures_of(scored: Scored, y: Ints, p: Floats) -> dict[str, Value]:
 
 
 def _on_all(scored: Scored) -> tuple[Ints, list[Method]]:
-    """The judged half's labels, and the methods that every row allows."""
+    """Return the judged half's labels, and the methods that every row allows."""
     fitted, judged = scored.halves
     train, test = scored.at(fitted), scored.at(judged)
     names = [Method(name, fit(train, test), None, True) for name, fit in NAMES_ONLY.items()]
@@ -79,7 +79,7 @@ def _on_all(scored: Scored) -> tuple[Ints, list[Method]]:
 
 
 def _on_stated(scored: Scored) -> tuple[Scored, Ints, list[Method]]:
-    """The same on the rows that state a confidence, with the places of the judged ones."""
+    """Return the rows that state a confidence, the judged ones' positions, and the methods."""
     stated = scored.stated
     fitted, judged = stated.halves
     train, test = stated.at(fitted), stated.at(judged)
@@ -89,7 +89,7 @@ def _on_stated(scored: Scored) -> tuple[Scored, Ints, list[Method]]:
 
 
 def main_table(scored: Scored) -> Made:
-    """J04, J09, J14: calibrator, length and names on the judged half, and the calibrator on all."""
+    """Return J04, J09, J14: calibrator, length and names on the judged half, calibrator on all."""
     made = Made(COLUMNS)
     labels, methods = _on_all(scored)
     for method in methods:
@@ -108,7 +108,7 @@ def main_table(scored: Scored) -> Made:
 
 
 def stated_table(scored: Scored) -> Made:
-    """J01 to J05: what models state of themselves, and the calibrator on replies without it."""
+    """Return J01 to J05: models' stated confidences, and the calibrator on replies without them."""
     stated, judged, methods = _on_stated(scored)
     labels, made = stated.labels[judged], Made(COLUMNS)
     for method in methods:
@@ -131,7 +131,7 @@ def stated_table(scored: Scored) -> Made:
 
 
 def significance_table(scored: Scored) -> Made:
-    """H05, H06, J15: differences of AUROC with DeLong's p and paired resamples; U06."""
+    """Return H05, H06, J15: differences of AUROC with DeLong's p and paired resamples; U06."""
     made = Made(
         (
             Column("rows", "rows", "count"),
@@ -148,7 +148,7 @@ def significance_table(scored: Scored) -> Made:
     forest_rows = _compared(made, scored, labels, scored.questions[judged], methods, "")
     try:
         stated, at, methods = _on_stated(scored)
-    except LacksError:  # the table of stated confidences says so
+    except LacksError:  # the table of stated confidences reports this
         pass
     else:
         questions = question_numbers(stated.rows)[at]

@@ -1,4 +1,4 @@
-"""Where the calibrator is most wrong (paper S01, S02, S04, O02), and what time it took (T)."""
+"""The worst errors of the calibrator (paper S01, S02, S04, O02)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LISTED = 10  # ids of the worst errors of each kind
 
 
 def failures_table(scored: Scored) -> Made:
-    """S01, S02, S04: hard errors by benchmark, most first, and of all rows."""
+    """Return S01, S02, S04: hard errors by benchmark, the most first, and of all rows."""
     made = Made(
         (
             Column("rows", "rows", "count"),
@@ -51,7 +51,10 @@ def _add(made: Made, one: Failures, label: str, row: str) -> None:
 
 
 def denied_table(scored: Scored) -> Made:
-    """O02: replies that state 100 % of which the calibrator, not shown that, says under .01."""
+    """Return O02: replies that state 100 % to which the calibrator gives a low confidence.
+
+    It reads them without their statement.
+    """
     made = Made(
         (
             Column("sure", "state 100 %", "count"),

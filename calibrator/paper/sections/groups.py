@@ -18,7 +18,7 @@ from calibrator.results.results import Method, result_of
 from calibrator.scorer import known_name
 from calibrator.studies.studies import family
 
-LARGEST = 30  # models with a line of their own
+LARGEST = 30  # models that get their own line
 _RANKED = (
     Column("rows", "rows", "count"),
     Column("right", "right"),
@@ -30,7 +30,7 @@ _RANKED = (
 
 
 def _ranked(scored: Scored, at: Ints) -> dict[str, Value]:
-    """Figures of some rows; the length baseline is fitted on them, as the paper's is."""
+    """Return the figures of some rows; the length baseline is fitted on them, as the paper's."""
     y, p, rows = scored.labels[at], scored.confidence()[at], scored.at(at)
     return {
         "rows": len(at),
@@ -43,7 +43,7 @@ def _ranked(scored: Scored, at: Ints) -> dict[str, Value]:
 
 
 def models_table(scored: Scored) -> Made:
-    """J10: each model with its length baseline; means over models, and one weighed by rows."""
+    """Return J10: each model with its length baseline, and means over models (H16)."""
     made = Made(_RANKED)
     groups = scored.groups(lambda row: row.model)
     if not groups:
@@ -55,7 +55,7 @@ def models_table(scored: Scored) -> Made:
 
 
 def _add_means(made: Made, what: str, found: Sequence[dict[str, Value]]) -> None:
-    """The unweighted mean over groups, and the mean weighed by rows (H16)."""
+    """Add the unweighted mean over groups, and the mean weighted by rows (H16)."""
     names = ("right", "auroc", "length", "brier", "ece")
     table = np.array([[float(one[name] or 0.0) for name in names] for one in found])
     rows = np.array([float(one["rows"] or 0) for one in found])
@@ -66,7 +66,7 @@ def _add_means(made: Made, what: str, found: Sequence[dict[str, Value]]) -> None
 
 
 def transfer_table(scored: Scored) -> Made:
-    """K01: each maker's models, and how many of the rows are of models that training has seen."""
+    """Return K01: each maker's models, with the share of rows whose models training has seen."""
     made = Made((*_RANKED, Column("seen", "of models in training", "share")))
     known = {name.lower() for name in scored.trained_models}
     seen = np.array([known_name(row.model, known) is not None for row in scored.rows])
@@ -87,7 +87,7 @@ def transfer_table(scored: Scored) -> Made:
 
 
 def benchmarks_table(scored: Scored) -> Made:
-    """J12 and H14: each benchmark, the mean over them, Spearman's rho of accuracy and AUROC."""
+    """Return J12 and H14: each benchmark, their mean, and Spearman's rho of accuracy and AUROC."""
     made = Made(
         (
             Column("rows", "rows", "count"),
@@ -120,7 +120,7 @@ def benchmarks_table(scored: Scored) -> Made:
 
 
 def tiers_table(scored: Scored) -> Made:
-    """J13: easy, medium and hard benchmarks, by the share of right replies."""
+    """Return J13: easy, medium and hard benchmarks, by the share of right replies."""
     made = Made(
         (
             Column("benchmarks", "benchmarks", "count"),
@@ -141,7 +141,7 @@ def tiers_table(scored: Scored) -> Made:
 
 
 def data_table(scored: Scored) -> Made:
-    """C07 to C10: what the rows are of, and which benchmarks lie out of the band of difficulty."""
+    """Return C07 to C10: the rows of each benchmark, and whether its difficulty is in the band."""
     made = Made(
         (
             Column("rows", "rows", "count"),

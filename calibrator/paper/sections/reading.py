@@ -1,6 +1,6 @@
-"""What the calibrator looks at: changed rows, swapped answers, replies to one question.
+"""Tests of what the calibrator reads: changed rows, swapped answers, replies to one question.
 
-Probes and swaps score rows anew; the rest goes by the scores that are there (K10 to K13, L01 to
+Probes and swaps score rows again; the other table uses the existing scores (K10 to K13, L01 to
 L04).
 """
 
@@ -26,7 +26,7 @@ _ROWS = {"names": "K10", "question": "K11", "answer": "K13", "hedges": "K12"}
 
 
 def row_of(label: str) -> str:
-    """The row of the checklist that a probe belongs to."""
+    """Return the row of the checklist that a probe belongs to."""
     return "H17" if label == AS_SERVED else _ROWS[label.partition(":")[0]]
 
 
@@ -47,7 +47,7 @@ def _lines(study: Study, made: Made, row: str = "") -> Made:
 
 
 def probes_table(scored: Scored) -> Made:
-    """B11, K10 to K13: the same rows with names, question, hedges or the reply's length changed."""
+    """Return B11, K10 to K13: rows with names, question, hedges or length of the reply changed."""
     rows = sample(scored.rows, scored.extent.probed)
     with scored.watch("probing", len(rows) * len(PROBES)) as bar:
         study = probe(scored.scorer, rows, bar.advance)
@@ -57,7 +57,7 @@ def probes_table(scored: Scored) -> Made:
 
 
 def swap_table(scored: Scored) -> Made:
-    """L04: answers under the names of other models that replied to the question."""
+    """Return L04: answers under the names of other models that replied to the question."""
     most = scored.extent.swapped
     with scored.watch("swapping answers", len(answer_pairs(scored.rows, most))) as bar:
         study = answer_swap(scored.scorer, scored.rows, most, bar.advance)
@@ -67,7 +67,10 @@ def swap_table(scored: Scored) -> Made:
 
 
 def disagreement_table(scored: Scored) -> Made:
-    """L01 to L03: replies to questions that some get right and some wrong."""
+    """Return L01 to L03: replies to questions with right and wrong ones.
+
+    Raises LacksError where there are none.
+    """
     made = Made(
         (
             Column("questions", "questions", "count"),

@@ -1,5 +1,7 @@
-"""What labels mend: recalibration on a hundred of them, temperature, stated confidence beside
-(paper N01 to N06, K15)."""
+"""The effect of labels: recalibration with a hundred, temperature, and stated confidence.
+
+The paper's rows are N01 to N06 and K15.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def _add(made: Made, one: Mended, label: str, row: str) -> None:
 
 
 def recalibrated_models_table(scored: Scored) -> Made:
-    """N02, N03: each model's rows, all rows pooled, and the mean over models."""
+    """Return N02, N03: each model's rows, all rows pooled, and the mean over models."""
     made = Made(_MENDED, note=_NOTE)
     with scored.watch("recalibrating by model", len(scored.groups(lambda row: row.model))) as bar:
         found = study(scored.rows, scored.confidence(), "model", bar.advance)
@@ -60,7 +62,7 @@ def _add_pooled(made: Made, scored: Scored, found: Sequence[Mended]) -> None:
 
 
 def recalibrated_domains_table(scored: Scored) -> Made:
-    """N05 on the calibrator as it is, whose training saw the domains; left out: see K06."""
+    """Return N05 for the calibrator itself, whose training saw the domains; K06 leaves them out."""
     made = Made(_MENDED, note=_NOTE)
     with scored.watch("recalibrating by domain", len(scored.groups(lambda row: row.domain))) as bar:
         found = study(scored.rows, scored.confidence(), "domain", bar.advance)
@@ -80,7 +82,7 @@ _CURVES = (
 
 
 def temperature_table(scored: Scored) -> Made:
-    """K15, N04: temperature, Platt and isotonic fitted on one half, judged on the other."""
+    """Return K15, N04: temperature, Platt and isotonic fitted on one half, judged on the other."""
     made = Made(_CURVES)
     fitted, judged = scored.halves
     y, p = scored.labels, scored.confidence()
@@ -106,7 +108,7 @@ def _add_curve(
 
 
 def stated_beside_table(scored: Scored) -> Made:
-    """N06: Platt on the calibrator's number alone, and with the stated confidence beside it."""
+    """Return N06: Platt on the calibrator's number alone, and with the stated confidence."""
     stated = scored.stated
     fitted, judged = stated.halves
     y, p = stated.labels, stated.confidence()

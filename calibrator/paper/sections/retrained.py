@@ -1,6 +1,6 @@
-"""Tables whose lines are trainings: what is left out, which sources, how many rows (K02 to K08).
+"""Tables whose lines are trainings, by what is left out, by sources, by rows (K02 to K08).
 
-Fits are kept, so that a table that was interrupted goes on with the fold it was at.
+Fits are kept, so an interrupted table resumes at the fold that it had reached.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _line(made: Made, one: Entry, row: str) -> None:
 
 
 def _left_out(scored: Scored, name: StudyName, row: str) -> Made:
-    """Each fold, their mean, and the standard deviation of the gap."""
+    """Return each fold, their mean, and the standard deviation of the gap."""
     made, study = Made(_LEFT_OUT), _study(scored, name)
     for one in study.entries:
         _line(made, one, row)
@@ -84,22 +84,22 @@ def _left_out(scored: Scored, name: StudyName, row: str) -> Made:
 
 
 def families_table(scored: Scored) -> Made:
-    """K04: each maker's models left out of training."""
+    """Return K04: each maker's models left out of training."""
     return _left_out(scored, "families", "K04")
 
 
 def folds_table(scored: Scored) -> Made:
-    """K05: five benchmarks left out at a time, beside the same fit on the others' test rows."""
+    """Return K05: five benchmarks left out at a time, beside the same fit on the others' rows."""
     return _left_out(scored, "benchmark-folds", "K05")
 
 
 def domains_table(scored: Scored) -> Made:
-    """K06, N05: each domain left out, with its ECE before and after a hundred labels."""
+    """Return K06, N05: each domain left out, with its ECE before and after a hundred labels."""
     return _left_out(scored, "domains", "K06")
 
 
 def size_table(scored: Scored) -> Made:
-    """K08, U07: more training rows; what share of the best AUROC, and whether it is log-linear."""
+    """Return K08, U07: results by training rows, as shares of the last, with a log-linear fit."""
     made, study = Made((*_LEFT_OUT[:5], Column("share", "of the last"))), _study(scored, "size")
     last = study.entries[-1].auroc
     for one in study.entries:
@@ -132,10 +132,10 @@ def _sources(scored: Scored, name: SourcesName, row: str) -> Made:
 
 
 def growing_sources_table(scored: Scored) -> Made:
-    """K02: more and more models' replies in training, judged on models that are none of them."""
+    """Return K02: replies of more and more models in training, judged on other models."""
     return _sources(scored, "growing-sources", "K02")
 
 
 def single_sources_table(scored: Scored) -> Made:
-    """K03: one model's replies in training, judged on the others', beside all three."""
+    """Return K03: one model's replies in training, judged on the others', beside all three."""
     return _sources(scored, "single-sources", "K03")

@@ -1,4 +1,4 @@
-"""What the confidence is good for: errors found, gates, reviews, tiers, costs (paper O, P, Q)."""
+"""Uses of the confidence: errors found, gates, reviews, tiers, costs (paper O, P, Q)."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from calibrator.workflows.workflows import (
     widest_gate,
 )
 
-LARGEST, FEWEST = 10, 50  # models with a line of their own, and their replies
-PANELS = 3  # models with a row of figures of their own (U05)
+LARGEST, FEWEST = 10, 50  # models that get their own line, and the replies that one needs
+PANELS = 3  # models that get their own row of figures (U05)
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5)
 THRESHOLDS = (0.5, 0.6, 0.7, 0.8, 0.9)
-# by domain or benchmark, as these stand in rows; the paper's sets are lists of benchmarks
+# These match a row's domain or benchmark; the paper's sets are lists of benchmarks.
 SETS = {
     "healthcare": r"(?i)\b(medic|health|clinic|biolog|pharm|psycholog|chem)",
     "finance": r"(?i)(financ|econom|business|account)",
@@ -46,14 +46,14 @@ SETS = {
 
 
 def groups_of_models(rows: Sequence[Outcome]) -> dict[str, list[Outcome]]:
-    """All rows, and those of the models with most replies, largest first."""
+    """Return all rows, and those of the models with the most replies, the largest first."""
     large = {n: each for n, each in by_model(rows).items() if n and len(each) >= FEWEST}
     most = sorted(large, key=lambda name: (-len(large[name]), name))[:LARGEST]
     return {"all": list(rows)} | {name: large[name] for name in most}
 
 
 def workflows_table(scored: Scored) -> Made:
-    """O01, O03 to O06: each workflow on all rows and by model; U04 and U05."""
+    """Return O01, O03 to O06: each workflow on all rows and by model; U04 and U05."""
     made = Made(
         (
             Column("rows", "replies", "count"),
@@ -89,7 +89,7 @@ def workflows_table(scored: Scored) -> Made:
 def _workflows(rows: Sequence[Outcome]) -> dict[str, Value]:
     found, review, routed = error_detection(rows), reviews_for(rows), tiers(rows)
     is_easy = sum(not row.is_correct for row in rows) <= 0.05 * len(rows)
-    by_lot = 0.0 if is_easy else 1.0  # of the rest: drawn by lot, what is left is no better
+    by_lot = 0.0 if is_easy else 1.0  # random reviews leave the rest no better
     return {
         "rows": len(rows),
         "auprc": found.auprc,
@@ -122,7 +122,7 @@ def _panels(rows: Sequence[Outcome], row: str, where: str) -> list[Drawing]:
 
 
 def selection_table(scored: Scored) -> Made:
-    """P01 to P03: pairs for preference training, the surest of three models, the surest half."""
+    """Return P01 to P03: preference pairs, the surest of three models, the surest share."""
     made = Made(
         (
             Column("count", "count", "count"),
@@ -149,7 +149,7 @@ def selection_table(scored: Scored) -> Made:
 
 
 def _add_pairs(scored: Scored, made: Made) -> None:
-    """P01: of each question the surest and the least sure reply, by their gap."""
+    """Add P01: the surest and the least sure reply to each question, by their gap."""
     best: dict[int, tuple[int, int]] = {}
     p, y = scored.confidence(), scored.labels
     for at, question in enumerate(scored.questions):
@@ -179,7 +179,7 @@ def _add_pairs(scored: Scored, made: Made) -> None:
 
 
 def _add_selection(rows: Sequence[Outcome], made: Made) -> None:
-    """P02, for the three models that answered the most questions in common."""
+    """Add P02 for the three models that answered the most questions in common."""
     answered = {n: {one.question for one in each} for n, each in groups_of_models(rows).items()}
     answered.pop("all")
     if len(answered) < 3:
@@ -199,7 +199,7 @@ def _add_selection(rows: Sequence[Outcome], made: Made) -> None:
 
 
 def thresholds_table(scored: Scored) -> Made:
-    """Q02, Q03: thresholds and harm on the healthcare rows, and on all."""
+    """Return Q02, Q03: thresholds and harm on the healthcare rows, and on all."""
     made = Made(
         (
             Column("rows", "rows", "count"),
@@ -226,7 +226,7 @@ def thresholds_table(scored: Scored) -> Made:
 
 
 def reviews_table(scored: Scored) -> Made:
-    """Q06: errors found by reviewing the least sure, on the finance rows, and on all."""
+    """Return Q06: errors found by reviewing the least sure, on the finance rows, and on all."""
     made = Made(
         (
             Column("rows", "rows", "count"),
@@ -246,7 +246,7 @@ def reviews_table(scored: Scored) -> Made:
 
 
 def costs_table(scored: Scored) -> Made:
-    """Q01, Q04, Q05, Q07, Q08: tiers of both sets, and what they cost at the paper's prices."""
+    """Return Q01, Q04, Q05, Q07, Q08: tiers of both sets, and their costs at the paper's prices."""
     made = Made(
         (
             Column("rows", "rows", "count"),
@@ -281,7 +281,7 @@ def _add_costs(made: Made, where: str, rows: Sequence[Outcome], prices: Prices, 
 
 
 def _sets(scored: Scored, name: str) -> list[tuple[str, list[Outcome]]]:
-    """The rows of one set, where there are enough, and all of them."""
+    """Return the rows of one set, where there are enough, and all of them."""
     wanted = re.compile(SETS[name])
     chosen = [
         one
