@@ -1,6 +1,9 @@
-"""What the C files in `source/` offer: each function checks kinds and sizes, and raises TypeError,
-ValueError or IndexError for what does not fit. Those that compute on tables and layers let other
-threads run meanwhile; what takes microseconds, such as a look through a text, does not."""
+"""The functions of the C files in `source/`.
+
+Each function checks kinds and sizes, and raises TypeError, ValueError or IndexError for arguments
+that do not fit. Functions on tables and layers let other threads run meanwhile. Those that take
+microseconds, such as a search of a text, do not.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,16 +15,22 @@ Bytes = NDArray[np.int8]
 Halves = NDArray[np.float16]
 Ids = NDArray[np.int32]
 Held = object
-"""Tables that were handed over once; they must not change any more."""
+"""Tables that the kernel holds; they must not change any more."""
 
-ARITHMETIC: str  # `avx2` or `plain`: what this processor runs
-SOURCES: str  # a digest of the files that it was built of
+ARITHMETIC: str  # `avx2` or `plain`, as this processor supports
+SOURCES: str  # a digest of the files that it was built from
 
 def bag_tables(table: Bytes, scales: Halves) -> Held:
-    """`table` is (rows, members, width), `scales` (rows, members): a row is table * scale."""
+    """Hold the tables of n-grams.
+
+    `table` is (rows, members, width), `scales` (rows, members): a row is table * scale.
+    """
 
 def topic_tables(*parts: tuple[NDArray[np.uint16], Floats, Floats, Bytes]) -> Held:
-    """Of five parts `places` (buckets,), `rarity` (K,), `scale` (K,), `table` (K, D)."""
+    """Hold the tables of topics.
+
+    Each of five parts has `places` (buckets,), `rarity` (K,), `scale` (K,), `table` (K, D).
+    """
 
 def difficulty_tables(
     table: Bytes,
@@ -35,16 +44,20 @@ def difficulty_tables(
     prior: float,
     base: float,
 ) -> Held:
-    """`table` (V, D) and `scale` (V,) of word pieces; the questions as `difficulty._tiled` lays
-    them out, with their `share` of right replies and `weight`, (Q,) each; `factors` (3, tiles *
-    TILE) are 1 / length, weight, and weight * share, nought beyond the last question."""
+    """Hold the questions whose difficulty is known.
+
+    `table` (V, D) and `scale` (V,) are for word pieces. The questions are laid out by
+    `difficulty._tiled`, with their `share` of right replies and `weight`, (Q,) each. `factors` (3,
+    tiles * TILE) are 1 / length, weight, and weight * share, 0 beyond the last question.
+    """
 
 def tower_weights(arrays: tuple[Floats, ...], limit: float, epsilon: float) -> Held:
-    """The arrays of all members in the order of `_Members._arrays`."""
+    """Hold the arrays of all members in the order of `_Members._arrays`."""
 
 def together(jobs: list[tuple[str, tuple[object, ...]]]) -> None:
-    """Does jobs, each told by its name and its arguments, in their order, while other threads run;
-    none of them where one does not fit. The last arguments are what is written.
+    """Run jobs, each a name and its arguments, in their order, while other threads run.
+
+    No job runs where one does not fit. The last arguments are the arrays that are written.
 
     `bags` (tables, rows, found): sums of the rows of n-grams over the root of their number,
     (B, 5, members, width); `rows` are a list of tuples of arrays of int32.
@@ -57,13 +70,13 @@ def together(jobs: list[tuple[str, tuple[object, ...]]]) -> None:
     """
 
 def distances(features: Floats, whitening: Floats, centroids: Floats, found: Floats) -> None:
-    """Squared distances of whitened rows (B, D) to the nearest centroid, (B,)."""
+    """Compute squared distances of whitened rows (B, D) to the nearest centroid, (B,)."""
 
 def tree_tables(nodes: NDArray[np.uint8], width: int) -> Held:
-    """Trees of nodes (T, N, 8), as `trees._NODE` packs them, on rows of `width` numbers."""
+    """Hold trees of nodes (T, N, 8), packed as `trees._NODE`, on rows of `width` numbers."""
 
 def trees(tables: Held, rows: Floats, found: NDArray[np.float64]) -> None:
-    """Sums of the leaves in which rows (B, width) end, (B,)."""
+    """Compute the sums of the leaves in which rows (B, width) end, (B,)."""
 
 def piece_tables(
     table: Bytes,
@@ -72,25 +85,28 @@ def piece_tables(
     thresholds: NDArray[np.float64],
     rounding: float,
 ) -> Held:
-    """As `relevance.Pieces` has them; the `thresholds` (10, T) of each cosine ascend, infinite
-    where there are fewer."""
+    """Hold the arrays of `relevance.Pieces`.
+
+    The `thresholds` (10, T) of each cosine ascend, padded with infinity.
+    """
 
 def relevance(tables: Held, asked: Sequence[int], said: Sequence[int]) -> tuple[list[float], int]:
-    """What two lists of word pieces have in common, 27 numbers, and a bit for each of the cosines,
-    the lowest for the first: whether a threshold is as near to it as it may be rounded."""
+    """Return what two lists of word pieces share, 27 numbers, and a bit for each cosine.
+
+    A bit, the lowest for the first cosine, is set where a threshold is within the rounding error.
+    """
 
 def rarest(tables: Held, ids: Sequence[int]) -> tuple[bytearray, bytearray]:
-    """The rarest of the pieces, each once, the rarest first: as int32, and their vectors as
-    float32."""
+    """Return the rarest distinct pieces as int32, the rarest first, and their float32 vectors."""
 
 def compared(tables: Held, asked: Sequence[int], said: Sequence[int], alike: Floats) -> list[float]:
-    """What the cosines (n, m) of such pieces say of both sides, as `relevance._compared`."""
+    """Return `relevance._compared` of such pieces from their cosines (n, m)."""
 
 def packed_layer(tiles: Bytes, scales: Floats, bias: Floats) -> Held:
-    """A linear layer as `packing.tiled` lays it out, its `bias` (outputs,)."""
+    """Hold a linear layer in the layout of `packing.tiled`, with its `bias` (outputs,)."""
 
 def packed_linear(layer: Held, x: Floats, found: Floats) -> None:
-    """x (T, inputs) through the layer, (T, outputs)."""
+    """Compute the layer on x (T, inputs), into `found` (T, outputs)."""
 
 def quantized_layer(tiles: Bytes, scales: Floats, offsets: Ids, bias: Floats) -> Held:
     """Hold a linear layer of whole weights, -7 to 7."""
@@ -99,14 +115,17 @@ def quantized_linear(layer: Held, x: Floats, found: Floats) -> None:
     """Compute a layer on states that are rounded to 8 bits, into `found`."""
 
 def gelu(x: Floats) -> None:
-    """GELU by tanh of each number, in place."""
+    """Replace each number by its GELU, by tanh."""
 
 def vocabulary(pieces: dict[str, int], unknown: int) -> Held:
-    """Of a tokenizer like BERT's; `##` in front marks a piece that goes on with a word."""
+    """Hold the vocabulary of a tokenizer like BERT's; `##` marks a piece that continues a word."""
 
 def cut(vocabulary: Held, text: str, others: Mapping[str, Sequence[int]]) -> bytes:
-    """The pieces of a text's words in a row, as int32. Those that are not ASCII letters and digits
-    alone, or long, are asked of `others`. Raises UnicodeEncodeError for half a surrogate pair."""
+    """Return the pieces of a text's words in order, as int32.
+
+    Words other than short ones of ASCII letters and digits are looked up in `others`. Raises
+    UnicodeEncodeError for half a surrogate pair.
+    """
 
 def grams(
     question: str,
@@ -117,37 +136,43 @@ def grams(
     sizes: tuple[int, int, int, int],
     ends: tuple[int, int],
 ) -> tuple[bytearray, tuple[int, ...]]:
-    """The distinct n-grams of five parts as int32 in a row, and where each part begins and the
-    last one ends."""
+    """Return the distinct n-grams of five parts as int32, and the bounds of the parts.
+
+    The bounds are where each part begins and where the last one ends.
+    """
 
 def distinct(pieces: Sequence[int]) -> bytearray:
-    """Each of some numbers once, ascending, as int32."""
+    """Return the distinct numbers, ascending, as int32."""
 
 def word_counts(question: str, answer: str, as_written: str, last: int) -> tuple[int, ...]:
-    """Of ASCII texts, the first two in lower case, as `traits.WordCounts` has them."""
+    """Return `traits.WordCounts` of ASCII texts, the first two in lower case."""
 
 def beginnings(question: str, answer: str) -> tuple[int, int, int]:
-    """How many beginnings of words, as `Reading.beginnings` has them, ASCII texts in lower case
-    have, and how many both have."""
+    """Return how many beginnings of words each of two ASCII texts has, and how many both have.
+
+    The texts are in lower case; `Reading.beginnings` defines them.
+    """
 
 def index(text: str) -> Held:
-    """Of an ASCII text, what `hold_any` looks it through by."""
+    """Return an index of an ASCII text for `hold_any`."""
 
 def needles(words: tuple[str, ...], parts: tuple[str, ...]) -> Held:
-    """What a text may hold: words as `\\w+` cuts them, and parts anywhere."""
+    r"""Hold search terms: words as `\w+` cuts them, and parts that may be anywhere."""
 
 def hold_any(index: Held, several: tuple[Held, ...]) -> list[bool]:
-    """Of several needles, whether a text holds one of them."""
+    """Return for each of several needles whether the text has one of its terms."""
 
 def shape(kinds: bytes, rows: tuple[bytes, ...]) -> Held:
-    """Rows of kinds, each told by a byte; `kinds` gives that of each of 256 signs. Raises
-    ValueError for none, an empty one, or more than 64 kinds together."""
+    """Hold rows of kinds, one byte each; `kinds` maps each of 256 characters to its kind.
+
+    Raises ValueError for no row, an empty one, or more than 64 kinds together.
+    """
 
 def has_shape(text: str, shape: Held) -> bool:
-    """Whether signs of the kinds of a row stand in a text one after the other."""
+    """Return whether a text has consecutive characters of the kinds of a row."""
 
 def numbers(text: str) -> list[str]:
-    """Of an ASCII text, as `Reading.numbers` has them."""
+    """Return `Reading.numbers` of an ASCII text."""
 
 def digits(text: str) -> list[int]:
-    """Of an ASCII text, as `Reading.digits` has them."""
+    """Return `Reading.digits` of an ASCII text."""
