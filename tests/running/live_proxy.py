@@ -336,7 +336,9 @@ def proxies(make: Callable[..., LiveProxy]) -> Iterator[Callable[..., LiveProxy]
 class ProxyProcess:
     """`pinocchio serve` as a person starts it; a context that ends it."""
 
-    def __init__(self, folder: Path, config: str, *options: str) -> None:
+    def __init__(
+        self, folder: Path, config: str, *options: str, env: Mapping[str, str] | None = None
+    ) -> None:
         path = folder / "proxy.yaml"
         path.write_text(config)
         self._folder = folder
@@ -347,7 +349,7 @@ class ProxyProcess:
                 stdout=stdout,
                 stderr=stderr,
                 cwd=ROOT,
-                env=environment() | {"PYTHONUNBUFFERED": "1"},
+                env=environment() | {"PYTHONUNBUFFERED": "1"} | dict(env or {}),
             )
         until(lambda: "\n" in self.stdout() or self._process.poll() is not None, START_TIMEOUT_S)
         assert "listens on" in self.stdout(), self.stderr()
