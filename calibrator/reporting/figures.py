@@ -164,7 +164,7 @@ def separation(bins: Sequence[Bin], name: str) -> str:
 
 
 def roc_curves(curves: Sequence[tuple[str, Points]]) -> str:
-    """Draw the right replies above a threshold against the wrong ones, for every threshold (U03)."""
+    """Draw right replies above a threshold against wrong ones, for every threshold (U03)."""
     plot = Plot(460, 430, (0, 1), (0, 1))
     plot.grid_x(_tenths(0, 10), percent, "wrong replies above the threshold")
     plot.grid_y(_tenths(0, 10), percent, "right replies above it")

@@ -66,7 +66,7 @@ def coverage_accuracy_curves(curves: Labelled) -> str:
 
 
 def review_curves(curves: Labelled) -> str:
-    """Draw the share of errors that reviews find, least sure first, by the share reviewed (U04 c)."""
+    """Draw the share of errors that reviews find, by the share reviewed (U04 c)."""
     plot = _plot("replies reviewed, least sure first", "errors found")
     plot.line([(0, 0), (1, 1)], "reference")
     for number, (_, y, p) in reversed(list(enumerate(curves))):

@@ -126,7 +126,7 @@ def _tiles(evaluation: Evaluation) -> str:
 
 
 def _traffic(evaluation: Evaluation) -> str:
-    """Return the section of real traffic: kinds beside baselines first, then the effects of edits."""
+    """Return the section of real traffic: kinds beside baselines, then effects of edits."""
     if (found := evaluation.traffic) is None:
         return ""
     body = cells_table(traffic.overview_table(found))
