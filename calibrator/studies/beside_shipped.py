@@ -55,7 +55,7 @@ def beside_shipped(
 
 
 def _held_out(config: TrainConfig) -> list[Row]:
-    """Return some rows of the validation questions, the same for every run of this configuration."""
+    """Return some rows of the validation questions, the same for each run of this configuration."""
     _, held, _ = selected(config)
     return random.Random(config.seed).sample(held, min(MOST_ROWS, len(held)))
 

@@ -22,7 +22,7 @@ REQUESTS, ROUNDS = 100_000, 5
 
 
 def ended() -> Exchange:
-    """An exchange as most are: relayed, scored, decided on."""
+    """Return a typical exchange: relayed, scored, decided on."""
     facts = Facts(0.73, "gpt-5")
     exchange = Exchange(Request("POST", "/v1/chat/completions", "", []))
     exchange.upstream, exchange.status, exchange.in_upstream.s = "openai", 200, 0.8

@@ -59,7 +59,7 @@ _WHENS = (
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two proxies that differ in how much there is of something."""
+    """Two proxies that differ in the amount of something."""
 
     name: str
     little: Launch
@@ -178,7 +178,7 @@ def url_of(launch: Launch) -> str:
 
 
 def fill(launch: Launch, table: str, rows: int, columns: dict[str, str]) -> None:
-    """Puts rows into the store of a proxy that was not started yet; columns are SQL of `i`."""
+    """Insert rows into the store of a proxy that is not started yet; columns are SQL of `i`."""
     open_engine(url_of(launch)).dispose()
     assert launch.records is not None
     with closing(sqlite3.connect(launch.records)) as database:
@@ -190,14 +190,14 @@ def fill(launch: Launch, table: str, rows: int, columns: dict[str, str]) -> None
 
 
 def measure(target: Target, for_s: float) -> float:
-    """CPU milliseconds of a request, all threads of the process."""
+    """Return the CPU milliseconds of a request, over all threads of the process."""
     before = target.cpu_s()
     sample = run(closed_loop(target.job(), CLIENTS, for_s))
     return 1_000 * (target.cpu_s() - before) / sample.served
 
 
 def settle(target: Target) -> None:
-    """Waits until the process rests: monitors read once what is on record when they begin."""
+    """Wait until the process rests, as monitors read the record once when they begin."""
     deadline, quiet = time.monotonic() + SETTLE_S, 0
     while quiet < 3 and time.monotonic() < deadline:
         before = target.cpu_s()
@@ -206,7 +206,7 @@ def settle(target: Target) -> None:
 
 
 def figures(pair: Pair, place: Place, rounds: int, for_s: float) -> dict[str, list[float]]:
-    """CPU milliseconds with little and with much, and the start until it answers, by round."""
+    """Return CPU milliseconds with little and with much, by round, and both start times."""
     found: dict[str, list[float]] = {"little": [], "much": [], "start_s": []}
     with ExitStack() as stack:
         targets = {}
