@@ -40,7 +40,7 @@ def strip_hedges(answer: str) -> str:
 
 
 def inject_hedges(answer: str) -> str:
-    """Return the answer with a word of doubt before its first sentence and every third one after."""
+    """Return the answer with a word of doubt before its first sentence and every third after."""
     starts = [match.start() for match in _SENTENCE.finditer(answer)][::3]
     parts = [answer[: starts[0]] if starts else answer]
     for number, (at, end) in enumerate(itertools.pairwise([*starts, len(answer)])):

@@ -158,7 +158,7 @@ class TowerStudy:
                 self.tell(name + method, np.flatnonzero(mask), given)
 
     def each_alone(self, config: TowerConfig, kind: Kind) -> None:
-        """Judge each maker's models on held-out questions, or each benchmark, then all of them pooled.
+        """Judge each maker's models on held-out questions, or each benchmark, then all pooled.
 
         Makers of fewer than `MIN_JUDGED` replies there are left in.
         """

@@ -34,13 +34,13 @@ from bench_targets import Launch, Place, running
 REPLY, STREAM, SCORE = "a whole reply", "a stream of 60 deltas in one write", "a scored reply"
 AT_ONCE = {REPLY: 64, STREAM: 16, SCORE: 8}
 WARM_UP_S, COUNTED_S, SETTLE_S = 4, 10, 2  # SETTLE_S: rows are written in batches
-LEAST_SHARE = 0.001  # of all instructions; threads that did less are left out
+LEAST_SHARE = 0.001  # share of all instructions; threads with less are left out
 _TOTAL = re.compile(r"^totals: (\d+)", re.MULTILINE)
 _THREAD = re.compile(r"-(\d+)$")
 
 
 def counting(launch: Launch, out: Path) -> Launch:
-    """The launch under valgrind, which counts once it is told to."""
+    """Return the launch under valgrind, which counts once it is switched on."""
     valgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--separate-threads=yes"]
     command = [*valgrind, f"--callgrind-out-file={out}", *launch.command]
     return replace(launch, command=command, env={**launch.env, "PYTHONHASHSEED": "0"})
@@ -52,7 +52,7 @@ def tell(pid: int, *words: str) -> None:
 
 
 def instructions(place: Place, what: str, at_once: int) -> tuple[int, list[int]]:
-    """How many requests were served, and the instructions of each thread, the loop's first."""
+    """Return the number of requests served, and each thread's instructions, the loop's first."""
     out = place.scratch / "callgrind.out"
     is_scored = what == SCORE
     name = EMBEDDED if is_scored else OBSERVE
@@ -70,7 +70,7 @@ def instructions(place: Place, what: str, at_once: int) -> tuple[int, list[int]]
 
 
 def counted(files: Iterable[Path]) -> list[int]:
-    """The totals of the threads that did something, in the order in which these began."""
+    """Return the totals of the threads with work, in the order of their start."""
     totals: dict[int, int] = {}
     for path in files:
         thread = _THREAD.search(path.name)

@@ -36,7 +36,7 @@ QUIET: Final = {"OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 def rows(count: int) -> str:
-    """JSON lines of random words, 40 to 400 of them."""
+    """Return JSON lines of random words, 40 to 400 in each."""
     rng = random.Random(1)
     words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=6)) for _ in range(2_000)]
     replies = (" ".join(rng.choices(words, k=rng.randint(40, 400))) for _ in range(count))
@@ -67,7 +67,7 @@ def files(count: int, folder: Path) -> list[list[str]]:
 
 
 def configured(folder: Path, port: int) -> Path:
-    """The configuration of deploy/, for one replica on this machine."""
+    """Write the configuration of deploy/ for one replica on this machine, and return its path."""
     config = yaml.safe_load(CONFIG.read_text())
     config["http_options"]["port"] = port
     options = config["applications"][0]["deployments"][0]["autoscaling_config"]
@@ -117,7 +117,7 @@ def requests(count: int, folder: Path) -> list[list[str]]:
                 for at, url in enumerate(urls):
                     cpu, started = cpu_s(processes[at].pid), time.perf_counter()
                     client.post(f"{url}/pinocchio/v1/score", json=body).raise_for_status()
-                    if turn >= 20:  # the first ones warm it up
+                    if turn >= 20:  # the first requests warm it up
                         times[at].append(time.perf_counter() - started)
                         spent[at] += cpu_s(processes[at].pid) - cpu
     found = [["requests", "p50, ms", "p90, ms", "CPU ms a request"]]

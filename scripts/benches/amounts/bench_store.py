@@ -54,7 +54,7 @@ def p(times_ms: list[float], percent: int) -> float:
     return statistics.quantiles(times_ms, n=100)[percent - 1]
 
 
-# --- a long queue ---
+# --- a long queue --------------------------------------------------------------------------------
 
 
 def fill(url: str, expires_at: float) -> None:
@@ -165,7 +165,7 @@ async def sweep(url: str) -> dict[str, float]:
     }
 
 
-# --- many exchanges ---
+# --- many exchanges ------------------------------------------------------------------------------
 
 
 def records(url: str, for_s: float) -> dict[str, float]:
@@ -214,7 +214,7 @@ def records(url: str, for_s: float) -> dict[str, float]:
     }
 
 
-# --- waiting time of a reply ---
+# --- waiting time of a reply ---------------------------------------------------------------------
 
 
 @contextmanager
@@ -237,7 +237,10 @@ async def paced(server: Server, for_s: float) -> Sample:
 
 
 def latency(folder: Path, rounds: int, for_s: float) -> dict[str, float]:
-    """Return the milliseconds added to the direct way, medians over rounds that visit all in turn."""
+    """Return the milliseconds added to the direct way, as medians over rounds.
+
+    Each round visits the direct way, and the proxy with and without a record.
+    """
     added: dict[str, dict[str, list[float]]] = {"with": {}, "without": {}}
     with ExitStack() as stack:
         direct = stack.enter_context(start([str(SERVERS), "upstream"]))
@@ -266,7 +269,7 @@ def latency(folder: Path, rounds: int, for_s: float) -> dict[str, float]:
     return told
 
 
-# --- output ---
+# --- output --------------------------------------------------------------------------------------
 
 
 @contextmanager
