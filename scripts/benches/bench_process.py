@@ -1,4 +1,4 @@
-"""Processes of the benchmarks: pinned to cores, measured through /proc, and ended with the block."""
+"""Processes of the benchmarks: pinned to cores, measured through /proc, ended with the block."""
 
 from __future__ import annotations
 
