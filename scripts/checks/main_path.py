@@ -43,7 +43,7 @@ class Way:
             self._passed[place_of(frame)] = None
 
     def note_stack(self, frame: FrameType | None) -> None:
-        """The frames that hand over to a socket, the outermost first."""
+        """Note the files of frames that hand over to a socket, the outermost first."""
         stack = []
         while frame is not None:
             stack.append(place_of(frame))
@@ -51,7 +51,7 @@ class Way:
         self._passed |= dict.fromkeys(place for place in reversed(stack) if place)
 
     def files(self, *, has_helpers: bool) -> list[str]:
-        """Of frames that were resumed, which is what waiting comes to, or handed over."""
+        """Return the files of frames that were resumed after waiting, or that handed over."""
         waited = {place_of(f): None for f, n in self._calls.items() if n > 1 or has_helpers}
         return [*(self._passed | waited)]
 
@@ -62,7 +62,7 @@ class Trace:
     def __init__(self) -> None:
         self.out, self.back = Way(), Way()
         self._now: Way | None = None
-        self.thread: int | None = None  # the event loop's; another writes the record meanwhile
+        self.thread: int | None = None  # the event loop's; another thread writes the record
 
     def begin(self) -> None:
         self.out, self.back = Way(), Way()
@@ -87,7 +87,7 @@ class Trace:
 
 
 def place_of(frame: FrameType) -> str:
-    """The file, from `proxy/` on; empty for code of others."""
+    """Return the file, from `proxy/` on, or "" for other code."""
     name = frame.f_code.co_filename
     return name[len(ROOM) :] if name.startswith(ROOM) else ""
 

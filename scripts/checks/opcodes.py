@@ -54,7 +54,7 @@ def conversation() -> dict[str, Any]:
 
 
 def streamed() -> dict[str, Any]:
-    """A question whose answer comes in 60 deltas."""
+    """Return a question whose answer comes in 60 deltas."""
     head = {"id": "c-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 
     def chunk(delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def streamed() -> dict[str, Any]:
 
 
 def system_calls(thread: int) -> tuple[int, int]:
-    """Reads and writes of a thread so far; 0 where nobody counts them."""
+    """Return the reads and writes of a thread so far, 0 where the system does not count them."""
     with suppress(OSError):
         lines = Path(f"/proc/self/task/{thread}/io").read_text().splitlines()
         told = dict(line.split(": ") for line in lines)
@@ -75,7 +75,7 @@ def system_calls(thread: int) -> tuple[int, int]:
 
 
 def measured(proxy: LiveProxy, counted: CountedWork, body: dict[str, Any]) -> Figures:
-    """By room, for one request; `system` has reads and writes."""
+    """Return the counts for one request by room; `system` has reads and writes."""
 
     def ask(times: int) -> None:
         for _ in range(times):

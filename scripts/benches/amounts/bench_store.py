@@ -58,7 +58,7 @@ def p(times_ms: list[float], percent: int) -> float:
 
 
 def fill(url: str, expires_at: float) -> None:
-    """Queue replies of 1 KB with requests of 1 KB, of all confidences and without a score."""
+    """Fill the queue with replies of 1 KB to requests of 1 KB, some without a score."""
     template = HeldReply(
         "", "k" * 64, "review", "gpt", "p/r@1", 0.0, "c@1", "why? " * 40, BODY, 0.0, expires_at
     )

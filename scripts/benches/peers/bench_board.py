@@ -56,7 +56,7 @@ class Board:
 
     @property
     def doubtful(self) -> dict[str, float]:
-        """The rounds and targets in which others took more than a tenth of the cores, with their share."""
+        """The rounds and targets with others' share above a tenth of the cores, and that share."""
         found: dict[str, float] = defaultdict(float)
         for what, share in self.busy.items():
             if share > BUSY:

@@ -133,7 +133,7 @@ def launches(bench: Bench, names: list[str]) -> dict[str, Launch]:
 
 
 def measure_rounds(bench: Bench, peers: Mapping[str, Launch], scenarios: list[str]) -> None:
-    """Measure the scenarios in which all targets run side by side, each idle while others are asked."""
+    """Measure the scenarios of all targets side by side, each idle while another is asked."""
     with ExitStack() as stack:
         direct = Launch(bench.place.upstream, [])
         targets = {DIRECT: Target(DIRECT, bench.upstream_pid, direct)}
