@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeAlias
 from pinocchio.packages import check_own
 
 Marks: TypeAlias = Sequence[tuple[str, str]]
-"""Marks of a call, each with the argument that it is about or an empty text."""
+"""The marks of a call, each with the argument that it is about or an empty text."""
 
 
 class Doubt(Protocol):

@@ -1,4 +1,4 @@
-"""`pinocchio evaluate` and `pinocchio card`: from labelled rows to figures, a report and a card."""
+"""`pinocchio evaluate` and `pinocchio card`: figures, a report and a card from labelled rows."""
 
 from __future__ import annotations
 

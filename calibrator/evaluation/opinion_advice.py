@@ -57,9 +57,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class OpinionAdvice:
-    """The figures of `nobody`, `everybody` and the best band for each budget, on the judged half.
+    """The effects of asking about no reply, about all, and in the best band for each budget.
 
-    `band` is the cheapest with `WANTED` of the gain, None where opinions gain too little.
+    All are measured on the judged half. `band` is the cheapest with `WANTED` of the gain, None
+    where opinions gain too little.
     """
 
     calibrator: str

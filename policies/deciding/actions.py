@@ -109,7 +109,7 @@ class Hold:
     otherwise: Otherwise | None = None
     on_expiry: OnExpiry = "reject"
     approvals: int = field(default=1, repr=False)  # older bindings stay valid
-    escalate_s: float | None = field(default=None, repr=False)  # likewise
+    escalate_s: float | None = field(default=None, repr=False)  # also not in the repr
     escalate_to: str | None = field(default=None, repr=False)
 
     name: ClassVar[Literal["hold"]] = "hold"

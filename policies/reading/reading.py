@@ -163,7 +163,7 @@ def _between(low: float, high: float) -> str:
 
 
 def either(words: Collection[str]) -> str:
-    """Join words: `enforce or shadow`."""
+    """Return words joined for a sentence: `enforce or shadow`."""
     *others, last = words
     return f"{', '.join(others)} or {last}" if others else last
 

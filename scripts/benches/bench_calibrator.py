@@ -1,11 +1,11 @@
-"""What the embedded calibrator costs on the CPU, beside an encoder of 22 million weights.
+"""The CPU cost of the embedded calibrator, beside an encoder of 22 million weights.
 
-One score at three lengths, of a call after a long conversation, and of a short factual reply, which
-a small encoder reads too, alone and in a batch; scores a second of replies as long as those of
-benchmarks are; seconds from the import to the first score; memory of a whole proxy after its first
-score. Median times in a process of their own, on texts of random words. The encoder
-beside it is MiniLM's geometry in plain torch, fp32 and eager: what one score would cost at the
-least if the checkpoint had one.
+The figures are: one score at three lengths, of a call after a long conversation, and of a short
+factual reply, which a small encoder reads too, alone and in a batch; scores a second of replies as
+long as those of benchmarks; seconds from the import to the first score; memory of a whole proxy
+after its first score. Times are medians in a separate process, on texts of random words. The
+encoder beside it has MiniLM's geometry in plain torch, fp32 and eager: it is the least that one
+score would cost if the checkpoint had an encoder.
 """
 
 from __future__ import annotations

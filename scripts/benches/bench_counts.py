@@ -1,8 +1,8 @@
-"""What it costs to count a request for `/metrics`: CPU of one scored request that ends.
+"""The CPU cost of counting one scored request for `/metrics`.
 
     scripts/bench counts [--json]
 
-The rest of what `/metrics` has is looked at when somebody asks, and costs a request nothing.
+The rest of `/metrics` is computed only when it is asked for, and costs a request nothing.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""What a request costs in instructions of the processor, counted by valgrind: no clock in it.
+"""The processor instructions of a request, counted by valgrind, so without a clock.
 
     scripts/bench instructions [--streams|--scores] [--at-once N] [--root TREE] [--json]
 
-A whole reply, or a stream of 60 deltas in one write, 64 or 16 at once, through `pinocchio serve` in
-the peers' setting `ours`; or a reply that the embedded calibrator scores, each of other words, 8 at
-once. Printed are the instructions of the event loop's thread and of the others, for each request.
-Two runs of one tree differ by some 0.3 % on the loop, so that a change of one percent shows on any
-machine, however busy. It takes a minute and Debian's package `valgrind`. The thread that writes
-rows counts more than it costs: valgrind knows no SHA of the processor's own, and a proxy that is
-fifty times slower has fewer rows in a batch.
+The request is a whole reply, or a stream of 60 deltas in one write, 64 or 16 at once, through
+`pinocchio serve` in the peers' setting `ours`; or a reply that the embedded calibrator scores, in
+other words each time, 8 at once. The output has the instructions of the event loop's thread and of
+the others, for each request. Two runs of one tree differ by some 0.3 % on the loop, so a change of
+one percent shows on any machine, however busy. It takes a minute and Debian's package `valgrind`.
+The figure of the thread that writes rows is too high: valgrind does not know the processor's SHA
+instructions, and a proxy that is fifty times slower has fewer rows in a batch.
 """
 
 from __future__ import annotations

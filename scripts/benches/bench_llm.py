@@ -1,13 +1,13 @@
-"""What language-model calibrators score a second, beside the plain loop on the same rows.
+"""The scores a second of language-model calibrators, beside the plain loop on the same rows.
 
-Models of random weights: on a GPU in the true shapes of Qwen3.5-0.8B, Qwen3-VL-2B and 8B, in bf16;
-on the CPU in a small shape, in fp32. Rows are prompts of about 620 tokens of text behind the
-placeholder image's 196: each question with one answer, and each with several, as a request with
-n > 1 has them. The plain loop takes one row at a time through transformers' own layers (but for the
-patch embedding, which is as ours), encodes the placeholder again and computes the logits of all
-positions over the whole vocabulary. Rates are compared with what a product of large matrices
-reaches on this machine in the same numbers; tokens that are not computed (the placeholder's, a
-question's that was read before) do not count as work.
+Models have random weights: on a GPU in the true shapes of Qwen3.5-0.8B, Qwen3-VL-2B and 8B, in
+bf16; on the CPU in a small shape, in fp32. Rows are prompts of about 620 tokens of text after the
+placeholder image's 196: each question with one answer, and each with several, as in a request with
+n > 1. The plain loop takes one row at a time through transformers' own layers (except for the patch
+embedding, which is ours), encodes the placeholder again and computes the logits of all positions
+over the whole vocabulary. Rates are compared with that of a product of large matrices on this
+machine in the same number format. Tokens that are not computed (those of the placeholder, and of a
+question that was read before) do not count as work.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What the proxy costs, as ratios to the same upstream without it and to a minimal pass-through.
+"""The cost of the proxy, as ratios to the same upstream without it and to a minimal pass-through.
 
-Four ways to the same canned completion, each server a process of its own on loopback: directly,
-through Starlette + httpx, through the proxy with scoring off, and with scoring on. Every round
-visits all of them, so that whatever else the machine does hits all alike; what is printed are
-medians over the rounds. The load comes from this process, which competes for the same CPUs:
-read the ratios, not the absolute numbers.
+There are four ways to the same canned completion, each server in its own process on loopback:
+directly, through Starlette + httpx, through the proxy with scoring off, and with scoring on. Every
+round visits all of them, so that other work on the machine affects all alike; the output has
+medians over the rounds. The load comes from this process, which competes for the same CPUs, so only
+the ratios are meaningful, not the absolute numbers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""What a Ray cluster on this machine costs and gives, beside the same work in one process.
+"""The cost and the gain of a Ray cluster on this machine, beside the same work in one process.
 
-Files: seconds of `pinocchio score` for one row and for many, and rows a second of what is between,
-in one process, and on Ray with one actor and with two. Requests: milliseconds of one score at a
-time, by one replica of Ray Serve and by `pinocchio serve --scorer-only`, asked in turns.
+Files: seconds of `pinocchio score` for one row and for many, and the rows a second that follow from
+the difference, in one process, and on Ray with one actor and with two. Requests: milliseconds of
+one score at a time, by one replica of Ray Serve and by `pinocchio serve --scorer-only`, asked in
+turns.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""What a second worker gives: CPU, memory and throughput with 1 and 2, beside LiteLLM's proxy.
+"""The gain of a second worker: CPU, memory and throughput with 1 and 2, beside LiteLLM's proxy.
 
     scripts/bench workers [--quick] [--json]
 
-All targets answer the same requests from one canned upstream, by turns in every round. "A core for
-each" is computed of CPU time: so many requests a second as workers and scorer serve when each has a
-core of its own and is always busy. What they cost each other is in it; waiting for each other, and
-connections that are fewer than it takes to keep all busy, are not. It needs no idle machine. "Here"
-is the throughput that was seen, with load and upstream on the same cores where there are fewer than
-four. Each worker has as many clients. Memory is proportional (shared pages counted once, PSS), and
-looked at after the load.
+All targets answer the same requests from one canned upstream, in turns in every round. "A core for
+each" is computed from CPU time: the requests a second that workers and scorer serve when each has
+its own core and is always busy. It includes the costs that they cause each other, but not the time
+they wait for each other, nor idle time with too few connections. It needs no idle machine. "Here"
+is the measured throughput, with load and upstream on the same cores where there are fewer than
+four. Each worker has the same number of clients. Memory is proportional (shared pages counted once,
+PSS), and read after the load.
 """
 
 from __future__ import annotations

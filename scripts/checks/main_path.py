@@ -1,10 +1,10 @@
-"""Prints the files of `proxy/` that one completion passes: python -m scripts.checks.main_path
+"""Print the files of `proxy/` that one completion passes: python -m scripts.checks.main_path
 
-Runs a proxy and an upstream on loopback, and traces the fifth request, whole and streamed: from the
-client's socket to upstream's, and from there back to the client. The main path are the files whose
-frames wait for one another, or hand the completion to a socket; helpers that are called and return
-at once are listed with `--all`. With `--most OUT BACK`, exit status 1 where the main path of either
-has more files than that.
+This runs a proxy and an upstream on loopback, and traces the fifth request, whole and streamed:
+from the client's socket to upstream's, and from there back to the client. The main path consists of
+the files whose frames wait for one another, or hand the completion to a socket. Helpers that are
+called and return at once are listed with `--all`. With `--most OUT BACK`, the exit status is 1
+where the main path of either has more files than that.
 """
 
 from __future__ import annotations

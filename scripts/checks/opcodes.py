@@ -1,11 +1,11 @@
-"""What a warm request costs by room, counted: scripts/bench opcodes [--enforce] [--keys] [--json]
+"""The counted work of a warm request by room: scripts/bench opcodes [--enforce] [--keys] [--json]
 
     room        bytecodes  calls
 
-Bytecodes and Python calls of the event loop, of a whole reply and of a stream, observed or under a
-policy that is enforced; below them the reads and writes of its thread, which Linux counts. A
-calibrator that costs nothing scores; the line of each request is left out, and so is the thread
-that writes rows. Nothing here depends on how busy a machine is.
+The counts are bytecodes and Python calls of the event loop, for a whole reply and for a stream,
+observed or under an enforced policy; below them are the reads and writes of its thread, counted by
+Linux. The scorer is a calibrator that costs nothing. The log line of each request and the thread
+that writes rows are left out. The counts do not depend on how busy the machine is.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""How often `advise` tells a deployment to fine-tune: healthy ones, and ones whose ranking is bad.
+"""How often `advise` recommends fine-tuning for healthy deployments, and for badly ranking ones.
 
     python scripts/studies/advice.py [SCORED.jsonl ..] [--draws 400]
 
 A deployment has labelled replies, two to a question that are right or wrong together. In a healthy
-one the confidences are the true probabilities; `all` replies are labelled, or those `delivered`,
-with a confidence of 0.5 or more. In a bad one normal noise of the standard deviation 2.5 was added
-to their log-odds, or they were shuffled. With files, whose `confidence` `pinocchio score` has
-written, a healthy deployment is a draw of questions of one file, which is one kind of question.
+one the confidences are the true probabilities; `all` replies are labelled, or only those
+`delivered`, with a confidence of 0.5 or more. In a bad one normal noise of the standard deviation
+2.5 was added to their log-odds, or they were shuffled. With files that have a `confidence` from
+`pinocchio score`, a healthy deployment is a draw of questions of one file, which is one kind of
+question.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     python scripts/studies/certificates.py [SCORED.jsonl ..] [--draws 200] [--confidence 0.95]
 
-Labelled replies are drawn from a population whose true error rates are known: three that are made
-up, and one that has the rows of the files, whose `confidence` `pinocchio score` has written. From
-the files a question is drawn with replacement and then one of its replies, so the population is
-what one of each question, evenly weighted, amounts to.
+Labelled replies are drawn from populations with known error rates: three that are simulated, and
+one of the rows of the files, which need a `confidence` from `pinocchio score`. From the files a
+question is drawn with replacement and then one of its replies, so in the population each question
+has the same weight.
 
 found      share of the draws that proved a threshold
 coverage   median over the draws of the share of the population at or above it, 0 without one

@@ -1,10 +1,11 @@
-"""What a hundred labels of a new kind of reply teach: recalibrated, fine-tuned, and TF-IDF.
+"""The gain of a hundred labels of a new kind of reply: recalibration, fine-tuning, and TF-IDF.
 
     python scripts/studies/few_labels.py $DATA/grounding [--draws N] [--labels N] [SET ..]
 
-Of each set of graded replies, whole questions are drawn until there are so many labels; what is
-learnt from them is judged on the replies to other questions. TF-IDF with logistic regression has
-the same labels, where scikit-learn is installed. Rows of `test` come first, then those of `train`.
+From each set of graded replies, whole questions are drawn until there are enough labels; the
+methods learn from them and are judged on the replies to other questions. TF-IDF with logistic
+regression has the same labels, where scikit-learn is installed. Rows of `test` come first, then
+those of `train`.
 """
 
 from __future__ import annotations

@@ -90,9 +90,9 @@ class Lessons:
         self.whole = fit_checks(self.lessons, self.seen, config, SEED)
 
     def without(self, kinds: Sequence[str]) -> tuple[Inspector, int]:
-        """Return an inspector fitted without these kinds, and the faulty replies that remain.
+        """Return an inspector fitted without these kinds, and the number of faulty lessons left.
 
-        These are the replies with faults that the affected checks look for. A check without any
+        The number counts lessons with faults that the affected checks look for. A check without any
         lesson is absent, so it lowers no confidence.
         """
         kept = [lesson.fault not in kinds for lesson in self.lessons]

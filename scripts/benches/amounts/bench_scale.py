@@ -1,4 +1,4 @@
-"""Whether a request costs more where there is much of everything: its CPU, beside that with little.
+"""A request's CPU with large amounts of rules, keys, held replies and records, beside small ones.
 
     scripts/bench scale [--quick] [--only rules ..] [--json]
 
@@ -9,9 +9,9 @@ held       1,000,000 held replies, beside none
 exchanges  10,000,000 exchanges on record, beside none
 
 Both answer the same requests from one canned upstream in turns, 64 at once, with a scorer that
-costs nothing and the record on; the CPU time is that of the whole process. The median of the
-rounds' ratios is what counts; 1.2 is the most that it may be. What monitors read once, when they
-begin, is waited for. `--quick` has a hundredth of the rows, to try it.
+costs nothing and the record on. The CPU time is that of the whole process. The result is the median
+of the rounds' ratios, which may be at most 1.2. The measurement starts once monitors have read the
+record, which they do when they begin. `--quick` has a hundredth of the rows, to try it.
 """
 
 from __future__ import annotations

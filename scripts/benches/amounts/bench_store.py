@@ -1,6 +1,6 @@
-"""What the store can carry: a long queue, many exchanges a second, and what a reply waits for it.
+"""The store under load: a long queue, many exchanges a second, and the latency it adds to replies.
 
-queue     100,000 held replies: the first page, a verdict, and a writer beside the sweep of
+queue     100,000 held replies: the first page, a verdict, and a writer during the sweep of
           100,000 replies that have expired; on SQLite and PostgreSQL
 records   2,000 exchanges a second for a minute, written in batches: CPU, rows lost
 latency   the proxy at 200 requests a second with a record and without, against no proxy

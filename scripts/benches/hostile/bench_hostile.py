@@ -1,14 +1,14 @@
-"""What one hostile client or upstream at 10 Mbit/s costs everybody else: latency and memory.
+"""The cost of one hostile client or upstream at 10 Mbit/s to everybody else: latency and memory.
 
-For each attack a fresh proxy is started. A well-behaved client asks it at a steady pace, first
-alone and then beside the attacker, which is a process of its own; that is done in several rounds,
-in turns with the other attacks, and medians are shown. The budget: p99 of the others moves by less
+For each attack a new proxy is started. A well-behaved client asks it at a steady pace, first alone
+and then beside the attacker, which is a process of its own. This is done in several rounds, in
+turns with the other attacks, and medians are shown. The budget: p99 of the others moves by less
 than 50 ms, the proxy's memory by less than 100 MB.
 
-`own` is the CPU time that the proxy's event loop spent, on whatever, while one of the others'
-requests was under way (p99). Where other work keeps the machine busy it is what can be judged: with
-a tenth of a core, everything takes ten times as long. What it leaves out is how long the loop
-waited for the interpreter while a thread had it; p99 on a quiet machine has that too.
+`own` is the CPU time of the proxy's event loop, for any work, during one of the others' requests
+(p99). It is judged where other work keeps the machine busy: with a tenth of a core, everything
+takes ten times as long. It does not include the time that the loop waited for the interpreter while
+another thread held it; p99 on a quiet machine includes that too.
 """
 
 from __future__ import annotations

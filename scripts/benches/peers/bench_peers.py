@@ -1,8 +1,8 @@
-"""What the proxy costs against its peers: ratios, measured in one run.
+"""The cost of the proxy against its peers: ratios, measured in one run.
 
-Every target is one worker process on a core of its own, load and upstream are on another. All of
-them answer the same requests from the same canned upstream, by turns in every round, so that
-whatever else the machine does hits all alike. Peers are installed into a scratch folder first.
+Every target is one worker process on its own core, load and upstream are on another. All of them
+answer the same requests from the same canned upstream, in turns in every round, so that other work
+on the machine affects all alike. Peers are installed into a scratch folder first.
 """
 
 from __future__ import annotations
