@@ -1,4 +1,4 @@
-"""Pinocchio: what speaks for and against a reply of a language model, as a confidence.
+"""Pinocchio: the evidence for and against a reply of a language model, as a confidence.
 
     from pinocchio import Pinocchio
 
@@ -7,9 +7,9 @@
 
 The proxy itself is started with `pinocchio serve`.
 
-A module for each framework or gateway that asks in its own process: `langchain`, `openai_agents`,
-`pydantic_ai`, `litellm`. A new one has `unsure` and `at_desk`, made of `calls.py`, `doubt.py` and
-`desk.py`, and its tests in `tests/client_libraries/`.
+There is a module for each framework or gateway that asks in its own process: `langchain`,
+`openai_agents`, `pydantic_ai`, `litellm`. A new one needs `unsure` and `at_desk`, built from
+`calls.py`, `doubt.py` and `desk.py`, and tests in `tests/client_libraries/`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Pinocchio", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    """Imports the calibrator, and what it runs on, only when it is asked for."""
+    """Import the calibrator and its dependencies on first use of `Pinocchio`."""
     if name == "Pinocchio":
         from pinocchio.packages import check_own
 

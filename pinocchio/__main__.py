@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     import typer
 
 _QUICK = {"serve": "proxy.commands.serve", "hook": "proxy.commands.policies.hook"}
-GC_THRESHOLDS = 50_000, 20, 50  # nearly all that is imported stays
+GC_THRESHOLDS = 50_000, 20, 50  # high, as nearly all imported objects stay alive
 
 
 def misplaced_package(root: Path) -> str | None:
-    """A sentence about the first of our packages that another distribution has taken over."""
+    """Return a sentence about the first package from another distribution, or None."""
     for name in PACKAGES:
         if (found := place_of(name)) != root:
             return (
@@ -29,8 +29,11 @@ def misplaced_package(root: Path) -> str | None:
 
 
 def _import_structlog() -> None:
-    """Without rich, which typer brings and structlog would load for tracebacks that are never
-    printed: a tenth of the time that the proxy takes to start, and 3 MB."""
+    """Import structlog without rich.
+
+    Typer brings rich, and structlog would load it for tracebacks that are never printed. That takes
+    a tenth of the proxy's start time, and 3 MB.
+    """
     absent = {name: None for name in ("rich", "better_exceptions") if name not in sys.modules}
     sys.modules.update(absent)  # type: ignore[arg-type]
     try:
@@ -49,14 +52,14 @@ def main() -> None:
     from pinocchio.options import options
     from proxy.listener.logs import configure_logs
 
-    configure_logs("warning")  # to stderr: what commands print is read by machines
+    configure_logs("warning")  # to stderr, as machines read stdout
     cli = _commands(only=sys.argv[1] if sys.argv[1:2] in (["serve"], ["hook"]) else None)
     cli.callback()(options)
     grouped(cli)(prog_name="pinocchio")
 
 
 def _commands(*, only: str | None) -> typer.Typer:
-    """All commands, or `serve` or `hook` alone, which are to start in no time."""
+    """Return all commands, or only `serve` or `hook`, which have to start quickly."""
     import typer
 
     if only is not None:

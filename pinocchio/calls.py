@@ -1,16 +1,16 @@
-"""The confidences of tool calls, by the ids of the calls, for whoever decides whether one is run.
+"""The confidences of tool calls by their ids, for code that decides whether to run them.
 
     seen = SeenCalls()
     client = OpenAI(base_url=URL, http_client=DefaultHttpxClient(event_hooks=seen.hooks))
-    ...                               # whatever is built on the client
+    ...                               # any code that uses the client
     seen.is_unsure(call_id, 0.3)      # no number counts as unsure
 
-Listens at an HTTP client of the httpx family, where every framework's replies pass, whole or
-streamed, and needs the standard library alone. `pinocchio.langchain`, `pinocchio.openai_agents` and
-`pinocchio.pydantic_ai` make the predicates of these frameworks from it.
+It listens at an HTTP client of the httpx family, which all frameworks' replies pass through, whole
+or streamed, and needs only the standard library. `pinocchio.langchain`, `pinocchio.openai_agents`
+and `pinocchio.pydantic_ai` build the predicates of these frameworks on it.
 
-Where the proxy gave no number, or is not in the way at all, `SeenCalls(judge=Pinocchio())` scores
-chat completions in this process, once for each reply. It has to be asked for: a calibrator takes
+Where the proxy gave no number, or there is no proxy, `SeenCalls(judge=Pinocchio())` scores chat
+completions in this process, once for each reply. This is optional, because a calibrator takes
 seconds to load, and memory.
 """
 
@@ -24,22 +24,22 @@ from typing import Any, Protocol
 
 _MEMBER = "pinocchio"
 _JSON, _EVENTS = "application/json", "text/event-stream"
-_BY_ID = ("tool_use", "custom", "mcp_approval_request")  # calls that are known by their `id`
-_MOST_BYTES = 64 * 2**20  # of a reply that is read for its calls
+_BY_ID = ("tool_use", "custom", "mcp_approval_request")  # kinds of calls with an `id`
+_MOST_BYTES = 64 * 2**20  # of one reply; a longer one is cut
 
 
 class Judge(Protocol):
-    """What scores a reply, such as `pinocchio.Pinocchio`."""
+    """An object that scores a reply, such as `pinocchio.Pinocchio`."""
 
     def score(self, response: Any, *, messages: Any, tools: Any) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
 class SeenCall:
-    """What is known of a call; `request_id` is that of the reply which makes it.
+    """The known facts about a call; `request_id` is that of the reply which makes it.
 
-    `marks` are what speaks against it, each with the argument that it is about or an empty text,
-    and `risk` is low, medium or high; None where the proxy told neither.
+    `marks` are the signs that it is wrong, each with the argument that it is about or an empty
+    text, and `risk` is low, medium or high. Both are None where the proxy gave neither.
     """
 
     confidence: float | None = None
@@ -50,7 +50,7 @@ class SeenCall:
 
 
 class SeenCalls:
-    """What the proxy said of the latest calls, at most `most` of them.
+    """The proxy's facts about the latest calls, at most `most` of them.
 
     `judge` scores chat completions that came without a number.
     """
@@ -62,25 +62,27 @@ class SeenCalls:
 
     @property
     def hooks(self) -> dict[str, list[Any]]:
-        """For `event_hooks` of a synchronous client."""
+        """The `event_hooks` of a synchronous client."""
         return {"response": [self._listen]}
 
     @property
     def async_hooks(self) -> dict[str, list[Any]]:
-        """For `event_hooks` of an asynchronous client."""
+        """The `event_hooks` of an asynchronous client."""
         return {"response": [self._listen_later]}
 
     def confidence(self, call_id: str) -> float | None:
-        """P(correct) of the reply that made this call; None where the proxy gave no number, or the
-        call was not seen here."""
+        """Return P(correct) of the reply that made this call.
+
+        Return None where the proxy gave no number, or the call was not seen here.
+        """
         return self.get(call_id).confidence
 
     def get(self, call_id: str) -> SeenCall:
-        """All that is known of a call."""
+        """Return the facts about a call, all None for one that was not seen."""
         return self._calls.get(call_id, SeenCall())
 
     def is_unsure(self, call_id: str, below: float) -> bool:
-        """Whether the call has no confidence of at least `below`."""
+        """Return whether the call has no confidence of at least `below`."""
         confidence = self.confidence(call_id)
         return confidence is None or confidence < below
 
@@ -93,15 +95,17 @@ class SeenCalls:
         marks: tuple[tuple[str, str], ...] | None = None,
         risk: str | None = None,
     ) -> None:
-        """Keeps what is known of a call, in place of the oldest one where there are too many."""
+        """Keep the facts about a call, and drop the oldest calls beyond the limit."""
         self._calls[call_id] = SeenCall(confidence, name, request_id, marks, risk)
         self._calls.move_to_end(call_id)
         while len(self._calls) > self._most:
             self._calls.popitem(last=False)
 
     def judged(self, asked: bytes, documents: list[Any]) -> float | None:
-        """P(correct) of a chat completion by the judge, whole or from its events; None without a
-        judge, and for what it cannot read."""
+        """Return the judge's P(correct) of a chat completion, given whole or as its events.
+
+        `asked` is the body of the request. Return None without a judge, or where the judge fails.
+        """
         if self._judge is None:
             return None
         try:
@@ -109,7 +113,7 @@ class SeenCalls:
             reply = documents[0] if len(documents) == 1 else _put_together(documents)
             tools = request.get("tools")
             return float(self._judge.score(reply, messages=request["messages"], tools=tools))
-        except Exception:  # whatever a judge raises: there is no number, and the call is unsure
+        except Exception:  # a judge may raise anything; the call then counts as unsure
             return None
 
     def _listen(self, response: Any) -> None:
@@ -121,26 +125,26 @@ class SeenCalls:
     def _listen_at(self, response: Any, base: str, own: dict[str, Any]) -> None:
         if (reading := self._reading(response)) is None:
             return
-        if response.is_closed:  # as a transport that keeps replies gives them, without a stream
+        if response.is_closed:  # a caching transport returns replies without a stream
             reading.add(response.content)
             reading.finish()
         else:
             response.stream = _heard(response.stream, reading, base, own)
 
     def _reading(self, response: Any) -> _Reading | None:
-        """What reads a response; None where nothing can be said of a call."""
+        """Return a reader of the response's body, or None for a body that cannot hold calls."""
         headers = response.headers
         kind = headers.get("content-type", "").partition(";")[0].strip()
-        is_packed = "content-encoding" in headers  # the proxy sends nothing packed that it adds to
+        is_packed = "content-encoding" in headers  # the proxy packs no body it adds to
         if is_packed or kind not in (_JSON, _EVENTS):
             return None
         request = getattr(response, "_request", None)  # `request` raises where there is none
-        asked = getattr(request, "_content", b"")  # of a streamed body there is none
+        asked = getattr(request, "_content", b"")  # empty for a streamed body
         return _Reading(self, kind == _EVENTS, asked)
 
 
 class _Reading:
-    """The body of one reply as it passes: its calls and what is said of them."""
+    """The body of one reply as it passes through, read for its calls and their facts."""
 
     def __init__(self, seen: SeenCalls, is_stream: bool, asked: bytes) -> None:
         self._seen = seen
@@ -155,7 +159,7 @@ class _Reading:
             self._pieces.append(piece)
 
     def finish(self) -> None:
-        """Notes what is known of each call, once the client has read the body or closes it."""
+        """Note the facts about each call, once the client has read the body or closes it."""
         calls: dict[str, str | None] = {}
         confidence = request_id = None
         notes: dict[str, tuple[tuple[tuple[str, str], ...], str | None]] = {}
@@ -186,8 +190,10 @@ class _Reading:
 
 
 def _member_in(document: Any) -> dict[str, Any]:
-    """What the proxy says in a reply, or in the event that finishes a stream; the confidence is,
-    of several choices, the lowest."""
+    """Return the proxy's member of a reply, or of the event that finishes a stream, or {}.
+
+    With several choices, its confidence is the lowest of theirs.
+    """
     owners = (document, document.get("response")) if isinstance(document, dict) else ()
     for owner in owners:
         member = owner.get(_MEMBER) if isinstance(owner, dict) else None
@@ -199,7 +205,7 @@ def _member_in(document: Any) -> dict[str, Any]:
 def _notes_in(
     member: dict[str, Any],
 ) -> dict[str, tuple[tuple[tuple[str, str], ...], str | None]]:
-    """The marks and the risk of each call, by its id."""
+    """Return the marks and the risk of each call, by its id."""
     found = {}
     choices = member.get("choices")
     for choice in choices if isinstance(choices, list) else ():
@@ -217,7 +223,10 @@ def _number(value: Any, otherwise: float | None) -> float | None:
 
 
 def _calls_in(part: Any) -> Iterator[tuple[str, str | None]]:
-    """Ids and names of calls in a reply or an event, of chat completions, responses or messages."""
+    """Yield ids and names of calls in a reply or an event.
+
+    It may be of chat completions, responses or messages.
+    """
     if isinstance(part, list):
         for each in part:
             yield from _calls_in(each)
@@ -236,7 +245,7 @@ def _calls_in(part: Any) -> Iterator[tuple[str, str | None]]:
 
 
 def _put_together(events: list[Any]) -> dict[str, Any]:
-    """The first choice of a streamed chat completion, as one that came whole."""
+    """Return the first choice of a streamed chat completion, in the form of a whole one."""
     calls: dict[int, dict[str, Any]] = {}
     text = ""
     choices = [each for event in events for each in event.get("choices", ())]
@@ -255,7 +264,10 @@ def _put_together(events: list[Any]) -> dict[str, Any]:
 
 
 def _heard(stream: Any, reading: _Reading, base: str, own: dict[str, Any]) -> Any:
-    """The body, which tells what passes; of the class of streams that its client demands."""
+    """Return a body that hands what passes to `reading`.
+
+    Its class derives from the class of streams that the client requires.
+    """
     kind = next(each for each in type(stream).__mro__ if each.__name__ == base)
     heard = type("HeardStream", (kind,), own)()
     heard.stream, heard.reading = stream, reading

@@ -1,4 +1,4 @@
-"""The review desk, for agents whose own framework has stopped a call of a tool.
+"""The review desk, for agents whose own framework has stopped a tool call.
 
     desk = Desk("http://127.0.0.1:8000/v1", key)
     told = desk.hold("call_1", "refund", {"amount": 84.2}, messages)
@@ -6,7 +6,7 @@
 
 Holding the same call again, from any process, gives the same review. `at_desk` of
 `pinocchio.langchain`, `pinocchio.openai_agents` and `pinocchio.pydantic_ai` does both for all calls
-that stop a run. Needs the standard library alone.
+that stop a run. This module needs only the standard library.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 _TIMEOUT_S: Final = 30.0
-_PAUSE_S: Final = 1.0  # between two tries to reach a proxy that restarts
-_RESTARTING: Final = (502, 503, 504)  # of what stands before a proxy that is not there
+_PAUSE_S: Final = 1.0  # seconds between two tries to reach a restarting proxy
+_RESTARTING: Final = (502, 503, 504)  # statuses of a gateway without its proxy
 _PATH: Final = "/pinocchio/v1/calls"
 EXPIRED: Final = "Nobody approved this call in time."
 REJECTED: Final = "A reviewer rejected this call."
 
 
 class DeskError(Exception):
-    """The proxy refused, with its own words; `code` is its machine word."""
+    """A refusal by the proxy, in its own words; `code` is its machine word."""
 
     def __init__(self, status: int, code: str | None, message: str) -> None:
         super().__init__(f"{status} {code}: {message}" if code else f"{status}: {message}")
@@ -38,11 +38,11 @@ class DeskError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """Where a held call stands: `verdict` is None while it is open.
+    """The state of a held call; `verdict` is None while it is open.
 
-    `name` and `arguments` are those to run, which with `edit` are the reviewer's. `message` is what
-    the model may be told of a rejection, or the reviewer's note. `approvals` says how many people
-    it needs (`needed`), and how many have approved it (`given`).
+    `name` and `arguments` are those to run, which after an `edit` are the reviewer's. `message` is
+    the text for the model about a rejection, or the reviewer's note. `approvals` says how many
+    people it needs (`needed`), and how many have approved it (`given`).
     """
 
     review_id: str
@@ -59,13 +59,13 @@ class Told:
 
     @property
     def refusal(self) -> str:
-        """What the model is told of a call that is not run."""
+        """The text for the model about a call that is not run."""
         return self.message or (EXPIRED if self.state == "expired" else REJECTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A call of a tool that waits for a person; `messages` is the conversation before it."""
+    """A tool call that waits for a person; `messages` is the conversation before it."""
 
     id: str
     name: str
@@ -75,19 +75,22 @@ class Stopped:
 
 
 def made_call(id: str, name: str, arguments: str) -> dict[str, Any]:
-    """A message of a chat completion that makes one call; `arguments` are JSON text."""
+    """Return a message of a chat completion that makes one call; `arguments` are JSON text."""
     call = {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}}
     return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
 class Desk:
-    """`url` is the proxy's, as clients use it, `key` what they send; all else holds for every call.
+    """A client of the proxy's review desk.
 
-    `approvals` is how many different people have to approve: a number, or one for each tool by its
-    name, of others one. After `escalate_after_s` without a verdict a call goes on to the queue
-    `escalate_to`. While the proxy is not reached, as when it restarts, methods try again for
-    `patience_s`: what is held survives, and a call that is held twice is held once. They raise
-    DeskError, also for a `url` where there is no proxy, and OSError where nothing answers in time.
+    `url` is the proxy's, as clients use it, and `key` the key that they send. All other settings
+    apply to every call. `approvals` is how many different people have to approve: one number, or a
+    number for each tool by its name, where other tools need one. After `escalate_after_s` seconds
+    without a verdict a call moves to the queue `escalate_to`.
+
+    While the proxy cannot be reached, as during a restart, methods try again for `patience_s`
+    seconds: held calls survive, and a call that is held twice is held once. They raise DeskError,
+    also for a `url` without a proxy, and OSError where nothing answers in time.
     """
 
     def __init__(
@@ -123,12 +126,12 @@ class Desk:
         request_id: str | None = None,
         run: str | None = None,
     ) -> Told:
-        """Puts a call before the desk, or finds that it is there.
+        """Hold a call at the desk, or find it there, and return its state.
 
         `run` names the agent's run, to which an approval then belongs. Without one, the same call
-        in the same conversation asks anew an hour after its approval was first read.
-        `messages` are those of a chat completion. By `request_id`, which the proxy says in its
-        member and header, the desk shows the confidence of the reply, and its label is kept.
+        in the same conversation needs a new approval an hour after its approval was first read.
+        `messages` are those of a chat completion. With a `request_id`, from the proxy's member or
+        header, the desk shows the confidence of the reply, and the reply's label is kept.
         """
         call = {"id": call_id, "name": name, "arguments": arguments}
         body = {**self._given, "call": call, "messages": [*messages]}
@@ -143,18 +146,21 @@ class Desk:
         return self._ask(self._url, json.dumps(body).encode())
 
     def _needed(self, tool: str) -> int:
-        """How many people have to approve a call of this tool."""
+        """Return how many people have to approve a call of this tool."""
         given = self._approvals
         return given if isinstance(given, int) else given.get(tool, 1)
 
     def verdict(self, review_id: str, wait_s: float = 0.0) -> Told:
-        """Where a held call stands, after waiting for a verdict for at most `wait_s`."""
+        """Return the state of a held call, after waiting up to `wait_s` seconds for a verdict."""
         return self._ask(f"{self._url}/{review_id}?wait_s={wait_s}", None, wait_s)
 
     def decided(
         self, stopped: Sequence[Stopped], wait_s: float = 0.0, *, run: str | None = None
     ) -> list[Told] | None:
-        """What was decided on all of these calls, in their order; None while one is open."""
+        """Hold these calls and return their verdicts in order, or None while one is open.
+
+        Each open call is waited for at most `wait_s` seconds.
+        """
         told = [
             self.hold(
                 each.id,

@@ -1,7 +1,7 @@
-"""Which calls of tools a person has to look at: by a threshold, by marks, or as a policy decides.
+"""The tests of which tool calls a person has to look at: a threshold, marks, or a policy.
 
-The predicates of `pinocchio.langchain`, `pinocchio.openai_agents` and `pinocchio.pydantic_ai` ask
-here. A threshold needs the standard library alone, a policy the package `policies` and PyYAML.
+The predicates of `pinocchio.langchain`, `pinocchio.openai_agents` and `pinocchio.pydantic_ai` use
+them. A threshold needs only the standard library, a policy the package `policies` and PyYAML.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ from typing import Any, Final, Protocol, TypeAlias
 from pinocchio.packages import check_own
 
 Marks: TypeAlias = Sequence[tuple[str, str]]
-"""Marks of a call, each with the argument that it is about or an empty text."""
+"""The marks of a call, each with the argument that it is about or an empty text."""
 
 
 class Doubt(Protocol):
-    """Whether to ask a person, by the name of the tool, the arguments (JSON text or what it says),
-    the confidence, the marks and the risk; None where one of them is not known."""
+    """A test of whether to ask a person about a tool call.
+
+    It takes the name of the tool, the arguments (JSON text or decoded), the confidence, the marks
+    and the risk, each None where it is unknown.
+    """
 
     def __call__(
         self,
@@ -33,7 +36,7 @@ class Doubt(Protocol):
 
 KNOWN_FACTS: Final = frozenset({"arguments", "confidence", "marks", "tools"})
 WEAK_MARKS: Final = frozenset({"failed_before", "not_looked_up", "unconfirmed"})
-"""Marks that right calls have about as often as wrong ones; `marked=True` leaves them out."""
+"""The marks that right calls have about as often as wrong ones; `marked=True` ignores them."""
 
 
 def doubt(
@@ -44,7 +47,7 @@ def doubt(
     """Return the test: below a threshold, with a mark (or one of these), or as a policy decides.
 
     Raises ValueError where a policy is given beside the others, where nothing is given, and for a
-    policy that cannot be asked here.
+    policy that needs facts unknown here or is in shadow.
     """
     if (policy is None) == (below is None and not marked) or isinstance(marked, str):
         raise ValueError(
@@ -75,8 +78,10 @@ def doubt(
 
 
 def _by_policy(name_or_path: str | PathLike[str]) -> Doubt:
-    """What is not delivered as it is, is for a person. A call without a number is too, unless the
-    policy decides on it without one."""
+    """Return a test that is true for every call the policy does not deliver as it is.
+
+    It is also true for a call without a confidence, unless the policy decides without one.
+    """
     check_own("policies")
     from policies import Annotate, Deliver, Facts, ToolCall, decide, load_policy
 

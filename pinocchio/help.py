@@ -1,4 +1,4 @@
-"""How `pinocchio --help` reads: commands in groups, each group with a sentence."""
+"""The layout of `pinocchio --help`: commands in groups, each group with a sentence."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
 
 
 def grouped(cli: typer.Typer) -> Any:
-    """The command of an app, its commands in their groups, in the order of `GROUPS`.
+    """Return the command of an app, with its commands grouped in the order of `GROUPS`.
 
-    A command that no group names stands first, under typer's own title.
+    A command that no group names comes first, under typer's own title.
     """
     import typer.main
 
@@ -66,7 +66,10 @@ def grouped(cli: typer.Typer) -> Any:
 
 
 def _hide_type_of_flags() -> None:
-    """Lets help show no `<bool>` behind a flag, which takes no value; typer cannot be told so."""
+    """Remove `<bool>` behind flags, which take no value, from help.
+
+    Typer has no option for this.
+    """
     from typer.core import TyperOption
 
     option: Any = TyperOption

@@ -1,4 +1,4 @@
-"""For LangChain agents: which calls of tools interrupt the run, until a person has decided.
+"""For LangChain agents: the tool calls that interrupt a run until a person has decided.
 
     seen = SeenCalls()
     model = ChatOpenAI(model="gpt-5.6", base_url=URL,
@@ -10,9 +10,9 @@
         noting(seen),                              # behind it, as the last one looks first
     ])
 
-`when` is asked again when a run is resumed, perhaps in another process, and has to answer as
-before: so `noting` writes the confidences into the message, which the checkpointer keeps, and
-`unsure` reads them there and nowhere else.
+`when` is called again when a run is resumed, perhaps in another process, and has to return the
+same. So `noting` writes the confidences into the message, which the checkpointer keeps, and
+`unsure` reads them only there.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def unsure(
 ) -> Callable[[Any], bool]:
     """Return a predicate for `when` of an `InterruptOnConfig`.
 
-    It goes by a threshold, by marks (any, or those of a list), or by a policy (a pack's name or a
-    file). A call without a number interrupts.
+    It tests a threshold, marks (any, or those of a list), or a policy (a pack's name or a file). A
+    call without a number interrupts.
     """
     is_unsure = doubt(below, policy, marked)
 
@@ -54,13 +54,13 @@ def unsure(
 
 
 def noting(seen: SeenCalls) -> Any:
-    """A middleware that writes the confidence of each call into the message that makes it.
+    """Return a middleware that writes the confidence of each call into the message that makes it.
 
     Imports LangChain.
     """
     base: Any = import_module("langchain.agents.middleware").AgentMiddleware
 
-    class NotingMiddleware(base):  # type: ignore[misc]  # whose class is known to LangChain alone
+    class NotingMiddleware(base):  # type: ignore[misc]  # the base is known only at run time
         def after_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
             return _with_confidences(state["messages"][-1], seen)
 
@@ -71,7 +71,7 @@ def noting(seen: SeenCalls) -> Any:
 
 
 def _with_confidences(message: Any, seen: SeenCalls) -> dict[str, Any] | None:
-    """The change of an agent's state; None where nothing is known of the message's calls."""
+    """Return the change of an agent's state, or None where the message's calls are unknown."""
     ids = [call["id"] for call in getattr(message, "tool_calls", ())]
     known = {id: seen.confidence(id) for id in ids if seen.confidence(id) is not None}
     request_id = seen.get(ids[0]).request_id if ids else None
@@ -88,7 +88,7 @@ def _with_confidences(message: Any, seen: SeenCalls) -> dict[str, Any] | None:
 
 
 def _noted(state: Any, call_id: str) -> tuple[float | None, Any, str | None]:
-    """The confidence, the marks and the risk of a call, as far as they were noted."""
+    """Return the confidence, the marks and the risk noted for a call, each None if missing."""
     messages = state["messages"] if isinstance(state, dict) else state.messages
     for message in reversed(messages):
         metadata = getattr(message, "response_metadata", {})
@@ -98,13 +98,16 @@ def _noted(state: Any, call_id: str) -> tuple[float | None, Any, str | None]:
     return None, None, None
 
 
-# The desk
+# Review desk
 
 
 def at_desk(desk: Desk, agent: Any, thread: Any, *, wait_s: float = 0.0) -> Any:
-    """What `Command(resume=..)` takes once all calls that stop a thread are decided; None while one
-    is open. Puts them before the desk first, so call it before the process ends, and again in any
-    other. `thread` is the configuration that the agent was invoked with; its id names the run."""
+    """Return the argument of `Command(resume=..)` once all calls that stop a thread are decided.
+
+    Return None while one is open. The calls are held at the desk first, so call this before the
+    process ends, and again in any other process. `thread` is the configuration that the agent was
+    invoked with; its id names the run.
+    """
     state = agent.get_state(thread)
     interrupts = [each for task in state.tasks for each in task.interrupts]
     messages = state.values["messages"]
@@ -124,8 +127,11 @@ def at_desk(desk: Desk, agent: Any, thread: Any, *, wait_s: float = 0.0) -> Any:
 
 
 def _stopped_by(value: Any, messages: Any) -> list[Stopped]:
-    """The calls that an interrupt is about. Where it does not tell their ids, they are those of the
-    last message with calls, in its order."""
+    """Return the calls that an interrupt is about.
+
+    Where it has no ids, they are matched with the calls of the last message with calls, in its
+    order.
+    """
     at = max(i for i, each in enumerate(messages) if getattr(each, "tool_calls", None))
     calls = [*messages[at].tool_calls]
     convert = import_module("langchain_core.messages").convert_to_openai_messages

@@ -1,16 +1,16 @@
-"""For LiteLLM's proxy: the confidence on its replies, for its clients to read.
+"""For LiteLLM's proxy: a callback that adds the confidence to its replies.
 
     # pinocchio_scores.py, beside litellm.yaml, where `callbacks: pinocchio_scores.scores` names it
     from pinocchio.litellm import scoring
 
     scores = scoring("http://127.0.0.1:8002", token)
 
-Asks the guardrails listener about each chat completion, with its question: the same calibrator,
-policies and record as for any gateway. A whole reply gets the proxy's headers and the member
-`pinocchio`; a stream's member stands on the chunk that finishes, since headers go out before its
-text. What a policy holds or blocks is an error, of a stream in place of its end.
+The callback asks the guardrails listener about each chat completion, with its question: the same
+calibrator, policies and record as for any gateway. A whole reply gets the proxy's headers and the
+member `pinocchio`; a stream's member is on the chunk that finishes, since headers go out before its
+text. A reply that a policy holds or blocks becomes an error, which for a stream replaces its end.
 
-Needs the standard library and LiteLLM, which is imported by `scoring`.
+This needs the standard library and LiteLLM, which is imported by `scoring`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ _ASKED: Final = ("model", "messages", "tools", "response_format", "n", "stream")
 
 
 class WithheldError(Exception):
-    """What ends a stream: LiteLLM makes an event of it, where one of HTTP would break it off."""
+    """An error that ends a stream.
+
+    LiteLLM turns it into an event; an HTTP error would break the stream off.
+    """
 
     def __init__(self, detail: dict[str, Any]) -> None:
         super().__init__(detail["error"])
@@ -50,13 +53,16 @@ class WithheldError(Exception):
 
 
 def scoring(url: str, token: str, *, timeout_s: float = 5.0, fail_closed: bool = False) -> Any:
-    """A callback for LiteLLM's `callbacks`. While nobody answers at `url`, replies pass and say so
-    (`status: error`), or are withheld with `fail_closed`."""
+    """Return a callback for LiteLLM's `callbacks`.
+
+    While nobody answers at `url`, replies pass with `status: error`, or with `fail_closed` they are
+    withheld.
+    """
     base: Any = import_module("litellm.integrations.custom_logger").CustomLogger
 
     listener = _Listener(url, token, timeout_s, fail_closed=fail_closed)
 
-    class ScoringLogger(base):  # type: ignore[misc]  # whose class is known to LiteLLM alone
+    class ScoringLogger(base):  # type: ignore[misc]  # the base is known only at run time
         async def async_post_call_success_hook(
             self, data: Any, user_api_key_dict: Any, response: Any
         ) -> Any:
@@ -81,8 +87,10 @@ def scoring(url: str, token: str, *, timeout_s: float = 5.0, fail_closed: bool =
         async def async_post_call_streaming_iterator_hook(
             self, user_api_key_dict: Any, response: Any, request_data: Any
         ) -> AsyncIterator[Any]:
-            """Passes chunks on as they come, up to the one that finishes, which waits for the
-            number, as does what LiteLLM puts behind it."""
+            """Pass chunks on as they come, except the finishing one and those behind it.
+
+            These wait for the number.
+            """
             chunks: list[Any] = []
             held: list[Any] = []
             async for chunk in response:
@@ -107,7 +115,7 @@ def scoring(url: str, token: str, *, timeout_s: float = 5.0, fail_closed: bool =
 
 
 class _Listener:
-    """Who is asked about replies, and what was told of those whose headers are still to come."""
+    """A client of the guardrails listener, with the facts for headers that are still to be sent."""
 
     def __init__(self, url: str, token: str, timeout_s: float, *, fail_closed: bool) -> None:
         self._at, self._token = f"{url.rstrip('/')}/litellm", token
@@ -123,7 +131,10 @@ class _Listener:
         return self._facts.pop(data.get("litellm_call_id") or "", {})
 
     async def ask(self, data: Any, caller: Any, response: Any) -> dict[str, Any]:
-        """What is told of a reply; raises LiteLLM's error for what is withheld."""
+        """Return the listener's facts about a reply.
+
+        Raises LiteLLM's error for a withheld reply.
+        """
         visit = {
             "request": {name: data[name] for name in _ASKED if data.get(name) is not None},
             "response": response.model_dump(mode="json"),
@@ -156,7 +167,7 @@ def _finishes(chunk: Any) -> bool:
 
 
 def _put_on(chunk: Any, facts: dict[str, Any]) -> None:
-    """Of a chunk without these fields LiteLLM would write only what it knows."""
+    """Add the facts to a chunk, and the field without which LiteLLM omits unknown members."""
     chunk.pinocchio = facts
     if getattr(chunk, "provider_specific_fields", None) is None:
         chunk.provider_specific_fields = {}
@@ -174,7 +185,10 @@ def _in_header(value: Any) -> str:
 
 
 def _withheld(facts: dict[str, Any]) -> Exception:
-    """Of FastAPI, which LiteLLM's proxy is made with; clients do not retry its status."""
+    """Return FastAPI's error for a withheld reply.
+
+    LiteLLM's proxy is built with FastAPI, and clients do not retry this status.
+    """
     review_id = facts.get("review_id")
     text = "the reply is held for review" if review_id else "the reply is withheld"
     text += f" ({review_id})" if review_id else ""

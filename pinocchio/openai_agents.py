@@ -1,4 +1,4 @@
-"""For the OpenAI Agents SDK: which calls of tools a person has to approve.
+"""For the OpenAI Agents SDK: the tool calls that a person has to approve.
 
     seen = SeenCalls()
     http_client = DefaultAsyncHttpxClient(event_hooks=seen.async_hooks)
@@ -7,8 +7,8 @@
     @function_tool(needs_approval=unsure(marked=True, seen=seen))
     def refund_order(order_id: str, amount: float) -> str: ...
 
-A call below the threshold ends the run with an interruption; `result.to_state()` can be kept, and
-taken up in another process after `state.approve(item)` or `state.reject(item)`.
+A call below the threshold ends the run with an interruption. `result.to_state()` can be kept, and
+resumed in another process after `state.approve(item)` or `state.reject(item)`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def unsure(
     policy: str | PathLike[str] | None = None,
     seen: SeenCalls,
 ) -> Callable[[Any, Any, str], Awaitable[bool]]:
-    """A predicate for `needs_approval`, by a threshold, by marks (any, or
-    those of a list), or by a policy (a pack's name or a file).
+    """Return a predicate for `needs_approval`.
 
-    A call without a number needs approval, as does one whose reply was not seen here.
+    It tests a threshold, marks (any, or those of a list), or a policy (a pack's name or a file). A
+    call without a number needs approval, as does one whose reply was not seen here.
     """
     is_unsure = doubt(below, policy, marked)
 
@@ -48,7 +48,7 @@ def unsure(
     return needs_approval
 
 
-# The desk
+# Review desk
 
 
 def at_desk(
@@ -59,10 +59,13 @@ def at_desk(
     wait_s: float = 0.0,
     run: str | None = None,
 ) -> bool:
-    """Approves and rejects in a `RunState` once all its interruptions are decided; False while one
-    is open. Puts them before the desk first, so call it before the process ends, and again in any
-    other. `run` names the run, see `Desk.hold`. The SDK has no edit: of a changed call the model is
-    told to make it anew."""
+    """Approve and reject calls in a `RunState` once all its interruptions are decided.
+
+    Return False while one is open. The calls are held at the desk first, so call this before the
+    process ends, and again in any other process. `run` names the run, see `Desk.hold`. The SDK
+    cannot edit calls, so a changed call is rejected, and the model is asked to make it with the new
+    arguments.
+    """
     items = state.get_interruptions()
     messages = list(_messages(state.to_json()))
     stopped = [
@@ -89,7 +92,7 @@ def at_desk(
 
 
 def _messages(state: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The conversation of a run as messages of a chat completion, up to the calls that wait."""
+    """Yield the conversation of a run as messages of a chat completion, without waiting calls."""
     given = state["original_input"]
     items = [{"role": "user", "content": given}] if isinstance(given, str) else [*given]
     items += [each["raw_item"] for each in state["generated_items"]]

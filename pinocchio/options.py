@@ -1,4 +1,4 @@
-"""What the command `pinocchio` takes before the name of one of its commands."""
+"""The options of the command `pinocchio` itself, before the name of a subcommand."""
 
 from __future__ import annotations
 

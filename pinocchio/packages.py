@@ -1,4 +1,4 @@
-"""Whether `policies`, `calibrator` and `proxy` are this project's, and not somebody else's."""
+"""A check that `policies`, `calibrator` and `proxy` are this project's packages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def place_of(name: str) -> Path | None:
 
 
 def check_own(name: str, root: Path = ROOT) -> None:
-    """Raise ImportError where a package of an application's own hides ours of the same name."""
+    """Raise ImportError where an application's own package hides ours of the same name."""
     found = place_of(name)
     if found != root:
         raise ImportError(

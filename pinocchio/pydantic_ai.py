@@ -1,4 +1,4 @@
-"""For pydantic-ai: which calls of tools are deferred until a person has approved them.
+"""For pydantic-ai: the tool calls that are deferred until a person has approved them.
 
     seen = SeenCalls()
     http_client = DefaultAsyncHttpxClient(event_hooks=seen.async_hooks)
@@ -7,7 +7,7 @@
     toolset = FunctionToolset([refund_order]).approval_required(unsure(marked=True, seen=seen))
     agent = Agent(model, toolsets=[toolset], output_type=[str, DeferredToolRequests])
 
-A run with such a call ends with `DeferredToolRequests`, and goes on with `DeferredToolResults`.
+A run with such a call ends with `DeferredToolRequests`, and continues with `DeferredToolResults`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def unsure(
     policy: str | PathLike[str] | None = None,
     seen: SeenCalls,
 ) -> Callable[[Any, Any, Any], bool]:
-    """A predicate for `approval_required`, by a threshold, by marks (any, or
-    those of a list), or by a policy (a pack's name or a file).
+    """Return a predicate for `approval_required`.
 
-    A call without a number needs approval.
+    It tests a threshold, marks (any, or those of a list), or a policy (a pack's name or a file). A
+    call without a number needs approval.
     """
     is_unsure = doubt(below, policy, marked)
 
@@ -45,7 +45,7 @@ def unsure(
     return approval_required
 
 
-# The desk
+# Review desk
 
 
 def at_desk(
@@ -56,10 +56,12 @@ def at_desk(
     wait_s: float = 0.0,
     run: str | None = None,
 ) -> Any:
-    """The `DeferredToolResults` of a run once all calls that it deferred are decided; None while
-    one is open. Puts them before the desk first, so call it before the process ends, and again in
-    any other. `messages` are all of the run, which `run` names (see `Desk.hold`). Imports
-    pydantic-ai."""
+    """Return the `DeferredToolResults` of a run once all calls that it deferred are decided.
+
+    Return None while one is open. The calls are held at the desk first, so call this before the
+    process ends, and again in any other process. `messages` are all messages of the run, which
+    `run` names (see `Desk.hold`). Imports pydantic-ai.
+    """
     calls = _deferred(messages)
     before = list(_messages(messages))
     stopped = [
@@ -91,7 +93,7 @@ def _approval(library: Any, told: Told) -> Any:
 
 
 def _deferred(messages: Sequence[Any]) -> list[Any]:
-    """The calls that nothing answers."""
+    """Return the calls without an answer."""
     parts = [part for message in messages for part in message.parts]
     kinds = ("tool-return", "retry-prompt")
     answered = {part.tool_call_id for part in parts if part.part_kind in kinds}
@@ -100,7 +102,7 @@ def _deferred(messages: Sequence[Any]) -> list[Any]:
 
 
 def _messages(messages: Sequence[Any]) -> Iterator[dict[str, Any]]:
-    """The conversation as messages of a chat completion, up to the calls that wait."""
+    """Yield the conversation as messages of a chat completion, without waiting calls."""
     waiting = {call.tool_call_id for call in _deferred(messages)}
     roles = {"system-prompt": "system", "user-prompt": "user", "text": "assistant"}
     for part in (part for message in messages for part in message.parts):

@@ -1,4 +1,4 @@
-"""YAML in, decisions out: what happens to a completion, given its confidence and what was checked.
+"""Policies in YAML, and the decisions about completions that they lead to.
 
     policy = load_policy("helpdesk")
     facts = Facts(confidence=0.12, model="gpt-5.6")
@@ -131,7 +131,7 @@ _LAZY = {
     "replay": "policies.trying.replays",
     "study": "policies.certifying.certification_study",
 }
-"""What no request needs; a server that only decides does not load it."""
+"""Names that are imported on first use: no request needs them, so a server does not load them."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Exact tails of the binomial distribution, without scipy: what certificates are proved with."""
+"""Exact tails of the binomial distribution, without scipy, for the proofs of certificates."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _NEGLIGIBLE: Final = 1e-18
 def lower_tail(k: int, n: int, p: float) -> float:
     """Return P(X <= k) for X ~ Binomial(n, p), to a relative 1e-7 for n up to ten million.
 
-    The side that holds less is summed outwards from its largest term, so that small tails are not
-    lost in a difference.
+    The smaller side is summed outwards from its largest term, so that no small tail is lost in a
+    difference.
     """
     if k < 0:
         return 0.0
@@ -28,7 +28,7 @@ def lower_tail(k: int, n: int, p: float) -> float:
 def upper_bound(k: int, n: int, alpha: float) -> float:
     """Return the highest rate p for which P(X <= k) is still above `alpha`, by bisection.
 
-    The upper end of a one-sided Clopper-Pearson interval at confidence 1 - alpha.
+    This is the upper end of a one-sided Clopper-Pearson interval at confidence 1 - alpha.
     """
     if k >= n:
         return 1.0
@@ -40,7 +40,7 @@ def upper_bound(k: int, n: int, alpha: float) -> float:
 
 
 def interval(k: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the two-sided Clopper-Pearson interval of a rate, (0, 1) where nothing was seen."""
+    """Return the two-sided Clopper-Pearson interval of a rate, (0, 1) for n = 0."""
     if n == 0:
         return 0.0, 1.0
     alpha = (1.0 - confidence) / 2
@@ -48,7 +48,10 @@ def interval(k: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
 
 
 def _sum(k: int, n: int, p: float, *, step: int) -> float:
-    """The terms from k on, down or up, as far as they count; they have to fall."""
+    """Return the sum of the terms from k down to 0 or up to n (`step` -1 or 1).
+
+    It ends at negligible terms, so the terms have to fall in the direction of `step`.
+    """
     odds = p / (1.0 - p)
     term = math.exp(
         math.lgamma(n + 1)

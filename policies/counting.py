@@ -1,11 +1,11 @@
-"""Counts as people read them: `1 reply`, `1,204 replies`."""
+"""Counts in words: `1 reply`, `1,204 replies`."""
 
 from __future__ import annotations
 
 
 def counted(count: int, one: str, many: str | None = None) -> str:
-    """Return the number with its noun; `many` is the plural where an s alone does not make it.
+    """Return the number with its noun; `many` is the plural where an added s is not enough.
 
-    The verb of a sentence goes with it: `counted(1, "reply lacks", "replies lack")`.
+    The noun may include the verb: `counted(1, "reply lacks", "replies lack")`.
     """
     return f"{count:,} {one if count == 1 else many or f'{one}s'}"

@@ -1,4 +1,4 @@
-"""What can go wrong with a policy document.
+"""The errors of policy documents.
 
 PolicyError
 └── InvalidDocumentError    a file that cannot be used; carries every problem found in it
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with one line of a document.
+    """One mistake in one line of a document.
 
-    Line 0 stands for the document as a whole, such as a file that does not exist.
+    Line 0 means the document as a whole, such as a file that does not exist.
     """
 
     source: str
@@ -27,11 +27,14 @@ class Problem:
 
 
 class PolicyError(Exception):
-    """Base of everything this package raises on purpose."""
+    """The base class of all errors that this package raises deliberately."""
 
 
 class InvalidDocumentError(PolicyError):
-    """A document was refused; `problems` holds what to change, in the order of its lines."""
+    """An error for a refused document.
+
+    `problems` lists the changes needed, in the order of lines.
+    """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems: tuple[Problem, ...] = tuple(sorted(problems, key=lambda each: each.line))

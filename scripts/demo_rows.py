@@ -1,7 +1,7 @@
-"""Writes the demo's answers as labelled rows: `python scripts/demo_rows.py demo.jsonl`.
+"""A writer of the demo's answers as labelled rows: `python scripts/demo_rows.py demo.jsonl`.
 
-`pinocchio evaluate demo.jsonl --sensitivity` then judges a calibrator on what a newcomer sees
-first: how it ranks the right and wrong answers, and how far it falls when a right one is changed.
+`pinocchio evaluate demo.jsonl --sensitivity` then judges a calibrator on a newcomer's first
+impression: how it ranks the right and wrong answers, and how far it falls when a right one changes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BENCHMARK = MODEL = "demo"
 
 
 def demo_rows() -> Iterator[dict[str, Any]]:
-    """Every labelled answer of the demo as a row with messages, tools and a message."""
+    """Yield every labelled answer of the demo as a row with messages, tools and a message."""
     from proxy.upstreams.demo.demo import rows
 
     for row in rows():
@@ -43,5 +43,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))  # a script's own folder is what Python looks in
+    sys.path.insert(0, str(ROOT))  # Python looks only in the script's own folder
     main()

@@ -1,3 +1,3 @@
-"""Commands of researchers, one file each."""
+"""The commands for researchers, one file each."""
 
 __all__ = ["app", "progress", "recalibrate", "terminal"]

@@ -106,7 +106,10 @@ def advise(
 def _scores(
     rows: Sequence[Row], path: Path | None, calibrator: str, device: str, curve: Path | None
 ) -> Scores:
-    """Numbers of replies alone: those that know others have a recalibration of their own."""
+    """Return the scores of a file, or else of the calibrator, for replies alone.
+
+    Scores that use other replies have their own recalibration, so they are left out.
+    """
     from calibrator.loading import load_scorer
     from calibrator.rows.kept_scores import keeping
     from calibrator.rows.scores import read_kinds, score_rows
@@ -119,7 +122,7 @@ def _scores(
 
 
 def own_auroc(calibrator: str) -> float:
-    """What the checkpoint's card states, the lowest where it states several; nan for nothing."""
+    """Return the AUROC on the checkpoint's card, the lowest of several, or nan without one."""
     from calibrator.loading import checkpoint_card
 
     quality: Any = (checkpoint_card(calibrator) or {}).get("quality") or {}
@@ -129,7 +132,7 @@ def own_auroc(calibrator: str) -> float:
 
 
 def next_command(advice: Advice, files: Sequence[Path], calibrator: str) -> str | None:
-    """What to run now; None where there is nothing to run."""
+    """Return the command to run now, or None where there is nothing to run."""
     given = " ".join(map(str, files))
     named = "" if calibrator == "embedded" else f" --calibrator {calibrator}"
     if advice.action == "recalibrate":
@@ -141,7 +144,7 @@ def next_command(advice: Advice, files: Sequence[Path], calibrator: str) -> str 
 
 
 def _tuning(given: str, calibrator: str) -> str:
-    """A tower is tuned on rows, a language model trained on from its adapter."""
+    """Return the command that tunes a tower, or trains a language model on from its adapter."""
     from calibrator.loading import checkpoint_card
 
     card = checkpoint_card(calibrator) or {}

@@ -1,4 +1,4 @@
-"""All commands of researchers, each from its own module."""
+"""The app of all commands for researchers, each from its own module."""
 
 from __future__ import annotations
 

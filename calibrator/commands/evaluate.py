@@ -1,4 +1,4 @@
-"""`pinocchio evaluate` and `pinocchio card`: from labelled rows to figures, a report and a card."""
+"""`pinocchio evaluate` and `pinocchio card`: figures, a report and a card from labelled rows."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def _check_targets(
 
 
 def _has_name(given: str) -> bool:
-    """Whether --scores says NAME=FILE; a file may have that sign in its own name."""
+    """Return whether --scores is NAME=FILE. A file may have that sign in its own name."""
     return "=" in given and not Path(given).exists()
 
 
@@ -210,7 +210,10 @@ def _tags(given: str) -> list[Tags]:
 
 
 def _training(paths: Sequence[Path], rows: Sequence[Row], *, is_wanted: bool) -> list[Row]:
-    """The rows that baselines are fitted on, checked before anything is scored."""
+    """Return the rows that baselines are fitted on, checked before anything is scored.
+
+    Without files, [] is returned, and a line says so where baselines are wanted.
+    """
     from calibrator.evaluation.methods import check_baselines, has_sklearn
     from calibrator.rows.selection import load_labelled
 
@@ -237,7 +240,10 @@ def _scorer(
     is_sensitive: bool,
     is_renewed: bool,
 ) -> Scorer | None:
-    """The calibrator, or None where scores were given in its place."""
+    """Return the calibrator, or None where scores were given instead.
+
+    Raises JudgingError for --sensitivity with given scores.
+    """
     from calibrator.loading import load_scorer
     from calibrator.rows.kept_scores import keeping
 
@@ -253,7 +259,7 @@ def _scorer(
 
 
 def _rows(files: Sequence[Path], scorer: Scorer | None) -> tuple[list[Row], list[RowError]]:
-    """The labelled rows that the calibrator can read, and what is wrong with the others."""
+    """Return the labelled rows that the calibrator can read, and the errors of the others."""
     from calibrator.rows.scores import image_use
     from calibrator.rows.selection import load_labelled
 
@@ -263,9 +269,9 @@ def _rows(files: Sequence[Path], scorer: Scorer | None) -> tuple[list[Row], list
 def _scores_of(
     rows: Sequence[Row], scorer: Scorer | None, given: Sequence[str], names: Sequence[Tags]
 ) -> list[Scores]:
-    """What the calibrator says of the rows, told these names; without one the scores given.
+    """Return the calibrator's scores of the rows with each of these tags, or the given scores.
 
-    Numbers that know others are judged beside those of replies alone, each under its own name.
+    Scores that use other replies are returned beside those of replies alone, under their own names.
     """
     from calibrator.rows.kept_scores import reused_sentence
     from calibrator.rows.scores import score_kinds
@@ -283,7 +289,10 @@ def _scores_of(
 def _judged(
     rows: Sequence[Row], found: Sequence[Scores], train: Sequence[Row], keep: Path | None
 ) -> Evaluation:
-    """The figures of these scores and of the baselines, with the time that is left."""
+    """Return the figures of these scores and of the baselines, while progress is shown.
+
+    With `keep`, the scores of every method are written into that folder.
+    """
     from calibrator.evaluation.evaluate import STEPS
     from calibrator.evaluation.methods import judge_all, keep_scores, methods_of
 

@@ -1,4 +1,4 @@
-"""What `pinocchio evaluate` prints: tables for people, a JSON object per line for machines."""
+"""The output of `pinocchio evaluate`: tables for people, a JSON object per line for machines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def print_evaluation(evaluation: Evaluation, as_json: bool) -> None:
-    """Print all figures to stdout."""
+    """Print all figures to stdout, with `as_json` as one JSON object per line."""
     if as_json:
         for result in evaluation.results:
             typer.echo(json_line(result.as_dict()), nl=False)
@@ -39,7 +39,7 @@ def print_evaluation(evaluation: Evaluation, as_json: bool) -> None:
 
 
 def _print_sensitivity(sensitivity: Sensitivity) -> None:
-    """Each kind of corruption, the everyday answers, and each benchmark."""
+    """Print tables of each kind of corruption, of everyday answers, and of each benchmark."""
     from calibrator.sensitivity.tables import benchmarks_table, everyday_table, kinds_table
 
     if not sensitivity.benchmarks:
@@ -53,7 +53,7 @@ def _print_sensitivity(sensitivity: Sensitivity) -> None:
 
 
 def _print_groups(evaluation: Evaluation) -> None:
-    """The judged method on each benchmark and task, with the first baseline's AUROC beside it."""
+    """Print the judged method on each benchmark and task, beside the first baseline's AUROC."""
     kinds = ("benchmark", "task", "mean")
     found = [one for kind in kinds for one in evaluation.of_kind(kind)]
     found += [one for one in evaluation.of_kind("pooled") if one.rows == evaluation.rows]
@@ -80,7 +80,7 @@ def _print_groups(evaluation: Evaluation) -> None:
 
 
 def _print_methods(evaluation: Evaluation) -> None:
-    """Every method on all rows; on the rows with a stated confidence too, where there are any."""
+    """Print every method on all rows, and on the rows with a stated confidence if there are any."""
     from calibrator.results.groups import POOLED
 
     means = {one.method: one.auroc for one in evaluation.results if one.kind == "mean"}
@@ -104,7 +104,7 @@ def _print_methods(evaluation: Evaluation) -> None:
 
 
 def _print_within(evaluation: Evaluation) -> None:
-    """Ranking among replies to one question, and p of permuting labels within questions."""
+    """Print the ranking within questions, and p of permuting labels within questions."""
     if not evaluation.within:
         return
     first = evaluation.within[0]

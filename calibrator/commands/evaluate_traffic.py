@@ -32,7 +32,7 @@ TrafficRows = Annotated[
 
 
 def traffic_files(places: Sequence[Path] | None) -> list[Path]:
-    """Return the files that --traffic names; raises JudgingError or OSError where there is none."""
+    """Return the files that --traffic names. Raises JudgingError or OSError where there is none."""
     from calibrator.evaluation.traffic import find_traffic
 
     found = find_traffic(places or [])
@@ -43,9 +43,9 @@ def traffic_files(places: Sequence[Path] | None) -> list[Path]:
 def check_has_rows(
     files: Sequence[Path], traffic: Sequence[Path] | None, needing: Mapping[str, object]
 ) -> None:
-    """Raise JudgingError where there is nothing to judge, or an option that lacks its rows.
+    """Raise JudgingError where there are no rows to judge, or an option lacks its rows.
 
-    `needing` has each such option with its value, which is falsy where it was not used.
+    `needing` maps each such option to its value, which is falsy where it was not used.
     """
     if files:
         return
@@ -59,9 +59,9 @@ def check_has_rows(
 def traffic_of(
     scorer: Scorer | None, calibrator: str, files: Sequence[Path], most: int
 ) -> tuple[Traffic, list[RowError]]:
-    """Return the figures on these files and our own replies, and what was wrong with rows.
+    """Return the figures on these files and our own replies, and the errors of bad rows.
 
-    Raises JudgingError without a scorer, whose place `--scores` took.
+    At most `most` rows of a set are used. Raises JudgingError without a scorer, as with `--scores`.
     """
     from calibrator.evaluation.traffic import (
         measure_traffic,

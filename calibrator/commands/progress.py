@@ -1,8 +1,8 @@
-"""Progress of long work with the time that is left: a bar on a terminal, elsewhere lines.
+"""Progress of long work with the time left: a bar on a terminal, lines elsewhere.
 
-A line is written after a few seconds and then twice a minute, so that a log of a nightly run says
-how far it came. Time left goes by the speed since the first piece of work was done: what was there
-from the beginning, as scores of an earlier run are, makes nothing look fast.
+A line is written after a few seconds and then twice a minute, so that the log of a nightly run
+shows its progress. The time left follows from the speed since the first work was done; work that
+was done at the start, such as scores of an earlier run, does not count as speed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ LINE_EVERY_S = 30.0
 
 
 class Progress:
-    """How far one piece of work is; a context manager around it.
+    """A context manager that shows the progress of one piece of work.
 
-    `total` is how much there is to do, in rows or whatever `advance` counts; None where nobody
-    knows, 0 where `update` will say.
+    `total` is the amount of work, in rows or whatever `advance` counts. It is None where it is
+    unknown, and 0 where `update` will set it.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class Progress:
     ) -> None:
         self._title, self._total, self._done = title, total, 0
         self._clock = clock
-        self._begin: tuple[float, int] | None = None  # when the first work was done, and how much
+        self._begin: tuple[float, int] | None = None  # time and amount of the first work
         self._next_line = clock() + FIRST_LINE_S
         self._bar = _bar(title, total) if _is_terminal(is_terminal) else None
 
@@ -55,11 +55,11 @@ class Progress:
             self._bar.stop()
 
     def advance(self, count: int = 1) -> None:
-        """Count work as done."""
+        """Add `count` to the work done."""
         self.update(self._done + count, self._total)
 
     def update(self, done: int, total: int | None) -> None:
-        """Set how much is done, and of how much."""
+        """Set the work done and the total, and show it."""
         self._done, self._total = done, total
         if self._bar is not None:
             self._bar.update(0, completed=done, total=total)
@@ -72,7 +72,7 @@ class Progress:
             self.say(self._line(now))
 
     def say(self, sentence: str) -> None:
-        """Write a line to people, above the bar where there is one."""
+        """Print a line to stderr, above the bar where there is one."""
         if self._bar is not None:
             self._bar.console.print(sentence, markup=False, highlight=False)
         else:
@@ -93,7 +93,7 @@ class Progress:
 
 
 def duration_text(seconds: float) -> str:
-    """A duration as people say it, e.g. `40 s`, `3 min`, `2.5 h`."""
+    """Return a duration in words, such as `40 s`, `3 min` or `2.5 h`."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     if seconds < 5_400:

@@ -1,4 +1,4 @@
-"""Fits a recalibration on labelled rows, for the command `pinocchio recalibrate FILES`."""
+"""The work of `pinocchio recalibrate FILES`: it fits a recalibration on labelled rows."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def recalibrate(
     of: Of,
     as_json: bool,
 ) -> None:
-    """Fit a recalibration on labelled rows and print what it mends; write it, or study it only.
+    """Fit a recalibration on labelled rows, and print its gains; write it, or only study it.
 
-    It is for the numbers of replies alone, or for those that know others (`knows_others`), of rows
-    that have `others`; or it joins the signals of rows that have some to either (`of`). About 100
-    labels are enough for Platt. Ends the process with a sentence where it cannot be done.
+    `of` says whether it is for scores of replies alone, for scores that use the `others` of rows,
+    or whether it joins the signals of rows to either. Platt needs about 100 labels. Exits with a
+    sentence where it fails.
     """
     from calibrator.loading import load_scorer
     from calibrator.rows.kept_scores import keeping
@@ -84,7 +84,10 @@ def recalibrate(
 
 
 def _scores(rows: Sequence[Row], scorer: Scorer, knows_others: bool) -> tuple[list[Row], Scores]:
-    """The rows that have such a number, with it."""
+    """Return the rows that have such a score, and the scores.
+
+    Raises JudgingError where scores should use other replies and cannot.
+    """
     from calibrator.rows.scores import score_kinds
     from calibrator.scorer import opinion_of
 
@@ -106,7 +109,7 @@ def _join_signals(
     scores: Path | None,
     as_json: bool,
 ) -> tuple[list[RowError], int]:
-    """Fits and writes weights of signals; the rows that were bad, and how many there were."""
+    """Fit and write weights of signals; return the errors of bad rows and the number of rows."""
     from calibrator.loading import load_scorer
     from calibrator.metrics.metrics import brier, ece
     from calibrator.recalibration.signals import confidences, cross_fitted_signals, fit_signals
@@ -144,7 +147,7 @@ def _join_signals(
 def _labelled_signals(
     rows: Sequence[Row], scorer: Scorer | None, scores: Path | None
 ) -> list[LabelledSignals]:
-    """Each row's number without signals, read from `scores` or computed, beside its signals."""
+    """Return each row's confidence without signals, from `scores` or computed, with its signals."""
     from calibrator.recalibration.signals import LabelledSignals
     from calibrator.rows.scores import read_with_provenance, score_items
     from calibrator.scorer import provenance

@@ -1,4 +1,4 @@
-"""`pinocchio score`: rows in, the same rows with a score and a confidence out."""
+"""`pinocchio score`: it adds a score and a confidence to rows."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def score(
     from calibrator.scorer import provenance
 
     with sentences(), resumable():
-        may_be_input = len(rows) == 1 and not brief  # all of a row is written again
+        may_be_input = len(rows) == 1 and not brief  # the whole row is written
         check_target(output, [recalibration, facts, *([] if may_be_input else rows)])
         check_readable(rows)
         known = None if facts is None else load_facts_for(calibrator, facts)
@@ -142,7 +142,7 @@ def score(
 
 
 def _add_facts(items: Sequence[Item], known: FactFile) -> None:
-    """Give each item the facts that it is about, and say of how many there are some."""
+    """Give each item the facts that it is about, and print how many items have some."""
     for item in items:
         item.facts = known.about_item(item)
     used = sum(bool(item.facts) for item in items)
@@ -151,7 +151,7 @@ def _add_facts(items: Sequence[Item], known: FactFile) -> None:
 
 
 def _rows(files: Sequence[Path], use: ImageUse) -> tuple[list[Row], list[RowError]]:
-    """The rows that can be scored, and what is wrong with the others."""
+    """Return the rows that can be scored, and the errors of the others."""
     from calibrator.rows.rows import Row, read_rows
 
     read = [row for path in files for _, row in read_rows(path, use)]
@@ -167,7 +167,7 @@ def _score_on_ray(
     address: str,
     actors: int,
 ) -> None:
-    """The same rows in the same order; an interrupted run goes on where it was."""
+    """Score the rows on Ray and write them in their order; an interrupted run is resumed."""
     with sentences(), resumable():
         from calibrator.cluster.ray_scoring import Calibrating, score_files
         from calibrator.rows.shards import begin

@@ -1,4 +1,4 @@
-"""What the commands of researchers share: sentences for errors, progress, whole files."""
+"""The shared parts of the researchers' commands: sentences for errors, tables, whole files."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from calibrator.rows.rows import Row
 
 FAILED, UNUSABLE_INPUT, INTERRUPTED = 1, 2, 130
-NAMED_ROWS = 3  # of those with the same fault
-# packages that only `train` brings
+NAMED_ROWS = 3  # rows named for each fault
+# Packages that only the extra `train` installs.
 OF_TRAIN = ("PIL", "accelerate", "peft", "scipy", "sklearn", "torch", "transformers")
 
 Calibrator = Annotated[
@@ -57,7 +57,7 @@ RecalibrationFile = Annotated[
 
 @contextmanager
 def extras() -> Iterator[None]:
-    """Says which extra brings a package that a research module could not import."""
+    """Raise MissingExtraError, with the extra's name, for a package that cannot be imported."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -69,12 +69,12 @@ def extras() -> Iterator[None]:
 
 @contextmanager
 def sentences() -> Iterator[None]:
-    """Turns the errors of a person's mistake into one sentence and an exit status."""
+    """Print the errors of a user's mistake as one sentence, and exit with a status."""
     try:
         with extras():
             yield
     except BrokenPipeError:
-        raise  # whoever read the output has enough; the command ends without a word
+        raise  # the reader closed the pipe; the command ends silently
     except (CalibratorError, OSError) as error:
         status = FAILED if isinstance(error, MissingExtraError) else UNUSABLE_INPUT
         sentence = os_error_sentence(error) if isinstance(error, OSError) else str(error)
@@ -84,7 +84,7 @@ def sentences() -> Iterator[None]:
 
 @contextmanager
 def resumable() -> Iterator[None]:
-    """Says, where a person interrupts the work, that what is done of it is not lost."""
+    """Exit after an interruption by the user, with a sentence that finished work is kept."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -93,12 +93,12 @@ def resumable() -> Iterator[None]:
 
 
 def say(sentence: str) -> None:
-    """To people; stdout is for results."""
+    """Print a sentence to stderr; stdout is for results."""
     typer.echo(sentence, err=True)
 
 
 def refuse(context: typer.Context, names: Sequence[str], why: str) -> None:
-    """End the process if one of these parameters was given on the command line.
+    """Exit if one of these parameters was given on the command line.
 
     `why` follows the option's name, as in "--since is for ..".
     """
@@ -111,7 +111,7 @@ def refuse(context: typer.Context, names: Sequence[str], why: str) -> None:
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Columns as wide as they need to be, the first to the left, the others to the right."""
+    """Print columns as wide as needed, the first aligned left, the others right."""
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     for first, *others in (head, *rows):
         cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
@@ -119,12 +119,15 @@ def print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def file_option(*names: str, help: str) -> Any:
-    """The option of a command for a file that it writes."""
+    """Return a command's option for a file that it writes."""
     return typer.Option(*names, help=help, parser=_file_path, metavar="FILE")
 
 
 def _file_path(given: str) -> Path:
-    """Of `out/` a Path would forget the slash, and a file be written that is called `out`."""
+    """Return the path of a file. Raises BadParameter for a name that ends in a slash.
+
+    A Path would drop the slash of `out/`, and a file called `out` would be written.
+    """
     path = Path(given)
     if given.endswith(("/", os.sep)) and not path.is_dir():
         raise typer.BadParameter(f"{given} names a folder; name a file in it")
@@ -132,7 +135,7 @@ def _file_path(given: str) -> Path:
 
 
 def check_target(path: Path | None, inputs: Iterable[Path | None] = ()) -> None:
-    """Before the work: raises OutputError where a file cannot stand, or is read from as well."""
+    """Raise OutputError, before the work, where a file cannot be written or is also an input."""
     if path is None:
         return
     if path.is_dir():
@@ -146,7 +149,7 @@ def check_target(path: Path | None, inputs: Iterable[Path | None] = ()) -> None:
 
 
 def is_among(path: Path, inputs: Iterable[Path | None]) -> bool:
-    """Whether it is one of these files, by whatever name."""
+    """Return whether the path is one of these files, by any name."""
     return path.exists() and any(
         each is not None and each.exists() and path.samefile(each) for each in inputs
     )
@@ -154,9 +157,10 @@ def is_among(path: Path, inputs: Iterable[Path | None]) -> bool:
 
 @contextmanager
 def writer(path: Path | None) -> Iterator[TextIO]:
-    """Writes beside the target and moves it there when it is whole; stdout for None.
+    """Write beside the target, and move the file there when it is complete; stdout for None.
 
-    Packed where the name ends in .gz; a pipe, or what else is no file, is written to as it is.
+    It is packed where the name ends in .gz. A pipe, or another target that is no file, is written
+    to directly.
     """
     if path is None:
         yield sys.stdout
@@ -174,7 +178,7 @@ def writer(path: Path | None) -> Iterator[TextIO]:
 
 
 def write_if_named(path: Path | None, text: str) -> None:
-    """Write the text and a line end into a file that is named; nothing for None."""
+    """Write the text and a line end into the file; do nothing for None."""
     if path:
         with writer(path) as stream:
             stream.write(text + "\n")
@@ -189,7 +193,7 @@ def _opened(path: Path, *, is_packed: bool) -> TextIO:
 
 
 def report_bad(bad: Sequence[RowError], total: int) -> None:
-    """Names the rows that could not be used; exit status 1 when there are any.
+    """Print the rows that could not be used, and exit with status 1 if there are any.
 
     Of many rows with the same fault the first few are named, and the others counted.
     """
@@ -210,7 +214,7 @@ def report_bad(bad: Sequence[RowError], total: int) -> None:
 
 
 def say_copies(rows: Sequence[Row]) -> None:
-    """Say how many labelled rows repeat or contradict another one; nothing where none does."""
+    """Print how many labelled rows repeat or contradict another one, or nothing if none does."""
     from calibrator.rows.copies import copies_in
 
     for sentence in copies_in(rows).sentences():
@@ -218,10 +222,10 @@ def say_copies(rows: Sequence[Row]) -> None:
 
 
 def training_files(files: Sequence[Path], given: Sequence[Path] | None) -> list[Path]:
-    """The files asked for; else, for `$DATA/test/*`, those of `$DATA/train/`, if there are any.
+    """Return the files given, or else, for `$DATA/test/*`, those of `$DATA/train/`, if any.
 
-    Files marked __nc are left out, as where a calibrator is trained: baselines learn from the same
-    rows. Raises JudgingError when nothing is left of what was asked for.
+    Files marked __nc are left out, as in the training of a calibrator: baselines learn from the
+    same rows. Raises JudgingError where no given file is left.
     """
     from calibrator.rows.selection import NON_COMMERCIAL, is_trainable
 

@@ -1,4 +1,4 @@
-"""`pinocchio train`: labelled rows in, a calibrator with the parts of the shipped one out."""
+"""`pinocchio train`: it trains a calibrator with the parts of the shipped one on labelled rows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from calibrator.training.run import TrainConfig
 
 PARTS: Final = ("forest", "abilities", "inspector", "calls", "opinion")
-ELSEWHERE: Final = {  # options that `train` once had, and the commands that have them
+ELSEWHERE: Final = {  # former options of `train`, by the commands that have them now
     "train-llm": (
         *("--preset", "--base", "--text-only", "--elicitation", "--batch-rows", "--micro-tokens"),
         *("--dropout", "--checkpointing", "--no-checkpointing"),
@@ -110,12 +110,12 @@ Opinion = Annotated[
 
 
 class Train(TyperCommand):
-    """`train`, which names the command that has an option which it does not have itself."""
+    """The command `train`; for a former option it names the command that has it now."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
             return super().parse_args(ctx, args)
-        except Exception as error:  # click's NoSuchOption, which newer typers bring themselves
+        except Exception as error:  # NoSuchOption, which is click's or a newer typer's own
             name = getattr(error, "option_name", None)
             command = next((each for each, names in ELSEWHERE.items() if name in names), None)
             if command is None:
@@ -154,7 +154,7 @@ def train(
     `tune` for fine-tuning the calibrator that you use.
     """
     if forest is False and opinion is None:
-        opinion = False  # a second stage goes by the forest's numbers
+        opinion = False  # a second stage needs the forest's numbers
     wishes = dict(zip(PARTS, (forest, abilities, inspector, calls, opinion), strict=True))
     with sentences(), resumable():
         from calibrator.rows.selection import Selection
@@ -188,7 +188,7 @@ def train(
 
 
 def _check(context: typer.Context, start: str, rows: int, forest: bool | None) -> None:
-    """Refuses options that would change nothing; raises TrainingError."""
+    """Raise TrainingError for options that would have no effect."""
     if start and forest is not None:
         raise TrainingError("a checkpoint to start from keeps its forest; leave out --forest")
     source = context.get_parameter_source("balance_power")
@@ -197,7 +197,10 @@ def _check(context: typer.Context, start: str, rows: int, forest: bool | None) -
 
 
 def trained(folder: Path, config: TrainConfig, **options: Any) -> Path:
-    """Run a training, with a bar on a terminal and with lines elsewhere; return the checkpoint."""
+    """Run a training and return the checkpoint.
+
+    Progress is a bar on a terminal, and lines elsewhere.
+    """
     from calibrator.training.train import train as run
 
     with Progress("training", 0) as bar:
@@ -205,7 +208,7 @@ def trained(folder: Path, config: TrainConfig, **options: Any) -> Path:
 
 
 def report(checkpoint: Path, config: TrainConfig) -> None:
-    """Print where the checkpoint is, what it is worth beside the shipped one, and how to use it."""
+    """Print the checkpoint's place, its quality beside the shipped one, and how to use it."""
     from calibrator.studies.beside_shipped import MOST_ROWS, beside_shipped
 
     typer.echo(f"the checkpoint is in {checkpoint}")

@@ -1,4 +1,4 @@
-"""`pinocchio train-encoder`: a calibrator with an encoder in place of trees, as once shipped."""
+"""`pinocchio train-encoder`: it trains a calibrator with an encoder, as once shipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pinocchio train-llm`: labelled rows in, a language model that is a calibrator out."""
+"""`pinocchio train-llm`: it trains a language model as a calibrator on labelled rows."""
 
 from __future__ import annotations
 

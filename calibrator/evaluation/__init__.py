@@ -1,4 +1,4 @@
-"""Judges scores on labelled rows: figures, baselines, report, model card, advice."""
+"""The evaluation of scores on labelled rows: figures, baselines, report, model card, advice."""
 
 __all__ = [
     "advice",

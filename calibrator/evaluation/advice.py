@@ -1,24 +1,24 @@
-"""Leave a calibrator alone, recalibrate it, fine-tune it, or collect more labels (paper A09).
+"""Advice to leave a calibrator alone, recalibrate it, fine-tune it, or collect labels (paper A09).
 
 Intervals decide, never a figure alone:
 
-    ranking      AUROC depends on which replies were labelled: it is lower where their confidences
-                 lie close together, as those of delivered replies do, and where the questions are
-                 of another mix than the checkpoint's own. So it is compared with the AUROC that
-                 these very confidences would have if they were the true probabilities
+    ranking      AUROC depends on the choice of labelled replies. It is lower where their
+                 confidences are close together, as those of delivered replies are, and where the
+                 mix of questions differs from the checkpoint's own. So it is compared with the
+                 AUROC that these confidences would have if they were the true probabilities
                  (`expected_auroc`). Where the whole interval over questions is more than
                  `MATERIAL` below that, and below the AUROC on the checkpoint's own card (without a
                  card: below `NEAR_CHANCE`), these replies are ranked worse than they should be:
                  fine-tune.
-                 Where its low end does not exclude that, nobody can tell yet: collect labels.
+                 Where its low end does not exclude that, it is undecided: collect labels.
     calibration  a recalibration, cross-fitted over questions, must beat the present confidences by
                  the rule that promotes one (`recalibration_trial`). Where it does not, and the log
-                 loss that it might still gain is at most `HARMLESS`, there is nothing to mend;
-                 where it might be more, nobody can tell yet.
+                 loss that it might still gain is at most `HARMLESS`, there is nothing to correct;
+                 where it might be more, it is undecided.
 
-A recalibration keeps the ranking, so a bad ranking comes first, and with too few labels to
-fine-tune on a recalibration is what they are good for meanwhile. Where confidences are too close
-together to rank anything (`expected_auroc` below `NEAR_CHANCE`), calibration alone is judged.
+A recalibration keeps the ranking, so a bad ranking comes first. With too few labels to fine-tune,
+they are used for a recalibration meanwhile. Where confidences are too close together to rank
+anything (`expected_auroc` below `NEAR_CHANCE`), calibration alone is judged.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ Action = Literal["leave", "recalibrate", "fine_tune", "collect"]
 
 NEAR_CHANCE: Final = 0.6
 MATERIAL: Final = 0.1
-"""AUROC that has to be missing before fine-tuning is advised; on kinds of questions that the
-shipped calibrator was tested on, up to 0.09 are missing."""
+"""The loss of AUROC from which fine-tuning is advised. On the kinds of questions that the shipped
+calibrator was tested on, up to 0.09 are missing."""
 HARMLESS: Final = 0.02
-"""Log loss a reply: about what an ECE of 0.1 costs in the middle."""
+"""The log loss for each reply that about equals an ECE of 0.1 at medium confidences."""
 LEAST_LABELS: Final = 50
 LEAST_TO_RANK: Final = 20
-"""Labels from which on the ranking is told with its interval, though nothing is advised yet."""
+"""The least labels for which the ranking is reported with its interval, though without advice."""
 TO_TUNE: Final = 100
 EXPECTED_WITH: Final = (50, 100, 200, 500, 1_000)
 KINDS: Final[tuple[Kind, ...]] = ("platt", "isotonic")
@@ -57,7 +57,7 @@ KINDS: Final[tuple[Kind, ...]] = ("platt", "isotonic")
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The mean ECE on other questions once a curve was fitted on so many labels."""
+    """The mean ECE on other questions after a curve was fitted on this many labels."""
 
     labels: int
     platt: float
@@ -66,11 +66,11 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to do, why, and the figures behind it.
+    """The action, the reason, and the figures behind it.
 
-    `own_auroc` is what the checkpoint's card states, nan where it states none; `expected_auroc` is
-    what the confidences of these rows would have if they were right. `more_labels` are how many are
-    missing, 0 where none are. `is_delivered_only`: the rows say why they were labelled, and none of
+    `own_auroc` is the AUROC on the checkpoint's card, or nan without one; `expected_auroc` is what
+    the confidences of these rows would have if they were true. `more_labels` is the number of
+    missing labels, or 0. `is_delivered_only` means that the rows come from a record and none of
     them was held.
     """
 
@@ -91,17 +91,17 @@ class Advice:
 
     @property
     def is_chance(self) -> bool:
-        """Whether the labels leave it open that right replies are no higher than wrong ones."""
+        """Whether the labels allow that right replies are ranked no higher than wrong ones."""
         return holds_chance(self.auroc)
 
     @property
     def kind(self) -> Kind:
-        """The curve that does better on labels that it did not see."""
+        """The curve that does better on labels that it was not fitted on."""
         found = [name for name in KINDS if name in self.trials]
         return min(found, key=lambda name: self.trials[name].after.log_loss, default="platt")
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON, which has no nan."""
+        """Return the advice as values for JSON, with None instead of nan."""
         trials = {name: each.as_dict() for name, each in self.trials.items()}
         its = {**asdict(self), "trials": trials, "is_chance": self.is_chance}
         values: dict[str, Any] = _without_nan(its)
@@ -117,7 +117,7 @@ def _without_nan(value: Any) -> Any:
 
 
 def advise(rows: Sequence[Row], confidence: Floats, own_auroc: float = math.nan) -> Advice:
-    """What to do about a calibrator that told these confidences (n,) of labelled rows."""
+    """Return advice about a calibrator that gave these confidences (n,) to labelled rows."""
     y, questions = labels_of(rows), question_numbers(rows)
     count, distinct = len(rows), int(questions.max()) + 1
     if y.min() == y.max():
@@ -166,7 +166,7 @@ def is_delivered_only(rows: Sequence[Row]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """How well labelled replies are ranked, what their confidences promise, and the card's AUROC.
+    """The measured and the promised ranking of labelled replies, and the card's AUROC.
 
     `own` is nan where the checkpoint has no card.
     """
@@ -182,7 +182,7 @@ class Ranking:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether the confidences are so close together that they rank next to nothing."""
+        """Whether the confidences are so close together that they rank almost nothing."""
         return self.expected < NEAR_CHANCE
 
     @property
@@ -193,7 +193,7 @@ class Ranking:
 
     @property
     def is_open(self) -> bool:
-        """Whether the labels leave it open that the ranking is that bad."""
+        """Whether the labels do not exclude that the ranking is that bad."""
         return not self.is_narrow and self.auroc.low < min(self.bar, NEAR_CHANCE)
 
     def __str__(self) -> str:
@@ -204,7 +204,7 @@ class Ranking:
 
 
 def _decided(count: int, ranking: Ranking, trials: Mapping[Kind, Trial]) -> tuple[Action, str, int]:
-    """Return the action, the reason, and how many more labels it takes."""
+    """Return the action, the reason, and the number of missing labels."""
     is_chance = holds_chance(ranking.auroc)
     mending = max(trials.values(), key=lambda each: (each.is_better, each.gain.value))
     claim = f"these confidences promise {ranking.expected:.3f}"
@@ -240,7 +240,7 @@ def _decided(count: int, ranking: Ranking, trials: Mapping[Kind, Trial]) -> tupl
 
 
 def _meanwhile(mending: Trial, why: str, missing: int) -> tuple[Action, str, int]:
-    """Recalibrates with what there is, where that helps."""
+    """Return a recalibration as the action where it helps, else the collection of labels."""
     if mending.is_better:
         return (
             "recalibrate",
@@ -255,9 +255,10 @@ def _shown(gain: Interval) -> str:
 
 
 def _more(count: int, interval: Interval, reach: float) -> int:
-    """How many more labels until the interval reaches no further than that, in fifties.
+    """Return how many more labels shrink the interval's half width to `reach`, in fifties.
 
-    Its width falls with the root of their number; at least a half more, at most ten times as many.
+    The width falls with the root of the number of labels. The total is at least half as many again,
+    at most ten times as many.
     """
     width = (interval.high - interval.low) / 2
     factor = (width / max(abs(reach), width / 3)) ** 2
@@ -266,7 +267,10 @@ def _more(count: int, interval: Interval, reach: float) -> int:
 
 
 def _expected(rows: Sequence[Row], confidence: Floats) -> list[Expected]:
-    """By cross-validation: random questions are fitted on, the others judged."""
+    """Return the ECE expected with more labels, by fitting on random questions of these rows.
+
+    The other questions are judged.
+    """
     y, questions = labels_of(rows), question_numbers(rows)
     found = ((count, mend("", y, confidence, questions, count)) for count in EXPECTED_WITH)
     return [

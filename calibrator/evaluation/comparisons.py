@@ -1,4 +1,4 @@
-"""The judged method against each baseline, on the same rows and the same resamples (H05, H06)."""
+"""Comparisons of a method with each baseline, on the same rows and resamples (H05, H06)."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from calibrator.results.results import Method
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How much higher a method's AUROC is than another's.
+    """The difference of a method's AUROC from another's.
 
-    `pooled` is DeLong's test; `clustered` the same difference with an interval over questions;
+    `pooled` is DeLong's test; `clustered` is the same difference with an interval over questions;
     `mean` and `within` are differences of the mean over benchmarks and of the mean within
     questions, with intervals over questions.
     """
@@ -42,7 +42,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """AUROCs of one method on resamples of questions; the same resamples for every method."""
+    """The AUROCs of one method on resamples of questions, which are the same for every method."""
 
     value: float
     pooled: Floats  # (resamples,)
@@ -59,7 +59,10 @@ def draw(
     resamples: int,
     permutations: int,
 ) -> Drawn:
-    """Resamples questions, pooled and within each benchmark. Needs both labels among the rows."""
+    """Resample questions, pooled and within each benchmark, and return the AUROCs.
+
+    `labels` have to hold both kinds.
+    """
     p = method.confidence
     drawn, values = [], []
     for number, group in enumerate(benchmarks):
@@ -78,7 +81,10 @@ def draw(
 
 
 def _mean_of(drawn: Sequence[Floats], resamples: int) -> Floats:
-    """The mean over benchmarks of each resample, of those that had both labels in it."""
+    """Return the mean over benchmarks of each resample, (resamples,).
+
+    Benchmarks without both labels in the resample are left out; it is nan without any.
+    """
     if not drawn:
         return np.full(resamples, np.nan)
     table = np.stack(drawn)
@@ -91,10 +97,10 @@ def _mean_of(drawn: Sequence[Floats], resamples: int) -> Floats:
 def compare(
     rows: str, methods: Sequence[Method], drawn: Sequence[Drawn], labels: Ints
 ) -> list[Comparison]:
-    """Each judged method against the baselines that were told the same names.
+    """Compare each judged method with the baselines that were given the same names.
 
-    The first method is also compared with the other judged ones of the same names. `rows` says
-    which rows these are.
+    The first method is also compared with the other judged ones of the same names. `rows` is the
+    name of these rows.
     """
     pairs = [
         (i, j)
@@ -111,7 +117,7 @@ def compare(
 def _compare(
     rows: str, first: Method, second: Method, a: Drawn, b: Drawn, labels: Ints
 ) -> Comparison:
-    # the questions that are mixed are the same for both, and in the same order
+    # The questions with both labels are the same for both methods, and in the same order.
     within = a.within.each - b.within.each if a.within and b.within else np.array([])
     return Comparison(
         rows=rows,

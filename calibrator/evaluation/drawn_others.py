@@ -1,4 +1,4 @@
-"""Other replies to the questions of labelled rows, drawn from the rows themselves by a seed."""
+"""Other replies to the questions of labelled rows, drawn from the rows with a seed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from calibrator.rows.rows import Row
 from calibrator.scorer import Item, OtherReply, Score
 
 SEED = 20_261_123
-STRONGER = 0.05  # of an ability, by which a model is stronger than another
+STRONGER = 0.05  # the difference of ability from which a model counts as stronger
 
 
 class Reader(Protocol):
-    """What reads the others of items beside their scores."""
+    """An object that adjusts the scores of items by their other replies."""
 
     def with_others(self, items: Sequence[Item], scores: Sequence[Score]) -> list[Score]: ...
 
@@ -39,7 +39,7 @@ class ReadsOthers(Reader, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A reply that has others: its place among the rows, and the item with those drawn."""
+    """A reply with other replies: its index among the rows, and the item with those drawn."""
 
     at: int
     item: Item
@@ -63,10 +63,10 @@ def draw_others(
     model: str | None = None,
     seed: int = SEED,
 ) -> list[Drawn]:
-    """Return the labelled replies that have so many others to the same question, with those.
+    """Return the labelled replies that have at least `count` others to their question, with those.
 
-    They are of other models than the reply's; of stronger ones alone where `is_stronger`, of this
-    `model` alone where one is given. A row that brings `others` of its own keeps those.
+    The others are of other models than the reply's, with `is_stronger` only of stronger ones, and
+    with `model` only of this one. Without these options, a row with its own `others` keeps them.
     """
     rng = random.Random(seed)
     questions: dict[str, list[Row]] = defaultdict(list)

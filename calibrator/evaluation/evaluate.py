@@ -1,8 +1,8 @@
-"""Judges methods on labelled rows: figures for each group, and each method against the baselines.
+"""The evaluation of methods on labelled rows: figures for each group, and comparisons.
 
     rows, methods -> results, comparisons, ranking within questions, curves -> JSON, report, card
 
-The first method is the one that is judged; all are judged on the very same rows.
+The first method is the one that is judged; all are measured on the same rows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from calibrator.sensitivity import Sensitivity, read_sensitivity
 
 FORMAT = 1
 CURVE_POINTS = 200
-STEPS = 2  # of the work on one method: its figures, then its resamples
+STEPS = 2  # for each method: its figures, then its resamples
 PERMUTATIONS_OF_BASELINES = 1_000
 STATED_ROWS = "rows with a stated confidence"
 
@@ -51,7 +51,7 @@ Points = list[tuple[float, float]]
 
 @dataclass(frozen=True, slots=True)
 class Within:
-    """How well a method ranks the replies to one question; see `Disagreement`."""
+    """The quality of a method's ranking of replies to one question; see `Disagreement`."""
 
     method: str
     questions: int
@@ -65,7 +65,7 @@ class Within:
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """What a method's figures are drawn from; curves have at most `CURVE_POINTS` points."""
+    """The data of a method's figures; curves have at most `CURVE_POINTS` points."""
 
     method: str
     bins: list[Bin]
@@ -77,8 +77,8 @@ class Curves:
 class Evaluation:
     """All figures of one run; `judged` is the first method's name.
 
-    `sensitivity` and `traffic` are of the calibrator that was scored with, where they were asked
-    for. Where only traffic was measured, there are no rows and no results.
+    `sensitivity` and `traffic` belong to the calibrator that scored, and are None where they were
+    not asked for. Where only traffic was measured, there are no rows and no results.
     """
 
     judged: str
@@ -95,19 +95,22 @@ class Evaluation:
     traffic: Traffic | None = None
 
     def find(self, group: str, method: str | None = None) -> Result | None:
-        """The result of a method, of the judged one by default, on a group."""
+        """Return the result of a method, by default the judged one, on a group, or None."""
         named = [
             r for r in self.results if r.group == group and r.method == (method or self.judged)
         ]
         return named[0] if named else None
 
     def of_kind(self, kind: str, method: str | None = None) -> list[Result]:
-        """The results of a method on all groups of a kind."""
+        """Return the results of a method on all groups of a kind."""
         name = method or self.judged
         return [r for r in self.results if r.kind == kind and r.method == name]
 
     def sensitivity_on(self, one: Result) -> float:
-        """The calibrator's sensitivity on a benchmark, on text or calls, or on all; else nan."""
+        """Return the calibrator's sensitivity on the result's group, or nan.
+
+        The group is a benchmark, text or calls, or all rows.
+        """
         if self.sensitivity is None or one.kind not in ("benchmark", "task", "mean", "pooled"):
             return math.nan
         if one.kind == "benchmark":
@@ -116,7 +119,7 @@ class Evaluation:
         return self.sensitivity.score(is_call=is_call)
 
     def joined(self, other: Evaluation) -> Evaluation:
-        """With another one's figures of all its rows, which are other rows, behind its own."""
+        """Return the evaluation with another one's pooled results and comparisons added."""
         return replace(
             self,
             results=[*self.results, *(one for one in other.results if one.kind == "pooled")],
@@ -133,10 +136,11 @@ def judge(
     permutations: int = PERMUTATIONS,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Evaluation:
-    """Judges all methods; `name` says which rows these are, `progress` hears of `STEPS` for each.
+    """Return the evaluation of all methods; `name` is the name of these rows.
 
-    A benchmark of one label has no AUROC and is left out of the mean; where all rows have one
-    label there are no comparisons and no curves. Raises JudgingError without rows or methods.
+    `progress` is called with 1 for each of the `STEPS` of a method. A benchmark with one label has
+    no AUROC and is left out of the mean. With fewer than four rows, or fewer than two of either
+    label, there are no comparisons and no curves. Raises JudgingError without rows or methods.
     """
     if not rows or not methods:
         raise JudgingError("there is nothing to judge")
@@ -177,7 +181,7 @@ def unjudged(name: str) -> Evaluation:
 
 
 def question_numbers(rows: Sequence[Row]) -> Ints:
-    """The same number for replies to one question, from 0, (n,)."""
+    """Return a number for each row, from 0, equal for replies to one question, (n,)."""
     found: dict[str, int] = {}
     return np.array([found.setdefault(row.question_id, len(found)) for row in rows])
 
@@ -191,8 +195,11 @@ def _results(
     resamples: int,
     progress: Callable[[int], None],
 ) -> list[Result]:
-    """Every group of every method. Intervals are for all groups of the judged method, and for all
-    rows of the others: hundreds of models, each resampled for each baseline, would take an hour."""
+    """Return the results of every method on every group.
+
+    Intervals are computed for all groups of the judged method, and only for all rows of the others:
+    hundreds of models, each resampled for each baseline, would take an hour.
+    """
     *groups, pooled = groups_of(rows)
     pooled = replace(pooled, name=name)
     results: list[Result] = []
@@ -239,7 +246,7 @@ def _curves(method: Method, labels: Ints) -> Curves:
 
 
 def _thinned(x: Floats, y: Floats) -> Points:
-    """At most `CURVE_POINTS` points, the ends among them."""
+    """Return at most `CURVE_POINTS` points, the ends included."""
     kept = np.unique(np.linspace(0, len(x) - 1, min(len(x), CURVE_POINTS)).round().astype(int))
     return [(round(float(a), 5), round(float(b), 5)) for a, b in zip(x[kept], y[kept], strict=True)]
 
@@ -247,13 +254,16 @@ def _thinned(x: Floats, y: Floats) -> Points:
 def to_json(evaluation: Evaluation) -> str:
     values = {"format": FORMAT, **plain(asdict(evaluation))}
     for name in ("sensitivity", "traffic"):
-        if getattr(evaluation, name) is None:  # as before there was one, for readers of that time
+        if getattr(evaluation, name) is None:  # absent for readers of older versions
             del values[name]
     return json.dumps(values, indent=1, allow_nan=False)
 
 
 def read_evaluation(path: Path) -> Evaluation:
-    """What `to_json` wrote; raises JudgingError for anything else, OSError without the file."""
+    """Read a file of `to_json`.
+
+    Raises JudgingError for other contents, OSError without the file.
+    """
     try:
         values = numbers(json.loads(path.read_text(encoding="utf-8")))
         if values.pop("format") != FORMAT:

@@ -1,7 +1,7 @@
-"""From scores and training rows to an evaluation: which baselines stand beside a calibrator, where.
+"""The methods of an evaluation: a calibrator's scores, and the baselines beside them.
 
-TF-IDF is told the same names as the calibrator that it is compared with. What models state of
-themselves is judged apart, on the rows that have it, with the calibrator on the same rows beside.
+TF-IDF gets the same names as the calibrator that it is compared with. Confidences that models state
+themselves are judged separately, on the rows that have one, beside the calibrator on these rows.
 """
 
 from __future__ import annotations
@@ -36,17 +36,20 @@ SUFFIX: dict[Tags, str] = {"served": "", "all": ", names told", "none": ", no na
 
 
 def check_baselines(train: Sequence[Row], rows: Sequence[Row]) -> None:
-    """Raises JudgingError, before anything is scored, for training rows that no baseline can be
-    fitted on: a question of theirs is judged too, or they have one label."""
+    """Raise JudgingError for training rows that no baseline can be fitted on.
+
+    This is the case where one of their questions is judged too, or they have only one label. The
+    check comes before anything is scored.
+    """
     check_questions(train, rows)
     if train:
         check_labels(train)
 
 
 def methods_of(found: Sequence[Scores], train: Sequence[Row], rows: Sequence[Row]) -> list[Method]:
-    """The scores to judge and, where there are training rows, the baselines fitted on them.
+    """Return the scores to judge and, with training rows, the baselines fitted on them.
 
-    Without scikit-learn there are the baselines that need no fit. Raises JudgingError as
+    Without scikit-learn only baselines that need no fit are included. Raises JudgingError as
     `check_baselines`.
     """
     check_baselines(train, rows)
@@ -59,9 +62,9 @@ def judge_all(
     train: Sequence[Row],
     progress: Callable[[int], None] = lambda _: None,
 ) -> Evaluation:
-    """The evaluation on all rows, joined by that on the rows that state a confidence.
+    """Return the evaluation on all rows, joined by that on the rows that state a confidence.
 
-    `progress` hears of `STEPS` for each method.
+    `progress` is called with 1 for each of the `STEPS` of a method.
     """
     evaluation = judge(rows, methods, progress=progress)
     at = [i for i, row in enumerate(rows) if row.verbalized_confidence is not None]
@@ -79,7 +82,7 @@ def _is_mixed(rows: Sequence[Row]) -> bool:
 
 
 def _named(found: Sequence[Scores]) -> list[Method]:
-    """Methods with names of their own, also where one calibrator was told different names."""
+    """Return methods with distinct names, also where one calibrator was given different tags."""
     methods: list[Method] = []
     for number, one in enumerate(found, start=1):
         name = shown(one.name) + SUFFIX[one.tags]
@@ -90,7 +93,7 @@ def _named(found: Sequence[Scores]) -> list[Method]:
 
 
 def has_sklearn() -> bool:
-    """Whether the baselines that are fitted by scikit-learn can be."""
+    """Return whether scikit-learn is installed, which some baselines need."""
     return is_installed("sklearn")
 
 
@@ -102,7 +105,7 @@ def _baselines(train: Sequence[Row], rows: Sequence[Row], found: Sequence[Scores
 
 
 def _words(train: Sequence[Row], rows: Sequence[Row], found: Sequence[Scores]) -> list[Method]:
-    """TF-IDF, once for each way of telling names; minutes of work, so its numbers are kept."""
+    """Return TF-IDF for each kind of tags; its numbers are kept, as the fit takes minutes."""
     tags = list(dict.fromkeys(one.tags for one in found))
     parts = ["tfidf", version("scikit-learn"), digest_of_rows(train), digest_of_rows(rows), *tags]
     words = kept_fit(parts, lambda: np.stack(tfidf_baseline(train, rows, tags)))
@@ -114,7 +117,7 @@ def _length(train: Sequence[Row], rows: Sequence[Row]) -> list[Method]:
 
 
 def keep_scores(folder: Path, rows: Sequence[Row], methods: Sequence[Method]) -> None:
-    """One file of scores for each method, named by it, that can be judged again."""
+    """Write a file of scores for each method, named after it, which can be judged again."""
     folder.mkdir(parents=True, exist_ok=True)
     for method in methods:
         name = re.sub(r"[^\w.@+-]+", "_", method.name).strip("_.") or "scores"

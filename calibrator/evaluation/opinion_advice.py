@@ -1,8 +1,8 @@
-"""What second opinions are worth on labelled replies, and about which replies to ask for them.
+"""The worth of second opinions on labelled replies, and the replies to ask for them about.
 
-A policy asks where the confidence lies in a band. Each band has a price, the calls for each reply,
-and a gain, in what can be kept at a stated error rate (paper L02). The band is chosen on half of
-the questions and judged on the other half: the figures are those of replies it has not seen.
+A policy asks where the confidence is in a band. Each band has a price, the calls for each reply,
+and a gain, in the share that can be kept at a stated error rate (paper L02). The band is chosen on
+half of the questions and judged on the other half, so the figures are of unseen replies.
 """
 
 from __future__ import annotations
@@ -27,19 +27,22 @@ from calibrator.rows.rows import Row, labels_of
 from calibrator.scorer import Score
 
 LEAST_REPLIES: Final = 100
-"""With fewer that have others, half of them say nothing about a share at 95 % right."""
+"""The least replies with others; half of fewer would not determine a share at 95 % right."""
 WANTED: Final = 0.95
-"""Of the gain, on the half that the band is chosen on: the cheapest band with at least so much is
-the advice. Chosen for its figure, it has less elsewhere, where nine tenths are to remain."""
-BUDGETS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.7)  # calls a reply, of the table's lines
-LEAST_GAIN: Final = 0.01  # of the replies, which is not worth a call
+"""The share of the gain that the advised band needs, on the half that it is chosen on. The cheapest
+such band is the advice. As it was chosen for its figure, it has less elsewhere; nine tenths should
+remain."""
+BUDGETS: Final = (0.1, 0.2, 0.3, 0.4, 0.5, 0.7)  # calls for each reply, one for each line
+LEAST_GAIN: Final = 0.01  # share of replies; a smaller gain is not worth a call
 EDGES: Final = tuple(round(0.05 * step, 2) for step in range(21))
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Whom others are asked about, from `low` up to but without `high`, and what comes of it:
-    calls for each reply, AUROC, the share kept at the wanted error rate."""
+    """The effect of asking about confidences from `low` up to, but not including, `high`.
+
+    It has the calls for each reply, the AUROC, and the share kept at the wanted error rate.
+    """
 
     low: float
     high: float
@@ -54,8 +57,11 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class OpinionAdvice:
-    """`nobody`, `everybody` and the best band for each budget on the judged half; `band` is the
-    cheapest with `WANTED` of the gain, None where opinions are not worth their price."""
+    """The effects of asking about no reply, about all, and in the best band for each budget.
+
+    All are measured on the judged half. `band` is the cheapest with `WANTED` of the gain, None
+    where opinions gain too little.
+    """
 
     calibrator: str
     replies: int
@@ -67,7 +73,7 @@ class OpinionAdvice:
     band: Asked | None
 
     def gain(self, asked: Asked) -> float:
-        """Return the share of the whole gain in what is kept."""
+        """Return the share of the whole gain in kept replies that this choice has."""
         whole = self.everybody.kept - self.nobody.kept
         return (asked.kept - self.nobody.kept) / whole if whole > 0 else 0.0
 
@@ -84,7 +90,7 @@ def advise_opinion(
     max_error: float = 0.05,
     seed: int = SEED,
 ) -> OpinionAdvice:
-    """Return in which band to ask, by the scores `alone`, (N,) as the rows.
+    """Return advice on the band to ask in, given the scores `alone` of the rows, (N,).
 
     `model` is the one that would be asked; without it one is drawn for each reply. Raises
     JudgingError for a calibrator that reads no others, or too few replies with one.
@@ -112,7 +118,7 @@ def advise_opinion(
 
 @dataclass(frozen=True, slots=True)
 class _Figures:
-    """Labels, confidences without and with others of the same replies, (N,)."""
+    """Labels, and confidences without and with other replies, of the same replies, (N,)."""
 
     labels: Ints
     alone: Floats
@@ -125,7 +131,7 @@ class _Figures:
         )
 
     def asked(self, low: float, high: float) -> Asked:
-        """Return what comes of asking in a band."""
+        """Return the effect of asking in a band."""
         is_asked = (self.alone >= low) & (self.alone < high)
         told = np.where(is_asked, self.together, self.alone)
         return Asked(
@@ -165,5 +171,5 @@ def _advice(
 
 
 def _half(question: str) -> bool:
-    """Whether a question is one that the band is chosen on."""
+    """Return whether the band is chosen on this question."""
     return hashlib.sha256(question.encode()).digest()[0] % 2 == 0

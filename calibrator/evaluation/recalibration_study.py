@@ -1,9 +1,9 @@
-"""How much a hundred labels mend, model by model or benchmark by benchmark (paper N01-N05).
+"""The gain of a recalibration on a hundred labels, by model or by benchmark (paper N01-N05).
 
-Of each group, questions are drawn until there are 100 labelled replies; each kind of curve is
-fitted on them and judged on the replies to the other questions; 25 random splits, and their mean.
-For a calibrator's own models and benchmarks that is recalibration in distribution; what counts is
-groups that its training never saw.
+In each group, questions are drawn until there are 100 labelled replies. Each kind of curve is
+fitted on them and judged on the replies to the other questions. The figures are means of 25 random
+splits. For a calibrator's own models and benchmarks that is recalibration in distribution; the
+important groups are those that its training never saw.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ StudiedBy = Literal["model", "benchmark", "domain"]
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """Figures of one group on rows that were not fitted on, before and after, means over splits.
+    """The mean figures of one group over splits, on rows not fitted on, before and after.
 
     ECE never falls to 0 on a few hundred rows, whatever the confidences: `ece_floor` is that of
-    labels drawn with the mended confidences themselves. AUROC is that of the raw confidence, which
-    Platt and temperature keep (N04); isotonic curves make ties and have their own.
+    labels drawn with the recalibrated confidences themselves. AUROC is that of the raw confidence,
+    which Platt and temperature keep (N04); isotonic curves make ties and have their own.
     """
 
     group: str
@@ -44,11 +44,11 @@ class Mended:
     accuracy: float
     auroc: float
     ece: float
-    ece_platt: float  # held to the score by a prior, as `pinocchio recalibrate` fits it
-    ece_plain: float  # Platt by maximum likelihood alone, as the paper's
+    ece_platt: float  # with a prior towards the score, as in `pinocchio recalibrate`
+    ece_plain: float  # Platt by maximum likelihood alone, as in the paper
     ece_isotonic: float
     ece_temperature: float
-    ece_floor: float  # what exact confidences would show on so few rows
+    ece_floor: float  # the ECE of exact confidences on so few rows
     brier: float
     brier_platt: float
     auroc_isotonic: float
@@ -67,7 +67,7 @@ def study(
     by: StudiedBy = "model",
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[Mended]:
-    """N01 for every group of at least `MIN_ROWS` rows with both labels, largest first."""
+    """Return N01 for every group of at least `MIN_ROWS` rows with both labels, largest first."""
     groups = [group for group in groups_of(rows) if group.kind == by]
     labels, questions = labels_of(rows), question_numbers(rows)
     found = []
@@ -80,7 +80,11 @@ def study(
 
 
 def mend(group: str, y: Ints, p: Floats, questions: Ints, labels: int = LABELS) -> Mended | None:
-    """N01 for one group's rows; None with fewer than twice the `labels`, or without both kinds."""
+    """Return N01 for one group's rows.
+
+    Return None for fewer rows than twice the `labels`, or where no split has both labels on both
+    sides.
+    """
     if len(y) < 2 * labels:
         return None
     rng = np.random.default_rng(SEED)
@@ -93,7 +97,10 @@ def mend(group: str, y: Ints, p: Floats, questions: Ints, labels: int = LABELS) 
 
 
 def _draw(questions: Ints, labels: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Rows of random questions until there are so many `labels`, and those of all others."""
+    """Draw random questions until they have `labels` rows.
+
+    Return their rows, and all other rows.
+    """
     order = rng.permutation(np.unique(questions))
     sizes = np.bincount(questions)[order]
     taken = order[: int(np.searchsorted(np.cumsum(sizes), labels)) + 1]
@@ -104,7 +111,7 @@ def _draw(questions: Ints, labels: int, rng: np.random.Generator) -> tuple[Ints,
 def _split(
     y: Ints, p: Floats, fitted: Ints, judged: Ints, rng: np.random.Generator
 ) -> dict[str, float] | None:
-    """Figures of one split; None where one side lacks a label, so that nothing can be measured."""
+    """Return the figures of one split, or None where one side lacks a label."""
     if len(set(y[fitted])) < 2 or not len(judged) or len(set(y[judged])) < 2:
         return None
     right, raw = y[judged], p[judged]
@@ -123,7 +130,7 @@ def _split(
 
 
 def mean_of(found: Sequence[Mended]) -> Mended:
-    """The unweighted mean over groups; nan where there are none."""
+    """Return the unweighted mean over groups, nan where there are none."""
     means = {
         name: float(np.mean([getattr(one, name) for one in found])) if found else math.nan
         for name in FIGURES

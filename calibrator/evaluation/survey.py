@@ -1,4 +1,4 @@
-"""What labelled rows are made of, before a calibrator is trained or judged on them (C07-C11)."""
+"""The composition of labelled rows, before a calibrator is trained or judged on them (C07-C11)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from calibrator.rows.rows import Row
 from calibrator.rows.selection import without_copies
 from calibrator.scorer import known_name
 
-LOWEST, HIGHEST = 0.20, 0.80  # accuracy of a benchmark that tells good answers from bad (C07, V24)
+LOWEST, HIGHEST = 0.20, 0.80  # accuracy of a benchmark that separates answers (C07, V24)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +25,19 @@ class Surveyed:
     models: int
     image_rows: int  # C09
     accuracy: float
-    answer_formats: tuple[str, ...] = ()  # C09, as far as rows say it, the most frequent first
+    answer_formats: tuple[str, ...] = ()  # C09, from the rows that name it, the most frequent first
 
     @property
     def is_in_band(self) -> bool:
-        """Whether models are right neither nearly always nor hardly ever (C07)."""
+        """Whether models are neither nearly always nor almost never right (C07)."""
         return LOWEST <= self.accuracy <= HIGHEST
 
 
 def survey(rows: Sequence[Row]) -> list[Surveyed]:
-    """One entry for each benchmark, by name, and one named `all` at the end; rows are labelled."""
+    """Return an entry for each benchmark, by name, and one named `all` at the end.
+
+    Rows are labelled.
+    """
     groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         groups[row.benchmark or NONE].append(row)
@@ -57,9 +60,9 @@ def _surveyed(name: str, rows: Sequence[Row]) -> Surveyed:
 
 
 def trained_models(rows: Sequence[Row], known: Collection[str]) -> dict[str, int]:
-    """The models of these rows that a calibrator was trained on, with their rows (C11).
+    """Return the models of these rows that a calibrator was trained on, with their rows (C11).
 
-    A transfer result must have none: its figures would be of models that training has seen.
+    A transfer result must have none, because its figures would include models seen in training.
     """
     lower = {name.lower() for name in known}
     found = Counter(row.model for row in rows if row.model and known_name(row.model, lower))
@@ -67,6 +70,6 @@ def trained_models(rows: Sequence[Row], known: Collection[str]) -> dict[str, int
 
 
 def shared_questions(rows: Sequence[Row], train: Sequence[Row]) -> int:
-    """How many questions stand on both sides (D04), be it as copies under another id."""
+    """Return how many questions are in both lists (D04), also as copies under another id."""
     ids = [row.question_id for row in without_copies([*rows, *train])]
     return len(set(ids[: len(rows)]) & set(ids[len(rows) :]))

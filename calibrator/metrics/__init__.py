@@ -1,4 +1,4 @@
-"""Figures of a confidence, and how sure they are."""
+"""The figures of a confidence, with their intervals and tests."""
 
 __all__ = [
     "agreement",

@@ -1,8 +1,8 @@
-"""How far reviewers agree on what is correct: raw, Cohen's kappa, Krippendorff's alpha.
+"""The agreement of reviewers on correctness: raw, Cohen's kappa, Krippendorff's alpha.
 
-Labels are nominal, and not every reviewer labels every reply. Kappa compares two reviewers on what
-both have labelled; alpha takes all reviewers and all pairs of labels of a reply. 1 is agreement,
-0 what chance would give, below it disagreement.
+Labels are nominal, and not every reviewer labels every reply. Kappa compares two reviewers on the
+replies that both have labelled; alpha takes all reviewers and all pairs of labels of a reply. 1 is
+agreement, 0 is chance, below 0 is disagreement.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from itertools import combinations
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What a reviewer said of a reply."""
+    """A reviewer's label of a reply."""
 
     reply: str
     reviewer: str
@@ -25,8 +25,10 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two reviewers on the replies that both have labelled; kappa is nan where it has no meaning:
-    when both gave one and the same label only."""
+    """The agreement of two reviewers on the replies that both have labelled.
+
+    `kappa` is nan where both gave one and the same label only.
+    """
 
     first: str
     second: str
@@ -37,9 +39,10 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Of replies with two labels or more; `raw` is the share of pairs of labels that agree.
+    """The agreement on replies with two labels or more.
 
-    `raw` is nan without such a reply; alpha too, and where all labels are the same.
+    `raw` is the share of pairs of labels that agree, nan without such a reply. `alpha` is also nan
+    where all labels are the same.
     """
 
     replies: int
@@ -49,7 +52,7 @@ class Agreement:
 
 
 def agreement_of(labels: Iterable[Label]) -> Agreement:
-    """Of one reviewer's labels on a reply, the last counts."""
+    """Return the agreement of labels; a reviewer's last label of a reply counts."""
     of_reply: dict[str, dict[str, bool]] = defaultdict(dict)
     for each in labels:
         of_reply[each.reply][each.reviewer] = each.is_correct
@@ -63,7 +66,7 @@ def _raw(shared: Sequence[dict[str, bool]]) -> float:
 
 
 def _alpha(shared: Sequence[dict[str, bool]]) -> float:
-    """1 - observed / expected disagreement (Krippendorff 2011, nominal, missing labels)."""
+    """Return 1 - observed / expected disagreement (Krippendorff 2011, nominal, missing labels)."""
     counts: Counter[bool] = Counter()
     observed = 0.0
     for given in shared:

@@ -1,4 +1,4 @@
-"""Spearman's rank correlation, with the two-sided p of no correlation showing as much (H14)."""
+"""Spearman's rank correlation, with the two-sided p-value of no correlation (H14)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from calibrator.metrics.metrics import midranks
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """`rho` from -1 to 1 with its p; nan for fewer than three pairs, or where one side is equal."""
+    """A rank correlation `rho` from -1 to 1, with its p-value and the number of pairs.
+
+    Both are nan for fewer than three pairs, or where all values of one side are equal.
+    """
 
     rho: float
     p: float
@@ -21,7 +24,7 @@ class Correlation:
 
 
 def spearman(first: ArrayLike, second: ArrayLike) -> Correlation:
-    """Pearson's correlation of midranks; p by Student's t with two degrees less than pairs."""
+    """Return Pearson's correlation of midranks, with p from Student's t (pairs - 2 degrees)."""
     one, other = (midranks(np.asarray(each, dtype=np.float64)) for each in (first, second))
     pairs = len(one)
     if pairs < 3 or not np.ptp(one) or not np.ptp(other):
@@ -29,7 +32,7 @@ def spearman(first: ArrayLike, second: ArrayLike) -> Correlation:
     rho = float(np.corrcoef(one, other)[0, 1])
     if abs(rho) >= 1 - 1e-12:
         return Correlation(math.copysign(1.0, rho), 0.0, pairs)
-    from scipy.special import stdtr  # of the extra `train`; studies alone need it
+    from scipy.special import stdtr  # only studies need scipy, from the extra `train`
 
     t = abs(rho) * math.sqrt((pairs - 2) / (1 - rho**2))
     return Correlation(rho, float(2 * stdtr(pairs - 2, -t)), pairs)

@@ -1,7 +1,7 @@
-"""Right against wrong replies to the same question (paper H15, L01-L03).
+"""The ranking of right against wrong replies to the same question (paper H15, L01-L03).
 
-A calibrator can look good by telling easy questions from hard ones, or good models from bad ones.
-Among the replies to one question only the replies differ. numpy only.
+A calibrator can look good by separating easy questions from hard ones, or good models from bad
+ones. Among the replies to one question only the replies differ. This needs only numpy.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SEED = 20_261_121
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """What is left of the ranking within questions that some replies get right and some wrong.
+    """The ranking within questions that have both right and wrong replies.
 
     `auroc` is the mean over questions (L02), `each` the questions' own; `pairs` the share of all
     pairs in the right order, `pooled` the AUROC of all these replies together (L03). The p values
@@ -37,8 +37,10 @@ class Disagreement:
 
 
 def pair_wins(correct: NDArray[np.bool_], keys: Floats, groups: Ints) -> tuple[Floats, Ints, Ints]:
-    """For each group (0 .. g-1): pairs of a correct and a wrong reply in the right order, ties
-    half; correct replies; wrong replies. Each is (g,).
+    """Return for each group (0 .. g-1) the ordered pairs, the correct and the wrong replies.
+
+    Ordered pairs of a correct and a wrong reply are those in the right order; ties count half. Each
+    result is (g,).
     """
     count = int(groups.max()) + 1
     right = np.bincount(groups, weights=correct, minlength=count).astype(np.int64)
@@ -49,14 +51,14 @@ def pair_wins(correct: NDArray[np.bool_], keys: Floats, groups: Ints) -> tuple[F
 
 
 def _ranks_within(keys: Floats, groups: Ints) -> Floats:
-    """Mid-ranks from 1 of each value among those of its group, (n,)."""
+    """Return the mid-ranks, from 1, of each value among those of its group, (n,)."""
     order = np.lexsort((keys, groups))
     k, g = keys[order], groups[order]
     is_new = np.ones(len(k), dtype=bool)
     is_new[1:] = (k[1:] != k[:-1]) | (g[1:] != g[:-1])
     starts = np.flatnonzero(is_new)
     sizes = np.diff(np.append(starts, len(k)))
-    middle = np.repeat(starts + (sizes - 1) / 2, sizes)  # of each tie, among all
+    middle = np.repeat(starts + (sizes - 1) / 2, sizes)  # the place of each tie among all
     ranks = np.empty(len(k))
     ranks[order] = middle - np.searchsorted(g, g) + 1
     return ranks
@@ -68,9 +70,9 @@ def disagreement(
     questions: ArrayLike,
     permutations: int = PERMUTATIONS,
 ) -> Disagreement | None:
-    """Ranking within questions, and whether chance could give it; None where no question is mixed.
+    """Return the ranking within questions with p values, or None where no question is mixed.
 
-    `questions` (n,) is anything that can be compared, the same for replies to one question.
+    `questions` (n,) holds any comparable values, the same for replies to one question.
     """
     y, p = checked(correct, confidence)
     _, group = np.unique(np.asarray(questions), return_inverse=True)
@@ -94,7 +96,7 @@ def disagreement(
 def _permute(
     y: Ints, p: Floats, group: Ints, found: tuple[float, float], permutations: int
 ) -> tuple[float, float]:
-    """One-sided p of the mean within questions and of the pooled AUROC (L03).
+    """Return the one-sided p of the mean within questions and of the pooled AUROC (L03).
 
     Permuting the labels of a question draws which of its ranks are the correct replies': both
     figures are sums over those ranks, so a permutation costs one sort.
@@ -103,7 +105,7 @@ def _permute(
     y, p, group = y[order], p[order], group[order]
     right, size = np.bincount(group, weights=y), np.bincount(group)
     places = np.arange(len(y)) - np.repeat(np.cumsum(size) - size, size)
-    chosen = np.flatnonzero(places < right[group])  # as many of each question as are correct
+    chosen = np.flatnonzero(places < right[group])  # for each question, as many as are correct
     within = _ranks_within(p, group) / (right * (size - right))[group]
     shift = float(np.sum((right + 1) / 2 / (size - right)))
     overall = midranks(p)

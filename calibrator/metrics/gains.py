@@ -1,7 +1,7 @@
-"""What a second number of the same replies is worth beyond the first: weighed, with intervals.
+"""The gain of a second number over a first for the same replies: weighted, with intervals.
 
-A label stands for as many replies as its weight says. Intervals are of a bootstrap over labels,
-which draws the same ones for both numbers. numpy only.
+A label stands for as many replies as its weight says. Intervals come from a bootstrap over labels,
+which draws the same ones for both numbers. This needs only numpy.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike
 from calibrator.metrics.intervals import SEED, Interval, percentile_interval
 from calibrator.metrics.metrics import Floats, Ints, checked
 
-ACCURACY = 0.95  # of what is kept
+ACCURACY = 0.95  # accuracy of the kept replies
 RESAMPLES = 500
 LEAST_RESAMPLES = 100
-_CELLS = 4_000_000  # of all resamples: what a page can wait for
+_CELLS = 4_000_000  # cells of all resamples, few enough for a page to wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,10 @@ class Gain:
 
 @dataclass(frozen=True, slots=True)
 class Gains:
-    """How well each number ranks (`auroc`), and the largest share of replies, surest first, of
-    which `ACCURACY` are right (`kept`)."""
+    """The ranking of each number (`auroc`), and its share of kept replies (`kept`).
+
+    Kept is the largest share, surest first, of which `ACCURACY` are right.
+    """
 
     auroc: Gain
     kept: Gain
@@ -41,9 +43,9 @@ class Gains:
 def gains(
     correct: ArrayLike, before: ArrayLike, after: ArrayLike, weights: ArrayLike | None = None
 ) -> Gains | None:
-    """Both figures of two numbers (n,) of the same replies; None for labels of one kind.
+    """Return both figures of two numbers (n,) of the same replies, or None for labels of one kind.
 
-    Raises ValueError for what is no label or no probability, or of different lengths.
+    Raises ValueError for invalid labels or probabilities, or for different lengths.
     """
     y, first = checked(correct, before)
     _, second = checked(correct, after)
@@ -53,7 +55,7 @@ def gains(
     rng = np.random.default_rng(SEED)
     resamples = max(LEAST_RESAMPLES, min(RESAMPLES, _CELLS // len(y)))
     drawn = rng.multinomial(len(y), np.full(len(y), 1 / len(y)), size=resamples) * own
-    counts = np.vstack([own, drawn])  # of the labels as they are, and of each draw
+    counts = np.vstack([own, drawn])  # the labels themselves, then each draw
     of_first, of_second = _figures(y, first, counts), _figures(y, second, counts)
     auroc, kept = (_gain(a, b) for a, b in zip(of_first, of_second, strict=True))
     return Gains(auroc, kept)
@@ -66,7 +68,7 @@ def _gain(before: Floats, after: Floats) -> Gain:
 
 
 def _figures(y: Ints, p: Floats, counts: Floats) -> tuple[Floats, Floats]:
-    """AUROC and the share that is kept, (r,) each, of replies that count `counts` (r, n) times."""
+    """Return AUROC and the kept share, (r,) each, of replies that count `counts` (r, n) times."""
     order = np.argsort(-p, kind="stable")
     ends = np.flatnonzero(np.diff(p[order], append=-1.0))  # equal numbers are one step
     right = np.cumsum(counts[:, order] * y[order], axis=1)[:, ends]

@@ -1,7 +1,7 @@
-"""How sure a figure is: bootstrap intervals and DeLong's test (paper H02, H05, H06).
+"""The uncertainty of figures: bootstrap intervals and DeLong's test (paper H02, H05, H06).
 
-Replies to one question are not independent, so beside the paper's BCa interval over replies stands
-one whose resamples draw whole questions. numpy only.
+Replies to one question are not independent. So beside the paper's BCa interval over replies there
+is one whose resamples draw whole questions. This needs only numpy.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ RESAMPLES = 2_000
 LEVEL = 0.95
 CHANCE = 0.5
 SEED = 20_261_121
-_CELLS = 30_000  # of one block of resamples: what fits into a processor's cache
+_CELLS = 30_000  # cells of one block of resamples, to fit into a processor's cache
 
 NORMAL = NormalDist()
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A figure and the ends of its interval, at the level `LEVEL` unless told otherwise."""
+    """A figure and the ends of its interval, at the level `LEVEL` unless stated otherwise."""
 
     value: float
     low: float
@@ -48,8 +48,8 @@ class Paired:
 class RankedReplies:
     """Replies sorted once, so that a resample's AUROC is one pass over counts.
 
-    `clusters` says which replies are drawn together, (n,) of anything that can be compared; each
-    on its own without. Raises ValueError for labels of one kind.
+    `clusters` (n,) holds comparable values, equal for replies that are drawn together; without it
+    each reply is drawn alone. Raises ValueError for labels of one kind.
     """
 
     def __init__(
@@ -68,9 +68,9 @@ class RankedReplies:
         self.clusters = int(inverse.max()) + 1
 
     def auroc(self, weights: Floats) -> Floats:
-        """AUROC of replies counted `weights` (r, n in sorted order) times each, (r,).
+        """Return the AUROC of replies counted `weights` (r, n in sorted order) times each, (r,).
 
-        nan for a resample without both labels.
+        It is nan for a resample without both labels.
         """
         right, wrong = weights * self.correct, weights * ~self.correct
         if self._ties is not None:  # equal confidences are one step
@@ -82,7 +82,10 @@ class RankedReplies:
         return _quotient(wins, pairs)
 
     def resampled(self, resamples: int, seed: int = SEED) -> Floats:
-        """AUROC of `resamples` draws of as many clusters as there are; the same for a seed."""
+        """Return the AUROC of `resamples` draws of all clusters with replacement, (resamples,).
+
+        The same seed gives the same draws.
+        """
         rng = np.random.default_rng(seed)
         block = max(1, _CELLS // len(self.correct))
         found = []
@@ -96,9 +99,10 @@ class RankedReplies:
         return np.concatenate(found)
 
     def jackknife(self) -> Floats:
-        """AUROC without each cluster in turn, (clusters,): all pairs less those it takes part in.
+        """Return the AUROC without each cluster in turn, (clusters,).
 
-        nan for a cluster without which one label is missing.
+        It is computed from all pairs less those of the cluster, and nan where a label is missing
+        then.
         """
         y, rank = self.correct, self._midranks()
         positives, negatives = int(y.sum()), int((~y).sum())
@@ -118,24 +122,24 @@ class RankedReplies:
 
 
 def _quotient(wins: Floats, pairs: NDArray[Any]) -> Floats:
-    """wins / pairs, nan where there are no pairs."""
+    """Return wins / pairs, nan where there are no pairs."""
     share = np.full(len(pairs), np.nan)
     np.divide(wins, pairs, out=share, where=pairs > 0)
     return share
 
 
 def bca(value: float, resampled: Floats, jackknife: Floats, level: float = LEVEL) -> Interval:
-    """Bias-corrected and accelerated interval (H02; Efron 1987, section 3).
+    """Return the bias-corrected and accelerated interval (H02; Efron 1987, section 3).
 
     `resampled` (r,) and `jackknife` (n,) may hold nan, which is left out. Where all resamples
-    agree the interval is that one value; where there is none it is nan.
+    agree the interval is that one value; without any it is nan.
     """
     drawn = np.sort(resampled[np.isfinite(resampled)])
     if not len(drawn):
         return Interval(value, math.nan, math.nan)
     below = (np.sum(drawn < value) + np.sum(drawn <= value)) / 2 / len(drawn)
     bias = NORMAL.inv_cdf(min(max(below, 0.5 / len(drawn)), 1 - 0.5 / len(drawn)))
-    left_out = jackknife[np.isfinite(jackknife)]  # none where each is of one class alone
+    left_out = jackknife[np.isfinite(jackknife)]  # empty where each has one class only
     pull = left_out.mean() - left_out if len(left_out) else left_out
     spread = float(np.sum(pull**2) ** 1.5)
     acceleration = float(np.sum(pull**3)) / (6 * spread) if spread else 0.0
@@ -148,7 +152,7 @@ def bca(value: float, resampled: Floats, jackknife: Floats, level: float = LEVEL
 
 
 def holds_chance(auroc: Interval) -> bool:
-    """Whether an interval of AUROC holds 0.5, the value of a calibrator that cannot rank."""
+    """Return whether an interval of AUROC holds 0.5, the value of a calibrator that cannot rank."""
     return auroc.low <= CHANCE <= auroc.high
 
 
@@ -158,9 +162,9 @@ def auroc_interval(
     clusters: ArrayLike | None = None,
     resamples: int = RESAMPLES,
 ) -> Interval:
-    """AUROC with its BCa interval (H02); by question where `clusters` names them.
+    """Return AUROC with its BCa interval (H02), over questions where `clusters` has them.
 
-    nan throughout for labels of one kind.
+    All values are nan for labels of one kind.
     """
     y, p = checked(correct, confidence)
     if y.min() == y.max():
@@ -171,7 +175,7 @@ def auroc_interval(
 
 
 def mean_interval(values: ArrayLike, resamples: int = RESAMPLES) -> Interval:
-    """The mean of independent values (n,) with its BCa interval; nan for none."""
+    """Return the mean of independent values (n,) with its BCa interval, nan for no values."""
     found = np.asarray(values, dtype=np.float64)
     if not len(found):
         return Interval(math.nan, math.nan, math.nan)
@@ -186,9 +190,9 @@ def mean_interval(values: ArrayLike, resamples: int = RESAMPLES) -> Interval:
 
 
 def delong(correct: ArrayLike, first: ArrayLike, second: ArrayLike) -> Paired:
-    """DeLong's test of two AUROCs on the same replies (H05), in n log n by mid-ranks.
+    """Return DeLong's test of two AUROCs on the same replies (H05), in n log n by mid-ranks.
 
-    DeLong et al. 1988; Sun and Xu 2014. Two-sided; p is 1 where the two rank alike. Raises
+    DeLong et al. 1988; Sun and Xu 2014. It is two-sided; p is 1 where both rank alike. Raises
     ValueError without two replies of each label.
     """
     y, a = checked(correct, first)
@@ -214,7 +218,7 @@ def delong(correct: ArrayLike, first: ArrayLike, second: ArrayLike) -> Paired:
 
 
 def percentile_interval(value: float, drawn: Floats) -> Interval:
-    """The middle `LEVEL` of what the resamples gave (H06); nan where none gave a number."""
+    """Return the middle `LEVEL` of the resamples' figures (H06), nan where none is finite."""
     kept = drawn[np.isfinite(drawn)]
     if not len(kept):
         return Interval(value, math.nan, math.nan)

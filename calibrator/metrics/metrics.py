@@ -1,4 +1,4 @@
-"""How good a confidence is (paper H01, H03, H04, H07-H10). numpy only: serving can report it.
+"""The figures of a confidence (paper H01, H03, H04, H07-H10), with numpy only, for serving too.
 
 Every figure takes `correct` (n zeros and ones) and `confidence` (n finite numbers, higher = surer).
 Where a figure is about finding wrong replies (AUPRC, F1), wrong is the positive class. With
@@ -14,14 +14,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 ECE_BINS = 15
-SUREST = 0.999  # and its opposite: no confidence costs more than a log loss of 6.9
+SUREST = 0.999  # confidences are clipped to this and its opposite, a log loss of 6.9 at most
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 
 def checked(correct: ArrayLike, confidence: ArrayLike) -> tuple[Ints, Floats]:
-    """Both as arrays (n,); raises ValueError for other shapes, other labels, and nan or inf."""
+    """Return both as arrays (n,).
+
+    Raises ValueError for other shapes, other labels, and nan or inf.
+    """
     y, p = np.asarray(correct), np.asarray(confidence, dtype=np.float64)
     if y.shape != p.shape or y.ndim != 1 or not len(y):
         raise ValueError(
@@ -35,16 +38,16 @@ def checked(correct: ArrayLike, confidence: ArrayLike) -> tuple[Ints, Floats]:
 
 
 def midranks(values: ArrayLike) -> Floats:
-    """Ranks from 1; equal values share the mean of their ranks."""
+    """Return the ranks from 1; equal values share the mean of their ranks."""
     _, inverse, counts = np.unique(np.asarray(values), return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     return np.asarray((ends - (counts - 1) / 2)[inverse], dtype=np.float64)
 
 
 def auroc(correct: ArrayLike, confidence: ArrayLike) -> float:
-    """P(a correct reply has the higher confidence), ties count half (H01).
+    """Return P(a correct reply has the higher confidence), where ties count half (H01).
 
-    nan when all replies are correct or all are wrong: there is then nothing to rank.
+    It is nan when all replies are correct or all are wrong, as there is nothing to rank.
     """
     y, p = checked(correct, confidence)
     positives = int(y.sum())
@@ -56,14 +59,14 @@ def auroc(correct: ArrayLike, confidence: ArrayLike) -> float:
 
 
 def brier(correct: ArrayLike, confidence: ArrayLike, weights: ArrayLike | None = None) -> float:
-    """Mean squared difference of confidence and outcome (H03)."""
+    """Return the mean squared difference of confidence and outcome (H03)."""
     y, p = checked(correct, confidence)
     counts = None if weights is None else np.asarray(weights, dtype=np.float64)
     return float(np.average((p - y) ** 2, weights=counts))
 
 
 def log_losses(correct: ArrayLike, confidence: ArrayLike) -> Floats:
-    """-log of the probability that was given to what came true, (n,), at most 6.9 each."""
+    """Return -log of the probability given to each outcome, (n,), at most 6.9 each."""
     y, p = checked(correct, confidence)
     kept = np.clip(p, 1 - SUREST, SUREST)
     return np.asarray(-np.log(np.where(y == 1, kept, 1 - kept)), dtype=np.float64)
@@ -71,14 +74,14 @@ def log_losses(correct: ArrayLike, confidence: ArrayLike) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Replies with a confidence in (low, high]: how many, how sure, how often right."""
+    """The replies with a confidence in (low, high]: their number, mean confidence and accuracy."""
 
     low: float
     high: float
     rows: int
     confidence: float
     accuracy: float
-    weight: float = 0.0  # of all its replies together
+    weight: float = 0.0  # sum over its replies
 
 
 def reliability(
@@ -87,7 +90,7 @@ def reliability(
     bins: int = ECE_BINS,
     weights: ArrayLike | None = None,
 ) -> list[Bin]:
-    """The bins of a reliability diagram that hold replies: equal width, 0 in the first (U02)."""
+    """Return the non-empty bins of a reliability diagram, of equal width, 0 in the first (U02)."""
     y, p = checked(correct, confidence)
     w = np.ones(len(p)) if weights is None else np.asarray(weights, dtype=np.float64)
     which = np.clip(np.ceil(p * bins).astype(int) - 1, 0, bins - 1)
@@ -112,16 +115,19 @@ def ece(
     bins: int = ECE_BINS,
     weights: ArrayLike | None = None,
 ) -> float:
-    """Expected calibration error over equal-width bins (lo, hi], 0 in the first (H04, Guo 2017)."""
+    """Return the expected calibration error over equal-width bins (lo, hi] (H04, Guo 2017).
+
+    A confidence of 0 is in the first bin.
+    """
     found = reliability(correct, confidence, bins, weights)
     gaps = sum(one.weight * abs(one.confidence - one.accuracy) for one in found)
     return float(gaps / sum(one.weight for one in found))
 
 
 def cohens_d(correct: ArrayLike, confidence: ArrayLike) -> float:
-    """Distance of the two mean confidences in pooled standard deviations (H07).
+    """Return the distance of the two mean confidences in pooled standard deviations (H07).
 
-    nan where a class has fewer than two replies or nothing varies.
+    It is nan where a class has fewer than two replies or nothing varies.
     """
     y, p = checked(correct, confidence)
     right, wrong = p[y == 1], p[y == 0]
@@ -129,7 +135,7 @@ def cohens_d(correct: ArrayLike, confidence: ArrayLike) -> float:
         return float("nan")
     spread = (len(right) - 1) * right.var(ddof=1) + (len(wrong) - 1) * wrong.var(ddof=1)
     deviation = float(np.sqrt(spread / (len(y) - 2)))
-    if deviation < 1e-12:  # what rounding leaves of equal numbers
+    if deviation < 1e-12:  # equal numbers, up to rounding
         return float("nan")
     return float(right.mean() - wrong.mean()) / deviation
 
@@ -137,10 +143,11 @@ def cohens_d(correct: ArrayLike, confidence: ArrayLike) -> float:
 def expected_auroc(confidence: ArrayLike) -> float:
     """Return the AUROC that confidences (n,) have on average if they are the true probabilities.
 
-    The model-based concordance of van Klaveren, Goenen, Steyerberg and Vergouwe (Statistics in
-    Medicine 35, 2016): of a right and a wrong reply drawn with these probabilities, how often the
-    right one is higher, ties counted half. It changes with the mix of replies as AUROC does, so a
-    difference between the two is not due to the mix. nan where all are 0, all are 1, or n < 2.
+    This is the model-based concordance of van Klaveren, Goenen, Steyerberg and Vergouwe (Statistics
+    in Medicine 35, 2016): how often a right reply is higher than a wrong one, both drawn with these
+    probabilities, where ties count half. It changes with the mix of replies as AUROC does, so a
+    difference between the two is not due to the mix. It is nan where all are 0, all are 1, or n <
+    2.
     """
     p = np.sort(np.asarray(confidence, dtype=np.float64))
     starts = np.flatnonzero(np.diff(p, prepend=-np.inf))
@@ -155,14 +162,17 @@ def expected_auroc(confidence: ArrayLike) -> float:
 
 
 def _cuts(keys: Floats, hits: Ints) -> tuple[Ints, Ints]:
-    """Taking the lowest keys first, replies taken and hits among them, at every distinct key."""
+    """Return the replies taken and the hits among them at every distinct key, lowest first."""
     order = np.argsort(keys, kind="stable")
     ends = np.append(np.flatnonzero(np.diff(keys[order])), len(keys) - 1)
     return ends + 1, np.cumsum(hits[order])[ends]
 
 
 def auprc_incorrect(correct: ArrayLike, confidence: ArrayLike) -> float:
-    """Average precision of low confidence as an alarm for wrong replies (H08); nan without any."""
+    """Return the average precision of low confidence as an alarm for wrong replies (H08).
+
+    It is nan without any.
+    """
     y, p = checked(correct, confidence)
     taken, wrong = _cuts(p, 1 - y)
     if not wrong[-1]:
@@ -172,21 +182,27 @@ def auprc_incorrect(correct: ArrayLike, confidence: ArrayLike) -> float:
 
 
 def best_f1_incorrect(correct: ArrayLike, confidence: ArrayLike) -> float:
-    """The best F1 of `confidence <= t` as an alarm for wrong replies, over all t (H09)."""
+    """Return the best F1 of `confidence <= t` as an alarm for wrong replies, over all t (H09).
+
+    It is nan without wrong replies.
+    """
     y, p = checked(correct, confidence)
     taken, wrong = _cuts(p, 1 - y)
     return float(np.max(2 * wrong / (taken + wrong[-1]))) if wrong[-1] else float("nan")
 
 
 def risk_coverage(correct: ArrayLike, confidence: ArrayLike) -> tuple[Floats, Floats]:
-    """Share of replies kept and share of errors among them, surest first, at every threshold."""
+    """Return the share of replies kept and that of errors among them, at every threshold.
+
+    The surest are kept first.
+    """
     y, p = checked(correct, confidence)
     taken, wrong = _cuts(-p, 1 - y)
     return taken / len(y), wrong / taken
 
 
 def aurc(correct: ArrayLike, confidence: ArrayLike) -> float:
-    """Mean error rate of the k surest replies over k = 1 .. n; lower is better.
+    """Return the mean error rate of the k surest replies over k = 1 .. n; lower is better.
 
     Replies of equal confidence have no order, so their errors are spread evenly over them.
     """
@@ -198,9 +214,10 @@ def aurc(correct: ArrayLike, confidence: ArrayLike) -> float:
 
 
 def coverage_at(correct: ArrayLike, confidence: ArrayLike, accuracy: float) -> float:
-    """The largest share of replies that a threshold keeps at this accuracy or better (H10).
+    """Return the largest share of replies that a threshold keeps at this accuracy (H10).
 
-    0 where no threshold reaches it. Found on the judged replies themselves: no guarantee.
+    It is 0 where no threshold reaches it. It is found on the judged replies themselves, so there is
+    no guarantee for others.
     """
     coverage, risk = risk_coverage(correct, confidence)
     reached = coverage[risk <= 1 - accuracy + 1e-12]
@@ -208,7 +225,7 @@ def coverage_at(correct: ArrayLike, confidence: ArrayLike, accuracy: float) -> f
 
 
 def roc(correct: ArrayLike, confidence: ArrayLike) -> tuple[Floats, Floats]:
-    """False and true positive rate at every threshold, from (0, 0) to (1, 1) (U03).
+    """Return false and true positive rate at every threshold, from (0, 0) to (1, 1) (U03).
 
     Raises ValueError for labels of one kind.
     """

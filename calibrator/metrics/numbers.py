@@ -1,4 +1,4 @@
-"""Figures as people write them; a figure that does not exist is a dash, never nan."""
+"""Figures as text for people; a figure that does not exist is a dash, never nan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def figure(value: float, digits: int = 3) -> str:
 
 
 def bounds(low: float, high: float) -> str:
-    """The ends of an interval; nothing where there is none."""
+    """Return the ends of an interval, or "" where it has none."""
     return f"{low:.3f} to {high:.3f}" if math.isfinite(low) and math.isfinite(high) else ""
 
 
@@ -21,12 +21,12 @@ def percent(value: float) -> str:
 
 
 def p_text(p: float) -> str:
-    """A p value with the precision that it has."""
+    """Return a p value with the precision that it has."""
     if not math.isfinite(p):
         return NO_FIGURE
     return "p < 0.0001" if p < 1e-4 else f"p = {p:.4f}" if p < 0.01 else f"p = {p:.2f}"
 
 
 def chance_text(p: float) -> str:
-    """As `p_text`, of a permutation test: its smallest p only says how many permutations ran."""
+    """Return the p value of a permutation test as text; its smallest values are upper limits."""
     return f"p \N{LESS-THAN OR EQUAL TO} {p:.1g}" if p < 0.0011 else p_text(p)

@@ -1,4 +1,4 @@
-"""How well right replies are ranked above wrong ones, as three figures."""
+"""The ranking of right replies above wrong ones, in three figures."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from calibrator.metrics.metrics import auroc
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """AUROC of some replies pooled, as the mean over benchmarks, and over questions (L02).
+    """The AUROC of some replies: pooled, as the mean over benchmarks, and over questions (L02).
 
-    A benchmark or a question counts where some replies are right and some are wrong.
+    A benchmark or a question counts where it has right and wrong replies.
     """
 
     rows: int
@@ -35,7 +35,7 @@ def ranking(
     benchmarks: Sequence[str],
     questions: Sequence[str],
 ) -> Ranking:
-    """Measure n replies; the means are nan where nothing is mixed."""
+    """Measure n replies and return their figures; the means are nan where nothing is mixed."""
 
     def mean(groups: Sequence[str]) -> float:
         within = disagreement(correct, scores, groups, permutations=0)

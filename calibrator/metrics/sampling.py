@@ -1,8 +1,9 @@
-"""A share of a population from labelled samples of its strata, each drawn in a way of its own.
+"""The estimate of a share of a population from labelled samples of its strata.
 
-Labels are weighed by 1 / the probability with which their replies were drawn (Horvitz and Thompson
-1952, as a ratio: Hajek 1971), and strata by their known totals (post-stratification). Intervals
-are Wilson's at Kish's effective sample size: they also hold where no error was found.
+Each stratum is sampled in its own way. Labels are weighted by 1 / the probability with which their
+replies were drawn (Horvitz and Thompson 1952, as a ratio: Hajek 1971), and strata by their known
+totals (post-stratification). Intervals are Wilson's at Kish's effective sample size, so they also
+hold where no error was found.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from calibrator.metrics.metrics import Floats
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """Labelled replies of one kind: values (n,) from 0 to 1 and weights (n,) above 0.
+    """The labelled replies of one kind: values (n,) from 0 to 1 and weights (n,) above 0.
 
-    `total` is how many replies there were of this kind.
+    `total` is the number of all replies of this kind.
     """
 
     values: Floats
@@ -31,15 +32,15 @@ class Stratum:
 
 
 def effective_size(weights: ArrayLike) -> float:
-    """As many equally weighed replies would tell as much (Kish 1965); 0 for none."""
+    """Return the number of equally weighted replies with the same information (Kish 1965), or 0."""
     w = np.asarray(weights, dtype=np.float64)
     return float(w.sum() ** 2 / np.square(w).sum()) if len(w) else 0.0
 
 
 def estimated_share(strata: Sequence[Stratum]) -> Interval:
-    """The mean of the values over all replies of these strata; nan where one has no label.
+    """Return the mean of the values over all replies of these strata, with its interval.
 
-    A stratum without replies counts for nothing.
+    A stratum without replies is ignored. All values are nan where another has no label.
     """
     counted = [each for each in strata if each.total]
     if not counted or not all(len(each.values) for each in counted):
@@ -60,7 +61,7 @@ def estimated_share(strata: Sequence[Stratum]) -> Interval:
 
 
 def wilson(share: float, size: float, level: float = LEVEL) -> Interval:
-    """Wilson's interval (1927) of a share seen among `size` replies, which need not be whole."""
+    """Return Wilson's interval (1927) of a share of `size` replies, which need not be whole."""
     z = NORMAL.inv_cdf((1 + level) / 2)
     middle = (share + z**2 / (2 * size)) / (1 + z**2 / size)
     reach = z / (1 + z**2 / size) * math.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)

@@ -1,4 +1,4 @@
-"""How good a calibrator was on validation rows, as the end of a training says it."""
+"""The report of a calibrator's figures on validation rows, at the end of a training."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Mapping
 def validation_text(
     plain: Mapping[str, float], named: Mapping[str, float], moment: str = ""
 ) -> str:
-    """Both measurements as a small table: without names, and with the answering model's.
+    """Return both measurements as a small table: without names, and with the model's name.
 
     Each has `rows`, `brier` and `ece`, and `auroc` where there are right and wrong rows; `moment`
-    says at which point of the training.
+    is a point of the training.
     """
     lines = [f"{plain['rows']:,} validation rows{f', {moment}' if moment else ''}:"]
     for label, found in (("no names told", plain), ("with the model's name", named)):

@@ -1,3 +1,3 @@
-"""An evaluation as a page and as the figures of a model card."""
+"""The reports of an evaluation: an HTML page, and the figures of a model card."""
 
 __all__ = ["figures", "model_card", "page", "panels", "report"]

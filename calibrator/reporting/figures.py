@@ -1,7 +1,8 @@
-"""Figures as SVG text, to stand in a page: no script, no fonts, colours from the page's variables.
+"""Figures as SVG text for a page: no script, no fonts, colours from the page's variables.
 
-Every function gives one `<svg>` as a string. Shapes carry classes (`s0` .. `s5` for series, `grid`,
-`axis`, `label`), so that one style sheet serves a light page and a dark one. All text is escaped.
+Every function returns one `<svg>` as a string. Shapes carry classes (`s0` .. `s5` for series,
+`grid`, `axis`, `label`), so that one style sheet serves a light page and a dark one. All text is
+escaped.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from calibrator.metrics.intervals import Interval
 from calibrator.metrics.metrics import Bin
 from calibrator.metrics.numbers import percent
 
-SERIES = 6  # colours that the style sheet has
+SERIES = 6  # number of colours in the style sheet
 MINUS = "\N{MINUS SIGN}"
-ROW = 22  # height of a line of a forest plot
+ROW = 22  # height of a line of a forest plot, in pixels
 Points = Sequence[tuple[float, float]]
 
 
 @dataclass
 class Plot:
-    """A drawing area with two scales; `x` and `y` map values to places in it."""
+    """A drawing area with two scales; `x` and `y` map values to pixels."""
 
     width: float
     height: float
@@ -55,13 +56,13 @@ class Plot:
         self.shapes.append(f'<polyline class="{css}" points="{places}"/>')
 
     def segment(self, x1: float, y1: float, x2: float, y2: float, css: str) -> None:
-        """A straight line between two places, in pixels."""
+        """Draw a straight line between two places, in pixels."""
         self.shapes.append(
             f'<line class="{css}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
         )
 
     def dot(self, x: float, y: float, css: str, radius: float = 3.5, title: str = "") -> None:
-        """A disc, in pixels; `title` is what a pointer over it reads."""
+        """Draw a disc, in pixels; `title` is shown under a pointer."""
         inside = f"<title>{escape(title)}</title>" if title else ""
         self.shapes.append(
             f'<circle class="{css}" cx="{x:.1f}" cy="{y:.1f}" r="{radius}">{inside}</circle>'
@@ -107,7 +108,7 @@ class Plot:
 
 
 def series(number: int) -> str:
-    """The class of a series' colour."""
+    """Return the class of a series' colour."""
     return f"s{min(number, SERIES - 1)}"
 
 
@@ -116,7 +117,7 @@ def _tenths(low: int, high: int, step: int = 2) -> list[float]:
 
 
 def reliability_diagram(bins: Sequence[Bin], name: str) -> str:
-    """How often replies of each confidence are right, and below it how many there are (U02)."""
+    """Draw the share of right replies by confidence, and below it their numbers (U02)."""
     plot = Plot(460, 430, (0, 1), (0, 1), bottom=130)
     plot.grid_x(_tenths(0, 10), percent, "")
     plot.grid_y(_tenths(0, 10), percent, "right")
@@ -144,7 +145,7 @@ def reliability_diagram(bins: Sequence[Bin], name: str) -> str:
 
 
 def separation(bins: Sequence[Bin], name: str) -> str:
-    """How many right replies have each confidence, upwards, and how many wrong ones, downwards."""
+    """Draw the numbers of right replies by confidence upwards, and of wrong ones downwards."""
     counts = [(one, one.rows * one.accuracy, one.rows * (1 - one.accuracy)) for one in bins]
     most = max((max(right, wrong) for _, right, wrong in counts), default=1.0)
     plot = Plot(460, 430, (0, 1), (-most * 1.08, most * 1.08))
@@ -163,7 +164,7 @@ def separation(bins: Sequence[Bin], name: str) -> str:
 
 
 def roc_curves(curves: Sequence[tuple[str, Points]]) -> str:
-    """Right replies passed against wrong ones passed, for every threshold (U03)."""
+    """Draw right replies above a threshold against wrong ones, for every threshold (U03)."""
     plot = Plot(460, 430, (0, 1), (0, 1))
     plot.grid_x(_tenths(0, 10), percent, "wrong replies above the threshold")
     plot.grid_y(_tenths(0, 10), percent, "right replies above it")
@@ -173,7 +174,7 @@ def roc_curves(curves: Sequence[tuple[str, Points]]) -> str:
 
 
 def risk_coverage_curves(curves: Sequence[tuple[str, Points]]) -> str:
-    """Errors among the surest replies, by how many of them are kept (U04)."""
+    """Draw the share of errors among the surest replies, by the share kept (U04)."""
     highest = max((y for _, points in curves for x, y in points if x > 0.01), default=0.5)
     top = min(1.0, math.ceil(highest * 10 + 0.5) / 10)
     plot = Plot(460, 430, (0, 1), (0, top))
@@ -186,12 +187,12 @@ def risk_coverage_curves(curves: Sequence[tuple[str, Points]]) -> str:
 
 
 def _series(plot: Plot, curves: Sequence[tuple[str, Points]]) -> None:
-    for number, (_, points) in reversed(list(enumerate(curves))):  # the first on top
+    for number, (_, points) in reversed(list(enumerate(curves))):  # draws the first series on top
         plot.line(points, f"curve {series(number)}")
 
 
 def size_curve(points: Sequence[tuple[float, Interval]], name: str) -> str:
-    """AUROC by training rows, on a logarithmic scale (U07)."""
+    """Draw AUROC by training rows, on a logarithmic scale (U07)."""
     sizes = [size for size, _ in points]
     values = [end for _, one in points for end in (one.low, one.high, one.value)]
     low, high = _padded([value for value in values if math.isfinite(value)])
@@ -211,7 +212,7 @@ def _thousands(value: float) -> str:
 
 
 def _padded(values: Sequence[float]) -> tuple[float, float]:
-    """A range, in whole steps of 0.05, around all values."""
+    """Return a range around all values, in whole steps of 0.05."""
     return (
         math.floor(min(values, default=0.5) * 20 - 0.2) / 20,
         math.ceil(max(values, default=0.5) * 20 + 0.2) / 20,
@@ -219,7 +220,7 @@ def _padded(values: Sequence[float]) -> tuple[float, float]:
 
 
 def _ticks(low: float, high: float, most: int = 8) -> list[float]:
-    """Multiples of a round step within the range."""
+    """Return multiples of a round step within the range."""
     step = next(s for s in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if (high - low) / s <= most)
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     return [number * step for number in range(first, last + 1)]
@@ -227,7 +228,7 @@ def _ticks(low: float, high: float, most: int = 8) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class ForestRow:
-    """One line of a forest plot: an interval, beside it a mark to compare with, and a note."""
+    """One line of a forest plot: an interval, a mark to compare it with, and a note."""
 
     label: str
     interval: Interval
@@ -236,12 +237,12 @@ class ForestRow:
 
 
 def forest(rows: Sequence[ForestRow], axis: str, zero: float) -> str:
-    """Values with intervals, one a line, and a line at `zero`, where there is no effect (U06)."""
+    """Draw values with intervals, one for each line, and a line at `zero` for no effect (U06)."""
     return _forest([(axis, rows)], zero, width=760, note_width=118)
 
 
 def forest_panels(panels: Sequence[tuple[str, Sequence[ForestRow]]], zero: float) -> str:
-    """Several forest plots of the same lines side by side, each with its axis' name."""
+    """Draw several forest plots with the same lines side by side, each with its axis' name."""
     return _forest(panels, zero, width=1_000, note_width=54)
 
 

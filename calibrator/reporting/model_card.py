@@ -1,6 +1,6 @@
 """The figures of a model card, written from an evaluation so that none is typed by hand.
 
-They stand between two comments of the card; what people wrote around them stays.
+They are between two comments of the card; the text around them is kept.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from calibrator.studies.studies import Study
 BEGIN = "<!-- figures: written by `pinocchio card`, not by hand -->"
 END = "<!-- end of figures -->"
 BEGIN_OF = (
-    "<!-- figures of {}: written by `pinocchio card`, not by hand -->"  # other rows than those
+    "<!-- figures of {}: written by `pinocchio card`, not by hand -->"  # for figures of other rows
 )
 _STUDY_FIGURES = ("auroc", "reference", "within", "ece", "ece_mended")
-COMPARED = ("TF-IDF", "length")  # baselines that have a column beside each benchmark
+COMPARED = ("TF-IDF", "length")  # baselines with a column in the table of benchmarks
 
 
 def update_card(
     path: Path, evaluation: Evaluation, studies: Sequence[Study] = (), of: str = ""
 ) -> None:
-    """Exchanges the figures of a card, or those of one part of it, named `of`.
+    """Replace the figures of a card, or those of its part named `of`.
 
-    Raises JudgingError where the card has no place for them.
+    Raises JudgingError where the card has no place for them, or several.
     """
     text, begin = path.read_text(encoding="utf-8"), BEGIN_OF.format(of) if of else BEGIN
     marked = re.compile(f"{re.escape(begin)}.*?{re.escape(END)}", re.DOTALL)
@@ -56,7 +56,7 @@ def update_card(
 
 
 def figures_of(evaluation: Evaluation, studies: Sequence[Study] = ()) -> str:
-    """The figures as Markdown."""
+    """Return the figures as Markdown."""
     if not evaluation.rows:
         return f"calibrator `{evaluation.judged}`\n\n{_traffic(evaluation.traffic)}\n"
     parts = [
@@ -82,7 +82,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _traffic(found: Traffic | None) -> str:
-    """Kinds of real traffic first, then what edits change, sets, hand-made kinds and bases."""
+    """Return the tables of real traffic: kinds, effects of edits, sets, hand-made kinds, bases."""
     if found is None:
         return ""
     parts = [f"**{traffic.TITLE}** {traffic.NOTE}"]
@@ -95,7 +95,7 @@ def _traffic(found: Traffic | None) -> str:
 
 
 def _sensitivity(found: Sensitivity | None) -> str:
-    """The kinds of corruption first, then everyday answers, then every kind on every benchmark."""
+    """Return the tables of corruptions, everyday answers, and every kind on every benchmark."""
     if found is None:
         return ""
     explained = kinds_table(found, is_explained=True)
@@ -115,7 +115,7 @@ def _plain_table(table: Table) -> str:
 
 
 def _seen(evaluation: Evaluation, one: Result | None) -> list[str]:
-    """The sensitivity that stands beside an AUROC; nothing where none was measured."""
+    """Return the sensitivity to show beside an AUROC, in a list; [] where none was measured."""
     if evaluation.sensitivity is None:
         return []
     has_one = one is not None and one.method == evaluation.judged
@@ -127,7 +127,7 @@ def _heads(evaluation: Evaluation) -> list[str]:
 
 
 def _bounded(one: Result | None) -> str:
-    """AUROC with its interval over questions."""
+    """Return AUROC with its interval over questions."""
     if one is None:
         return NO_FIGURE
     if not math.isfinite(one.question_low):
@@ -136,7 +136,7 @@ def _bounded(one: Result | None) -> str:
 
 
 def _methods(evaluation: Evaluation) -> str:
-    """All methods on all rows, the judged one first, with DeLong's p of each difference."""
+    """Return all methods on all rows, the judged one first, with DeLong's p of each difference."""
     p = {c.baseline: c.pooled.p for c in evaluation.comparisons if c.method == evaluation.judged}
     rows = []
     for name in evaluation.methods:

@@ -1,4 +1,4 @@
-"""The parts that every page of figures is made of; all text is escaped, but what `body` says.
+"""The parts of every page of figures. All text is escaped, except the HTML `body`.
 
 A page is self-contained, has no script, and follows the reader's light or dark setting.
 """
@@ -13,12 +13,12 @@ from calibrator.reporting.figures import series
 
 
 def style_sheet() -> str:
-    """The style of pages, which drawings that stand alone use too."""
+    """Return the style of pages, which separate drawings use too."""
     return files("calibrator.reporting").joinpath("report.css").read_text(encoding="utf-8")
 
 
 def page(heading: str, body: str) -> str:
-    """The whole page around the HTML `body`."""
+    """Return the whole page around the HTML `body`."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -29,14 +29,14 @@ def page(heading: str, body: str) -> str:
 
 
 def section(title: str, body: str, explanation: str = "", anchor: str = "") -> str:
-    """A titled part of a page, with a sentence before the HTML `body`."""
+    """Return a titled part of a page, with a sentence before the HTML `body`."""
     words = f"<p>{escape(explanation)}</p>" if explanation else ""
     place = f' id="{escape(anchor, quote=True)}"' if anchor else ""
     return f"<section{place}><h2>{escape(title)}</h2>{words}{body}</section>"
 
 
 def cells_table(table: tuple[Sequence[str], Sequence[Sequence[str]]]) -> str:
-    """A head and rows of text; the first cell of a row names it."""
+    """Return a table from a head and rows of text; the first cell of a row names it."""
     head, rows = table
     lines = "".join(
         f"<tr><th>{escape(first)}</th>{''.join(f'<td>{escape(cell)}</td>' for cell in cells)}</tr>"
@@ -49,13 +49,13 @@ def cells_table(table: tuple[Sequence[str], Sequence[Sequence[str]]]) -> str:
 
 
 def framed(svg: str, caption: str, names: Sequence[str] = ()) -> str:
-    """Put words below a drawing, and between them the colours of its series by name."""
+    """Put a caption below a drawing, and between them the colours of its series by name."""
     colours = legend(names) if names else ""
     return f"<figure>{svg}{colours}<figcaption>{escape(caption)}</figcaption></figure>"
 
 
 def legend(names: Sequence[str]) -> str:
-    """The colours of series by name."""
+    """Return the colours of series by name."""
     items = "".join(
         f'<li><svg viewBox="0 0 20 8"><line class="curve {series(number)}" x1="0" y1="4" x2="20" '
         f'y2="4"/></svg>{escape(name)}</li>'

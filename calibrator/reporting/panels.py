@@ -1,4 +1,4 @@
-"""Figures of what a confidence is used for, as SVG: errors found, gates, reviews; the pipeline.
+"""Figures of the uses of a confidence, as SVG: errors found, gates, reviews; and the pipeline.
 
 Each takes lists of a name, labels (n,) and confidences (n,); colours as in `figures.py`.
 """
@@ -13,7 +13,7 @@ from calibrator.metrics.metrics import Floats, Ints, risk_coverage
 from calibrator.metrics.numbers import percent
 from calibrator.reporting.figures import Plot, series
 
-POINTS = 120  # of a curve, at most
+POINTS = 120  # most points of a curve
 WIDTH, HEIGHT = 460, 380
 Labelled = Sequence[tuple[str, Ints, Floats]]
 _TICKS = [tick / 5 for tick in range(6)]
@@ -32,7 +32,10 @@ def _plot(across: str, up: str) -> Plot:
 
 
 def _found(y: Ints, p: Floats) -> tuple[Floats, Floats]:
-    """Least sure first, at every confidence there is: the share looked at, of all errors found."""
+    """Return the share looked at and the share of errors found, least sure first.
+
+    Both have one entry for each distinct confidence.
+    """
     order = np.argsort(p, kind="stable")
     ends = np.append(np.flatnonzero(np.diff(p[order])), len(p) - 1)
     wrong = np.cumsum(1 - y[order])
@@ -40,7 +43,7 @@ def _found(y: Ints, p: Floats) -> tuple[Floats, Floats]:
 
 
 def precision_recall_curves(curves: Labelled) -> str:
-    """How many alarms are errors, by how many errors are found (U04 a)."""
+    """Draw the share of alarms that are errors, by the share of errors found (U04 a)."""
     plot = _plot("errors found", "of the alarms errors")
     for number, (_, y, p) in reversed(list(enumerate(curves))):
         looked_at, recall = _found(y, p)
@@ -52,7 +55,7 @@ def precision_recall_curves(curves: Labelled) -> str:
 
 
 def coverage_accuracy_curves(curves: Labelled) -> str:
-    """How many of the surest replies are right, by how many pass (U04 b)."""
+    """Draw the share of right replies among the surest, by the share that passes (U04 b)."""
     plot = _plot("replies that pass, surest first", "right among them")
     for target in (0.90, 0.95):
         plot.line([(0, target), (1, target)], "reference")
@@ -63,7 +66,7 @@ def coverage_accuracy_curves(curves: Labelled) -> str:
 
 
 def review_curves(curves: Labelled) -> str:
-    """How many errors reviews find, least sure first, by how many there are (U04 c)."""
+    """Draw the share of errors that reviews find, by the share reviewed (U04 c)."""
     plot = _plot("replies reviewed, least sure first", "errors found")
     plot.line([(0, 0), (1, 1)], "reference")
     for number, (_, y, p) in reversed(list(enumerate(curves))):
@@ -74,7 +77,7 @@ def review_curves(curves: Labelled) -> str:
 
 
 def pipeline(steps: Sequence[tuple[str, str]]) -> str:
-    """Boxes in a row, each with a title and a line below, joined by lines (U01)."""
+    """Draw boxes in a row, each with a title and a line of text, joined by arrows (U01)."""
     each, gap = 150.0, 26.0
     width = len(steps) * each + (len(steps) - 1) * gap + 20
     plot = Plot(width, 96, (0, 1), (0, 1))

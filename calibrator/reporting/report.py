@@ -1,4 +1,4 @@
-"""An evaluation as one HTML page: figures first, tables behind them.
+"""The report of an evaluation as one HTML page: figures first, tables after them.
 
 The page is self-contained, has no script, follows the reader's light or dark setting, and every
 name in it is escaped.
@@ -55,17 +55,17 @@ STUDY_TITLES = {
     "answer-swap": "Answers swapped between models, the name kept",
 }
 
-MARKS = {  # what the reference of a study is, where it is not a fit on everything
+MARKS = {  # the reference of a study, where it is not a fit on everything
     "probes": "on the unchanged rows",
     "answer-swap": "the same answers under their own models' names",
     "elicitations": "the label tokens of the same model",
-    "growing-sources": "",  # there is none
+    "growing-sources": "",  # no reference
     "single-sources": "",
 }
 
 
 def render(evaluation: Evaluation, studies: Sequence[Study] = (), title: str | None = None) -> str:
-    """The whole page."""
+    """Return the whole page."""
     heading = title or f"How good is {evaluation.judged}?"
     parts = [
         _head(evaluation, heading),
@@ -126,7 +126,7 @@ def _tiles(evaluation: Evaluation) -> str:
 
 
 def _traffic(evaluation: Evaluation) -> str:
-    """The first table: kinds of real traffic beside baselines, then what edits change."""
+    """Return the section of real traffic: kinds beside baselines, then effects of edits."""
     if (found := evaluation.traffic) is None:
         return ""
     body = cells_table(traffic.overview_table(found))
@@ -144,7 +144,7 @@ def _traffic(evaluation: Evaluation) -> str:
 
 
 def _sensitivity(evaluation: Evaluation) -> str:
-    """How far the confidence falls when the reply is no longer right."""
+    """Return the section on how far the confidence falls once a reply is made wrong."""
     found = evaluation.sensitivity
     if found is None:
         return ""
@@ -172,7 +172,10 @@ def _against_baselines(evaluation: Evaluation) -> str:
 
 
 def _against(rows: str, found: Sequence[Comparison]) -> str:
-    """One line for each baseline; all rows, the mean over benchmarks, within questions."""
+    """Return a figure with one line for each baseline.
+
+    Its panels are all rows, the mean over benchmarks, and within questions.
+    """
     which = "all rows" if rows == POOLED else rows
     panels = [
         ("all rows pooled", [ForestRow(one.baseline, one.clustered) for one in found]),
@@ -224,7 +227,7 @@ def _benchmarks(evaluation: Evaluation) -> str:
     found = [one for one in evaluation.of_kind("benchmark") if math.isfinite(one.auroc)]
     if len(found) < 2:
         return ""
-    # of several of a kind, the one that was told the same names stands first
+    # The first of several TF-IDF baselines was given the same names.
     rival = next((name for name in evaluation.baselines if name.startswith("TF-IDF")), None)
     marks = {r.group: r.auroc for r in evaluation.of_kind("benchmark", rival)} if rival else {}
     rows = [
@@ -263,7 +266,7 @@ def _study(study: Study) -> str:
 
 
 def _study_table(study: Study) -> str:
-    """What a forest plot has no room for, behind a click."""
+    """Return the figures for which a forest plot has no room, in a folded table."""
     columns = (
         ("rows trained on", "trained", 0),
         ("rows", "rows", 0),
@@ -357,7 +360,7 @@ def _within(evaluation: Evaluation) -> str:
 
 
 def names_conclusion(evaluation: Evaluation) -> str:
-    """What follows from the best table of names beside the calibrator; empty without one."""
+    """Return a sentence comparing the best table of names with the calibrator, or ""."""
     found = {one.method: one.auroc.value for one in evaluation.within}
     judged = found.get(evaluation.judged, math.nan)
     tables = [name for name in evaluation.baselines if name in NAMES_ONLY and name in found]

@@ -1,4 +1,4 @@
-"""What happens when something is left out of training or changed in the input."""
+"""The studies of a calibrator with data left out of training, or changed in the input."""
 
 __all__ = [
     "answer_swap",

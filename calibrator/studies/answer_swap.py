@@ -1,9 +1,9 @@
-"""Answers swapped between models while the name stays (paper L04).
+"""A study in which answers are swapped between models while the name stays (paper L04).
 
-For every question that some replies get right and some wrong, each reply is scored again under the
-name of every model that replied to it: (answer, slot) pairs. If the score follows the answer, it
-ranks right answers above wrong ones whoever is named; if it follows the name, that AUROC falls to
-chance. The paper has 14,687 pairs and an AUROC of 0.705.
+For every question with right and wrong replies, each reply is scored again under the name of every
+model that replied to it: (answer, slot) pairs. If the score follows the answer, it ranks right
+answers above wrong ones whatever the name; if it follows the name, that AUROC falls to chance. The
+paper has 14,687 pairs and an AUROC of 0.705.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from calibrator.rows.scores import score_items
 from calibrator.scorer import Scorer
 from calibrator.studies.studies import Study, entry_of
 
-MAX_PAIRS = 15_000  # about as many as the paper has
+MAX_PAIRS = 15_000  # about as many as in the paper
 SEED = 20_261_123
 OWN, SWAPPED, ALL = "the model's own answer", "another model's answer", "all pairs (L04)"
 
@@ -31,9 +31,8 @@ def answer_pairs(
 ) -> list[tuple[Row, Row]]:
     """Return (answer, slot) pairs: a reply, and the row whose name it is scored under.
 
-    Whole questions are taken in a random order until the next one would make more than `max_pairs`;
-    one question with more replies than that gives none. Replies without a model's name are left
-    out, and of several by one model there is one slot.
+    Whole questions are taken in a random order, except those that would exceed `max_pairs`. Replies
+    without a model's name are left out, and a model has one slot for each question.
     """
     by_question: dict[str, list[Row]] = defaultdict(list)
     for row in rows:

@@ -1,7 +1,7 @@
-"""What a calibrator that was just trained is worth beside the shipped one, on held-out rows.
+"""A comparison of a newly trained calibrator with the shipped one, on held-out rows.
 
-The rows are of the questions that the training kept for validation. The new calibrator learned from
-none of them but its recalibration; what the shipped one was trained on may hold some of them.
+The rows belong to the questions that the training kept for validation. The new calibrator used them
+only for its recalibration; the shipped one may have been trained on some of them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from calibrator.training.run import TrainConfig, selected
 SHIPPED: Final = "embedded"
 MOST_ROWS: Final = 400
 LEAST_ROWS: Final = 30
-AT_ONCE: Final = 20  # rows, after which the time is looked at
-MOST_S: Final = 25.0  # for each of the two
+AT_ONCE: Final = 20  # rows scored between two looks at the clock
+MOST_S: Final = 25.0  # seconds for each of the two
 
 
 def beside_shipped(
@@ -32,9 +32,9 @@ def beside_shipped(
     advance: Callable[[int], None] = lambda _: None,
     most_s: float = MOST_S,
 ) -> Iterator[str]:
-    """Lines with AUROC and ECE of both on the same rows, or why there are none.
+    """Yield lines with AUROC and ECE of both on the same rows, or the reason why there are none.
 
-    `most_s` bounds the seconds that each of the two takes.
+    `most_s` limits the seconds for each of the two.
     """
     rows = _held_out(config)
     try:
@@ -55,7 +55,7 @@ def beside_shipped(
 
 
 def _held_out(config: TrainConfig) -> list[Row]:
-    """Some of the validation questions' rows, the same for every run of this configuration."""
+    """Return some rows of the validation questions, the same for each run of this configuration."""
     _, held, _ = selected(config)
     return random.Random(config.seed).sample(held, min(MOST_ROWS, len(held)))
 
@@ -63,7 +63,7 @@ def _held_out(config: TrainConfig) -> list[Row]:
 def _confidences(
     scorer: Scorer, rows: Sequence[Row], advance: Callable[[int], None], most_s: float
 ) -> list[float]:
-    """Of the first rows, as many as there is time for."""
+    """Return the confidences of the first rows, as many as there is time for."""
     ends_at, found = time.monotonic() + most_s, list[float]()
     for at in range(0, len(rows), AT_ONCE):
         items = [row.item("served") for row in rows[at : at + AT_ONCE]]

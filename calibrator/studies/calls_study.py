@@ -1,8 +1,8 @@
-"""What the calibrator for calls is worth where something was left out of its training.
+"""A study of the calibrator for calls with something left out of its training.
 
-Sources of graded calls are left out in turn, families of faults, and domains of our own making.
-Judged are rows of what was left out: the source's graded rows, right test rows against the same
-with such a fault, fresh scenes. Each fold trains on the rest: minutes in all.
+Sources of graded calls, families of faults, and domains of our own making are left out in turn. The
+judged rows are those of the part left out: the source's graded rows, right test rows against the
+same with such a fault, fresh scenes. Each fold trains on the rest, which takes minutes in all.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from calibrator.rows.rows import Row, parse_row
 from calibrator.studies.probes import sample
 from calibrator.studies.studies import SEED, Entry, Study, entry_of
 
-MIN_ROWS = 30  # of an entry, and of each label 5
-MIN_BENCHMARK = 60  # rows of a benchmark that is judged by itself
+MIN_ROWS = 30  # least rows of an entry, with at least 5 of each label
+MIN_BENCHMARK = 60  # least rows of a benchmark that is judged separately
 DOMAIN_FOLDS = 3
 
-# Faults that are left out together, for who knows one of a family knows half of the others.
+# Faults that are left out together, because knowing one of a family helps with the others.
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "values": (
         "other entity", "invented", "placeholder", "request repeated", "swapped", "transposed",
@@ -65,7 +65,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
 
 
 class Fits:
-    """Trains on all lessons but some; how the parts are weighed is taken from the fit on all."""
+    """A trainer on parts of the lessons; the weights of the parts come from the fit on all."""
 
     def __init__(self, rows: Sequence[Row], config: CallConfig, seed: int) -> None:
         self.config, self.seed = config, seed
@@ -76,7 +76,7 @@ class Fits:
         self.whole = CallTrees(whole)
 
     def without(self, left_out: Floats | Array) -> tuple[CallTrees, int]:
-        """The fit on lessons that are not left out (N,), and how many these are."""
+        """Return the fit on lessons that are not `left_out` (N,), and the number of these."""
         chosen = ~left_out.astype(bool)
         state = fit_parts(self.material.part(chosen), self.config, self.seed)
         return CallTrees(state | self.weights), int(chosen.sum())
@@ -92,8 +92,8 @@ def calls_study(
 ) -> Study:
     """Leave out each source, each family of faults and a third of our domains at a time.
 
-    The reference is the fit on all lessons; it has seen training rows of a source that are judged.
-    At most `most` right rows are made wrong. Raises JudgingError where nothing can be judged.
+    The reference is the fit on all lessons, which has seen the judged training rows of a source. At
+    most `most` right rows are made wrong. Raises JudgingError where nothing can be judged.
     """
     used = [row for row in test if _has_calls(row) and row.correct is not None]
     say("training on all lessons")
@@ -116,7 +116,7 @@ def _has_calls(row: Row) -> bool:
 
 
 def _benchmarks(rows: Sequence[Row]) -> Iterator[tuple[str, Sequence[Row]]]:
-    """All rows, and those of each benchmark with enough of them to be judged by."""
+    """Yield all rows, and those of each benchmark with enough of them, with a label."""
     yield "as trained", rows
     for name, count in sorted(Counter(row.benchmark or "" for row in rows).items()):
         if count >= MIN_BENCHMARK:
@@ -124,9 +124,9 @@ def _benchmarks(rows: Sequence[Row]) -> Iterator[tuple[str, Sequence[Row]]]:
 
 
 def _attacked(rows: Sequence[Row], fits: Fits, resamples: int) -> Iterator[Entry]:
-    """Right rows against wrong ones that were made to look right; the reference is before that.
+    """Yield entries of right rows against wrong ones made to look right.
 
-    The shift is over all rows, of which the right ones have none.
+    The reference is before the attack. The shift is over all rows, and 0 for the right ones.
     """
     for name, attack in ATTACKS.items():
         before, after = [], []
@@ -146,7 +146,7 @@ def _attacked(rows: Sequence[Row], fits: Fits, resamples: int) -> Iterator[Entry
 def _judged(
     label: str, model: CallTrees, fits: Fits, trained: int, rows: Sequence[Row], resamples: int
 ) -> Iterator[Entry]:
-    """The figures of rows; none of too few."""
+    """Yield the figures of rows, or nothing for too few of them."""
     right = sum(row.correct or 0 for row in rows)
     if len(rows) >= MIN_ROWS and min(right, len(rows) - right) >= MIN_ROWS // 6:
         confidence, reference = (_confidence(each, rows) for each in (model, fits.whole))
@@ -165,7 +165,7 @@ Part = tuple[str, CallTrees, int, list[Row]]
 def _sources(
     train: Sequence[Row], test: Sequence[Row], fits: Fits, say: Callable[[str], None]
 ) -> Iterator[Part]:
-    """Each source of graded calls, its rows of both files."""
+    """Yield each source of graded calls, with its rows of both files."""
     groups = fits.material.groups
     for name in sorted(set(groups[fits.material.origins == GRADED].tolist())):
         say(f"leaving out {name}")
@@ -180,7 +180,10 @@ def _sources(
 def _faults(
     test: Sequence[Row], fits: Fits, most: int, say: Callable[[str], None]
 ) -> Iterator[Part]:
-    """Each family of faults; judged on right rows with such a fault, and on fresh scenes of it."""
+    """Yield each fault with its family left out.
+
+    It is judged on right rows with such a fault, or on fresh scenes of it.
+    """
     right = sample([row for row in test if row.correct == 1], most)
     pairs = corrupted_calls(right, SEED)
     fresh = list(scenes(fits.config.scenes // 2, SEED + 1))
@@ -197,7 +200,7 @@ def _faults(
 
 
 def _domains(fits: Fits, say: Callable[[str], None]) -> Iterator[Part]:
-    """A third of our domains at a time, judged on fresh scenes in them."""
+    """Yield a third of our domains at a time, judged on fresh scenes in them."""
     for fold in range(DOMAIN_FOLDS):
         held: tuple[Domain, ...] = DOMAINS[fold::DOMAIN_FOLDS]
         names = [domain.name for domain in held]

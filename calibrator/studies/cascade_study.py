@@ -1,8 +1,8 @@
-"""A cascade of two models on labelled rows: who is asked, what is delivered, what can be kept.
+"""A study of a cascade of two models on labelled rows: calls, accuracy, and kept replies.
 
-A cheap model answers first; where its number is below a threshold a strong one answers too, and the
-surer reply is delivered. Beside it stands "always the strong one": the same replies, whoever sent
-them. The number of a delivered reply may be the one by its text alone, or the one that knows both.
+A cheap model answers first. Where its confidence is below a threshold a strong one answers too, and
+the surer reply is delivered. This is compared with "always the strong one", on the same replies.
+The confidence of a delivered reply may be that of its text alone, or the one that knows both.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from calibrator.scorer import Item, OtherReply, Score
 
 THRESHOLDS: Final = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9)
 LEAST_QUESTIONS: Final = 30
-LEAST_GAP: Final = 0.1  # in accuracy, between a cheap and a strong model that nobody named
+LEAST_GAP: Final = 0.1  # least difference in accuracy of two models that were not named
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What comes of asking the strong model where the cheap one's number is below `threshold`.
+    """The effect of asking the strong model where the cheap one's confidence is below `threshold`.
 
     `calls` are those of the strong model for each reply. `accuracy` is the share of right replies
-    among the delivered ones, kept where surest by text alone or `knowing` both; `kept_95` the
-    largest share, surest first, of which 95 % are right, by each number.
+    among the delivered ones, chosen by text alone or `knowing` both; `kept_95` is the largest
+    share, surest first, of which 95 % are right, by each confidence.
     """
 
     threshold: float
@@ -45,7 +45,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Cascade:
-    """All thresholds for two models, and both of them alone."""
+    """All thresholds for two models, and each model alone."""
 
     cheap: str
     strong: str
@@ -103,7 +103,7 @@ def study_cascade(
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One model's replies, (N,): right or wrong, their numbers alone and knowing the other's."""
+    """One model's replies, (N,): labels, confidences alone, and confidences knowing the other."""
 
     labels: Ints
     alone: Floats
@@ -149,7 +149,7 @@ def _step(first: _Side, second: _Side, threshold: float) -> Step:
 
 
 def _answers(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
-    """The place of each model's first labelled reply to each question."""
+    """Return the index of each model's first labelled reply, by question and model."""
     found: dict[str, dict[str, int]] = {}
     for at, row in enumerate(rows):
         if row.correct is not None and row.model:

@@ -1,6 +1,6 @@
-"""Ways to read P(correct) from one adapter, beside each other on the same rows (K14, K15, I16).
+"""A comparison of ways to read P(correct) from one adapter, on the same rows (K14, K15, I16).
 
-Asking the calibrator to write a number, the paper's worst, is left out: it would have to generate.
+Asking the calibrator to write a number, the paper's worst way, is left out, as it needs generation.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from calibrator.rows.selection import share_of
 from calibrator.studies.mc_dropout import PASSES, McDropout, load_unmerged
 from calibrator.studies.studies import SEED, Study, entry_of
 
-HELD_SHARE = 0.2  # of the training questions, which say where a probe stops and how warm logits are
-BUDGET = 8_192  # tokens of a forward pass
+HELD_SHARE = 0.2  # share of training questions held out to stop a probe and fit a temperature
+BUDGET = 8_192  # tokens in a forward pass
 
 
 def compare_elicitations(
@@ -40,7 +40,7 @@ def compare_elicitations(
     device: str = "auto",
     say: Callable[[str], None] = lambda _: None,
 ) -> Study:
-    """A study with an entry for each way; `reference` is the AUROC of the labels' own.
+    """Return a study with an entry for each way; `reference` is the AUROC of the labels' tokens.
 
     Raises JudgingError for questions on both sides, or a calibrator that is no language model,
     CheckpointError for one without an adapter.
@@ -51,7 +51,7 @@ def compare_elicitations(
     if not isinstance(config, LlmConfig):
         raise JudgingError(f"{checkpoint} is no language model: it has one way to be read")
     calibrator, adapted = load_unmerged(config, folder, device)
-    # another hash than that of the splits that training files come from
+    # This hash differs from the one that split the training files.
     is_held = [share_of(f"elicitations {row.question_id}") < HELD_SHARE for row in train]
     fitted, held = (
         [row for row, h in zip(train, is_held, strict=True) if h == side] for side in (False, True)
@@ -92,8 +92,7 @@ def _targets(rows: Sequence[Row]) -> Tensor:
 
 @torch.no_grad()
 def _certainty(calibrator: LlmCalibrator, states: Tensor) -> Floats:
-    """1 - the entropy of the next token over that of a uniform one; which label it is, is not
-    asked."""
+    """Return 1 - the entropy of the next token over that of a uniform one, whatever the token."""
     model = calibrator.model.model
     head = model.get_output_embeddings()
     found = []

@@ -1,8 +1,8 @@
-"""Trains what ships anew for every fold of a study: rows in, confidences out.
+"""A fit for studies that trains the shipped kind of calibrator for every fold.
 
-The fold's rows go into a file, `calibrator.training.train` runs on it as it would on any other,
-and the checkpoint scores the judged rows as served. A run's folder is named by its rows, so that a
-study that was interrupted goes on where it was. What the folds of a study share is read once
+The fold's rows go into a file, `calibrator.training.train` runs on it as it would on any other, and
+the checkpoint scores the judged rows as served. A run's folder is named by its rows, so that an
+interrupted study is resumed. The parts that the folds of a study share are read once
 (`calibrator.training.shared_reading`).
 """
 
@@ -24,15 +24,15 @@ from calibrator.training.run import TrainConfig, base_folder, prepare
 from calibrator.training.shared_reading import SharedReading
 from calibrator.training.train import train as run
 
-# left out, and told, where a fold has too few rows to teach them
+# These parts are left out, with a message, where a fold has too few rows for them.
 PARTS = ("abilities", "inspector", "calls")
 
 
 def as_shipped(device: str = "auto") -> TrainConfig:
-    """The training of the calibrator that ships: tower, forest, abilities, inspector, knowledge,
-    trees for calls.
+    """Return the training configuration of the shipped calibrator.
 
-    Its second stage reads other replies, and rows of a study have none.
+    It has tower, forest, abilities, inspector, knowledge and trees for calls, but no second stage,
+    which reads other replies, as rows of a study have none.
     """
     return TrainConfig(
         data=(),
@@ -47,11 +47,11 @@ def as_shipped(device: str = "auto") -> TrainConfig:
 
 
 class EmbeddedFit:
-    """A `Fit` of `calibrator.studies.studies`: `config` says how to train, its `data` is the
-    fold's.
+    """A `Fit` of `calibrator.studies.studies`; `config` says how to train, with the fold's data.
 
     `folder` keeps the runs, about 100 MB each. The first `trained` of the rows are all that any
-    fold trains on, and what fits share is read of them once; with 0 each fit reads its own.
+    fold trains on, and the parts that fits share are read from them once; with 0 each fit reads its
+    own.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class EmbeddedFit:
         return SharedReading(config, load_tokenizer(base_folder()), self.say)
 
     def _write(self, rows: Sequence[Row]) -> Path:
-        """The fold's rows, in a folder named by them."""
+        """Write the rows into a folder named by their hash, if absent, and return the file."""
         text = "".join(json.dumps(row.raw) + "\n" for row in rows)
         place = self.folder / hashlib.sha256(text.encode()).hexdigest()[:16]
         place.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
-"""Where a calibrator is most wrong: hard errors by benchmark, and what accuracy says of ranking.
+"""A study of where a calibrator is most wrong: hard errors by benchmark, accuracy and ranking.
 
-A hard error is a wrong reply above .9 or a right one below .1 (paper S01, S02); per benchmark stand
-beside them the share of right replies below .2 and of wrong ones above .8 (S04). Spearman's rho of
-accuracy and AUROC over the benchmarks says whether ranking suffers where models fail (H14). Replies
-that state a confidence of 100 % and get less than .01 are counted with how many are wrong (O02).
+A hard error is a wrong reply above .9 or a right one below .1 (paper S01, S02); each benchmark also
+has the share of right replies below .2 and of wrong ones above .8 (S04). Spearman's rho of accuracy
+and AUROC over the benchmarks shows whether ranking suffers where models fail (H14). Replies that
+state a confidence of 100 % and get less than .01 are counted, with the wrong ones among them (O02).
 """
 
 from __future__ import annotations
@@ -24,13 +24,16 @@ from calibrator.rows.rows import Row, labels_of
 SURE, UNSURE = 0.9, 0.1  # S01
 HIGH, LOW = 0.8, 0.2  # S04
 STATED, DENIED = 1.0, 0.01  # O02
-FEWEST = 20  # rows of a benchmark that counts for Spearman's rho
+FEWEST = 20  # least rows of a benchmark that counts for Spearman's rho
 NAMED = 20  # hard errors of each kind whose ids are kept
 
 
 @dataclass(frozen=True, slots=True)
 class Failures:
-    """The hard errors of one benchmark, or of all rows; shares are nan where nothing is shared."""
+    """The hard errors of one benchmark, or of all rows.
+
+    Shares are nan where they have no replies.
+    """
 
     benchmark: str
     rows: int
@@ -45,7 +48,7 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class FailureStudy:
-    """All of it; ids are those of the rows, the worst first."""
+    """All results; ids are those of the rows, the worst first."""
 
     method: str
     entries: list[Failures]  # most hard errors first
@@ -61,7 +64,7 @@ class FailureStudy:
 
 
 def study_failures(rows: Sequence[Row], confidence: Floats, method: str) -> FailureStudy:
-    """Count the hard errors of confidences (N,) as the rows; raises JudgingError for no row."""
+    """Count the hard errors of confidences (N,) of the rows. Raises JudgingError without rows."""
     if not rows:
         raise JudgingError("there is no row to look at")
     labels = labels_of(rows)

@@ -1,7 +1,7 @@
 """MC dropout: the mean of several passes, each with other parts of the adapter left out (I16).
 
-A baseline for studies, not served: it costs as many passes as it takes, and the paper found no gain
-(K14). The adapter stays unmerged, since that is where the dropout is.
+It is a baseline for studies and not served: each pass costs as much as a score, and the paper found
+no gain (K14). The adapter stays unmerged, because the dropout is there.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from calibrator.llm.serving.prompts import load_prompts
 from calibrator.scorer import Item, Score
 
 PASSES: Final = 5
-DROPOUT: Final = 0.1  # of an adapter that was trained without
+DROPOUT: Final = 0.1  # for an adapter that was trained without dropout
 
 
 def load_unmerged(
     config: LlmConfig, folder: Path, device: str = "auto"
 ) -> tuple[LlmCalibrator, PeftModel]:
-    """A checkpoint read from its labels, in fp32, whose adapter stands beside the base.
+    """Load a checkpoint that is read from its labels, in fp32, with the adapter beside the base.
 
     Raises CheckpointError or HubError, also for a checkpoint that has no adapter.
     """
@@ -72,7 +72,10 @@ class McDropout:
         return self._calibrator.reads_images
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
-        """The mean P(correct) of all passes; raises as the checkpoint's own scorer."""
+        """Return the mean P(correct) of all passes.
+
+        Raises what the checkpoint's own scorer raises.
+        """
         torch.manual_seed(self._seed)
         for each in self._dropouts:
             each.train()
@@ -89,7 +92,7 @@ class McDropout:
 
 
 def _adapter_dropouts(adapted: PeftModel) -> list[nn.Dropout]:
-    """The dropout before each adapter; one that has none gets `DROPOUT`."""
+    """Return the dropout before each adapter; an adapter without one gets `DROPOUT`."""
     found = []
     for module in adapted.modules():
         dropouts = getattr(module, "lora_dropout", None)

@@ -1,6 +1,6 @@
-"""Second stages that have not seen a benchmark: what others are worth on tasks of a new kind.
+"""Second stages without a benchmark, for the gain of other replies on tasks of a new kind.
 
-The run of `pinocchio train --opinion` keeps what its folds made of the training rows, so that each
+The run of `pinocchio train --opinion` keeps its folds' results on the training rows, so that each
 benchmark costs one more fit of the trees, and nothing else is fitted.
 """
 
@@ -28,7 +28,7 @@ from calibrator.training.run import TrainConfig, selected
 from calibrator.training.stages.npz import load_arrays, save_arrays
 from calibrator.training.stages.opinion_folds import UNSEEN, abilities_of, read_unseen
 
-WITHOUT = "without-{}.npz"  # a second stage, by the hash of the benchmark that it has not seen
+WITHOUT = "without-{}.npz"  # a second stage, named by the hash of the benchmark left out
 
 
 def readers_without(
@@ -37,11 +37,11 @@ def readers_without(
     checkpoint: Checkpoint,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[str, OpinionReader]:
-    """For each benchmark that the run learnt from, a reader whose second stage was fitted without
-    it; `checkpoint` is the one that the run was for. What is fitted is kept in its folder.
+    """Return for each of the run's benchmarks a reader whose second stage was fitted without it.
 
-    `progress` hears how many are fitted, and of how many. Raises JudgingError for a folder of
-    another kind, TrainingError where its rows have changed or too few are left.
+    `checkpoint` is the one that the run was for. The fitted stages are kept in the run's folder.
+    `progress` is called with the number of fitted stages and the total. Raises JudgingError for a
+    folder of another kind, TrainingError where its rows have changed or too few are left.
     """
     if not (run / UNSEEN).exists() or checkpoint.parts.forest is None:
         raise JudgingError(f"{run} is no folder of `pinocchio train --start CHECKPOINT --opinion`")
@@ -70,7 +70,7 @@ def readers_without(
 
 
 def _config_of(run: Path) -> TrainConfig:
-    """What the run was asked for, as far as its second stage goes by it."""
+    """Return the run's configuration, as far as its second stage depends on it."""
     saved = json.loads((run / "train.json").read_text())
     opinion = saved["opinion"] | {"counts": tuple(saved["opinion"]["counts"])}
     return TrainConfig(

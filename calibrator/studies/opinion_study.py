@@ -1,6 +1,6 @@
-"""What replies of others are worth on labelled rows: the number alone, and with one other or more.
+"""A study of the gain of other replies on labelled rows, with one other reply or more.
 
-The others are replies of other models to the same question among the rows, drawn by a seed. Each
+The others are replies of other models to the same question among the rows, drawn with a seed. Each
 entry is judged with and without them on the same replies.
 """
 
@@ -30,13 +30,16 @@ from calibrator.rows.rows import Row, labels_of
 from calibrator.scorer import Item, Score
 from calibrator.text.addressed_text import stripped
 
-FEWEST = 20  # replies of a benchmark or kind that are judged apart
+FEWEST = 20  # least replies of a benchmark or kind judged separately
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Of some replies: AUROC pooled, its mean over benchmarks, within questions; Brier, ECE; the
-    largest share, surest first, of which 90 and 95 % are right (paper H01, H06, H08, H11, L02)."""
+    """The figures of some replies.
+
+    They are AUROC pooled, its mean over benchmarks, and within questions; Brier and ECE; the
+    largest share, surest first, of which 90 and 95 % are right (paper H01, H06, H08, H11, L02).
+    """
 
     pooled: float
     mean: float
@@ -49,7 +52,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One way to draw others, on the replies that have such ones."""
+    """One way to draw others, judged on the replies that have them."""
 
     others: str
     of: str  # all, a kind of final answer, or a benchmark
@@ -60,7 +63,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class OpinionStudy:
-    """All entries, and what gave the numbers."""
+    """All entries, and the name of the method that gave the confidences."""
 
     method: str
     seed: int
@@ -78,9 +81,9 @@ def study_opinions(
     progress: Callable[[str], None] = lambda _: None,
     left_out: Mapping[str, Reader] | None = None,
 ) -> OpinionStudy:
-    """Judges the numbers with others beside those `alone`, (N,) as the rows.
+    """Judge confidences with others beside those of the scores `alone`, (N,) as the rows.
 
-    `left_out` readers serve the replies of their benchmarks in the calibrator's place. Raises
+    `left_out` readers replace the calibrator for the replies of their benchmarks. Raises
     JudgingError for a calibrator that reads no others, or where there are none.
     """
     check_reads_others(calibrator)
@@ -115,7 +118,7 @@ def _told(
     items: Sequence[Item],
     own: Sequence[Score],
 ) -> list[Score]:
-    """The scores with others, each benchmark's by the reader that is for it."""
+    """Return the scores with others, for each benchmark by its own reader if it has one."""
     if not left_out:
         return calibrator.with_others(items, own)
     benchmarks = [row.benchmark or "" for row in rows]

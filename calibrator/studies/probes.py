@@ -1,10 +1,10 @@
-"""What a scorer looks at: the same rows again with something changed (paper K10-K13, H17).
+"""Probes of a scorer: the same rows again with something changed (paper K10-K13, H17).
 
-- metadata: names told as served, both, none (K10);
+- metadata: names given as served, both, none (K10);
 - question: empty, or `[QUESTION REDACTED]` (K11);
-- hedging: words of doubt taken out of the answers, or put into them (K12);
-- truncation: only the answer's first characters, all of which a calibrator with a bound of its own
-  is shown then (K13).
+- hedging: words of doubt removed from the answers, or added to them (K12);
+- truncation: only the answer's first characters; a calibrator with a limit of its own then reads
+  all of these (K13).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _SENTENCE = re.compile(r"(?:(?<=^)|(?<=[.!?]\s))(?=\S)")
 
 
 def strip_hedges(answer: str) -> str:
-    """The answer without its words of doubt."""
+    """Return the answer without its words of doubt."""
     return _HEDGE.sub("", answer)
 
 
 def inject_hedges(answer: str) -> str:
-    """The answer with a word of doubt before its first sentence and every third one after it."""
+    """Return the answer with a word of doubt before its first sentence and every third after."""
     starts = [match.start() for match in _SENTENCE.finditer(answer)][::3]
     parts = [answer[: starts[0]] if starts else answer]
     for number, (at, end) in enumerate(itertools.pairwise([*starts, len(answer)])):
@@ -82,7 +82,7 @@ _BOUNDS = {_budget_label(n): n for n in BUDGETS}
 
 
 def sample(rows: Sequence[Row], count: int) -> list[Row]:
-    """At most `count` rows, always the same ones, in their order."""
+    """Return at most `count` rows, always the same ones, in their order."""
     if len(rows) <= count:
         return list(rows)
     return [rows[i] for i in sorted(random.Random(SEED).sample(range(len(rows)), count))]
@@ -91,7 +91,7 @@ def sample(rows: Sequence[Row], count: int) -> list[Row]:
 def probe(
     scorer: Scorer, rows: Sequence[Row], progress: Callable[[int], None] = lambda _: None
 ) -> Study:
-    """Every probe on the same rows, against the rows as served."""
+    """Return a study with every probe on the same rows, compared with the rows as served."""
     entries = []
     reference: Floats | None = None
     for label, change in PROBES.items():

@@ -1,6 +1,6 @@
-"""Which models' replies are trained on: pools that grow, and single sources (paper K02, K03).
+"""Studies of the models whose replies are trained on: growing pools, single sources (K02, K03).
 
-Sources are the models with the most rows to train on that have rows to judge too, the most capable
+Sources are the models with the most rows to train on that also have rows to judge, the most capable
 first. A pool is fitted once; each model it is judged on has an entry, and all of them a mean.
 """
 
@@ -20,8 +20,8 @@ from calibrator.rows.rows import Row
 from calibrator.studies.studies import MIN_JUDGED, Entry, Fit, Study, entry_of
 
 SourcesName = Literal["growing-sources", "single-sources"]
-POOLS = (4, 5, 7)  # sources of K02, the most capable ones first
-SINGLE = 3  # sources of K03
+POOLS = (4, 5, 7)  # numbers of sources in K02, the most capable ones first
+SINGLE = 3  # number of sources in K03
 MEAN = "mean over"
 
 
@@ -33,10 +33,11 @@ def run_sources(
     test: Sequence[Row],
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Study:
-    """Fit each pool and judge it on models that are in none of the pools (K02), or on each source
-    that it was not fitted on (K03), beside the fit on all three.
+    """Fit each pool of models and judge it.
 
-    Raises JudgingError where too few models have replies, or questions stand on both sides.
+    In K02 it is judged on models outside all pools, in K03 on each source that it was not fitted
+    on, beside the fit on all three. Raises JudgingError where too few models have replies, or a
+    question is in both `train` and `test`.
     """
     check_questions(train, test)
     sources, targets = _models(train, test, max(POOLS) if name == "growing-sources" else SINGLE)
@@ -57,7 +58,7 @@ def run_sources(
 
 
 def _models(train: Sequence[Row], test: Sequence[Row], count: int) -> tuple[list[str], list[str]]:
-    """The sources, most capable first, and the other models that can be judged."""
+    """Return the sources, most capable first, and the other models that can be judged."""
     learnt = Counter(row.model for row in train if row.model)
     labels: dict[str, list[int]] = {}
     for row in test:

@@ -1,8 +1,8 @@
-"""What happens when something is left out of training, or there is less of it (K04 to K06, K08).
+"""Studies with parts left out of training, or with less of it (K04 to K06, K08).
 
-A study is a plan of folds; a fold says which rows are trained on and which are judged. Whatever can
-be fitted on rows and then score others, `Fit`, runs the plan: TF-IDF in seconds a fold, the
-calibrator in minutes. Judged rows are always of questions that no fold trains on.
+A study is a plan of folds; a fold says which rows are trained on and which are judged. Any `Fit`,
+which is fitted on rows and scores others, runs the plan: TF-IDF in seconds a fold, the calibrator
+in minutes. Judged rows always belong to questions that no fold trains on.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from calibrator.rows.kept_scores import kept_folds
 from calibrator.rows.rows import Row, labels_of
 
 FORMAT = 1
-MIN_JUDGED = 100  # rows of a fold; smaller ones say nothing
+MIN_JUDGED = 100  # least judged rows of a fold
 SIZES = (500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000)
 FOLDS, BENCHMARKS_A_FOLD = 4, 5  # K05
 SEED = 20_261_121
 
-SHOWN = {"tfidf": "TF-IDF", "embedded": "embedded"}  # what is fitted
+SHOWN = {"tfidf": "TF-IDF", "embedded": "embedded"}  # names of methods
 
 StudyName = Literal["models", "families", "benchmarks", "benchmark-folds", "domains", "size"]
-JUDGED_INSIDE = ("benchmark-folds", "domains")  # beside what is left out, what is not (K05, K06)
+JUDGED_INSIDE = ("benchmark-folds", "domains")  # also judged on the rest (K05, K06)
 Fit = Callable[[Ints, Ints], Floats]  # rows to train on, rows to score, by number -> P(correct)
 
-# Who made a model, by the beginning of its name; the first match counts.
+# The makers of models, by the beginning of a model's name; the first match counts.
 FAMILIES = {
     "openai": r"gpt|chatgpt|o[134](-|$)|text-davinci|code-davinci|bing-chat",
     "anthropic": r"claude",
@@ -66,7 +66,7 @@ TOGETHER = ("BFCL", "MMLU")
 
 
 def family(model: str | None) -> str | None:
-    """The maker of a model, as its name tells it; None for others."""
+    """Return the maker of a model according to its name, or None for others."""
     name = (model or "").lower()
     return next((maker for maker, names in FAMILIES.items() if re.match(names, name)), None)
 
@@ -77,7 +77,7 @@ def benchmark_family(benchmark: str | None) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """Which rows are trained on and which are judged, by number."""
+    """The rows that are trained on and those that are judged, by number."""
 
     label: str
     train: Ints
@@ -86,9 +86,9 @@ class Fold:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One fold's figures; `reference` is the AUROC of the fit on everything, on the same rows.
+    """The figures of one fold; `reference` is the AUROC of the fit on everything, on the same rows.
 
-    `inside` is that of the fold's own fit on the test rows of what was not left out (K05, K06).
+    `inside` is that of the fold's own fit on the test rows that were not left out (K05, K06).
     `ece_mended` is the ECE after Platt scaling on 100 labels of these rows, by the protocol of N01.
     """
 
@@ -108,7 +108,7 @@ class Entry:
 
     @property
     def gap(self) -> float:
-        """How much lower the AUROC is on what was left out; nan where nothing else was judged."""
+        """The loss of AUROC on the part left out; nan where nothing else was judged."""
         return self.inside - self.auroc
 
 
@@ -116,7 +116,7 @@ class Entry:
 class Together:
     """All judged rows of a study at once, each scored by the fit that did not see its group.
 
-    `reference` are the same rows by the fit on everything.
+    `reference` is the ranking of the same rows by the fit on everything.
     """
 
     left_out: Ranking
@@ -125,15 +125,15 @@ class Together:
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A study's entries; `method` is what was fitted, or asked, each time."""
+    """A study's entries; `method` is what was fitted or asked each time."""
 
     name: str
     method: str
     entries: list[Entry]
-    together: Together | None = None  # where each judged row was left out of one fit
+    together: Together | None = None  # where each judged row was left out once
 
     def mean(self, figure: str = "auroc") -> float:
-        """The unweighted mean of a figure over the entries that have it (H16)."""
+        """Return the unweighted mean of a figure over the entries that have it (H16)."""
         values = [value for one in self.entries if math.isfinite(value := getattr(one, figure))]
         return sum(values) / len(values) if values else math.nan
 
@@ -146,7 +146,7 @@ def entry_of(
     reference: Floats | None = None,
     resamples: int = RESAMPLES,
 ) -> Entry:
-    """The figures of one fold's rows, with an interval over questions."""
+    """Return the figures of one fold's rows, with an interval over questions."""
     y, questions = labels_of(rows), question_numbers(rows)
     interval = auroc_interval(y, confidence, questions, resamples)
     mixed = disagreement(y, confidence, questions, permutations=0)
@@ -170,11 +170,11 @@ def entry_of(
 def plan(
     name: StudyName, train: Sequence[Row], test: Sequence[Row], only: Collection[str] = ()
 ) -> list[Fold]:
-    """The folds of a study, or `only` those of these labels, some of them joined by `+` to be left
-    out together; rows are numbered through `train`, then `test`.
+    """Return the folds of a study, or `only` those with these labels.
 
-    Raises JudgingError when there is nothing to leave out, for a label that no fold has, or when
-    questions stand on both sides.
+    Labels joined by `+` are left out together. Rows are numbered through `train`, then `test`.
+    Raises JudgingError where there is nothing to leave out, for an unknown label, or where a
+    question is in both `train` and `test`.
     """
     check_questions(train, test)
     if name == "size":
@@ -198,8 +198,11 @@ def plan(
 
 
 def _keys(name: StudyName, row: Row) -> tuple[str, ...]:
-    """What a row is left out by, and for a benchmark that shares its questions its own name too;
-    empty for a row that no study of that name leaves out."""
+    """Return the groups by which a row can be left out.
+
+    A benchmark that shares its questions with others comes first as their family, then by its own
+    name. The result is () for a row that the study never leaves out.
+    """
     keys: dict[str, tuple[str | None, ...]] = {
         "models": (row.model,),
         "families": (family(row.model),),
@@ -211,8 +214,10 @@ def _keys(name: StudyName, row: Row) -> tuple[str, ...]:
 
 
 def _together_in(label: str, known: Mapping[str, set[str]], labels: Sequence[str]) -> set[str]:
-    """What is left out by a label, or by several with `+` between them; raises JudgingError for one
-    that is not known."""
+    """Return the groups of a label, or of several joined by `+`.
+
+    Raises JudgingError for an unknown label.
+    """
     if label in known:
         return known[label]
     parts = label.split("+")
@@ -222,8 +227,10 @@ def _together_in(label: str, known: Mapping[str, set[str]], labels: Sequence[str
 
 
 def _left_out(counts: Counter[str], name: StudyName) -> dict[str, set[str]]:
-    """What each fold leaves out, by its label: single groups, or for K05 four times five
-    benchmarks."""
+    """Return the groups that each fold leaves out, by its label.
+
+    These are single groups, or for K05 four times five benchmarks.
+    """
     large = sorted(name for name, rows in counts.items() if rows >= MIN_JUDGED)
     if name != "benchmark-folds":
         return {shown(one): {one} for one in large}
@@ -234,7 +241,7 @@ def _left_out(counts: Counter[str], name: StudyName) -> dict[str, set[str]]:
 
 
 def _sizes(train: Sequence[Row], test: Sequence[Row]) -> Iterator[Fold]:
-    """Growing parts of the training rows, whole questions in a random order, and all of them."""
+    """Yield folds with growing parts of the training rows, by random questions, and with all."""
     questions = question_numbers(train)
     order = np.random.default_rng(SEED).permutation(int(questions.max()) + 1)
     by_question = np.argsort(order[questions], kind="stable")
@@ -254,9 +261,10 @@ def run(
     progress: Callable[[int, int], None] = lambda _done, _total: None,
     only: Collection[str] = (),
 ) -> Study:
-    """Fits and judges every fold; where something is left out, beside a fit on everything.
+    """Fit and judge every fold, beside a fit on everything where a part is left out.
 
-    `progress` hears how many fits are done, and of how many. `only` names folds by their labels.
+    `progress` is called with the number of fits done and the total. `only` names folds by their
+    labels.
     """
     rows, folds = [*train, *test], plan(name, train, test, only)
     fits = len(folds) + (name != "size")
@@ -278,7 +286,7 @@ def run(
 
 
 def _together(rows: Sequence[Row], apart: Floats, whole: Floats) -> Together:
-    """The rows that have been judged, by the folds' numbers and by those of the fit on all."""
+    """Return the ranking of all judged rows, by the folds' confidences and by the fit on all."""
     at = np.flatnonzero(~np.isnan(apart))
     judged = [rows[i] for i in at.tolist()]
     names = [row.benchmark or "" for row in judged], [row.question_id for row in judged]
@@ -289,7 +297,10 @@ def _together(rows: Sequence[Row], apart: Floats, whole: Floats) -> Together:
 def _fitted(
     name: StudyName, fit: Fit, fold: Fold, rows: Sequence[Row], trained: int
 ) -> tuple[Floats, float]:
-    """Confidences of a fold's judged rows and, where it is asked for, its AUROC on the others."""
+    """Return the confidences of a fold's judged rows, and its AUROC on the other test rows.
+
+    The AUROC is nan where the study does not judge these.
+    """
     if name not in JUDGED_INSIDE:
         return fit(fold.train, fold.judged), math.nan
     others = np.setdiff1d(np.arange(trained, len(rows)), fold.judged)
@@ -305,13 +316,13 @@ def study_json(study: Study) -> str:
 
 
 def read_study(path: Path) -> Study:
-    """What `study_json` wrote; raises JudgingError for anything else."""
+    """Read a file of `study_json`. Raises JudgingError for anything else."""
     try:
         values: dict[str, Any] = numbers(json.loads(path.read_text(encoding="utf-8")))
         if values["format"] != FORMAT:
             raise ValueError(f"this version reads format {FORMAT}")
         entries = [Entry(**one) for one in values["entries"]]
-        together = values.get("together")  # studies of before have none
+        together = values.get("together")  # absent in older files
         if isinstance(together, dict):
             rankings = {key: Ranking(**one) for key, one in together.items()}
             return Study(str(values["name"]), str(values["method"]), entries, Together(**rankings))
@@ -321,7 +332,7 @@ def read_study(path: Path) -> Study:
 
 
 def shared_rows(name: str, train: Sequence[Row]) -> int:
-    """How many rows the fits of a study may read together; none where having fewer is the point."""
+    """Return how many rows the fits of a study may read together, or 0 where they should not."""
     return len(train) if name in get_args(StudyName) and name != "size" else 0
 
 
@@ -335,14 +346,14 @@ def fit_of(
     is_renewed: bool = False,
     trained: int = 0,
 ) -> Fit:
-    """TF-IDF with logistic regression, or the calibrator as it ships, whose runs go to `folder`.
+    """Return a fit by TF-IDF with logistic regression, or of the calibrator as shipped.
 
-    The first `trained` of the rows are read once for all its fits, or with 0 for each.
-
-    Rows are numbered as `plan` does; what was fitted before on the same ones is read.
+    The calibrator's runs go to `folder`. The first `trained` of the rows are read once for all its
+    fits, or with 0 for each. Rows are numbered as in `plan`; earlier fits on the same rows are
+    reused.
     """
     if method == "tfidf":
-        from calibrator.baselines.tfidf import WordCounts  # scikit-learn, of the extra `train`
+        from calibrator.baselines.tfidf import WordCounts  # needs scikit-learn
 
         say(f"counting the words of {len(rows)} rows")
         counts = WordCounts(rows)
@@ -351,7 +362,7 @@ def fit_of(
             return counts.scores(train, judged, "served")
 
         return kept_folds(words, rows, method, device, is_renewed=is_renewed)
-    from calibrator.studies.embedded_fit import EmbeddedFit, as_shipped  # torch, of the extra
+    from calibrator.studies.embedded_fit import EmbeddedFit, as_shipped  # needs torch
 
     fit = EmbeddedFit(rows, folder, as_shipped(device), say, trained)
     return kept_folds(fit, rows, method, device, f"{trained} shared", is_renewed=is_renewed)

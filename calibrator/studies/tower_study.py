@@ -1,9 +1,10 @@
-"""Measures tower and forest, to choose settings: `python -m calibrator.studies.tower_study`.
+"""A study of tower and forest, to choose settings: `python -m calibrator.studies.tower_study`.
 
-What would ship is fitted on training questions and judged on validation questions (as served:
-named), on model families that were left out (without a name) and on benchmarks that were
-left out, all at once or each alone. The figures of what training did not see, and a table in
-`ablations.md`, were made with it. Test files choose nothing: `--judge` is for figures to tell.
+The parts that would ship are fitted on training questions and judged on validation questions (as
+served, with names), on model families that were left out (without names) and on benchmarks that
+were left out, all at once or each alone. The figures of unseen models and benchmarks, and a table
+in `ablations.md`, were made with it. Test files must not choose settings: `--judge` is only for
+figures to report.
 """
 
 from __future__ import annotations
@@ -46,24 +47,24 @@ BENCHMARKS = (
     "BFCL-multiple", "EPOCH-Bench", "FinanceMath", "TokenBias",
     "CodeGen-small", "MATH-Vision", "TriviaQA", "GSM8K",
 )  # fmt: skip
-HELD_SHARE = 0.1  # of the questions
-LEFT_OUT_SHARE = 0.5  # of the questions of benchmarks that are left out, to save time
+HELD_SHARE = 0.1  # share of questions held out
+LEFT_OUT_SHARE = 0.5  # share of a left out benchmark's questions that are judged, to save time
 
 Mask = NDArray[np.bool_]
 Scores = NDArray[np.floating]
-Group = tuple[Mask, bool]  # the rows to judge, and whether models' names are told
-Method = Callable[[Mask, list[Group]], list[Scores]]  # fits on the rows chosen, scores each group's
+Group = tuple[Mask, bool]  # the rows to judge, and whether models' names are given
+Method = Callable[[Mask, list[Group]], list[Scores]]  # chosen rows, groups -> scores
 
 
 class Kind(StrEnum):
-    """What training can be kept from seeing."""
+    """The kinds of groups that can be left out of training."""
 
     FAMILIES = "families"
     BENCHMARKS = "benchmarks"
 
 
 def changed(config: TowerConfig, setting: str) -> TowerConfig:
-    """The configuration with `name=value`; raises typer.BadParameter for an unknown name."""
+    """Return the configuration with `name=value`. Raises typer.BadParameter for an unknown name."""
     name, _, value = setting.partition("=")
     kinds = {field.name: type(getattr(config, field.name)) for field in fields(config)}
     if name not in kinds:
@@ -110,7 +111,7 @@ def main(
 class TowerStudy:
     """Rows as the tower reads them, made once for all settings.
 
-    With `judged` rows, `rows` are all fitted on but for what is left out, and none of them judged.
+    With `judged` rows, all `rows` except those left out are fitted on, and none of them is judged.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class TowerStudy:
         self.questions = np.unique(asked, return_inverse=True)[1]
 
     def all_at_once(self, config: TowerConfig, leave_out: bool) -> None:
-        """Known questions, families and benchmarks, judged by towers that saw none of them."""
+        """Judge known questions, families and benchmarks by towers that saw none of them."""
         of_family = np.array([name.startswith(FAMILIES) for name in self.models]) & leave_out
         of_benchmark = np.isin(self.benchmarks, BENCHMARKS) & leave_out
         known, held = ~of_family & ~of_benchmark, self.share < HELD_SHARE
@@ -157,7 +158,7 @@ class TowerStudy:
                 self.tell(name + method, np.flatnonzero(mask), given)
 
     def each_alone(self, config: TowerConfig, kind: Kind) -> None:
-        """Each maker's models on questions held out, or each benchmark; then all of them pooled.
+        """Judge each maker's models on held-out questions, or each benchmark, then all pooled.
 
         Makers of fewer than `MIN_JUDGED` replies there are left in.
         """
@@ -186,12 +187,12 @@ class TowerStudy:
             self.tell(f"all {kind}{method}", np.concatenate(at), np.concatenate(found))
 
     def methods(self, config: TowerConfig) -> dict[str, Method]:
-        """What is judged, by what is told of it after the name of the rows."""
+        """Return the methods to judge, by the words printed after the name of the rows."""
         towers = partial(self.scores, config)
         return {"": towers} if self.words is None else {"": towers, ", TF-IDF": self.word_scores}
 
     def word_scores(self, chosen: Mask, groups: list[Group]) -> list[Scores]:
-        """TF-IDF's logits of each group's rows, with names or without: the floor."""
+        """Return TF-IDF's logits of each group's rows, with names or without, as the floor."""
         assert self.words is not None
         found: list[Scores] = []
         for mask, is_named in groups:
@@ -201,8 +202,10 @@ class TowerStudy:
         return found
 
     def scores(self, config: TowerConfig, chosen: Mask, groups: list[Group]) -> list[Scores]:
-        """The logits of each group's rows, with names or without: the mean of towers and, where
-        there is one, the forest's, fitted on the chosen rows."""
+        """Return the logits of each group's rows, with names or without.
+
+        They are the mean of towers and, where there is one, the forest, fitted on the chosen rows.
+        """
         names = name_numbers(self.models, chosen)
         data = TowerData(self.read, names, self.labels, np.zeros(len(self.rows), dtype=np.int64))
         sums = [np.zeros(int(mask.sum()), dtype=np.float32) for mask, _ in groups]
@@ -243,7 +246,7 @@ def read_rows_for_tower(rows: list[Row]) -> list[TowerRow]:
 
 
 def name_numbers(models: NDArray[np.str_], chosen: Mask) -> NDArray[np.int64]:
-    """A number for each row's model, 0 where the chosen rows hold too few of it."""
+    """Return a number for each row's model, or 0 where the chosen rows hold too few of it."""
     names, counts = np.unique(models[chosen], return_counts=True)
     kept = [name for name, count in zip(names, counts, strict=True) if count >= MIN_NAME_ROWS]
     numbers = {name: number + 1 for number, name in enumerate(kept) if name}

@@ -1,17 +1,18 @@
-"""Whether confidences still mean what they say, going by verdicts: a sequential test.
+"""A sequential test of calibration: whether confidences still agree with verdicts on replies.
 
     monitor = CalibrationMonitor()
     monitor.add(0.92, is_correct=False)      # every verdict on an audited reply, once
     monitor.is_alarmed, monitor.finding      # True, Finding(band=(0.8, 1.0), is_too_sure=True)
 
-Gamblers bet against "of replies with a confidence of p, a share within `tolerance` of p is right":
-overall and in three bands of confidence, that replies are less often right than that, or more
-often. Their common wealth is a test martingale (or falls), so that the probability of ever raising
-a false alarm is at most its `false_alarm_rate`, however often one looks (Ville's inequality).
+The hypothesis is "of replies with a confidence of p, a share within `tolerance` of p is right".
+Gamblers bet against it, overall and in three bands of confidence: half of them that replies are
+right less often, half that they are right more often. Their common wealth is a test martingale (or
+falls), so that the probability of ever raising a false alarm is at most `false_alarm_rate`, however
+often one looks (Ville's inequality).
 
 The verdicts have to be on replies drawn at random, or with probabilities that do not depend on
-whether they are right; the shares with which they were drawn need not be the same, since the
-statement is about every reply, and so do the weights not matter.
+whether they are right. The probabilities may differ between replies: the hypothesis is about every
+reply, so weights do not matter.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _SWITCH: Final = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Where confidences are off the most: a band, and whether they are too high there."""
+    """The band where confidences are off the most, and whether they are too high there."""
 
     band: tuple[float, float]
     is_too_sure: bool
@@ -38,12 +39,12 @@ class Finding:
 
 @dataclass(slots=True)
 class Band:
-    """Verdicts on replies with confidences in (low, high]: how many, how sure, how often right."""
+    """The verdicts on replies with confidences in (low, high]: their count and sums."""
 
     low: float
     high: float
     verdicts: int = 0
-    confidence: float = 0.0  # the sum
+    confidence: float = 0.0  # sum over the verdicts
     right: int = 0
 
     def holds(self, confidence: float) -> bool:
@@ -51,12 +52,15 @@ class Band:
 
     @property
     def gap(self) -> float | None:
-        """Mean confidence less the share of right replies; above 0 is too sure."""
+        """The mean confidence less the share of right replies; above 0 means too sure."""
         return (self.confidence - self.right) / self.verdicts if self.verdicts else None
 
 
 class CalibrationMonitor:
-    """Fed with verdicts on audited replies, in any order that does not depend on them."""
+    """A sequential test fed with verdicts on audited replies.
+
+    The order of the verdicts must not depend on the verdicts.
+    """
 
     def __init__(
         self, false_alarm_rate: float = FALSE_ALARM_RATE, tolerance: float = TOLERANCE
@@ -67,7 +71,7 @@ class CalibrationMonitor:
         self.bands = [Band(*ends) for ends in BANDS]
 
     def add(self, confidence: float, *, is_correct: bool) -> None:
-        """Bet on one more verdict."""
+        """Count one more verdict in its bands, and settle the bets on it."""
         excess = confidence - is_correct
         factors: list[float] = []
         for band in self.bands:
@@ -88,12 +92,12 @@ class CalibrationMonitor:
 
     @property
     def finding(self) -> Finding:
-        """What the richest gambler bets on; it means something once there is an alarm."""
+        """The bet of the richest gambler; it is meaningful only once there is an alarm."""
         place = self._wealth.richest // len(_STAKES)
         return Finding(BANDS[place // 2], is_too_sure=place % 2 == 0)
 
     def as_dict(self) -> dict[str, Any]:
-        """What `from_dict` goes on with in another process."""
+        """Return the monitor's state, from which `from_dict` continues in another process."""
         sums = [[band.verdicts, band.confidence, band.right] for band in self.bands]
         return {"bands": sums, **self._wealth.as_dict()}
 

@@ -2,7 +2,7 @@
 
     result = certify(rows, max_error=0.05, confidence=0.95)
     result.threshold                      # 0.83, or None where the labels prove nothing
-    result.needed                         # then: what would help
+    result.needed                         # in that case, the labels that are missing
 
 The method is Learn then Test (Angelopoulos et al., arXiv 2110.01052) with an exact binomial tail
 and several starting points. Every threshold t of a fixed grid has the hypothesis "more than
@@ -44,24 +44,24 @@ from policies.conditions.certificate import BINS, Grant, Scope
 from policies.conditions.ranking import bin_of
 
 GRID: Final = (0.999, 0.998, 0.995, *(percent / 100 for percent in range(99, -1, -1)))
-"""The thresholds that can be certified, highest first; fixed, whatever the labels are."""
+"""The thresholds that can be certified, highest first. They do not depend on the labels."""
 
 _SPREAD: Final = (0.999, 0.99, 0.98, 0.95, *(percent / 100 for percent in range(90, 0, -10)))
-"""Starting points that every search has, for confidences on any scale; each has one share."""
+"""The starting points of every search, for confidences on any scale; each has one share."""
 
 _ALL_SHARES: Final = 5
-"""The shares of the starting point 0, which needs no ranking at all."""
+"""The shares of the starting point 0, which accepts all replies and so needs no ranking."""
 
 _MAIN_SHARES: Final = 10
-"""The shares of each of the two starting points that depend on the error rate asked for."""
+"""The shares of each of the two starting points that depend on `max_error`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A scored reply and its label; `id` tells the replies to one question apart.
+    """A scored reply and its label; `id` distinguishes the replies to one question.
 
-    Later replies of a conversation, those that are not `is_first`, prove thresholds like any other.
-    Live scores are not compared with theirs: of a conversation the first reply alone is watched.
+    Later replies of a conversation (`is_first` is False) count for thresholds like any other. Live
+    scores are not compared with theirs, as only the first reply of a live conversation is watched.
     """
 
     question: str
@@ -73,8 +73,12 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Certification:
-    """What the labels prove. `labels` counts questions; `accepted` of them are at or above the
-    threshold and `wrong` of those are errors. Without a threshold, all are 0 but `labels`."""
+    """The result of `certify`.
+
+    `labels` counts questions, `accepted` those at or above the threshold, and `wrong` the errors
+    among these. Without a threshold, `accepted` and `wrong` are 0 and `needed` is set. `scores`
+    counts the confidences of first replies in `BINS` equal bins.
+    """
 
     max_error: float
     confidence: float
@@ -91,7 +95,7 @@ class Certification:
         return self.accepted / self.labels if self.labels else 0.0
 
     def grant(self, calibrator: str, scope: Scope) -> Grant:
-        """What goes into a certificate; raises ValueError where nothing was certified."""
+        """Return the grant for a certificate. Raises ValueError where nothing was certified."""
         if self.threshold is None:
             raise ValueError("there is no certified threshold")
         counts = self.labels, self.accepted, self.wrong
@@ -102,8 +106,9 @@ class Certification:
 def certify(rows: Iterable[Labelled], max_error: float, confidence: float = 0.95) -> Certification:
     """Return the lowest threshold whose error rate is proved to be at most `max_error`.
 
-    Raises ValueError where `max_error` or `confidence` is not between 0 and 1, or a row's
-    confidence is no probability.
+    Only one reply of each question counts. Where no threshold is proved, the result holds the
+    labels that are missing instead. Raises ValueError where `max_error` or `confidence` is not
+    between 0 and 1, or a row's confidence is no probability.
     """
     for name, value in (("max_error", max_error), ("confidence", confidence)):
         if not 0 < value < 1:
@@ -126,9 +131,9 @@ def certify(rows: Iterable[Labelled], max_error: float, confidence: float = 0.95
 
 
 def starting_shares(max_error: float) -> Mapping[float, float]:
-    """Return the part of delta that each starting point of the search has, adding up to 1.
+    """Return each starting point of the search with its part of delta; the parts add up to 1.
 
-    They depend on the error rate asked for alone, never on the labelled rows: ten shares each for
+    They depend on `max_error` alone, never on the labelled rows: ten shares each for
     the grid's thresholds just below 1 - `max_error` / 2 and 1 - `max_error`, five for 0, and one
     for each of thirteen between 0.999 and 0.1.
     """
@@ -160,7 +165,8 @@ def _least_provable(
 ) -> tuple[float, float] | None:
     """Return an error rate, in hundredths, that these labels prove, and its threshold.
 
-    By bisection: nearly always the least such rate, as a higher one is easier to prove.
+    It is found by bisection between `max_error` and 0.99, so it is nearly always the least such
+    rate. Return None where 0.99 is not proved either.
     """
     low, high = math.floor(max_error * 100), 99
     proved = _lowest_proved(counts, high / 100, confidence)
@@ -177,7 +183,7 @@ def _least_provable(
 
 
 def one_per_question(rows: Iterable[Labelled]) -> list[Labelled]:
-    """Keep one reply of each question, chosen by a hash that knows nothing of score or label."""
+    """Return one reply of each question, chosen by a hash that ignores score and label."""
     by_question: dict[str, list[Labelled]] = {}
     for row in rows:
         by_question.setdefault(row.question, []).append(row)
@@ -192,7 +198,7 @@ def _place(row: Labelled) -> bytes:
 
 
 class _Counts:
-    """Labelled replies in the order of their confidence."""
+    """Labelled replies, sorted by confidence."""
 
     def __init__(self, rows: Sequence[Labelled]) -> None:
         pairs = sorted((row.confidence, row.is_correct) for row in rows)
@@ -204,12 +210,12 @@ class _Counts:
         self._wrong_below = [0, *accumulate(not is_correct for _, is_correct in pairs)]
 
     def at_or_above(self, threshold: float) -> tuple[int, int]:
-        """How many replies are accepted, and how many of them are wrong."""
+        """Return the number of replies at or above a threshold, and how many of them are wrong."""
         below = bisect_left(self._confidences, threshold)
         return self.labels - below, self._wrong_below[-1] - self._wrong_below[below]
 
     def histogram(self) -> tuple[int, ...]:
-        """Of the confidences that live ones are compared with."""
+        """Return the counts of first replies' confidences in `BINS` equal bins."""
         counts = [0] * BINS
         for confidence in self._first:
             counts[bin_of(confidence, BINS)] += 1

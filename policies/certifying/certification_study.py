@@ -1,11 +1,11 @@
-"""Whether certificates keep their word: certify on half of the questions, look at the other half.
+"""A check of certificates: certify on half of the questions, then measure on the other half.
 
     found = study(rows, max_error=0.1, confidence=0.9)
     found.certified, found.mean_error, found.median_coverage
 
-Splits are by question, so that no question stands on both sides. Errors and coverage of the other
-half are those of a reply drawn from a question drawn from it: each question weighs the same,
-however many replies it has.
+Splits are by question, so that no question is in both halves. In the other half each question
+weighs the same, however many replies it has: errors and coverage are those of a random reply to
+a random question.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from policies.certifying.certification import GRID, Labelled, certify
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """What came of `splits` random splits; errors and coverage are those of the certified ones.
+    """The results of `splits` random splits.
 
+    `certified` is the share of splits with a threshold; errors and coverage are about these.
     `violations` is the share of all splits whose other half had more errors than promised. The
-    other half is itself a sample, so this may exceed 1 - confidence by its noise.
+    other half is itself a sample, so noise may lift this share above 1 - confidence.
     """
 
     splits: int
@@ -44,7 +45,10 @@ def study(
     splits: int = 200,
     seed: int = 0,
 ) -> Study:
-    """Certify and look again, `splits` times; raises ValueError as `certify` does."""
+    """Return how certificates of random halves did on the other halves, over `splits` splits.
+
+    Raises ValueError as `certify` does.
+    """
     by_question: dict[str, list[Labelled]] = {}
     for row in rows:
         by_question.setdefault(row.question, []).append(row)
@@ -77,7 +81,7 @@ def study(
 
 
 def _outcome(questions: Sequence[Sequence[Labelled]], threshold: float) -> tuple[float, float]:
-    """Coverage and error rate at a threshold; the error rate of nothing is 0."""
+    """Return coverage and error rate at a threshold; the error rate is 0 where none is accepted."""
     accepted = wrong = 0.0
     for replies in questions:
         passing = [row for row in replies if row.confidence >= threshold]
@@ -87,6 +91,9 @@ def _outcome(questions: Sequence[Sequence[Labelled]], threshold: float) -> tuple
 
 
 def _best_coverage(questions: Sequence[Sequence[Labelled]], max_error: float) -> float:
-    """The most coverage of any threshold whose error on all questions is small enough."""
+    """Return the highest coverage of a threshold whose error rate on all questions is low enough.
+
+    Return 0.0 where no threshold of the grid has such an error rate.
+    """
     outcomes = (_outcome(questions, threshold) for threshold in GRID)
     return max((coverage for coverage, error in outcomes if error <= max_error), default=0.0)

@@ -1,4 +1,4 @@
-"""When a certificate no longer speaks about the traffic: monitors that withdraw a grant.
+"""Monitors that withdraw a grant once its certificate no longer fits the traffic.
 
     monitor = ScoreMonitor(grant.scores)     # one for each grant, fed with every reply in its scope
     monitor.add(0.31)
@@ -7,15 +7,15 @@
     if reason := withdrawal(grant, calibrator, monitor, audit):
         policy = certified(policy, certificate.without(grant))
 
-Both are sequential tests: they may be looked at after every reply, for ever, and the probability
+Both are sequential tests: they may be looked at after every reply, forever, and the probability
 that one ever raises a false alarm is at most its `false_alarm_rate`. Each bets against "nothing
 has changed" at fair odds; by Ville's inequality the wealth of such a gambler passes 1/rate with a
 probability of at most rate.
 
-ScoreMonitor bets on the rank of each confidence among the labelled ones and all before it: as long
-as they are exchangeable these ranks are independent and uniform (Vovk, conformal test
-martingales). ErrorMonitor bets that more than `max_error` of the verdicts are errors. What neither
-sees: errors that grow while confidences stay as they were and nobody audits.
+ScoreMonitor bets on the rank of each confidence among the labelled ones and all live ones before
+it: as long as they are exchangeable these ranks are independent and uniform (Vovk, conformal test
+martingales). ErrorMonitor bets that more than `max_error` of the verdicts are errors. Neither sees
+errors that grow while the confidences stay the same and nobody audits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from policies.conditions.ranking import Counts, bin_of
 
 FALSE_ALARM_RATE: Final = 0.01
 CALIBRATION_DRIFTED: Final = "calibration_drifted"
-"""Why a grant no longer counts where a `CalibrationMonitor` of its calibrator is alarmed."""
+"""The reason of a withdrawal where a `CalibrationMonitor` of the grant's calibrator is alarmed."""
 _TILTS: Final = (-0.9, -0.5, -0.2, 0.2, 0.5, 0.9)
 _SPREADS: Final = (-0.8, 0.8)
 _STAKES: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
@@ -39,10 +39,10 @@ _SWITCH: Final = 0.001
 
 
 class Wealth:
-    """What gamblers with equal shares of one coin own; each bets in its own way for ever.
+    """The wealth of gamblers who start with equal shares of one coin and always bet the same way.
 
-    With `switch`, each hands that share of its coin to all at every bet, so that a change after a
-    long calm is bet on with more than what the calm left over (the mixture stays fair).
+    With `switch`, each gives that share of its wealth to all at every bet. So a change after a long
+    calm is bet on with more than the calm left over. The mixture stays fair.
     """
 
     def __init__(self, gamblers: int, false_alarm_rate: float, switch: float = 0.0) -> None:
@@ -53,7 +53,10 @@ class Wealth:
         self.is_alarmed = False
 
     def bet(self, factors: list[float]) -> None:
-        """Multiply what each owns by its factor, whose expectation is at most 1 without change."""
+        """Multiply each gambler's wealth by its factor, and raise the alarm at 1/false_alarm_rate.
+
+        The expectation of a factor has to be at most 1 as long as nothing has changed.
+        """
         logs = [own + math.log(factor) for own, factor in zip(self._logs, factors, strict=True)]
         self.log = _log_sum_of(logs)
         if self._switch:
@@ -63,11 +66,14 @@ class Wealth:
         self.is_alarmed = self.is_alarmed or self.log >= self._alarm_at
 
     def as_dict(self) -> dict[str, Any]:
-        """What `restore` goes on with in another process."""
+        """Return the state, from which `restore` continues in another process."""
         return {"logs": self._logs, "is_alarmed": self.is_alarmed}
 
     def restore(self, values: Mapping[str, Any]) -> None:
-        """Raises KeyError or ValueError for what another kind of wealth was."""
+        """Take over the state of `as_dict`.
+
+        Raises KeyError or ValueError for the state of another kind of wealth.
+        """
         if len(values["logs"]) != len(self._logs):
             raise ValueError("there are as many gamblers as there were")
         self._logs, self.is_alarmed = list(values["logs"]), bool(values["is_alarmed"])
@@ -75,15 +81,15 @@ class Wealth:
 
     @property
     def richest(self) -> int:
-        """The number of the gambler that owns most, counted from 0."""
+        """The index of the gambler that owns most."""
         return max(range(len(self._logs)), key=self._logs.__getitem__)
 
 
 class ScoreMonitor:
-    """Whether confidences still come from where those before came from.
+    """A test of whether confidences still have the distribution of those before.
 
-    `known` counts the ones that are known at the beginning, in equal bins: a grant's labelled ones,
-    or none.
+    `known` counts the confidences that are known at the start, in equal bins: the labelled ones of
+    a grant, or none.
     """
 
     def __init__(
@@ -94,12 +100,12 @@ class ScoreMonitor:
     ) -> None:
         self._counts = Counts(known)
         self._bins = len(known)
-        self._random = random.Random(seed)  # ranks within a bin are drawn
+        self._random = random.Random(seed)  # draws the ranks within a bin
         bets = len(_TILTS) + len(_SPREADS)
         self._wealth = Wealth(bets, false_alarm_rate, _SWITCH)
 
     def add(self, confidence: float) -> None:
-        """Bet on the rank of one more confidence, and count it to those before."""
+        """Count one more confidence, and bet on its rank among all counted so far."""
         position = bin_of(confidence, self._bins)
         self._counts.add(position)
         below, upto = self._counts.below(position), self._counts.below(position + 1)
@@ -114,7 +120,7 @@ class ScoreMonitor:
         return self._wealth.is_alarmed
 
     def as_dict(self) -> dict[str, Any]:
-        """What `from_dict` goes on with in another process."""
+        """Return the state, from which `from_dict` continues in another process."""
         below = [self._counts.below(position) for position in range(self._bins + 1)]
         counts = [after - before for before, after in pairwise(below)]
         return {"counts": counts, **self._wealth.as_dict()}
@@ -129,10 +135,10 @@ class ScoreMonitor:
 
 
 class ErrorMonitor:
-    """Whether more of the certified replies are wrong than was promised, going by verdicts.
+    """A test of whether more certified replies are wrong than was promised, according to verdicts.
 
-    The verdicts have to be a random sample of the delivered, certified replies: those that
-    reviewers happened to look at say nothing about the others.
+    The verdicts have to be a random sample of the delivered, certified replies. A reviewer's own
+    choice of replies says nothing about the others.
     """
 
     def __init__(self, max_error: float, false_alarm_rate: float = FALSE_ALARM_RATE) -> None:
@@ -140,7 +146,7 @@ class ErrorMonitor:
         self._wealth = Wealth(len(_STAKES), false_alarm_rate)
 
     def add(self, *, is_wrong: bool) -> None:
-        """Bet on one more verdict."""
+        """Multiply the wealth by the bets' outcome on one more verdict."""
         surplus = is_wrong / self._max_error - 1.0  # at most 0 on average, while the promise holds
         self._wealth.bet([1.0 + stake * surplus for stake in _STAKES])
 
@@ -156,9 +162,10 @@ def withdrawal(
     scores: ScoreMonitor | None = None,
     errors: ErrorMonitor | None = None,
 ) -> str | None:
-    """Return why the grant no longer counts, as one machine word, None while it does.
+    """Return why the grant no longer counts, as one machine word, or None while it counts.
 
-    `calibrator` is the version that scores now; a grant for another one speaks of other numbers.
+    `calibrator` is the version that scores now. A grant for another version is withdrawn, because
+    its threshold is on another scale.
     """
     if calibrator != grant.calibrator:
         return "other_calibrator"

@@ -1,7 +1,7 @@
-"""How far two histograms of confidences are apart: Kolmogorov-Smirnov and population stability.
+"""Distances between two histograms of confidences: Kolmogorov-Smirnov and population stability.
 
-Both take counts in the same bins. The usual readings of PSI: below 0.1 stable, to 0.25 moderate,
-above it large. PSI grows with few rows by chance alone, so that its reading waits for enough.
+Both take counts in the same bins. The usual readings of PSI: below 0.1 stable, up to 0.25 moderate,
+above that large. With few rows PSI is large by chance alone, so no reading is given below 100.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ Reading = Literal["stable", "moderate", "large", "too few"]
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """Two histograms compared; `ks_p` is the probability of a `ks` as large without a change."""
+    """Two histograms compared; `before` and `now` are their rows.
+
+    `ks_p` is the probability of a `ks` as large without a change.
+    """
 
     before: int
     now: int
@@ -40,7 +43,10 @@ class Distance:
 
 
 def distance(before: Sequence[int], now: Sequence[int]) -> Distance | None:
-    """None where one of them is empty. Raises ValueError for different bins."""
+    """Return the distance between two histograms, or None where one of them is empty.
+
+    Raises ValueError where the numbers of bins differ.
+    """
     if len(before) != len(now):
         raise ValueError(f"histograms of {len(before)} and {len(now)} bins cannot be compared")
     rows, later = sum(before), sum(now)
@@ -54,7 +60,10 @@ def distance(before: Sequence[int], now: Sequence[int]) -> Distance | None:
 
 
 def _ks_p(ks: float, rows: int, later: int) -> float:
-    """The asymptotic p of the two-sample test (Stephens 1970); in bins it is a little too high."""
+    """Return the asymptotic p-value of the two-sample test (Stephens 1970).
+
+    With binned values it is a little too high.
+    """
     size = math.sqrt(rows * later / (rows + later))
     x = (size + 0.12 + 0.11 / size) * ks
     if x < 0.2:
@@ -64,7 +73,10 @@ def _ks_p(ks: float, rows: int, later: int) -> float:
 
 
 def _psi(before: Sequence[int], now: Sequence[int]) -> float:
-    """Over tenths of the rows before, as far as bins can be cut so; half a row in empty ones."""
+    """Return the PSI over groups of bins that each hold a tenth of the rows before.
+
+    An empty group counts as half a row.
+    """
     cuts = _tenths(before)
     pairs = [(sum(before[i:j]) or 0.5, sum(now[i:j]) or 0.5) for i, j in cuts]
     all_before, all_now = (math.fsum(column) for column in zip(*pairs, strict=True))
@@ -73,7 +85,10 @@ def _psi(before: Sequence[int], now: Sequence[int]) -> float:
 
 
 def _tenths(counts: Sequence[int]) -> list[tuple[int, int]]:
-    """Neighbouring bins that hold a tenth of the rows together, or as little more as can be."""
+    """Return ranges of neighbouring bins that each hold at least a tenth of the rows.
+
+    Each range is as short as possible; the rest at the end joins the last one.
+    """
     least = sum(counts) / PSI_BINS
     cuts, start, held = [], 0, 0
     for position, count in enumerate(counts):

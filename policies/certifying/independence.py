@@ -1,12 +1,12 @@
-"""One score for each conversation: replies of the same one are no independent evidence.
+"""One score for each conversation, as replies of the same conversation are not independent.
 
     seen = SeenConversations()
     seen.is_first("c1", at_s=0.0)       # True: it counts
     seen.is_first("c1", at_s=5.0)       # False: another turn, a retry, the same question again
 
-Sequential tests and intervals suppose replies that have nothing to do with each other. The turns of
-a chat, the steps of an agent, retries, regenerations and load tests are like each other, so the
-first of them counts and the others do not, for a day: then a conversation counts again.
+Sequential tests and intervals assume independent replies. The turns of a chat, the steps of an
+agent, retries, regenerations and load tests resemble each other, so only the first of them counts.
+A conversation counts again after a day.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ MOST_CONVERSATIONS: Final = 20_000
 
 
 class SeenConversations:
-    """Which conversations have counted lately; of too many, those that counted first are forgotten.
+    """The conversations that have counted lately, at most `most`; the oldest are forgotten first.
 
-    Without `again_after_s` each counts once for ever.
+    Where `again_after_s` is None, each conversation counts only once.
     """
 
     def __init__(
@@ -29,10 +29,13 @@ class SeenConversations:
     ) -> None:
         self._again_after_s = again_after_s
         self._most = most
-        self._counted: OrderedDict[str, float] = OrderedDict()  # when each did, in seconds
+        self._counted: OrderedDict[str, float] = OrderedDict()  # time of counting, in seconds
 
     def is_first(self, conversation: str | None, at_s: float = 0.0) -> bool:
-        """Whether a reply at this time counts; a reply of no known conversation always does."""
+        """Return whether a reply at this time counts, and remember its conversation if it does.
+
+        A reply of an unknown conversation (None) always counts. `at_s` is a time in seconds.
+        """
         if conversation is None:
             return True
         counted_at = self._counted.get(conversation)

@@ -1,7 +1,7 @@
-"""What would help where the labels prove no threshold: more of them, or another error rate.
+"""The labels that are missing where no threshold is proved, or an error rate that is provable.
 
 The search of `policies.certifying.certification` can only begin at its starting points, each with
-its own part of delta. So what is missing is what the nearest of them lacks.
+its own part of delta. So the missing labels are those that the nearest starting point lacks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from policies.binomial import lower_tail
 
 _MOST_LABELS: Final = 1_000_000
-"""Numbers of missing labels beyond this help nobody."""
+"""The limit above which a number of missing labels is not reported, as it helps nobody."""
 
 
 class LabelCounts(Protocol):
@@ -26,20 +26,20 @@ class LabelCounts(Protocol):
         """The number of all labelled replies."""
 
     def at_or_above(self, threshold: float) -> tuple[int, int]:
-        """Return how many replies are accepted, and how many of them are wrong."""
+        """Return the number of replies at or above a threshold, and how many of them are wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """How many labels, of questions of the same kind, are missing.
+    """The number of labels, of questions of the same kind, that are missing.
 
-    `at_least` are enough if none of them is wrong, those seen so far counted. `expected` is an
-    estimate from the errors seen so far, None where no starting point is near the error rate asked
-    for: then either `is_hopeless`, as the errors seen exclude that rate at every starting point, or
-    there are too few labels to tell. `start` is the nearest starting point, where `wrong` of
-    `accepted` labels are errors, None without a label. `provable_error` is about the least error
-    rate, in hundredths, that the same labels would have proved, for a `provable_coverage` of
-    them.
+    `at_least` are enough if none of the new ones is wrong. `expected` is an estimate from the
+    errors seen so far. It is None where no starting point is near the error rate asked for: either
+    `is_hopeless`, as the errors seen exclude that rate at every starting point, or there are too
+    few labels to tell. `start` is the nearest starting point, where `wrong` of `accepted` labels
+    are errors; it is None without labels. `provable_error` is about the least error rate, in
+    hundredths, that the same labels would have proved, and `provable_coverage` the share of them
+    that its threshold accepts.
     """
 
     at_least: int
@@ -55,20 +55,20 @@ class Needed:
 def least_labels(max_error: float, delta: float) -> int:
     """Return how many faultless replies prove an error rate: 59 for 5 % and a delta of 0.05.
 
-    The least n with (1 - max_error)^n <= delta.
+    This is the least n with (1 - max_error)^n <= delta.
     """
     n = math.ceil(math.log(delta) / math.log1p(-max_error))
-    # the two logarithms may miss by one where n comes out whole
+    # Rounding in the two logarithms may shift n by one where the quotient is a whole number.
     return next(each for each in (n - 1, n, n + 1) if (1 - max_error) ** each <= delta)
 
 
 def needed_labels(
     counts: LabelCounts, shares: Mapping[float, float], max_error: float, confidence: float
 ) -> Needed:
-    """Return what is missing at the starting point that needs the fewest labels.
+    """Return the missing labels of the starting point that needs the fewest.
 
-    `shares` has the part of delta of each starting point. Of the labels to come, the same share as
-    so far is supposed to be accepted.
+    `shares` holds the part of delta of each starting point. The share of new labels that is
+    accepted is assumed to stay the same.
     """
     delta = 1.0 - confidence
     if not counts.labels:
@@ -89,15 +89,15 @@ def needed_labels(
 def _fewest_more(
     counts: LabelCounts, shares: Mapping[float, float], max_error: float, delta: float
 ) -> list[tuple[int, float]]:
-    """Return the labels that are enough if none is wrong, for each starting point in reach.
+    """Return for each starting point in reach the labels that are enough if none is wrong, and it.
 
     Out of reach are starting points whose errors so far exclude the rate asked for (it is below
-    their Clopper-Pearson interval), that accept nothing, or that need more than `_MOST_LABELS`.
+    their Clopper-Pearson interval), that accept nothing, or that need `_MOST_LABELS` or more.
     """
     found = []
     for start, share in shares.items():
         accepted, wrong = counts.at_or_above(start)
-        # at the rate asked for, so many errors or more would have had this probability
+        # The tail is the probability of at least this many errors at the rate asked for.
         if not accepted or lower_tail(accepted - wrong, accepted, 1.0 - max_error) < delta / 2:
             continue
         passing = _enough(0.0, max_error, delta * share, wrong)
@@ -110,11 +110,14 @@ def _fewest_more(
 def _expected(
     counts: LabelCounts, shares: Mapping[float, float], max_error: float, confidence: float
 ) -> tuple[int, float] | None:
-    """Return how many labels prove the rate if errors go on as so far, and from which start."""
+    """Return how many labels prove the rate if the share of errors stays, and the starting point.
+
+    Return None where no starting point has a low enough share of errors.
+    """
     fewest, best = float(_MOST_LABELS), None
     for start, share in shares.items():
         accepted, wrong = counts.at_or_above(start)
-        # half an error more than was seen: few among few are no promise of few among many
+        # Half an error is added, because few errors among few labels are no proof of a low rate.
         rate = (wrong + 0.5) / accepted if wrong else 0.0
         if accepted and rate < max_error:
             z = NormalDist().inv_cdf(1.0 - (1.0 - confidence) * share)
@@ -132,7 +135,7 @@ def _expected(
 def _most_accepted(
     counts: LabelCounts, shares: Mapping[float, float], max_error: float, delta: float
 ) -> float:
-    """Return the highest starting point with enough labels to pass, else the one with the most."""
+    """Return the highest starting point with enough labels to pass, or else the lowest one."""
     for start in sorted(shares, reverse=True):
         if counts.at_or_above(start)[0] >= least_labels(max_error, delta * shares[start]):
             return start
@@ -140,7 +143,10 @@ def _most_accepted(
 
 
 def _enough(rate: float, max_error: float, delta: float, wrong: int = 0) -> int:
-    """Return the least number of accepted replies that passes, a share `rate` and `wrong` wrong."""
+    """Return the least number of accepted replies that proves `max_error`.
+
+    Of these replies, `wrong` and a share `rate` are assumed to be wrong.
+    """
 
     def is_enough(n: int) -> bool:
         return lower_tail(wrong + math.ceil(rate * n), n, max_error) <= delta

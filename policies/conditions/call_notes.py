@@ -1,4 +1,4 @@
-"""The conditions on what is known of a call besides its confidence: its marks and its risk.
+"""The conditions on a call's marks and its risk.
 
     tools:
       - name: "*"
@@ -10,8 +10,8 @@
         risk: [medium, high]
     risk: high                                       # of a rule: of one of the calls
 
-Both need a score, as they are found out together with it. Where the marks of a call are not known,
-a rule that restrains the reply matches, and one that delivers it does not.
+Both need a score, as marks and risk are determined together with it. Where the marks of a call are
+unknown, a rule that restrains the reply matches, and one that delivers it does not.
 """
 
 from __future__ import annotations
@@ -52,9 +52,10 @@ _ALL: Final = frozenset(MARKS)
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """Marks of which a call has to have one, for each of `groups` the arguments and the marks.
+    """A condition that a call has at least one of the given marks.
 
-    `if_unknown` is the answer for a call of which nobody knows the marks.
+    Each of `groups` names arguments (None for any) and marks. `if_unknown` is the answer for a call
+    whose marks are unknown.
     """
 
     groups: tuple[tuple[Globs | None, frozenset[str]], ...]
@@ -65,7 +66,7 @@ class Marked:
         return self.if_unknown if call.marks is None else bool(self.found(call))
 
     def found(self, call: ToolCall) -> list[tuple[str, str]]:
-        """Return the marks of a call that are looked for, each with its argument or nothing."""
+        """Return the marks of a call that the condition names, each as (mark, argument or "")."""
         return [
             (mark, argument)
             for mark, argument in call.marks or ()
@@ -76,7 +77,7 @@ class Marked:
         ]
 
     def covers(self, other: Marked | None) -> bool:
-        """Return whether each call that `other` matches is matched here."""
+        """Return whether this condition matches every call that `other` matches."""
         if other is None or (other.if_unknown and not self.if_unknown):
             return False
         return all(
@@ -87,17 +88,20 @@ class Marked:
 
 @dataclass(frozen=True, slots=True)
 class Risk:
-    """Risks of which a call has to have one."""
+    """A condition that a call's risk is one of `names`.
+
+    `if_unknown` is the answer for a call whose risk is unknown.
+    """
 
     names: frozenset[str]
     if_unknown: bool = True
 
     def match(self, call: ToolCall) -> bool:
-        """Return whether a call is of such a risk."""
+        """Return whether a call has one of these risks."""
         return self.if_unknown if call.risk is None else call.risk in self.names
 
     def covers(self, other: Risk | None) -> bool:
-        """Return whether each call that `other` matches is matched here."""
+        """Return whether this condition matches every call that `other` matches."""
         return (
             other is not None and other.names <= self.names and self.if_unknown >= other.if_unknown
         )
@@ -107,7 +111,10 @@ class Risk:
 
 
 def read_marked(node: Node, *, if_unknown: bool) -> Marked | None:
-    """Read `any`, names of marks, or a mapping of arguments to them; problems are reported."""
+    """Read `any`, names of marks, or a mapping of arguments to these; problems are reported.
+
+    Return None where the node is absent.
+    """
     if not node.is_present:
         return None
     if not isinstance(node.value, dict):
@@ -125,5 +132,5 @@ def _marks(node: Node) -> frozenset[str]:
 
 
 def read_risk(node: Node, *, if_unknown: bool) -> Risk | None:
-    """Read one risk or several; problems are reported."""
+    """Read one risk or several, None where the node is absent; problems are reported."""
     return Risk(read_words(node, RISKS), if_unknown) if node.is_present else None

@@ -1,9 +1,9 @@
-"""Certificates: thresholds whose error rate was proved on labelled replies, and their file.
+"""Certificates, with thresholds whose error rate was proved on labelled replies, and their file.
 
 A certificate holds grants. A grant says: of the replies in its scope whose confidence, given by
-this calibrator, is at or above `threshold`, at most `max_error` are wrong; stated with
-`confidence`, over the draw of the labelled replies (`policies.certifying.certification` finds it).
-It carries the counts that prove it, and reading it checks the proof again.
+this calibrator, is at or above `threshold`, at most `max_error` are wrong. The statement holds with
+probability `confidence` over the draw of the labelled replies (`policies.certifying.certification`
+finds it). A grant carries the counts that prove it, and reading it checks the proof again.
 
 The file is JSON, written by `pinocchio certify` and named by a policy:
 
@@ -28,12 +28,12 @@ FORMAT: Final = "pinocchio-certificate"
 VERSION: Final = 1
 _NUMBERS: Final = re.compile(r"\[([\s\d,]+)\]")
 BINS: Final = 100
-"""Equal bins of the confidences of a grant's labelled replies, which drift is judged against."""
+"""The number of equal bins that count a grant's labelled confidences, the baseline of drift."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What a grant was certified on; None stands for all. `rule_digest` ties it to a rule."""
+    """The replies that a grant was certified on; None means all. `rule_digest` pins the rule."""
 
     model: str | None = None
     team: str | None = None
@@ -42,7 +42,7 @@ class Scope:
 
     @property
     def width(self) -> int:
-        """How many things the scope leaves open: the narrowest grant comes first."""
+        """The number of open fields; the narrowest grant comes first."""
         return [self.model, self.team, self.rule].count(None)
 
     def __str__(self) -> str:
@@ -75,13 +75,13 @@ class Grant:
 
     @property
     def subject(self) -> tuple[object, ...]:
-        """What the grant is about; a later one about the same takes its place."""
+        """The identity of the statement; a later grant with the same subject replaces this one."""
         scope = self.scope
         return self.calibrator, self.max_error, scope.model, scope.team, scope.rule
 
     @property
     def digest(self) -> str:
-        """Tells this grant from any other, also from a later one about the same."""
+        """A hash that differs from that of any other grant, also on the same subject."""
         return _digest(asdict(self))
 
     @property
@@ -91,7 +91,10 @@ class Grant:
         return self.accepted > 0 and tail <= 1.0 - self.confidence
 
     def is_for(self, facts: Facts) -> bool:
-        """Whether the grant speaks about such a reply; its rule is looked at when it is loaded."""
+        """Return whether the grant covers such a reply.
+
+        The rule is checked as a policy is loaded.
+        """
         return (
             facts.calibrator == self.calibrator
             and self.scope.model in (None, facts.model)
@@ -101,7 +104,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """The grants of one file; `issued` is its date, `digest` that of its contents."""
+    """The grants of one file, with the date of issue and a digest of the contents."""
 
     grants: tuple[Grant, ...]
     issued: str = ""
@@ -111,12 +114,11 @@ class Certificate:
         object.__setattr__(self, "digest", _digest(self._contents()))
 
     def grants_for(self, max_error: float, rule: str, rule_digest: str) -> tuple[Grant, ...]:
-        """The grants that a rule may rely on, the most specific first.
+        """Return the grants that a rule may rely on, the most specific first.
 
-        Of equally specific ones that nearest to the error rate asked for, then the strictest.
-
-        A grant for a rule counts for that rule alone, and only while nothing that decides what
-        reaches the rule has changed.
+        Among equally specific ones, the nearest to `max_error` comes first, then the strictest. A
+        grant for a rule counts for that rule alone, and only while its digest is the same, that is,
+        while nothing that decides which replies reach the rule has changed.
         """
         fitting = [
             grant
@@ -129,12 +131,12 @@ class Certificate:
         )
 
     def without(self, withdrawn: Grant) -> Certificate:
-        """The certificate once a grant was withdrawn; see `policies.certifying.drift`."""
+        """Return the certificate without a withdrawn grant; see `policies.certifying.drift`."""
         kept = tuple(grant for grant in self.grants if grant != withdrawn)
         return Certificate(kept, self.issued)
 
     def to_json(self) -> str:
-        """The text of the file, each list of numbers on a line."""
+        """Return the text of the file, with each list of numbers on one line."""
         text = json.dumps({**self._contents(), "digest": self.digest}, indent=1)
         return _NUMBERS.sub(lambda found: f"[{' '.join(found[1].split())}]", text) + "\n"
 
@@ -144,7 +146,10 @@ class Certificate:
 
 
 def parse_certificate(text: str, source: str) -> Certificate:
-    """Read a certificate and check its proofs; raises InvalidDocumentError."""
+    """Parse a certificate and check its proofs.
+
+    Raises InvalidDocumentError for other JSON, a changed file or counts that prove nothing.
+    """
 
     def refuse(message: str) -> InvalidDocumentError:
         return InvalidDocumentError([Problem(source, 0, message)])
@@ -172,9 +177,10 @@ def parse_certificate(text: str, source: str) -> Certificate:
 
 
 def load_certificate(path: Path) -> Certificate | None:
-    """Read a file; None where there is none. Raises InvalidDocumentError.
+    """Load a certificate's file, or return None where there is none.
 
-    A policy may name its certificate before there is one: its `max_error` matches nothing then.
+    A policy may name its certificate before it exists; its `max_error` then matches nothing. Raises
+    InvalidDocumentError for a file that cannot be read or is invalid.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -187,7 +193,7 @@ def load_certificate(path: Path) -> Certificate | None:
 
 
 def _read_grant(values: Mapping[str, Any]) -> Grant:
-    """Raises KeyError, TypeError or ValueError for what no certificate of ours holds."""
+    """Read one grant. Raises KeyError, TypeError or ValueError where it is malformed."""
     names = {each.name for each in fields(Grant)}
     if set(values) != names:
         raise ValueError("a grant has other members than it should")

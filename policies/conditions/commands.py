@@ -1,11 +1,12 @@
-"""Shell commands as a policy reads them: which programs run, and with which words.
+"""A reader of shell commands: which programs they run, and with which words.
 
     simple_commands("cd app && pytest -q | tail -5")    # three commands, each a list of words
     simple_commands("echo $(rm -rf .)")                 # None: it depends on what runs first
 
-What cannot be read without running it (substitutions, functions, documents that are expanded) is
-None, so that nothing unread is taken for harmless. Quotes, escapes, redirections, comments and
-`$(cat <<'EOF' ..)`, in which agents write commit messages, are read. The work is linear.
+A text that cannot be read without running it (substitutions, functions, documents that are
+expanded) gives None, so that nothing unread is taken for harmless. Quotes, escapes, redirections,
+comments and `$(cat <<'EOF' ..)`, in which agents write commit messages, are read. The time is
+linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ _HARMLESS_VARIABLES: Final = frozenset(
         *("PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "PYTHONUNBUFFERED", "RUST_BACKTRACE", "TZ"),
     }
 )
-_SED_PRINTS: Final = frozenset("0123456789,;$!p \n")  # a script that can do nothing but print
+_SED_PRINTS: Final = frozenset("0123456789,;$!p \n")  # such a script can only print
 
 
 @dataclass(slots=True)
 class Command:
-    """One simple command: its words, and the files that its redirections name."""
+    """A simple command: its words, and the files that its redirections name."""
 
     words: list[str] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
-    variables: list[str] = field(default_factory=list)  # that are set for it alone
+    variables: list[str] = field(default_factory=list)  # variables set for this command alone
 
 
 def commands_in(value: Any) -> list[Command] | None:
     """Return the simple commands of a tool's argument, a text or a list of words; None if unread.
 
-    A list is one command, whose words no shell reads, but for `[bash, -lc, TEXT]`.
+    A list is one command that no shell reads, except `[bash, -lc, TEXT]`, whose text is parsed.
     """
     if isinstance(value, str):
         return simple_commands(value)
@@ -63,11 +64,11 @@ def simple_commands(text: str) -> list[Command] | None:
 
 
 def _without_messages(text: str) -> str | None:
-    """The text with each `$(cat <<'EOF' ..)` replaced by a word; None where one has no end."""
+    """Replace each `$(cat <<'EOF' ..)` by the word "message"; return None where one has no end."""
     parts, start = [], 0
     for found in _MESSAGE.finditer(text):
         if found.start() < start:
-            continue  # inside of the one before
+            continue  # inside the match before
         end = text.find(f"\n{found[2]}", found.end() - 1)
         close = text.find(")", end) if end >= 0 else -1
         if close < 0 or text[end + 1 + len(found[2]) : close].strip():
@@ -78,14 +79,14 @@ def _without_messages(text: str) -> str | None:
 
 
 class _Reader:
-    """Reads a text character by character; `read` gives its commands or None."""
+    """A parser that reads a text character by character; `read` returns its commands or None."""
 
     def __init__(self, text: str) -> None:
         self._text = text.replace("\\\n", " ").strip()
         self._at = 0
         self._commands: list[Command] = []
         self._command = Command()
-        self._word: list[str] | None = None  # the word that has begun
+        self._word: list[str] | None = None  # the pieces of the current word
         self._is_file = False  # whether the next word is the file of a redirection
 
     def read(self) -> list[Command] | None:
@@ -96,7 +97,7 @@ class _Reader:
         return None if self._is_file else self._commands
 
     def _step(self, char: str) -> bool:
-        """Read on; False for what cannot be read."""
+        """Read one element. Return False where the text cannot be read."""
         self._at += 1
         if char in _SPACE:
             self._end_word()
@@ -146,7 +147,7 @@ class _Reader:
         self._command = Command()
 
     def _redirect(self, char: str) -> bool:
-        """`> file`, `2>&1`, `< file`; documents and substitutions are not read."""
+        """Read `> file`, `2>&1` or `< file`; return False for here-documents and substitutions."""
         rest = self._text[self._at : self._at + 1]
         if rest == "(" or (char == "<" and rest == "<"):
             return False
@@ -188,21 +189,21 @@ class _Reader:
         return False
 
     def _expand(self, char: str) -> bool:
-        """A variable is kept as it is written; what runs a command is not read."""
+        """Keep a variable as it is written; return False for a command substitution."""
         if char == "`" or self._text[self._at : self._at + 1] == "(":
             return False
         self._add(char)
         return True
 
 
-# Which commands a rule lists
+# Commands listed by a rule
 
 
 @dataclass(frozen=True, slots=True)
 class CommandsTest:
-    """Whether each simple command in a value begins with one of these phrases.
+    """A test of whether each simple command in a value begins with one of these phrases.
 
-    A word of a phrase is a glob. None, neither yes nor no, for what cannot be read.
+    A word of a phrase is a glob. The result is None for a value that cannot be read.
     """
 
     phrases: tuple[str, ...]
@@ -231,7 +232,7 @@ def _is_listed(command: Command, listed: Sequence[Sequence[str]]) -> bool:
 
 
 def _without_wrapper(words: list[str]) -> list[str]:
-    """A command without `time` or `timeout 60` in front of it."""
+    """Return a command's words without `time` or `timeout 60` in front."""
     if words[:1] == ["time"]:
         return words[1:]
     if words[:1] == ["timeout"] and len(words) > 2 and words[1].rstrip("smh").isdigit():
@@ -240,7 +241,7 @@ def _without_wrapper(words: list[str]) -> list[str]:
 
 
 def _sed_prints(words: Sequence[str]) -> bool:
-    """Whether `sed -n SCRIPT FILE ..` only prints lines by their numbers."""
+    """Return whether `sed -n SCRIPT FILE ..` only prints lines by their numbers."""
     return len(words) > 2 and words[1] == "-n" and _SED_PRINTS.issuperset(words[2])
 
 

@@ -1,8 +1,8 @@
 """The conditions of a rule, its `when`, compiled while the policy is read.
 
-A `When` holds for facts where every condition given holds; one without conditions always does.
+A `When` holds for facts where every given condition holds; one without conditions always holds.
 Conditions on the request (model, team, key, domain, tags, stream) can be judged before there is a
-reply, which is how `policies.deciding.streams` knows whether a stream has to be buffered.
+reply. With these, `policies.deciding.streams` decides whether a stream has to be buffered.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from policies.reading.reading import Node, shown
 
 Calls: TypeAlias = tuple[ToolCall, ...]
 Test: TypeAlias = Callable[[Facts, Calls], bool]
-"""Whether a condition holds; the calls are those that are judged, one of the reply's or all."""
+"""A test of one condition on facts and the judged calls: one call of the reply, or all of them."""
 
 ON_REQUEST: Final = ("stream", "model", "team", "key", "domain", "tags")
 ON_REPLY: Final = (
@@ -44,15 +44,15 @@ Condition = TypeVar("Condition")
 
 @dataclass(frozen=True, slots=True)
 class ToolCalls:
-    """Tool calls of a reply; `patterns` of None stands for no call at all."""
+    """A condition on the tool calls of a reply; `patterns` of None means that there is no call."""
 
     patterns: tuple[ToolPattern, ...] | None
 
     def match(self, calls: Calls) -> bool:
-        """Whether at least one call matches a pattern, or, without patterns, there is none."""
+        """Return whether a call matches a pattern, or without patterns whether there is no call."""
         if self.patterns is None:
             return not calls
-        # any() with its generator would double the time of a decision
+        # A generator in any() would double the time of a decision.
         for call in calls:
             for pattern in self.patterns:
                 if pattern.match(call):
@@ -62,7 +62,7 @@ class ToolCalls:
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """The conditions of one rule; None stands for a condition that is not given."""
+    """The conditions of one rule; None means that a condition is not given."""
 
     confidence: Confidence | None = None
     model: Globs | None = None
@@ -85,9 +85,9 @@ class When:
     familiar: bool | None = None
 
     tests: tuple[Test, ...] = field(init=False, repr=False, compare=False)
-    """One for each condition given but confidence, the cheapest first."""
+    """A test for each given condition except confidence, the cheapest first."""
     request_tests: tuple[Test, ...] = field(init=False, repr=False, compare=False)
-    """Those of them that look at the request alone."""
+    """The tests that look at the request alone."""
 
     def __post_init__(self) -> None:
         of_request, of_reply = self.tests_on(ON_REQUEST), self.tests_on(ON_REPLY)
@@ -95,18 +95,18 @@ class When:
         object.__setattr__(self, "tests", of_request + of_reply)
 
     def tests_on(self, names: Sequence[str]) -> tuple[Test, ...]:
-        """One test for each of the conditions that is given."""
+        """Return one test for each given condition among these names."""
         given = ((name, getattr(self, name)) for name in names)
         return tuple(_test(name, condition) for name, condition in given if condition is not None)
 
     def admits(self, facts: Facts) -> bool:
-        """Whether the conditions on the request hold; nothing of the reply is looked at."""
+        """Return whether the conditions on the request hold; the reply is not looked at."""
         return all(test(facts, ()) for test in self.request_tests)
 
     def holds(self, facts: Facts, calls: Calls | None = None) -> bool:
-        """Whether all conditions hold, where a missing score may be any score.
+        """Return whether all conditions hold; without a score, conditions on the score hold.
 
-        `calls` are the tool calls that are judged, all of the reply's unless given.
+        `calls` are the tool calls that are judged, by default all calls of the reply.
         """
         calls = facts.tools if calls is None else calls
         if self.confidence is not None and not self.confidence.holds(facts):
@@ -114,13 +114,15 @@ class When:
         return all(test(facts, calls) for test in self.tests)
 
     def given(self) -> list[str]:
-        """The names of the conditions that are given, as in YAML."""
+        """Return the names of the given conditions, as in YAML."""
         return [name for name in CONDITIONS if getattr(self, name) is not None]
 
     @property
     def facts(self) -> frozenset[str]:
-        """The names of the facts that the conditions look at; `arguments` are those of tools, and
-        `marks` are the marks and the risk of calls."""
+        """The names of the facts that the conditions look at.
+
+        `arguments` are those of tool calls, and `marks` are the marks and the risk of calls.
+        """
         names = {"tools" if name == "calls" else name for name in self.given()}
         if isinstance(self.confidence, LowestShare):
             names.add("share_below")
@@ -135,7 +137,7 @@ class When:
 
     @property
     def needs_score(self) -> bool:
-        """Whether this looks at the confidence, or at what is found out with it."""
+        """Whether this looks at the confidence or at facts that are determined with it."""
         if self.confidence is not None or self.risk is not None:
             return True
         patterns = (self.tools.patterns or ()) if self.tools is not None else ()
@@ -152,12 +154,12 @@ class When:
 
     @property
     def looks_at_reply(self) -> bool:
-        """Whether the request alone cannot tell that this holds."""
+        """Whether the request alone cannot decide this."""
         return any(name == "confidence" or name in ON_REPLY for name in self.given())
 
 
 def _test(name: str, condition: Any) -> Test:
-    """The test of one condition, which looks at the fact of the same name.
+    """Return the test of one condition, which looks at the fact of the same name.
 
     Without a score, conditions on findings hold, as those on the confidence do: the rule then
     hands over to `on_score_error`.
@@ -175,7 +177,7 @@ def _test(name: str, condition: Any) -> Test:
     if name == "tags":
         return lambda facts, calls: not condition.isdisjoint(facts.tags)
     fact = attrgetter(name)
-    if name == "model" and (prefixes := condition.prefixes):  # the most frequent, never None
+    if name == "model" and (prefixes := condition.prefixes):  # most frequent, never None
         return lambda facts, calls: facts.model.startswith(prefixes)
     if isinstance(condition, Globs) and (prefixes := condition.prefixes):
         return lambda facts, calls: (text := fact(facts)) is not None and text.startswith(prefixes)
@@ -198,7 +200,7 @@ def _test_of_finding(name: str, condition: Any) -> Test:
 
 
 def test_of(when: When, name: str) -> Test:
-    """The test of one condition that is given, confidence included."""
+    """Return the test of one given condition, confidence included."""
     if name == "confidence" and when.confidence is not None:
         holds = when.confidence.holds
         return lambda facts, calls: holds(facts)
@@ -208,8 +210,7 @@ def test_of(when: When, name: str) -> Test:
 def read_when(node: Node, *, restrains: bool = True) -> When:
     """Read the mapping under `when`; problems are reported, see `policies.reading.reading`.
 
-    `restrains` says whether the rule does anything but deliver, see
-    `policies.conditions.tool_patterns`.
+    `restrains` is False for a rule that only delivers, see `policies.conditions.tool_patterns`.
     """
     node.check_keys(CONDITIONS)
     when = When(
@@ -234,7 +235,7 @@ def read_when(node: Node, *, restrains: bool = True) -> When:
 
 
 def read_request_conditions(node: Node) -> dict[str, Any]:
-    """Read the conditions of `ON_REQUEST`; for `When`."""
+    """Read the conditions of `ON_REQUEST`, as arguments of `When`."""
     globs = {name: _read(node[name], _globs) for name in ("model", "team", "key", "domain")}
     return globs | {
         "tags": _read(node["tags"], _words),

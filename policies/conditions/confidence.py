@@ -4,8 +4,8 @@
     confidence: {lowest_share: 0.05}      # the least sure 5 % of recent replies
     confidence: {max_error: 0.05}         # at or above a threshold certified for 5 % of errors
 
-All of them need a score. Whether they hold without one is nobody's guess: the rule then hands over
-to the policy's `on_score_error`.
+All of them need a score. Without one they hold, and the rule then hands over to the policy's
+`on_score_error`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _ALONE: Final = ("between", "max_error", "lowest_share")
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """The confidences from `low` up to, but without, `high`."""
+    """The confidences from `low` up to, but not including, `high`."""
 
     low: float = 0.0
     high: float = math.inf
 
     def holds(self, facts: Facts) -> bool:
-        """Whether the confidence, where there is one, lies in the band."""
+        """Return whether the confidence is in the band, or missing."""
         return facts.confidence is None or self.low <= facts.confidence < self.high
 
     def __str__(self) -> str:
@@ -41,12 +41,15 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class LowestShare:
-    """The least sure `share` of recent replies; while too few are known, none are."""
+    """The least sure `share` of recent replies; no reply is among them while too few are known."""
 
     share: float
 
     def holds(self, facts: Facts) -> bool:
-        """Whether fewer than `share` of the recent replies were less sure."""
+        """Return whether fewer than `share` of the recent replies were less sure.
+
+        It also holds for a missing confidence.
+        """
         if facts.confidence is None:
             return True
         return facts.share_below is not None and facts.share_below < self.share
@@ -67,14 +70,14 @@ class MaxError:
     grants: tuple[Grant, ...] = ()
 
     def holds(self, facts: Facts) -> bool:
-        """Whether a grant for this calibrator and scope covers the confidence."""
+        """Return whether the confidence reaches the threshold of its grant, or is missing."""
         if facts.confidence is None:
             return True
         grant = self.grant(facts)
         return grant is not None and facts.confidence >= grant.threshold
 
     def grant(self, facts: Facts) -> Grant | None:
-        """The grant that counts for these facts."""
+        """Return the first grant for these facts' calibrator and scope, or None."""
         for grant in self.grants:
             if grant.is_for(facts):
                 return grant
@@ -90,7 +93,7 @@ Confidence: TypeAlias = Band | LowestShare | MaxError
 def read_confidence(node: Node) -> Confidence:
     """Read the mapping under `confidence`; problems are reported, see `policies.reading.reading`.
 
-    A `MaxError` comes without grants; the policy adds them once it has read its certificate.
+    A `MaxError` has no grants yet; the policy adds them once it has read its certificate.
     """
     node.check_keys(_KINDS)
     given = [kind for kind in _KINDS if node[kind].is_present]
@@ -125,7 +128,7 @@ def read_band(node: Node) -> Band:
 
 
 def _share(node: Node) -> float:
-    """Read a share of replies: more than none, less than all."""
+    """Read a share of replies, more than 0 and less than 1; problems are reported."""
     share = probability(node, 0.5)
     if share in (0.0, 1.0):
         node.report(f"{node} must be more than 0 and less than 1, not {share:g}")
@@ -133,7 +136,10 @@ def _share(node: Node) -> float:
 
 
 def probability(node: Node, default: float) -> float:
-    """Read a number from 0 to 1."""
+    """Read a number from 0 to 1, or `default` where it is absent or invalid.
+
+    Problems are reported.
+    """
     number = node.value
     if not node.is_present:
         return default

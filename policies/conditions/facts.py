@@ -1,4 +1,4 @@
-"""What a policy may look at: the facts of one choice of one completion."""
+"""The facts of one choice of one completion, which a policy may look at."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, Final
 
 from policies.conditions.tool_names import spellings
 
-PATCH: Final = "*** Begin Patch"  # how the patches begin that Codex's models write
+PATCH: Final = "*** Begin Patch"  # the beginning of patches by Codex's models
 UNREADABLE: Final = object()
-"""Arguments that are no JSON object, or JSON that two readers may read differently.
+"""The value of arguments that are no JSON object, or JSON that two readers may read differently.
 
-Some servers encode arguments twice, and some clients decode them until they find an object: what
-the tool would get is then something that no rule has seen.
+Some servers encode arguments twice, and some clients decode them until they find an object: the
+tool would then get a value that no rule has seen.
 """
 
 
@@ -23,11 +23,12 @@ class ToolCall:
     """A tool call that the model asks for; `arguments` is the JSON text as it arrived.
 
     `readings` are the other names under which a client may look the tool up, none for a tool that
-    the request offers. None means that nobody knows the tool; then its name alone tells them.
-    `project` is the folder that the agent works in, where the request tells it.
+    the request offers. It is None for an unknown tool; its other names then follow from its name.
+    `project` is the folder that the agent works in, where the request names it.
 
-    `marks` are what speaks against the call, the strongest first, each with the argument that it is
-    about or an empty text; None where nobody looked. `risk` is low, medium or high, None likewise.
+    `marks` are the signs that the call is wrong, the strongest first, each with the argument that
+    it is about or an empty text; they are None where nothing was checked. `risk` is low, medium or
+    high, or None likewise.
     """
 
     name: str
@@ -39,7 +40,7 @@ class ToolCall:
     _read: list[Any] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def values(self) -> Any:
-        """The arguments, decoded once, or UNREADABLE."""
+        """Return the arguments, decoded once, or UNREADABLE."""
         if not self._read:
             self._read.append(decoded(self.arguments))
         return self._read[0]
@@ -49,12 +50,12 @@ class ToolCall:
         return spellings(self.name) if self.readings is None else self.readings
 
 
-@dataclass(slots=True)  # not frozen: one is made for every completion, at twice the speed
+@dataclass(slots=True)  # not frozen: made for every completion, and twice as fast
 class Facts:
     """The facts that rules are matched against, taken before a policy changes anything.
 
-    `confidence` is P(correct), 0 to 1, or None where there is no score. Whatever else it is given,
-    NaN included, is no probability and becomes None: a broken scorer must not pass for a sure one.
+    `confidence` is P(correct), 0 to 1, or None where there is no score. Any other number, NaN
+    included, becomes None: a broken scorer must not pass for a sure one.
 
     `model`, `stream`, `n`, `domain`, `tags`, `team` and `key` describe the request and so are the
     same for the reply of a stronger model after an escalation: `model` is the one that the client
@@ -62,24 +63,24 @@ class Facts:
 
     `length` counts the characters of the reply's text, without tool calls. `share_below` is the
     share of recent replies that were less sure (`RecentConfidences`), `calibrator` the version of
-    checkpoint and recalibration that gave the confidence, as in its header. `conversation` tells
-    the replies of one conversation from others; no rule looks at it.
+    checkpoint and recalibration that gave the confidence, as in its header. `conversation`
+    identifies the conversation of a reply; no rule looks at it.
 
-    Where others answered the same question, `alone` is the confidence before they were heard,
-    given by `alone_calibrator`, and `opinions` says of each whether it agrees: `agree`, `differ` or
-    `untold`. `alone_score` is what the calibrator itself said before a recalibration made `alone`
-    of it; None without one. No rule looks at it.
+    Where others answered the same question, `alone` is the confidence without their answers, given
+    by `alone_calibrator`, and `opinions` holds for each whether it agrees: `agree`, `differ` or
+    `untold`. `alone_score` is the calibrator's own score before a recalibration turned it into
+    `alone`; it is None without a recalibration. No rule looks at these.
 
     `judged` is P(correct) by a model that was asked to judge, `judge` names it, and `logprobs` are
     the mean and the lowest log-probability of the reply's tokens. Where these signals moved the
     confidence, `unaided` is the one without them, given by `unaided_calibrator`, and
-    `unaided_score` what the calibrator itself said before a recalibration. No rule looks at them.
+    `unaided_score` the calibrator's own score before a recalibration. No rule looks at them.
 
-    What the calibrator found out besides: `support` is the probability that the context supports
-    the reply, None without context, `basis` lists what the confidence is based on, `act` is what
-    the reply does, `needs_facts` says whether only outside evidence can settle the question, and
-    `familiar` whether the calibrator was trained on this kind of task. Without a score, none of
-    this is known.
+    The calibrator's other findings: `support` is the probability that the context supports
+    the reply, None without context; `basis` lists what the confidence is based on; `act` is what
+    the reply does; `needs_facts` says whether only outside evidence can settle the question; and
+    `familiar` says whether the calibrator was trained on this kind of task. Without a score, all of
+    these are unknown.
     """
 
     confidence: float | None
@@ -119,12 +120,15 @@ class Facts:
 
 
 def decoded(arguments: str) -> Any:
-    """Return the object that arguments say, or UNREADABLE; blank ones are an empty object."""
+    """Return the arguments as an object, or UNREADABLE; blank ones are an empty object.
+
+    A patch becomes an object with the text under `input`.
+    """
     text = arguments.lstrip()
     if not text:
-        return {}  # how some models write a call without arguments
+        return {}  # some models write a call without arguments like this
     if text.startswith(PATCH):
-        return {"input": arguments}  # a tool that takes a patch, and no JSON
+        return {"input": arguments}  # such a tool takes a patch instead of JSON
     values = decoded_json(arguments)
     return values if isinstance(values, dict) else UNREADABLE
 
@@ -138,7 +142,10 @@ def decoded_json(text: str) -> Any:
 
 
 def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys differ: of two equal ones, the tool may take either."""
+    """Build an object from its pairs. Raises ValueError for a repeated key.
+
+    Of two equal keys, the tool may take either.
+    """
     values: dict[str, Any] = {}
     for key, value in pairs:
         if key in values:

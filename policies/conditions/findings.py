@@ -1,4 +1,4 @@
-"""The conditions on what a calibrator finds out about a reply besides its confidence.
+"""The conditions on a calibrator's findings about a reply besides its confidence.
 
     support: {below: 0.5}            # also at_least, between: how far the context supports it
     basis: [context, computed]       # the confidence is based on one of them, perhaps among others
@@ -23,7 +23,7 @@ from policies.reading.reading import Node, either, read_words
 
 ON_FINDINGS: Final = ("support", "basis", "act", "needs_facts", "familiar")
 BASES: Final = ("context", "computed", "facts", "opinions", "calls", "likeness")
-"""What a confidence can be based on; `likeness` alone means that nothing was checked."""
+"""The possible bases of a confidence; `likeness` alone means that nothing was checked."""
 ACTS: Final = (
     "answer",
     "refusal",
@@ -36,19 +36,19 @@ ACTS: Final = (
     "code",
     "data",
 )
-"""What a reply can do; `unknown` says that it does not know."""
+"""The acts of a reply; in an `unknown` one, the reply says that it does not know."""
 _SUPPORT: Final = ("below", "at_least", "between")
 
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """The probabilities from `low` up to, but without, `high` that the context supports a reply."""
+    """A band of probabilities that the context supports a reply; `high` is not included."""
 
     low: float = 0.0
     high: float = math.inf
 
     def holds(self, facts: Facts) -> bool:
-        """Return whether there is support, and it lies in the band."""
+        """Return whether there is support, and it is in the band."""
         return facts.support is not None and self.low <= facts.support < self.high
 
     def covers(self, other: Support) -> bool:
@@ -61,13 +61,13 @@ class Support:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What the confidence is based on: one of `names`, or with `is_only` nothing but these."""
+    """A condition on the basis of a confidence: one of `names`, or with `is_only` nothing else."""
 
     names: frozenset[str]
     is_only: bool = False
 
     def holds(self, facts: Facts) -> bool:
-        """Return whether the basis of the confidence is such a one."""
+        """Return whether the confidence is based on one of the names, or only on them."""
         if self.is_only:
             return bool(facts.basis) and self.names.issuperset(facts.basis)
         return not self.names.isdisjoint(facts.basis)
@@ -80,7 +80,7 @@ class Basis:
 
     @property
     def in_words(self) -> str:
-        """`on context or facts`, or `only on likeness`."""
+        """A phrase such as `on context or facts`, or `only on likeness`."""
         words = either([name for name in BASES if name in self.names])
         return f"only on {words}" if self.is_only else f"on {words}"
 
@@ -112,7 +112,7 @@ def read_act(node: Node) -> frozenset[str]:
 
 
 def finding_reason(name: str, condition: Any, facts: Facts, *, holds: bool) -> str:
-    """Tell in words why a condition on a finding holds or does not, of a reply with a score."""
+    """Return in words why a condition on a finding holds or does not, for a reply with a score."""
     is_not = "is" if holds else "is not"
     if name == "support" and facts.support is None:
         return "no context could support it"

@@ -1,7 +1,7 @@
-"""Globs, the only patterns that policies have: `*`, `?` and `[ab]`, as in a shell.
+"""Globs, the only patterns in policies: `*`, `?` and `[ab]`, as in a shell.
 
 A glob is matched in time linear in the text for each of its stars, whatever the text: no pattern
-that a policy can hold blows up on what a model wrote.
+of a policy becomes slow on a model's text.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _SPECIAL: Final = frozenset("*?[")
 
 @dataclass(frozen=True, slots=True)
 class Globs:
-    """Patterns of which one must match the whole text, case-sensitively."""
+    """Patterns of which one must match the whole text, with case."""
 
     patterns: tuple[str, ...]
     match: Callable[[str | None], bool] = field(init=False, repr=False, compare=False)
-    """Whether a pattern matches the whole text; None, an unknown name, never does."""
+    """The test of whether a pattern matches the whole text; None never matches."""
 
     prefixes: tuple[str, ...] = field(init=False, repr=False, compare=False)
-    """What matching texts begin with, where that is all there is to it; else empty."""
+    """The beginnings of matching texts, where every pattern is a literal beginning; else empty."""
 
     def __post_init__(self) -> None:
         is_simple = all(each.endswith("*") and is_literal(each[:-1]) for each in self.patterns)
@@ -34,17 +34,20 @@ class Globs:
         object.__setattr__(self, "match", _matcher(self.patterns, prefixes))
 
     def covers(self, other: Globs) -> bool:
-        """Whether all that `other` matches is matched here; False where that is not certain."""
+        """Return whether every text that `other` matches is matched here.
+
+        False where this is uncertain.
+        """
         return all(any(_covers(mine, its) for mine in self.patterns) for its in other.patterns)
 
 
 def is_literal(pattern: str) -> bool:
-    """Whether the pattern stands for itself alone."""
+    """Return whether the pattern matches only itself."""
     return _SPECIAL.isdisjoint(pattern)
 
 
 def _matcher(patterns: tuple[str, ...], prefixes: tuple[str, ...]) -> Callable[[str | None], bool]:
-    """The cheapest function that does it; hundreds of them may run for one completion."""
+    """Return the cheapest matching function, as hundreds of them may run for one completion."""
     if prefixes:
         return lambda text: text is not None and text.startswith(prefixes)
     if all(map(is_literal, patterns)):
@@ -55,14 +58,16 @@ def _matcher(patterns: tuple[str, ...], prefixes: tuple[str, ...]) -> Callable[[
 
 @lru_cache(maxsize=4_096)
 def matching(pattern: str) -> Callable[[str | None], bool]:
-    """What tells whether one glob matches a text."""
+    """Return a function that tests whether one glob matches a text."""
     return Globs((pattern,)).match
 
 
 def _covers(wide: str, narrow: str) -> bool:
-    """Tried with nothing and with strange letters for each star of `narrow`.
+    """Return whether `wide` matches all that `narrow` matches.
 
-    A bracket in `wide` could exclude the letters that were not tried, so it covers only itself.
+    Each star of `narrow` is replaced by nothing and by letters that occur in no pattern, and the
+    results are matched. A bracket in `wide` could exclude letters that were not tried, so it covers
+    only itself.
     """
     if wide == narrow:
         return True

@@ -1,9 +1,9 @@
-"""Which paths a tool call names, and whether they lead out of the project.
+"""The paths that a tool call names, and whether they lead out of the project.
 
     leaves("src/../../other", "/srv/app")    # True
     leaves("/srv/app/src/a.py", "/srv/app")  # False
 
-Links are not followed: what a policy sees of a file is its name.
+Links are not followed, because a policy sees only a file's name.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _COMMAND_LIKE: Final = re.compile(r"[\s;|&<>\"'`]")
 
 @dataclass(frozen=True, slots=True)
 class PathsTest:
-    """Whether one of the paths in a value is `outside` the project, or matches a glob.
+    """A test of whether a path in a value is `outside` the project, or matches a glob.
 
-    A value is a path, a shell command or a patch. None where a path cannot be known.
+    A value is a path, a shell command or a patch. The result is None where a path is unknown.
     """
 
     globs: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class PathsTest:
 
 
 def paths_in(value: Any) -> list[str] | None:
-    """Return what could be a path in a value: a path, a command or a patch; None if unread."""
+    """Return the possible paths in a path, a command or a patch, None where it is unreadable."""
     if isinstance(value, str) and PATCH in value[:200]:
         return _PATCHED.findall(value)
     if isinstance(value, str) and not _COMMAND_LIKE.search(value):
@@ -70,12 +70,13 @@ def _paths_of(commands: Iterable[Command]) -> Iterator[str]:
 
 
 def leaves(path: str, project: str | None) -> bool:
-    """Return whether a path leads out of the project, or nobody knows where it leads.
+    """Return whether a path leads out of the project, or whether its target is unknown.
 
-    Without a `project` every absolute path does. A relative one does with as many `..` as lead up.
+    Without a `project` every absolute path leads out. A relative path leads out where its `..` lead
+    above its start.
     """
     if path in _ALWAYS or "://" in path:
-        return False  # an address is not a path: rules on the network look at it
+        return False  # an address is not a path; rules on the network look at it
     if path.startswith("~") or (path.startswith("$") and "/" in path) or "$HOME" in path:
         return True
     if not path.startswith("/"):
@@ -88,7 +89,7 @@ def leaves(path: str, project: str | None) -> bool:
 
 
 def _depth(path: str) -> int:
-    """How deep a path leads at its highest point; negative where it leads up and out."""
+    """Return the lowest depth on the way along a path, negative where it leads above its start."""
     depth = lowest = 0
     for name in path.split("/"):
         depth += -1 if name == ".." else 1 if name not in ("", ".") else 0

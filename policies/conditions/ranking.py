@@ -1,4 +1,4 @@
-"""Where a confidence stands among others: counts by value, and those of recent replies.
+"""The rank of a confidence among others: counts by value, and the counts of recent replies.
 
 recent = RecentConfidences()                # one for each policy and model
 facts.share_below = recent.share_below(0.31)   # 0.04: 4 % of recent replies were less sure
@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from typing import Final
 
 RESOLUTION: Final = 10_000
-"""Confidences are told apart to four decimals, as they are shown."""
+"""The number of bins: confidences are distinguished to four decimals, as they are shown."""
 
 WINDOW: Final = 10_000
 LEAST_KNOWN: Final = 100
 
 
 class Counts:
-    """Counts in numbered bins, with the sum below any bin in O(log bins): a Fenwick tree."""
+    """Counts in numbered bins, with the sum below any bin in O(log bins), as a Fenwick tree."""
 
     def __init__(self, counts: Sequence[int]) -> None:
         self.total = sum(counts)
@@ -31,7 +31,7 @@ class Counts:
                 self._sums[parent] += self._sums[position]
 
     def add(self, position: int, count: int = 1) -> None:
-        """Count something in a bin, or with a negative count forget it."""
+        """Add `count` to a bin; a negative count removes."""
         self.total += count
         position += 1
         while position <= self._bins:
@@ -39,7 +39,7 @@ class Counts:
             position += position & -position
 
     def below(self, position: int) -> int:
-        """How many are in the bins before this one."""
+        """Return the sum of the bins before this one."""
         found = 0
         while position > 0:
             found += self._sums[position]
@@ -48,12 +48,12 @@ class Counts:
 
 
 def bin_of(confidence: float, bins: int) -> int:
-    """The bin of a confidence, 0 to 1, among so many equal ones."""
+    """Return the index of a confidence, 0 to 1, among `bins` equal bins."""
     return min(int(confidence * bins), bins - 1)
 
 
 class RecentConfidences:
-    """The confidences of the last `window` replies, for `lowest_share`; memory is fixed."""
+    """The confidences of the last `window` replies, for `lowest_share`, in constant memory."""
 
     def __init__(self, window: int = WINDOW, least_known: int = LEAST_KNOWN) -> None:
         self._counts = Counts([0] * RESOLUTION)
@@ -62,7 +62,7 @@ class RecentConfidences:
         self._least_known = least_known
 
     def add(self, confidence: float) -> None:
-        """Remember the confidence of a reply, and forget that of the oldest one too many."""
+        """Remember the confidence of a reply, and forget the oldest one beyond the window."""
         position = bin_of(confidence, RESOLUTION)
         self._counts.add(position)
         self._bins.append(position)
@@ -70,9 +70,9 @@ class RecentConfidences:
             self._counts.add(self._bins.popleft(), -1)
 
     def share_below(self, confidence: float) -> float | None:
-        """Return the share of recent replies that were less sure, None while too few are known.
+        """Return the share of recent replies that were less sure, or None while too few are known.
 
-        Of replies as sure as this one, half count as less sure.
+        Half of the replies that are exactly as sure count as less sure.
         """
         if self._counts.total < self._least_known:
             return None

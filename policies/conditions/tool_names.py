@@ -1,6 +1,6 @@
 """The names under which a client may look up the tool that a model calls.
 
-Models write names that nobody offered, and clients normalise them before they run the tool:
+Models write names that were not offered, and clients normalise them before they run the tool:
 
     offered = OfferedTools(["send_money", "look"])
     offered.readings("functions.send_money:0")   # ("send_money", ..)
@@ -8,8 +8,8 @@ Models write names that nobody offered, and clients normalise them before they r
     offered.readings("send_money")               # (): every client finds this tool
     offered.readings("send_money_now")           # None: it is none of them
 
-A rule that restrains a tool looks at all of these names, and a rule that delivers needs each of
-them. All work is linear in the length of the name, however many tools there are.
+A rule that restrains a tool looks at all of these names, and a rule that delivers has to match each
+of them. The time is linear in the length of the name, however many tools there are.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from functools import lru_cache
 from typing import Final
 
 LONGEST: Final = 500
-"""Characters of a name that are read for its spellings; no tool has a longer name."""
+"""The characters of a name that are read for its spellings; no tool has a longer name."""
 
 _MOST_BORDERS: Final = 16
 _WRAPPERS: Final = re.compile(
     r"(?:(?:functions?|tools?|default_api|api|namespace|mcp|multi_tool_use)(?:[.:/]+|__))+",
     re.IGNORECASE,
-)  # what models write in front of a name, because templates name the tools so
+)  # models copy these prefixes from their templates
 _ENDS: Final = re.compile(r"[:#]\d+|\(|<\|")  # a counter, arguments or a token of the template
 _MARKS: Final = re.compile(r"[\W_]+")
 _BORDERS: Final = re.compile(r"\\_|__+|[^\w-]+")
@@ -37,19 +37,19 @@ _UNSEEN: Final = frozenset({"Cf", "Cc", "Mn", "Me"})  # format characters, varia
 
 
 class OfferedTools:
-    """The names of the tools that a request offers; none where nobody knows them."""
+    """The names of the tools that a request offers; empty where they are unknown."""
 
     __slots__ = ("_by_fold", "names")
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = frozenset(names)
-        self._by_fold: dict[str, list[str]] | None = None  # made once a name needs it
+        self._by_fold: dict[str, list[str]] | None = None  # built on first use
 
     def readings(self, name: str, *beside: str) -> tuple[str, ...] | None:
-        """Return the other names that a client may make of a name; none of an offered one.
+        """Return the other names as which a client may read a name: () for an offered one.
 
-        None where the name is no offered tool's, however it is read. `beside` are names that a
-        client may take in its place; of an offered tool's name they may be mere pieces.
+        Return None where no reading of the name is an offered tool. `beside` are names that a
+        client may take instead; beside an offered tool's name those that are no tool are ignored.
         """
         own = self._readings(name)
         if not beside:
@@ -68,7 +68,7 @@ class OfferedTools:
         return tuple(dict.fromkeys((*meant, *spellings(name)))) if meant else None
 
     def _meant(self, name: str) -> Iterator[str]:
-        """The offered tools that stand in a name as whole words, or make it up when repeated."""
+        """Yield the offered tools that a name holds as whole words, or repeats."""
         if self._by_fold is None:
             self._by_fold = {}
             for each in sorted(self.names):
@@ -78,7 +78,7 @@ class OfferedTools:
 
 
 def _pieces(parts: list[str]) -> Iterator[str]:
-    """What a client may take out of the parts of a name: some in a row, or what repeats."""
+    """Yield the names that a client may take out of a name: successive parts, or what repeats."""
     parts = [part for part in parts if part]
     whole = "".join(parts)
     yield whole
@@ -89,16 +89,16 @@ def _pieces(parts: list[str]) -> Iterator[str]:
         for first in range(len(parts)):
             for last in range(first, len(parts)):
                 yield "".join(parts[first : last + 1])
-    else:  # then the first and the last ones alone: a name has few parts
+    else:  # only the first and the last parts, as the number of pieces grows with its square
         ends = range(1, _MOST_BORDERS)
         yield from ("".join(parts[:end]) for end in ends)
         yield from ("".join(parts[-end:]) for end in ends)
 
 
 def spellings(name: str) -> tuple[str, ...]:
-    """Return the name without what models put around it; nothing for nearly all names.
+    """Return the name without the text that models put around it; () for nearly all names.
 
-    Case is left as it is: a rule that restrains does not regard it.
+    Case is kept, because rules that restrain ignore it.
     """
     return _spellings(name[:LONGEST])
 
@@ -116,15 +116,15 @@ def _spellings(name: str) -> tuple[str, ...]:
 
 
 def folded(name: str) -> str:
-    """Return a name without case, marks between its words and signs that nobody sees.
+    """Return a name without case, separators and invisible characters.
 
-    Two names that are equal here are the same tool to a generous client.
+    A generous client takes two names that are equal here for the same tool.
     """
     return _MARKS.sub("", _cleaned(name)).casefold()
 
 
 def _cleaned(name: str) -> str:
-    """The name in its plainest letters, without blanks and quotes around it."""
+    """Return the name in plain letters (NFKC), without blanks and quotes around it."""
     if not name.isascii():
         plain = unicodedata.normalize("NFKC", name)
         name = "".join(each for each in plain if unicodedata.category(each) not in _UNSEEN)

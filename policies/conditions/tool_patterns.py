@@ -1,4 +1,4 @@
-"""Which tool calls a rule is about: by name, and by what stands in the arguments.
+"""The tool calls that a rule is about, given by their names and their arguments.
 
     tools:
       - send_email                                # this tool
@@ -17,14 +17,14 @@
       - {words: [order, book], without: [get, list]}      # but not get_order
       - {name: "*", marked: any, risk: high}      # see `policies.conditions.call_notes`
 
-A key of `arguments` may be a glob (`"*amount*"`), which stands for every key that it matches. Of a
+A key of `arguments` may be a glob (`"*amount*"`), which stands for every key that it matches. In a
 list of such mappings one has to match.
 
 Where an argument holds several values, one that matches is enough. Arguments that cannot be read
-(no JSON object, a key that stands twice, a text where a number is compared) match every pattern of
+(no JSON object, a repeated key, a text where a number is compared) match every pattern of
 a rule that restrains the reply and none of a rule that delivers it. The same holds for names that a
 client may read as another tool's, see `policies.conditions.tool_names`: a rule that restrains looks
-at each of them, without regard to case, and a rule that delivers has to match them all.
+at each of them, ignoring case, and a rule that delivers has to match them all.
 """
 
 from __future__ import annotations
@@ -49,12 +49,15 @@ _COMPARISONS: Final = ("above", "at_least", "below", "at_most")
 _TESTS: Final = (*_COMPARISONS, "not", "present", "words", "commands", "paths")
 _TRUE: Final = frozenset({"true", "yes", "on", "y", "t", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "n", "f", "0"})
-"""Words that clients take for a boolean where a tool wants one (as pydantic does)."""
+"""The words that clients take for a boolean where a tool wants one (as pydantic does)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextTest:
-    """Whether a value, a text or else its JSON, matches a glob, or with `is_not` matches none."""
+    """A test of whether a value, a text or else its JSON, matches a glob.
+
+    With `is_not`, no glob.
+    """
 
     globs: Globs
     is_not: bool = False
@@ -62,7 +65,7 @@ class TextTest:
     def holds(self, value: Any) -> bool | None:
         text = value if isinstance(value, str) else json.dumps(value)
         is_matched = self.globs.match(text)
-        if isinstance(value, bool) and not is_matched:  # `yes` in a policy is text, and means true
+        if isinstance(value, bool) and not is_matched:  # `yes` in a policy is a text for true
             words = _TRUE if value else _FALSE
             is_matched = any(each.lower() in words for each in self.globs.patterns)
         return is_matched is not self.is_not
@@ -70,7 +73,10 @@ class TextTest:
 
 @dataclass(frozen=True, slots=True)
 class BooleanTest:
-    """Whether a value is this boolean; None for a value that only some tools take for it."""
+    """A test of whether a value is this boolean.
+
+    None for a value that only some tools take for it.
+    """
 
     wanted: bool
 
@@ -83,14 +89,14 @@ class BooleanTest:
 
 @dataclass(frozen=True, slots=True)
 class NumberTest:
-    """Whether a value lies between two numbers; None for what is no number.
+    """A test of whether a value is between two numbers; None for a value that is no number.
 
-    Text that spells a number counts as one, because tools that expect a number take it.
+    A text that spells a number counts as one, because tools that expect a number take it.
     """
 
     low: float = -math.inf
     high: float = math.inf
-    has_low: bool = True  # whether `low` itself belongs to it
+    has_low: bool = True  # whether `low` itself is included
     has_high: bool = True
 
     def holds(self, value: Any) -> bool | None:
@@ -107,7 +113,7 @@ class NumberTest:
 
 @dataclass(frozen=True, slots=True)
 class WordsTest:
-    """Whether a phrase stands in a value; a list of texts is read as one, as a command is."""
+    """A test of whether a value contains a phrase; a list of texts is joined, as a command is."""
 
     phrases: Phrases
 
@@ -121,7 +127,7 @@ ValueTest: TypeAlias = TextTest | NumberTest | BooleanTest
 
 @dataclass(frozen=True, slots=True)
 class ArgumentPattern:
-    """What has to stand at `path`, the keys from the outermost in; the empty path is everywhere."""
+    """A condition on the value at `path`, the keys from the outermost in; () means everywhere."""
 
     path: tuple[str, ...]
     tests: tuple[ValueTest, ...] = ()
@@ -145,7 +151,7 @@ class ArgumentPattern:
         )
 
     def _are_shells(self, found: list[Any], if_unknown: bool, project: str | None) -> bool:
-        """Whether all commands are listed, and one of the paths is."""
+        """Return whether all commands are listed and a path matches; a test not given holds."""
         if (commands := self.commands) is not None:
             told = [commands.holds(value) for value in found]
             if not told or not all(if_unknown if each is None else each for each in told):
@@ -162,7 +168,7 @@ class ArgumentPattern:
 
 @dataclass(frozen=True, slots=True)
 class ToolPattern:
-    """Calls with such a name whose arguments match all patterns; see the module's text."""
+    """Calls with such a name whose arguments match all patterns; see the module's docstring."""
 
     names: Globs
     arguments: tuple[ArgumentPattern, ...] = ()
@@ -171,12 +177,11 @@ class ToolPattern:
     marked: Marked | None = None
     risk: Risk | None = None
     _remembered: Any = field(init=False, repr=False, compare=False)
-    """Whether a call of a name may match, known of the names of late; `__wrapped__` remembers none.
-    """
+    """The test of whether a call of a name may match, cached; `__wrapped__` is not cached."""
     _unknown: Any = field(init=False, repr=False, compare=False)
-    """The same for a name of which nobody knows whether the request offers it."""
+    """The same test for a name that may or may not be offered."""
     _generous: Globs = field(init=False, repr=False, compare=False)
-    """The names without regard to case; literal ones without marks between their words either."""
+    """The names in lower case; literal ones also without separators."""
 
     def __post_init__(self) -> None:
         names, words = self.names.match, self.words
@@ -193,7 +198,10 @@ class ToolPattern:
         object.__setattr__(self, "_generous", Globs(tuple(filter(None, generous))))
 
     def has_name(self, name: str) -> bool:
-        """Whether a call of this name may match; a name without end takes no memory."""
+        """Return whether a call of this name may match.
+
+        The results of long names are not cached.
+        """
         known = self._remembered if len(name) <= MAX_NAME else self._remembered.__wrapped__
         return bool(known(name))
 
@@ -205,11 +213,11 @@ class ToolPattern:
         for name in (call.name, *others):
             if self.has_name(name):
                 return name
-        is_exact = call.readings == ()  # then every client finds another tool
+        is_exact = call.readings == ()  # every client finds an offered tool of another name
         return None if is_exact else self._generously((call.name, *others))
 
     def _generously(self, names: tuple[str, ...]) -> str | None:
-        """The name under which a generous client would find this tool."""
+        """Return the name under which a generous client would find this tool, or None."""
         if self.words is not None and not any(map(self.words.match, names)):
             return None
         return next(filter(self._is_generously, names), None)
@@ -219,12 +227,15 @@ class ToolPattern:
         return match(folded(name)) or match(name.casefold())
 
     def may_have_name(self, name: str) -> bool:
-        """Whether a call of this name may match, whatever the request offers."""
+        """Return whether a call of this name may match, whatever the request offers."""
         return self.has_name(name) or (self.if_unknown and self._is_generously(name))
 
     def _may_be_nameless(self, call: ToolCall) -> bool:
-        """Whether a call without a name may be of this tool; of one that says nothing it is told
-        by the names alone, since nobody can run it."""
+        """Return whether a call without a name may be of this tool.
+
+        A call with neither name nor arguments is judged by the pattern's names alone, as it cannot
+        be run.
+        """
         if not self.has_notes(call):
             return False
         is_empty = call.arguments.strip() in ("", "{}")
@@ -233,14 +244,14 @@ class ToolPattern:
         )
 
     def match(self, call: ToolCall) -> bool:
-        """Whether a call has such a name, and arguments that match all patterns."""
+        """Return whether a call has such a name, marks, risk and arguments."""
         name, readings = call.name, call.readings
         if not name or name.isspace():
             return self._may_be_nameless(call)
         if readings:
             if self.matched_name(call) is None:
                 return False
-        else:  # `has_name` inline: a hundred patterns may be asked about one call
+        else:  # `has_name` inlined, as a hundred patterns may be tried on one call
             known = self._unknown if readings is None else self._remembered
             if not (known if len(name) <= MAX_NAME else known.__wrapped__)(name):
                 return False
@@ -262,13 +273,13 @@ class ToolPattern:
         return self.marked is not None or self.risk is not None
 
     def has_notes(self, call: ToolCall) -> bool:
-        """Whether a call has the marks and the risk that this asks for."""
+        """Return whether a call has the marks and the risk that the pattern asks for."""
         if self.marked is not None and not self.marked.match(call):
             return False
         return self.risk is None or self.risk.match(call)
 
     def covers(self, other: ToolPattern) -> bool:
-        """Whether each call that `other` matches is matched here."""
+        """Return whether this pattern certainly matches every call that `other` matches."""
         is_as_wide = self.arguments == other.arguments and self.if_unknown >= other.if_unknown
         has_its_words = self.words is None or self.words.covers(other.words)
         has_its_name = self.names.covers(other.names) and has_its_words
@@ -278,7 +289,10 @@ class ToolPattern:
 
 
 def read_tool_patterns(node: Node, *, if_unknown: bool) -> tuple[ToolPattern, ...]:
-    """Read a list of names and of mappings with `name` and `arguments`; plain names become one."""
+    """Read a list of names and of mappings with `name` and `arguments`; problems are reported.
+
+    All plain names become one pattern.
+    """
     if node.value == []:
         node.report(f"{node} is empty, so it could never hold")
     items = node.items()
@@ -291,7 +305,7 @@ def read_tool_patterns(node: Node, *, if_unknown: bool) -> tuple[ToolPattern, ..
 
 
 def _read_pattern(item: Node, if_unknown: bool) -> list[ToolPattern]:
-    """One pattern, or one for each of several sets of arguments."""
+    """Read one pattern, or one for each of several sets of arguments."""
     item.check_keys(("name", "words", "without", "arguments", "marked", "risk"))
     if not any(item[key].is_present for key in ("name", "words", "marked", "risk")):
         item.report(f"{item} needs a name, words, marked or risk")
@@ -308,7 +322,10 @@ def _read_pattern(item: Node, if_unknown: bool) -> list[ToolPattern]:
 
 
 def _read_name_words(item: Node) -> NameWords | None:
-    """Words that could never stand in a name are refused: it would never match."""
+    """Read `words` and `without`, None without words.
+
+    Combinations that never match are reported.
+    """
     given, without = (_single_words(item[key]) for key in ("words", "without"))
     if without and not given:
         item["without"].report(f"{item['without']} stands beside words, which it narrows")
@@ -399,10 +416,10 @@ def _read_comparison(node: Node) -> NumberTest:
 
 
 def _at(value: Any, path: tuple[str, ...]) -> list[Any]:
-    """The values at a path; a list on the way stands for each of its items, a glob for each key.
+    """Return the values at a path; a list on the way means each of its items, a glob each key.
 
-    A text on the way that is an object's JSON counts as the object, as it does to many tools; one
-    that looks so and cannot be read is UNREADABLE.
+    A text on the way that holds an object's JSON counts as the object, as many tools read it so.
+    Where such a text cannot be parsed, the result is [UNREADABLE].
     """
     values = [value]
     for key in path:
@@ -419,18 +436,18 @@ def _at(value: Any, path: tuple[str, ...]) -> list[Any]:
 
 
 def _undone(value: Any) -> Any:
-    """A value, decoded where it is the text of an object or a list."""
+    """Return a value, decoded where it is the text of an object or a list."""
     is_text = isinstance(value, str) and value.lstrip()[:1] in ("{", "[")
     return decoded_json(value) if is_text else value
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """The values in a value that hold no others."""
+    """Return the values inside a value that hold no others."""
     return _unpacked([value], (dict, list))
 
 
 def _unpacked(values: list[Any], kinds: Any) -> Iterator[Any]:
-    """The values in order, those of such a kind replaced by what is in them; never recursive."""
+    """Yield the values in order, those of `kinds` replaced by their contents, without recursion."""
     waiting = values[::-1]
     while waiting:
         value = waiting.pop()

@@ -1,10 +1,10 @@
-"""The words in a tool's name and in what it is given, whatever the spelling.
+"""The words in a tool's name and in its arguments, in any spelling.
 
     words_in("mcp__db__deleteRow")              # ("mcp", "db", "delete", "row")
     Phrases(("git push --force",)).match("git push origin main --force")    # True
 
-A phrase is one word or several, which then stand in this order in one command: not necessarily side
-by side, but with no `;`, `|`, `&` or line end between them. Case does not count. Options (`-f`,
+A phrase is one word or several, which then follow in this order in one command: not necessarily
+side by side, but with no `;`, `|`, `&` or line end between them. Case is ignored. Options (`-f`,
 `--force`) are words with their dashes, and a text is read once for all phrases, in linear time.
 """
 
@@ -19,11 +19,11 @@ from typing import Final
 _HUMPS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 _COMMANDS: Final = re.compile(r"[;|&\r\n]+|\$\(|`")
 _WORD: Final = re.compile(r"-{0,2}[^\W_][\w-]*")
-MAX_NAME: Final = 500  # characters of a tool's name; a longer one is cut
+MAX_NAME: Final = 500  # characters; a longer name of a tool is cut
 
 
 def words_in(name: str) -> tuple[str, ...]:
-    """The words of a name in snake, kebab, camel, Pascal or dotted case, in lower case."""
+    """Return the words of a name in snake, kebab, camel, Pascal or dotted case, in lower case."""
     return _words_in(name[:MAX_NAME])
 
 
@@ -34,7 +34,7 @@ def _words_in(name: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class NameWords:
-    """Names in which one of the words `given` stands, and none of those `without`."""
+    """Names that contain one of the words `given`, and none of those in `without`."""
 
     given: frozenset[str]
     without: frozenset[str] = frozenset()
@@ -44,7 +44,7 @@ class NameWords:
         return not self.given.isdisjoint(words) and self.without.isdisjoint(words)
 
     def covers(self, other: NameWords | None) -> bool:
-        """Whether each name that `other` matches is matched here."""
+        """Return whether every name that `other` matches is matched here."""
         if other is None:
             return False
         return self.given >= other.given and self.without <= other.without
@@ -52,7 +52,7 @@ class NameWords:
 
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """Texts in which one of these phrases stands."""
+    """Texts that contain one of these phrases."""
 
     phrases: tuple[str, ...]
     _by_first: dict[str, list[tuple[str, ...]]] = field(init=False, repr=False, compare=False)
@@ -67,7 +67,10 @@ class Phrases:
         return any(self._is_in(command) for command in _commands(text))
 
     def _is_in(self, words: list[str]) -> bool:
-        """Each phrase goes on by its next word, once: what it waits for is what comes first."""
+        """Return whether a command's words contain a phrase.
+
+        Each phrase advances by its next word as soon as it comes; an earlier match is never worse.
+        """
         waiting: dict[str, list[tuple[str, ...]]] = {}
         begun: set[str] = set()
         for word in words:
@@ -83,7 +86,10 @@ class Phrases:
 
 
 def _commands(text: str) -> Iterator[list[str]]:
-    """The words of each command in a text; a folder in front of a program is a word of its own."""
+    """Yield the words of each command in a text.
+
+    A folder in front of a program is a word of its own.
+    """
     for command in _COMMANDS.split(text):
         if words := _WORD.findall(command.lower()):
             yield words

@@ -1,4 +1,4 @@
-"""Policies: rules and actions, and from the facts of a completion to a decision."""
+"""Policies: their rules and actions, and the decision for the facts of a completion."""
 
 __all__ = [
     "actions",

@@ -1,9 +1,9 @@
-"""What a policy can do with a completion.
+"""The actions of a policy on a completion.
 
-In order of severity: `Deliver` it, `Annotate` it for whoever reads the record or the reply's
-member, answer with a request to `Clarify`, `Escalate` it to another model, `Hold` it for a
-reviewer, `Block` it. The order decides where the choices of one completion, or its tool calls,
-disagree: the strictest wins.
+In order of severity: `Deliver` it, `Annotate` it for readers of the record or of the reply's
+`pinocchio` member, answer with a request to `Clarify`, `Escalate` it to another model, `Hold` it
+for a reviewer, `Block` it. Where the choices of one completion, or its tool calls, disagree, the
+strictest action wins.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _UNITS_S: Final[Mapping[str, float]] = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": D
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """Hand the completion to the client, as it is or with a `notice` after its text."""
+    """The action that delivers the completion, as it is or with a `notice` after its text."""
 
     notice: str | None = None
 
@@ -67,7 +67,7 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class Annotate:
-    """Hand the completion to the client as it is, with a `label` in its member `pinocchio`."""
+    """The action that delivers the completion with a `label` in its member `pinocchio`."""
 
     label: str
 
@@ -76,10 +76,10 @@ class Annotate:
 
 @dataclass(frozen=True, slots=True)
 class Clarify:
-    """Ask the client for clarification in place of the answer.
+    """The action that asks the client for clarification instead of answering.
 
     With `ask` of `generate`, `model` (None for the one that answered) writes the question from
-    the exchange; `text` is then what is sent where it cannot.
+    the exchange; `text` is sent where it cannot.
     """
 
     text: str = CLARIFY_TEXT
@@ -91,17 +91,17 @@ class Clarify:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Keep the completion for a reviewer of `queue`.
+    """The action that keeps the completion for a reviewer of `queue`.
 
     `reply` is what the client gets meanwhile. None leaves it to the kind of completion: a
-    placeholder for plain text, an error for tool calls and for requests with a response_format.
-    A `refusal` is an ordinary message of the assistant's that calls nothing and says what is held,
-    so that an agent's run goes on; a rejection is told in the same way.
-    `wait` keeps the connection for up to `wait_s`; `async` is a 202 for clients that asked for
-    one. Where these do not apply, or no longer, `otherwise` is sent, None again for either.
-    After `expires_s` without a verdict, `on_expiry` is done. So many different reviewers as
-    `approvals` have to approve; one of them rejects. After `escalate_s` without a verdict it goes
-    to the queue `escalate_to`; None, it stays where it is.
+    placeholder for plain text, an error for tool calls and for requests with a response_format. A
+    `refusal` is an ordinary assistant message that calls nothing and says what is held, so that an
+    agent's run continues; a rejection is sent in the same form. `wait` keeps the connection for up
+    to `wait_s` seconds; `async` is a 202 for clients that asked for one. Where these do not apply,
+    or no longer, `otherwise` is sent, with the same meaning of None. After `expires_s` seconds
+    without a verdict, `on_expiry` applies. `approvals` different reviewers have to approve; one of
+    them can reject. After `escalate_s` seconds without a verdict it goes to the queue
+    `escalate_to`, or stays where this is None.
     """
 
     queue: str = "review"
@@ -110,8 +110,8 @@ class Hold:
     wait_s: float = WAIT_S
     otherwise: Otherwise | None = None
     on_expiry: OnExpiry = "reject"
-    approvals: int = field(default=1, repr=False)  # what was bound before it was there stays bound
-    escalate_s: float | None = field(default=None, repr=False)  # likewise
+    approvals: int = field(default=1, repr=False)  # older bindings stay valid
+    escalate_s: float | None = field(default=None, repr=False)  # also not in the repr
     escalate_to: str | None = field(default=None, repr=False)
 
     name: ClassVar[Literal["hold"]] = "hold"
@@ -119,7 +119,10 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Withhold the completion for good; `message` is what the client's error says."""
+    """The action that withholds the completion for good.
+
+    `message` is the text of the client's error.
+    """
 
     message: str | None = None
 
@@ -128,10 +131,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Escalate:
-    """Ask another model and keep one of the two replies: the surer (`best`) or the `last`.
+    """The action that asks another model and keeps the surer (`best`) or the `last` reply.
 
     Where the kept reply would be escalated again, the models of `further` are asked one after the
-    other; after them `otherwise` is what happens, None delivers the reply.
+    other; after them `otherwise` applies, where None means delivery.
     """
 
     to: str
@@ -153,31 +156,36 @@ Action: TypeAlias = Deliver | Annotate | Clarify | Escalate | Hold | Block
 
 
 def asks_a_model(action: Action) -> bool:
-    """Whether carrying the action out takes another call to a model."""
+    """Return whether the action needs another call to a model."""
     is_written = isinstance(action, Clarify) and action.ask == "generate"
     return is_written or isinstance(action, Escalate)
 
 
 def hold_in(action: Action) -> Hold | None:
-    """The hold that an action is, or may end in."""
+    """Return the hold that an action is, or may end in, or None."""
     last = action.otherwise if isinstance(action, Escalate) else action
     return last if isinstance(last, Hold) else None
 
 
 def severity(action: Action) -> float:
-    """Return a number that grows with severity; a visible notice weighs more than none."""
+    """Return a number that grows with severity.
+
+    A delivery with a notice weighs half a step more.
+    """
     has_notice = isinstance(action, Deliver) and action.notice is not None
     return SEVERITY.index(action.name) + 0.5 * has_notice
 
 
 def changes_reply(action: Action) -> bool:
-    """Whether the client gets anything but upstream's reply."""
+    """Return whether the client gets anything but upstream's reply."""
     return severity(action) > SEVERITY.index("annotate") or severity(action) == 0.5
 
 
 def read_action(node: Node) -> Action:
-    """Read `hold` or `{hold: {queue: oncall}}`; problems are reported, see
-    `policies.reading.reading`."""
+    """Read `hold` or `{hold: {queue: oncall}}`; problems are reported.
+
+    See `policies.reading.reading`.
+    """
     name, options = node, replace(node, value=None)
     if isinstance(node.value, dict):
         if len(node.value) != 1:
@@ -220,7 +228,7 @@ def _hold(node: Node) -> Hold:
 
 
 def _held(node: Node, queue: str) -> Hold:
-    """Read what a hold and an escalation to a person have in common."""
+    """Read the options that a hold and an escalation to a person have in common."""
     reply = node["reply"].choice(REPLIES, None)
     if reply not in ("wait", "async") and node["otherwise"].is_present:
         node["otherwise"].report(f"{node['otherwise']} follows only on reply: wait or async")
@@ -245,7 +253,10 @@ def _held(node: Node, queue: str) -> Hold:
 
 
 def _escalation(node: Node, queue: str, expires_s: float) -> tuple[float | None, str | None]:
-    """Read after how many seconds a hold goes to which other queue."""
+    """Read the seconds after which a hold moves, and the queue it moves to.
+
+    (None, None) if absent.
+    """
     if not node.is_present:
         return None, None
     node.check_keys(("after", "to"))
@@ -315,13 +326,13 @@ def _afterwards(node: Node) -> Deliver | Annotate | Clarify | Hold | Block | Non
 
 
 def duration_s(text: str) -> float | None:
-    """Return how long `30s`, `30m`, `2h` or `7d` is, None for any other text."""
+    """Return the seconds of `30s`, `30m`, `2h` or `7d`, or None for any other text."""
     match = DURATION.fullmatch(text)
     return int(match["count"]) * _UNITS_S[match["unit"]] if match else None
 
 
 def _duration(node: Node, default: float, longest: float, longest_text: str) -> float:
-    """Read a duration such as `30m`, in seconds."""
+    """Read a duration such as `30m`, in seconds; problems are reported."""
     if not node.is_present:
         return default
     seconds = duration_s(node.value) if isinstance(node.value, str) else None

@@ -1,11 +1,11 @@
-"""Asking more than once and taking the surest reply (the paper's model selection, P02).
+"""Several replies to one request, of which the surest is taken (the paper's model selection, P02).
 
     ask: {n: 3}                                   # three replies of the model asked for
     ask: {models: [gpt-5-mini, kimi-3]}           # one reply of each
     ask: {models: [gpt-5-mini], n: 2, when: {domain: law}}
 
 The rules then look at the surest reply alone. A client that asks for several choices itself
-(`n` above 1) gets those: nothing is asked twice for it.
+(`n` above 1) gets these; no further replies are asked for.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ MAX_REPLIES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """So many replies of each of the models; no models stand for the one asked for."""
+    """The number of replies from each of the models; () means the model of the request."""
 
     n: int = 1
     models: tuple[str, ...] = ()
     when: When = field(default_factory=When)
 
     def models_for(self, facts: Facts) -> tuple[str, ...]:
-        """The models to ask, one entry for each reply; one alone where the request is not for it.
+        """Return the models to ask, one entry for each reply.
 
-        Only what is known of the request is looked at.
+        It is the request's model alone where `when` does not apply, or the client asks for several
+        choices itself. Only facts about the request are looked at.
         """
         if facts.n > 1 or not self.when.admits(facts):
             return (facts.model,)
@@ -46,7 +47,10 @@ def surest(confidences: Sequence[float | None]) -> int:
 
 
 def read_asking(node: Node) -> Asking | None:
-    """Read `ask`; problems are reported, see `policies.reading.reading`."""
+    """Read `ask`, None where it is absent.
+
+    Problems are reported, see `policies.reading.reading`.
+    """
     if not node.is_present:
         return None
     node.check_keys(("n", "models", "when"))

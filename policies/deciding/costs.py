@@ -1,4 +1,4 @@
-"""What replies and people cost, for `pinocchio replay`; decisions never look at it.
+"""The costs of replies and people, for `pinocchio replay`; decisions never look at them.
 
 costs:
   currency: USD
@@ -25,7 +25,7 @@ PRICES = ("deliver", "escalate", "second_opinion", "judge", "clarify", "error", 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Money for one reply each, in `currency`; a queue without a price costs what `manual` does."""
+    """The cost of one reply of each kind, in `currency`; a queue without a price costs `manual`."""
 
     currency: str = "USD"
     deliver: float = 0.0
@@ -38,7 +38,7 @@ class Costs:
     queues: Mapping[str, float] = field(default_factory=dict, hash=False)
 
     def of(self, action: Action) -> float:
-        """The cost of one decision; delivered errors, second opinions and judges come on top."""
+        """Return the cost of one decision, without delivered errors, second opinions and judges."""
         if isinstance(action, Hold):
             return self.queues.get(action.queue, self.manual)
         if isinstance(action, Escalate):
@@ -50,7 +50,10 @@ class Costs:
 
 
 def read_costs(node: Node) -> Costs | None:
-    """Read `costs`; problems are reported, see `policies.reading.reading`."""
+    """Read `costs`, None where it is absent.
+
+    Problems are reported, see `policies.reading.reading`.
+    """
     if not node.is_present:
         return None
     node.check_keys(("currency", *PRICES, "queues"))

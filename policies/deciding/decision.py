@@ -1,4 +1,4 @@
-"""From a policy and the facts of a completion to what happens with it.
+"""The decision that a policy makes about a completion, given its facts.
 
     decision = decide(policy, facts)
     decision.applied                      # the action to carry out; always Deliver() in shadow
@@ -6,8 +6,8 @@
     decision.shadowed                     # what rules in shadow would have done
 
 With several tool calls, each is judged as if it were the only one, and all of them together; the
-strictest decision counts for the reply, because a reply goes out whole or not at all. So does the
-`strictest` decision of several choices.
+strictest decision counts for the reply, because a reply goes out whole or not at all. The
+`strictest` decision of several choices counts in the same way.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from policies.deciding.rules import slug
 
 Because: TypeAlias = Literal["rule", "default", "score_error"]
 Match: TypeAlias = tuple[int, bool, tuple[tuple[int, bool], ...]]
-"""The index of the rule that decides (-1: none), whether it lacks the score, and the same of the
-rules in shadow before it that matched."""
+"""The index of the rule that decides (-1 for none), whether it lacks the score, and both values for
+each rule in shadow that matched before it."""
 
 _MAX_REMEMBERED: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Shadowed:
-    """What a rule in shadow would have done, had it not been in shadow."""
+    """The action of a rule in shadow that matched."""
 
     rule: str
     action: Action
@@ -39,10 +39,10 @@ class Shadowed:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a policy says about one choice of a completion, and why.
+    """The decision of a policy about one choice of a completion, and its reason.
 
     `policy` is the policy's name. `rule` is the name of the rule that matched, or `default`, or
-    `on_score_error` where a rule needed a score that is missing; `because` tells which.
+    `on_score_error` where a rule needed a score that is missing; `because` is the kind of reason.
     """
 
     action: Action
@@ -54,17 +54,17 @@ class Decision:
     shadowed: tuple[Shadowed, ...] = ()
 
     applied: Action = field(init=False)
-    """The action to carry out."""
+    """The action to carry out, always `Deliver()` in shadow mode."""
     label: str = field(init=False)
     """Policy, rule and digest of the policy, in ASCII that is safe in a header."""
     would_action: str | None = field(init=False)
-    """The name of the action that shadow mode keeps from being carried out."""
+    """The name of the action that shadow mode suppresses, None where the policy is enforced."""
     annotation: str | None = field(init=False)
-    """The label that the applied action annotates a reply with."""
+    """The label of an applied annotation, or None."""
     notice: str | None = field(init=False)
-    """What the applied action puts behind a reply's text."""
+    """The notice that the applied action adds to the end of a reply's text, or None."""
     additions: Mapping[str, str] = field(init=False, compare=False, repr=False)
-    """The label and the notice, as far as there are any."""
+    """The `label` and the `notice` by name, where they are not None."""
 
     def __post_init__(self) -> None:
         applied = self.action if self.is_enforced else Deliver()
@@ -84,15 +84,16 @@ class Decision:
 
     @property
     def is_enforced(self) -> bool:
-        """False in shadow mode, where the action is recorded and not carried out."""
+        """Whether the action is carried out; in shadow mode it is only recorded."""
         return self.mode == "enforce"
 
 
 def decide(policy: Policy, facts: Facts) -> Decision:
-    """Return what the first rule that matches says, or else the policy's default.
+    """Return the decision of the first rule that matches, or else of the policy's default.
 
-    A rule that lacks only the score to match, all its other conditions holding, hands the decision
-    to the policy's `on_score_error`. Several tool calls are judged each and together.
+    If a rule lacks only the score to match, and all its other conditions hold, the policy's
+    `on_score_error` decides. Several tool calls are judged each and together; the strictest
+    decision counts.
     """
     together = decision_at(policy, _first_match(policy, facts, facts.tools))
     if len(facts.tools) < 2 or not policy.looks_at_tools:
@@ -104,17 +105,17 @@ def decide(policy: Policy, facts: Facts) -> Decision:
 
 
 def decide_calls(policy: Policy, facts: Facts) -> tuple[Decision, ...]:
-    """Return what would happen for each tool call alone, in their order.
+    """Return the decision for each tool call alone, in the order of the calls.
 
-    Conditions on the number of calls still look at how many there are in the reply.
+    Conditions on the number of calls still count all calls of the reply.
     """
     return tuple(decision_at(policy, _first_match(policy, facts, (call,))) for call in facts.tools)
 
 
 def reaches(policy: Policy, rule: str, facts: Facts) -> bool:
-    """Whether the rule of this name is asked and all of it holds but perhaps its confidence.
+    """Return whether no earlier rule decides, and the rule's conditions hold except its confidence.
 
-    Such replies are what a certificate for the rule is made from.
+    A certificate for the rule is made from such replies. Raises StopIteration for an unknown rule.
     """
     index = next(index for index, each in enumerate(policy.rules) if each.name == rule)
     decided, _, _ = _first_match(policy, facts, facts.tools)
@@ -123,13 +124,13 @@ def reaches(policy: Policy, rule: str, facts: Facts) -> bool:
 
 
 def after_escalation(policy: Policy, decision: Decision, facts: Facts) -> Decision:
-    """Return what happens to the reply that the escalation `decision` kept, going by its `facts`.
+    """Return the decision about the reply that the escalation `decision` kept, given its `facts`.
 
     That reply is judged from the first rule on like any other, so a rule about its tool calls or
-    a missing score still counts. Where it would be escalated again, the next model of `decision`
-    is asked, if it names one: the decision returned is then an escalation to that model, with one
-    fewer to come. Else the rule's `otherwise` takes its place, or delivery where it has none. A
-    decision that escalated nothing stands as it is.
+    a missing score still counts. Where it would be escalated again and `decision` names a further
+    model, the result is an escalation to that model, with one fewer to come. Otherwise the rule's
+    `otherwise` applies, or delivery where it has none. A decision without an escalation is returned
+    unchanged.
     """
     escalation = decision.action
     if not isinstance(escalation, Escalate):
@@ -144,20 +145,20 @@ def after_escalation(policy: Policy, decision: Decision, facts: Facts) -> Decisi
 
 
 def strictest(decisions: Iterable[Decision]) -> Decision:
-    """Return the first of the decisions with the severest action; there has to be at least one.
+    """Return the first of the decisions with the severest action. There has to be at least one.
 
-    Of several policies, what is carried out counts before what one in shadow mode would have done.
+    Applied actions are compared first, then the actions that shadow mode suppresses.
     """
     first, *others = decisions
     return max(first, *others, key=_severities) if others else first
 
 
 def with_asked(own: Decision, asked: Decision) -> Decision:
-    """Return what is done where a client has asked for a policy beside its own.
+    """Return the decision for a client that has asked for a policy besides its own.
 
-    The asked one counts where it is stricter, and takes nothing back: a visible notice stays unless
-    the reply is withheld, and a hold delivers by itself, on expiry, only what would be delivered as
-    it is without it.
+    The requested policy counts where it is stricter, and weakens nothing. A visible notice stays
+    unless the reply is withheld. A hold keeps at least as many approvals, and on expiry delivers
+    only a reply that its own policy delivers as it is.
     """
     if strictest((own, asked)) is own:
         return own
@@ -181,22 +182,22 @@ def _approvals(action: Action) -> int:
 
 
 def _severities(decision: Decision) -> tuple[float, float, int]:
-    """Of two holds the one that more people have to approve is severer."""
+    """Return the sort key of severity; of two holds, the one with more approvals is severer."""
     return severity(decision.applied), severity(decision.action), _approvals(decision.applied)
 
 
 def decision_at(policy: Policy, match: Match) -> Decision:
-    """Return the decision of a match, made once."""
+    """Return the decision of a match, cached in the policy."""
     known = policy.decisions.get(match)
     if known is None:
         known = _new_decision(policy, *match)
-        if len(policy.decisions) < _MAX_REMEMBERED:  # rules in shadow combine without end
+        if len(policy.decisions) < _MAX_REMEMBERED:  # rules in shadow have too many combinations
             policy.decisions[match] = known
     return known
 
 
 def _first_match(policy: Policy, facts: Facts, calls: tuple[ToolCall, ...]) -> Match:
-    """Which rule decides; see `Match`."""
+    """Return the rule that decides; see `Match`."""
     confidence = facts.confidence
     shadowed: tuple[tuple[int, bool], ...] = ()
     rules_for = policy.rules_for

@@ -1,13 +1,13 @@
-"""A judge: a model that is asked whether a reply is correct, before the rules look.
+"""A judge: a model that is asked whether a reply is correct, before the rules look at it.
 
     judge:
-      model: gpt-5-mini                             # who judges, best another one than answers
+      model: gpt-5-mini                             # the judge, best not the answering model
       when: {confidence: {between: [0.3, 0.9]}}     # or near_threshold, or left out: always
       by: token                                     # or words, for models without log-probabilities
-      within: 10s                                   # the reply waits no longer than this
+      within: 10s                                   # the longest time that the reply waits
 
-It sees the question and the reply, and what it says is P(correct) by the log-probabilities of one
-token, or a number in words. Until labels have taught what its word is worth it changes no number.
+The judge sees the question and the reply. Its answer is P(correct), from the log-probabilities of
+one token or as a number in words. It changes no confidence until labels have shown its worth.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WITHIN_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge(AskedAbout):
-    """Who is asked whether a reply is correct, and about which replies.
+    """The model that is asked whether a reply is correct, and the replies it is asked about.
 
     `by` says whether log-probabilities are asked for; where none come, its words count.
     """
@@ -39,12 +39,12 @@ class Judge(AskedAbout):
     within_s: float = WITHIN_S
 
     def __str__(self) -> str:
-        """Tell it as `pinocchio check` does: `asks gpt-5-mini to judge ...`."""
+        """Return the sentence of `pinocchio check`: `asks gpt-5-mini to judge ...`."""
         return f"asks {self.model} to judge {self.where}, waiting at most {self.within_s:g} s"
 
 
 def read_judge(node: Node, rules: Sequence[Rule]) -> Judge | None:
-    """Read `judge`; problems are reported, see `policies.reading.reading`."""
+    """Read `judge`, None where absent; problems are reported, see `policies.reading.reading`."""
     if not node.is_present:
         return None
     node.check_keys(KEYS, required=("model",))

@@ -1,8 +1,8 @@
-"""Which rules of a long policy can match a reply, by what it has in common with many others.
+"""The rules of a long policy that can match a reply, found by facts that many replies share.
 
-A policy of a thousand rules is one for many teams, models and tools, and a reply belongs to one
-team, one model, and calls few tools. So the conditions on these are asked once for each such
-combination, and what a rule asks of the single reply, its score above all, each time.
+A policy of a thousand rules serves many teams, models and tools, and a reply belongs to one team
+and one model, and calls few tools. So the conditions on these are tested once for each combination,
+and the conditions on the single reply, above all its score, each time.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from policies.conditions.facts import Facts
 from policies.deciding.rules import CompiledRule, Rule, compiled
 
 RulesFor: TypeAlias = Callable[[Facts, Calls], Sequence[CompiledRule]]
-"""The rules that can match facts, judged by these calls, in their order."""
+"""A function that returns the rules that can match facts and judged calls, in their order."""
 
 MANY_RULES: Final = 16
-"""More are narrowed; so many are read from the top in less time than it takes to look one up."""
+"""The number of rules up to which reading all of them is faster than a look-up."""
 
 _SHARED: Final = (
     *("model", "stream", "team", "key", "domain", "tags"),
@@ -28,11 +28,11 @@ _SHARED: Final = (
 )
 _OF_ONE_REPLY: Final = tuple(name for name in CONDITIONS if name not in (*_SHARED, "confidence"))
 _REMEMBERED: Final = 512
-_LONGEST: Final = 1_000  # characters that others chose, of what is remembered
+_LONGEST: Final = 1_000  # characters chosen by clients in one cache key
 
 
 def rules_for(rules: Sequence[Rule]) -> RulesFor:
-    """Return what finds the rules that can match."""
+    """Return a function that finds the rules that can match."""
     if len(rules) > MANY_RULES:
         return Narrowing(rules).of
     every = tuple(compiled(index, rule) for index, rule in enumerate(rules))
@@ -42,7 +42,7 @@ def rules_for(rules: Sequence[Rule]) -> RulesFor:
 
 
 class Narrowing:
-    """The rules of a policy, and those of them that 512 kinds of replies have left."""
+    """A policy's rules, with a cache of those that can match each of 512 combinations."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._whens = [rule.when for rule in rules]
@@ -52,16 +52,16 @@ class Narrowing:
             for index, rule in enumerate(rules)
         ]
         given = {name for when in self._whens for name in when.given()}
-        # an attrgetter of one name would give no tuple
+        # Two names are always included, as an attrgetter of one name returns no tuple.
         self._names = [name for name in _SHARED if name in given or name in ("model", "stream")]
         self._shared = attrgetter(*self._names)
         self._remembered = lru_cache(_REMEMBERED)(self._narrow)
 
     def of(self, facts: Facts, calls: Calls) -> Sequence[CompiledRule]:
-        """Return the rules that can match these facts, judged by these calls."""
+        """Return the rules that can match these facts and judged calls."""
         shared: tuple[Any, ...] = self._shared(facts)
         tools = tuple([call.name for call in calls])
-        if any(call.readings != () for call in calls):  # names that a client may read otherwise
+        if any(call.readings != () for call in calls):  # names with other readings
             tools = tuple([name for call in calls for name in (call.name, *call.other_names())])
         narrow = self._remembered if _is_short(facts, tools) else self._narrow
         return narrow(shared, tools)
@@ -77,7 +77,7 @@ class Narrowing:
 
 
 def _may_call(when: When, tools: tuple[str, ...]) -> bool:
-    """Whether calls of these tools can be what the rule asks for, whatever their arguments."""
+    """Return whether calls of these tools can match the rule, whatever their arguments."""
     if when.tools is None or when.tools.patterns is None:
         return True
     return any(pattern.may_have_name(name) for pattern in when.tools.patterns for name in tools)

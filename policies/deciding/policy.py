@@ -8,8 +8,8 @@
         then: {hold: {queue: review}}
     default: deliver                      # no rule matched
 
-What a rule can look at is in `policies.conditions.conditions`, what it can do in
-`policies.deciding.actions`. Every key of a policy stands in README.md beside this module.
+The conditions of rules are in `policies.conditions.conditions`, their actions in
+`policies.deciding.actions`. README.md beside this module describes every key of a policy.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _PACKS: Final = Path(__file__).parent.parent / "packs"
 NAME: Final = re.compile(r"[a-z0-9-]{1,64}")
 MODES: Final[tuple[Mode, ...]] = ("enforce", "shadow")
 ON_SCORE_ERROR: Final = ("deliver", "hold", "block")
-"""The actions that can stand in for a decision that lacks a score."""
+"""The possible actions where a decision needs a missing score."""
 
 
 KEYS: Final = (
@@ -94,23 +94,23 @@ class Policy:
     certificate: Certificate | None = None
     source: str = field(default="", compare=False)
     models: tuple[tuple[str, Problem], ...] = field(default=(), compare=False, repr=False)
-    """The models that it has asked by name, each with what to say where nobody serves it."""
+    """The models that it names, each with the problem to report where no route serves it."""
 
     certificate_path: Path | None = field(default=None, compare=False, repr=False)
-    """Where the certificate is, or will be; a change of the file is a change of the policy."""
+    """The path of the certificate, which need not exist; its changes change the policy."""
 
     rules_for: RulesFor = field(init=False, repr=False, compare=False)
-    """Finds the rules that can match, in the form in which they are matched."""
+    """A function that returns the compiled rules that can match."""
     looks_at_tools: bool = field(init=False, repr=False, compare=False)
     """Whether any rule looks at the tools that a reply calls."""
     looks_at: frozenset[str] = field(init=False, repr=False, compare=False)
     """The names of the facts that rules look at, see `When.facts`."""
     follows_traffic: bool = field(init=False, repr=False, compare=False)
-    """Whether a rule goes by more than its reply: by recent ones, or by a certificate."""
+    """Whether a rule depends on more than its reply: on recent ones, or on a certificate."""
     decisions: dict[tuple[int, bool, tuple[tuple[int, bool], ...]], Any] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """The decisions that were made so far, each of which never changes."""
+    """The cache of decisions by match."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rules_for", rules_for(self.rules))
@@ -125,12 +125,12 @@ class Policy:
 
     @property
     def is_enforced(self) -> bool:
-        """False in shadow mode: decide and record, change nothing."""
+        """Whether decisions are carried out; in shadow mode they are only recorded."""
         return self.mode == "enforce"
 
     @property
     def needs_score(self) -> bool:
-        """Whether any rule looks at the confidence, or at what is found out with it."""
+        """Whether a rule needs the confidence or what is found with it, or others are asked."""
         asks_others = (self.ask, self.second_opinion, self.judge) != (None, None, None)
         return asks_others or any(rule.when.needs_score for rule in self.rules)
 
@@ -139,14 +139,14 @@ def load_policy(name_or_path: str | os.PathLike[str]) -> Policy:
     """Load a pack by its name, such as `helpdesk`, or a policy file by its path.
 
     A string of lower-case letters, digits and dashes is the name of a pack; a file of such a name
-    is loaded as `./helpdesk`. The certificate that the policy names is read with it, if there is
-    one. Raises InvalidDocumentError.
+    is loaded as `./helpdesk`. The certificate that the policy names is loaded too, if it exists.
+    Raises InvalidDocumentError.
     """
     return _read_policy(load_document(_place(name_or_path)))
 
 
 def parse_policy(text: str, source: str) -> Policy:
-    """Read a policy from text; `source` names it in problems.
+    """Parse a policy's text; `source` names it in problems.
 
     A certificate that it names is looked for beside `source`. Raises InvalidDocumentError.
     """
@@ -170,7 +170,7 @@ def pack_names() -> tuple[str, ...]:
 
 
 def pack_text(name: str) -> str:
-    """Return the text of a pack's file; raises InvalidDocumentError for an unknown name."""
+    """Return the text of a pack's file. Raises InvalidDocumentError for an unknown name."""
     if not NAME.fullmatch(name):
         names = ", ".join(pack_names())
         raise InvalidDocumentError([Problem(name, 0, f"this is no name of a pack ({names})")])
@@ -207,16 +207,16 @@ def _read_policy(document: Document) -> Policy:
 
 
 def _certificate_path(node: Node) -> Path | None:
-    """The file that is named, beside the policy."""
+    """Return the path of the named file, beside the policy, or None."""
     name = node.text("")
     return Path(node.document.source).parent / name if name else None
 
 
 def certified(policy: Policy, certificate: Certificate | None) -> Policy:
-    """Return the policy with the certificate in place of the one it had, if any.
+    """Return the policy with this certificate instead of its own, if any.
 
-    Its `max_error` conditions then rely on the grants that are for them, and match nothing where
-    there is none. The digest follows: what a policy decides is told apart in its label.
+    Its `max_error` conditions then rely on the grants for them, and match nothing without one. The
+    digest includes the certificate's, so labels distinguish decisions of different certificates.
     """
     rules = tuple(_relying(rule, certificate) for rule in policy.rules)
     plain = policy.digest.partition("+")[0]
@@ -234,8 +234,11 @@ def certified(policy: Policy, certificate: Certificate | None) -> Policy:
 def _read_on_score_error(
     node: Node, mode: Mode, others: Sequence[Action]
 ) -> Deliver | Hold | Block:
-    """Without it, a missing score holds where the policy is enforced, and changes nothing else;
-    it spares nobody an approval that one of the `others` asks for."""
+    """Read the action for a missing score.
+
+    Its default is a hold where the policy is enforced, with as many approvals as the strictest hold
+    among the `others`, and delivery in shadow mode.
+    """
     if not node.is_present:
         most = max((hold.approvals for each in others if (hold := hold_in(each))), default=1)
         return Hold(approvals=most) if mode == "enforce" else Deliver()
@@ -262,7 +265,7 @@ def _read_name(node: Node) -> str:
 
 
 def _relying(rule: Rule, certificate: Certificate | None) -> Rule:
-    """The rule with those grants of the certificate that are for it, the most specific first."""
+    """Return the rule with the certificate's grants for it, the most specific first."""
     condition = rule.when.confidence
     if not isinstance(condition, MaxError):
         return rule
@@ -273,7 +276,7 @@ def _relying(rule: Rule, certificate: Certificate | None) -> Rule:
 
 
 def _check_promises(root: Node, policy: Policy) -> None:
-    """Refuse a policy that promises an error rate and then delivers whatever is left."""
+    """Report a policy that promises an error rate and delivers all remaining replies."""
     is_promised = any(isinstance(rule.when.confidence, MaxError) for rule in policy.rules)
     if is_promised and delivers(policy.default):
         root["default"].report(
@@ -283,7 +286,7 @@ def _check_promises(root: Node, policy: Policy) -> None:
 
 
 def delivers(action: Action) -> bool:
-    """Whether the action can end in a reply of a model going out without another look."""
+    """Return whether the action can deliver a model's reply without further judgement."""
     if isinstance(action, Escalate):
         return action.otherwise is None or delivers(action.otherwise)
     return isinstance(action, Deliver | Annotate)

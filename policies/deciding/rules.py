@@ -1,4 +1,4 @@
-"""Rules: each with a name that can stand in a header, read in order, compiled for matching."""
+"""Rules: read in order, with names that are safe in a header, and compiled for matching."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from policies.reading.yaml_builder import Value
 
 RULE_KEYS: Final = ("name", "when", "then", "shadow")
 RESERVED_RULE_NAMES: Final = ("default", "on_score_error", "ask")
-"""What stands in place of a rule's name where no rule decided."""
+"""The words used instead of a rule's name where no rule decided."""
 
 MAX_RULE_NAME: Final = 64
 
 CompiledRule: TypeAlias = tuple[float, float, tuple[Test, ...], int, bool, bool]
-"""Lowest confidence, the one above the highest, the other tests, the rule's index, whether it
-needs a score, whether it is in shadow."""
+"""The lowest confidence, the excluded upper bound, the other tests, the rule's index, whether it
+needs a score, and whether it is in shadow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What happens to the completions for which the conditions hold.
+    """An action for the completions for which the conditions hold.
 
-    A rule in shadow is recorded where it matches and decides nothing: the rules below it do.
+    A match of a rule in shadow is recorded only; the rules below it decide.
     """
 
     name: str
@@ -41,13 +41,12 @@ class Rule:
     is_shadow: bool = False
     line: int = field(default=1, compare=False)
     digest: str = field(default="", compare=False)
-    """Changes with what reaches the rule and matches: its conditions, and those above that decide.
-    """
+    """A hash of the rule's conditions and those of the deciding rules above it."""
 
 
 @lru_cache(maxsize=4_096)
 def slug(rule_name: str) -> str:
-    """Write a rule's name in ASCII that is safe in a header: `Surely right!` -> `surely-right`."""
+    """Return a rule's name in ASCII that is safe in a header: `Surely right!` -> `surely-right`."""
     decomposed = unicodedata.normalize("NFKD", rule_name.lower())
     letters = "".join(each for each in decomposed if not unicodedata.combining(each))
     ascii_only = letters.encode("ascii", "backslashreplace").decode("ascii")
@@ -75,14 +74,14 @@ def read_rules(node: Node) -> tuple[Rule, ...]:
         rules.append(Rule(name, when, then, is_shadow, item.line, conditions.hexdigest()[:16]))
         if not is_shadow:
             above = conditions
-    # a misspelt `when` also looks like none, so this waits until all else is right
+    # A misspelt `when` looks like no conditions, so this is checked only without other problems.
     if not node.problems:
         _check_reachable(node.items(), rules)
     return tuple(rules)
 
 
 def _read_rule_name(node: Node, taken: dict[str, str]) -> str:
-    """Read a name whose slug is not yet among the keys of `taken`, and add it there."""
+    """Read a name, report one whose slug is already in `taken`, and add it there."""
     name = node.text("")
     label = slug(name)
     if len(name) > MAX_RULE_NAME:
@@ -109,8 +108,10 @@ def _check_reachable(items: list[Node], rules: list[Rule]) -> None:
 
 
 def compiled(index: int, rule: Rule, tests: tuple[Test, ...] | None = None) -> CompiledRule:
-    """The rule in the form in which it is matched; `tests` are all but that of the confidence
-    unless given."""
+    """Return the compiled rule.
+
+    `tests` are those of all conditions except confidence, by default of all that are given.
+    """
     condition, tests = rule.when.confidence, rule.when.tests if tests is None else tests
     if condition is None:
         return -math.inf, math.inf, tests, index, rule.when.needs_score, rule.is_shadow
@@ -121,5 +122,5 @@ def compiled(index: int, rule: Rule, tests: tuple[Test, ...] | None = None) -> C
 
 
 def canonical(value: Value) -> bytes:
-    """The same bytes for the same meaning: key order, comments and layout do not count."""
+    """Return the same bytes for the same meaning, whatever the key order, comments and layout."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -1,14 +1,14 @@
-"""A second opinion: what other models answer to the same question, before the rules look.
+"""A second opinion: answers of other models to the same question, before the rules decide.
 
     second_opinion:
-      from: [gpt-5-mini]                            # who is asked, one model or several
+      from: [gpt-5-mini]                            # the models to ask, one or several
       when: {confidence: {between: [0.3, 0.9]}}     # or near_threshold, or left out: always
       n: 1                                          # replies to ask for, each one call
-      start: after                                  # the reply's own score; or with the request
-      within: 20s                                   # the reply waits no longer than this
+      start: after                                  # after the reply's score; or with the request
+      within: 20s                                   # the longest time that the reply waits
 
-The reply that was asked for stays the one that is delivered. Only its number changes: it then
-knows whether the others agree with it. The rules look at that number.
+The reply of the requested model is still the one that is delivered. Only its confidence changes
+with the agreement of the others, and the rules look at that confidence.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ NEAR_THRESHOLD: Final = "near_threshold"
 MAX_OPINIONS: Final = 8
 WITHIN_S: Final = 20.0
 MAX_WITHIN_S: Final = 600.0
-LIFT: Final = 1.8  # of log-odds: at most so far one other reply that agrees moves a number up,
-FALL: Final = 0.9  # and one that differs moves it down, in three of four replies
+LIFT: Final = 1.8  # log-odds; in three of four replies one agreeing reply lifts at most this far
+FALL: Final = 0.9  # log-odds; in three of four replies one differing reply lowers at most this far
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedAbout:
-    """About which replies others are asked, and how long these wait.
+    """The replies about which others are asked, and how long these replies wait.
 
-    Where `is_near` says that only replies near a threshold of the rules matter, `bands` are their
-    confidences. A reply waits for `within_s` seconds at most.
+    With `is_near` only replies near a threshold of the rules count, and `bands` are their
+    confidences. A reply waits for at most `within_s` seconds.
     """
 
     when: When = field(default_factory=When)
@@ -51,16 +51,16 @@ class AskedAbout:
     bands: tuple[Band, ...] = ()
 
     def near(self, rules: Iterable[Rule]) -> Self:
-        """Return the same with the bands around the thresholds that these rules have now."""
+        """Return a copy with bands around the current thresholds of these rules."""
         if not self.is_near:
             return self
         thresholds = (t for rule in rules if not rule.is_shadow for t in _thresholds(rule))
         return replace(self, bands=around(thresholds))
 
     def is_wanted(self, facts: Facts) -> bool:
-        """Return whether others are to be asked about this reply; never about one without a score.
+        """Return whether others are to be asked about this reply; False for one without a score.
 
-        Raises nothing. The facts are those before anybody was asked.
+        The facts are those from before anyone was asked.
         """
         if facts.confidence is None or not self.when.holds(facts):
             return False
@@ -68,7 +68,7 @@ class AskedAbout:
 
     @property
     def where(self) -> str:
-        """Tell which replies, as `pinocchio check` does."""
+        """The description of these replies for `pinocchio check`."""
         if self.is_near:
             bands = " or ".join(map(str, self.bands)) or "near a threshold, of which there is none"
             return f"replies whose confidence is {bands}"
@@ -79,27 +79,30 @@ class AskedAbout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondOpinion(AskedAbout):
-    """Whom to ask about a reply, and of which replies: `n` replies of `models`, in turn."""
+    """The models to ask for a second opinion, and the replies they are asked about.
+
+    `n` replies are asked for, from `models` in turn.
+    """
 
     models: tuple[str, ...]
     n: int = 1
     start: Start = "after"
 
     def may_be_wanted(self, request: Facts) -> bool:
-        """Return whether the request alone leaves it open that others are asked."""
+        """Return whether the request's conditions allow that others are asked."""
         return self.when.admits(request)
 
     def models_for(self, answering: Collection[str]) -> tuple[str, ...]:
-        """Return whom to ask, one entry for each reply.
+        """Return the models to ask, one entry for each reply.
 
-        Models by which the reply in question was asked for (`answering`) come only where there are
-        no others: their opinion is the same one again.
+        Models of which the reply itself was asked (`answering`) are used only if there are no
+        others, because they would repeat their opinion.
         """
         others = [model for model in self.models if model not in answering] or list(self.models)
         return tuple(others[at % len(others)] for at in range(self.n))
 
     def __str__(self) -> str:
-        """Tell it as `pinocchio check` does: `asks gpt-5-mini about ...`."""
+        """Return the sentence of `pinocchio check`: `asks gpt-5-mini about ...`."""
         asked = " and ".join(dict.fromkeys(self.models_for(())))
         when = "together with the request" if self.start == "with" else "after their score"
         return (
@@ -109,7 +112,10 @@ class SecondOpinion(AskedAbout):
 
 
 def read_second_opinion(node: Node, rules: Sequence[Rule]) -> SecondOpinion | None:
-    """Read `second_opinion`; problems are reported, see `policies.reading.reading`."""
+    """Read `second_opinion`, None where absent; problems are reported.
+
+    See `policies.reading.reading`.
+    """
     if not node.is_present:
         return None
     node.check_keys(KEYS, required=("from",))
@@ -131,7 +137,7 @@ def read_second_opinion(node: Node, rules: Sequence[Rule]) -> SecondOpinion | No
 
 
 def read_replies(node: Node, rules: Sequence[Rule]) -> tuple[When, bool]:
-    """Read about which replies others are asked; the second value says `near_threshold`."""
+    """Read the conditions of the replies asked about, and whether they are `near_threshold`."""
     is_near = node.value == NEAR_THRESHOLD
     when = When() if is_near else read_when(node)
     if is_near and not any(map(_has_threshold, rules)):
@@ -150,7 +156,7 @@ def _read_count(node: Node) -> int:
 
 
 def read_time(node: Node, default: float = WITHIN_S) -> float:
-    """Read how long a reply waits for others."""
+    """Read how many seconds a reply waits for others; problems are reported."""
     if not node.is_present:
         return default
     seconds = duration_s(node.value) if isinstance(node.value, str) else None
@@ -173,9 +179,10 @@ def _thresholds(rule: Rule) -> list[float]:
 
 
 def around(thresholds: Iterable[float]) -> tuple[Band, ...]:
-    """Return the confidences from which one other reply can lead to the other side of a threshold.
+    """Return the bands of confidences that one other reply can move across a threshold.
 
-    In log-odds, from `LIFT` below each to `FALL` above it.
+    A band is from `LIFT` below a threshold to `FALL` above it, in log-odds; touching bands are
+    merged.
     """
     bands: list[Band] = []
     for threshold in sorted(thresholds):
@@ -187,6 +194,6 @@ def around(thresholds: Iterable[float]) -> tuple[Band, ...]:
 
 
 def _moved(probability: float, by: float) -> float:
-    """A probability whose log-odds are moved, to two digits."""
+    """Return a probability moved by these log-odds, rounded to two digits."""
     odds = math.log(probability / (1 - probability)) + by
     return round(1 / (1 + math.exp(-odds)), 2)

@@ -1,8 +1,8 @@
-"""Which streams a policy lets through live, and which have to be buffered until they are scored.
+"""The streams that a policy lets through live, and those that are buffered until they are scored.
 
-What has gone out cannot be held. A stream is therefore buffered as soon as the policy could do
-anything but deliver it, judging by what is known when the request arrives. Where it could do so
-only because of a tool call, text passes through and tool calls wait.
+Text that has gone out cannot be held. A stream is therefore buffered if the policy could do
+anything but deliver it, judged by the facts of the request. Where only a tool call could lead to
+that, text passes through and tool calls wait.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Mode: TypeAlias = Literal["passthrough", "buffer_tools", "buffer"]
 
 @dataclass(frozen=True, slots=True)
 class StreamMode:
-    """How a stream is sent; `rule` is what makes it wait, as in `Decision.rule`, or None.
+    """The way a stream is sent; `rule` is the reason for waiting, as in `Decision.rule`, or None.
 
     `buffer_tools` lets text through live and keeps tool calls back until they are scored.
     """
@@ -34,7 +34,10 @@ class StreamMode:
 
 @dataclass(frozen=True, slots=True)
 class _Gate:
-    """The mode of the streams that `when` admits; any but `buffer_tools` settles it."""
+    """The mode of the streams that `when` admits.
+
+    Any mode but `buffer_tools` ends the search.
+    """
 
     when: When
     mode: Mode
@@ -51,7 +54,7 @@ def stream_mode(
     key: str | None = None,
     n: int = 1,
 ) -> StreamMode:
-    """Return how the stream of such a request has to be sent, as far as the policy goes.
+    """Return how the stream of such a request has to be sent under the policy.
 
     A request that the policy asks several times (`Policy.ask`) is buffered.
     """
@@ -74,10 +77,10 @@ def stream_mode(
 
 
 def stream_report(policy: Policy) -> list[str]:
-    """Describe how streams are sent, a sentence per line; the first line that fits a stream counts.
+    """Return sentences on how streams are sent; the first that fits a stream counts.
 
     For example: `streams of claude-* are buffered by rule 'irreversible tools'`. Lines about tool
-    calls in streams count besides.
+    calls in streams apply in addition.
     """
     if policy.ask is not None and policy.is_enforced:
         scope = _scope(policy.ask.when) or "all streams"
@@ -105,7 +108,10 @@ def _rule_report(policy: Policy) -> list[str]:
 
 
 def _sentence(streams: str, mode: Mode, reason: str, has_waiting_calls: bool) -> str:
-    """One line; where tool calls wait, by a line before it, only the rest can pass through."""
+    """Return one line of the report.
+
+    Where an earlier line lets tool calls wait, only the rest passes through.
+    """
     if mode == "buffer_tools":
         return f"tool calls in {streams} wait for their score by {reason}"
     if mode == "passthrough" and has_waiting_calls:
@@ -114,7 +120,7 @@ def _sentence(streams: str, mode: Mode, reason: str, has_waiting_calls: bool) ->
 
 
 def _gates(policy: Policy) -> Iterator[_Gate]:
-    """Yield what decides the mode, first match first; the last gate admits every stream."""
+    """Yield the gates that decide the mode, in order; the last one admits every stream."""
     for rule in policy.rules:
         if rule.when.stream is False or rule.is_shadow:
             continue
@@ -130,7 +136,7 @@ def _gates(policy: Policy) -> Iterator[_Gate]:
 
 
 def _scope(when: When) -> str:
-    """Name the streams that the conditions on the request admit; empty for all of them."""
+    """Return words for the streams that the request conditions admit, or "" for all of them."""
     parts = []
     if when.model:
         parts.append(f"of {either(when.model.patterns)}")

@@ -1,3 +1,3 @@
-"""Strict YAML: documents into plain values, with a sentence about every mistake."""
+"""A strict YAML reader: plain values, with a sentence about every mistake."""
 
 __all__ = ["reading", "strict_yaml", "yaml_builder"]

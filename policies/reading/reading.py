@@ -1,8 +1,8 @@
-"""Reading a document's values with a sentence about everything that is wrong with them.
+"""Readers of a document's values that report each mistake in a sentence.
 
 A `Node` is one place in a document. Its methods return the value asked for, or report a problem
-and return a stand-in: reading goes on, all problems of a file come out together, and nobody sees
-a stand-in because a document with problems is refused as a whole.
+and return a stand-in. So reading continues, and all problems of a file are reported together. No
+stand-in is ever used, because a document with problems is refused as a whole.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Node:
 
     @classmethod
     def root(cls, document: Document, called: str = "the policy") -> Node:
-        """The whole of a document, with nothing wrong so far."""
+        """Return the node of a whole document, without problems so far."""
         return cls(document, [], [], document.value, called=called)
 
     def report(self, message: str) -> None:
@@ -51,12 +51,12 @@ class Node:
         return self.document.line(self.location)
 
     def __str__(self) -> str:
-        """The place as people write it: `rules[2].when.confidence`."""
+        """Return the place in the usual notation: `rules[2].when.confidence`."""
         steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.location)
         return "".join(steps).removeprefix(".") or self.called
 
     def __getitem__(self, key: str) -> Node:
-        """The value of a key, which need not be there."""
+        """Return the node of a key, which may be absent."""
         mapping = self.value if isinstance(self.value, dict) else {}
         return self._inner(mapping.get(key), key, is_present=key in mapping)
 
@@ -65,7 +65,10 @@ class Node:
         return Node(self.document, self.problems, self.models, value, location, is_present)
 
     def check_keys(self, valid: Collection[str], required: Collection[str] = ()) -> None:
-        """Report whatever is not a mapping with these keys; nothing at all (`when:`) is empty."""
+        """Report anything but a mapping with these keys.
+
+        No value (`when:`) counts as an empty one.
+        """
         all_keys = f"; valid keys: {', '.join(valid)}"
         mapping = {} if self.value is None else self.value
         if not isinstance(mapping, dict):
@@ -80,7 +83,7 @@ class Node:
                 self.report(f"missing key {key!r} in {self}")
 
     def items(self) -> list[Node]:
-        """The items of a list; nothing at all (`rules:`) is an empty one."""
+        """Return the nodes of a list's items; no value (`rules:`) counts as an empty list."""
         items = [] if self.value is None else self.value
         if not isinstance(items, list):
             self.report(f"{self} must be a list, not {shown(items)}")
@@ -88,7 +91,7 @@ class Node:
         return [self._inner(item, index) for index, item in enumerate(items)]
 
     def number(self, default: float, *, low: float = -math.inf, high: float = math.inf) -> float:
-        """A number from `low` to `high`, both included."""
+        """Return a number from `low` to `high`, or `default` where it is absent or reported."""
         value = self.value
         if not self.is_present:
             return default
@@ -101,14 +104,14 @@ class Node:
         return float(value)
 
     def flag(self, default: bool) -> bool:
-        """True or false."""
+        """Return a boolean, or `default` where it is absent or reported."""
         if self.is_present and not isinstance(self.value, bool):
             self.report(f"{self} must be true or false, not {shown(self.value)}")
             return default
         return self.value is True if self.is_present else default
 
     def text(self, default: str) -> str:
-        """Text that is more than white space."""
+        """Return a text that is not blank, or `default` where it is absent or reported."""
         if not self.is_present:
             return default
         if not isinstance(self.value, str) or not self.value.strip():
@@ -117,7 +120,7 @@ class Node:
         return self.value
 
     def texts(self) -> tuple[str, ...]:
-        """One text or a list of them, at least one."""
+        """Return one text or a list of them; an empty list is reported."""
         if not isinstance(self.value, list):
             return (self.text(""),)
         if not self.value:
@@ -125,7 +128,7 @@ class Node:
         return tuple(item.text("") for item in self.items())
 
     def model(self) -> str:
-        """The name of a model that is to be asked, which is noted with its place."""
+        """Return the name of a model to ask, and note it with its place in `models`."""
         name = self.text("")
         if name:
             message = f"{self} names {name!r}, a model that no route of the configuration serves"
@@ -133,13 +136,16 @@ class Node:
         return name
 
     def several_models(self) -> tuple[str, ...]:
-        """One such name or a list of them, at least one."""
+        """Return one name of a model or a list of them, noted likewise.
+
+        An empty list is reported.
+        """
         if isinstance(self.value, list):
             return tuple(item.model() for item in self.items()) or self.texts()
         return (self.model(),)
 
     def choice(self, valid: Sequence[Choice], default: Fallback) -> Choice | Fallback:
-        """One of the given words."""
+        """Return the given word if it is valid, or `default` where it is absent or reported."""
         if not self.is_present:
             return default
         for word in valid:
@@ -157,13 +163,13 @@ def _between(low: float, high: float) -> str:
 
 
 def either(words: Collection[str]) -> str:
-    """Join words: `enforce or shadow`."""
+    """Return words joined for a sentence: `enforce or shadow`."""
     *others, last = words
     return f"{', '.join(others)} or {last}" if others else last
 
 
 def shown(value: Value) -> str:
-    """Show a value inside a sentence, in short."""
+    """Return a value in short, for a sentence."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):
@@ -174,7 +180,7 @@ def shown(value: Value) -> str:
 
 
 def read_words(node: Node, valid: Collection[str]) -> frozenset[str]:
-    """Read a word or a list of words; report each that is not valid, with the nearest that is."""
+    """Read a word or a list of words, and report each invalid one with the nearest valid one."""
     words = node.texts()
     for word in words:
         if word and word not in valid:
@@ -184,6 +190,6 @@ def read_words(node: Node, valid: Collection[str]) -> frozenset[str]:
 
 
 def suggestion(name: str, valid: Collection[str]) -> str:
-    """End a sentence with the name that was probably meant, or with nothing."""
+    """Return the end of a sentence with the name that was probably meant, or ""."""
     meant = nearest(name, valid)
     return f"; did you mean {meant!r}?" if meant else ""

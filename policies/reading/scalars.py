@@ -1,4 +1,4 @@
-"""What a single YAML scalar means: numbers, booleans and `${NAME}` substitutions.
+"""The meaning of a single YAML scalar: numbers, booleans and `${NAME}` substitutions.
 
 The rules are those of YAML 1.2's core schema for decimal numbers, booleans and null. YAML 1.1,
 which PyYAML follows, reads `no` as false, `012` as ten and `12:30` as 750: here they are the
@@ -22,7 +22,7 @@ _WORDS: Final[Mapping[str, bool | None]] = {
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 
-# `$${` is a literal `${`; `broken` finds what only looks like a substitution, and nested ones
+# `$${` is a literal `${`; `broken` matches malformed and nested substitutions.
 _SUBSTITUTION: Final = re.compile(
     r"(?P<escape>\$\$\{)"
     r"|(?P<whole>\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>(?:(?!\$\{)[^}])*))?\})"
@@ -31,14 +31,14 @@ _SUBSTITUTION: Final = re.compile(
 
 
 def resolve(text: str) -> Scalar:
-    """Return what an unquoted scalar stands for.
+    """Return the value of an unquoted scalar.
 
     Raises ValueError with a sentence for a number that no int or float can hold.
     """
     if text in _WORDS:
         return _WORDS[text]
     if _INTEGER.fullmatch(text):
-        # int() refuses more than 4300 digits; nobody means a number longer than this
+        # int() refuses more than 4300 digits, and no sensible number is longer than this.
         if len(text) > 30:
             raise ValueError("the number has too many digits; text needs quotes")
         return int(text)
@@ -51,21 +51,21 @@ def resolve(text: str) -> Scalar:
 
 
 def is_substitution(text: str) -> bool:
-    """Whether the text is one `${...}` and nothing else."""
+    """Return whether the text is one `${...}` and nothing else."""
     match = _SUBSTITUTION.fullmatch(text)
     return match is not None and match["whole"] is not None
 
 
 def variables_in(text: str, env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that a text names and the environment has, with their values."""
+    """Return the variables in a text that the environment has, with their values."""
     names = (match["name"] for match in _SUBSTITUTION.finditer(text) if match["name"])
     return {name: env[name] for name in names if env.get(name)}
 
 
 def substitute(text: str, env: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Replace every `${NAME}` and `${NAME:-default}`; return the text and what was wrong.
+    """Replace every `${NAME}` and `${NAME:-default}`; return the text and the problems.
 
-    As in a shell, the default also stands in for a variable that is set but empty.
+    As in a shell, the default is also used for a variable that is set but empty.
     """
     problems: list[str] = []
 

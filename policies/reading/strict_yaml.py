@@ -1,6 +1,6 @@
-"""YAML without surprises: what a reader of the file sees is what the program gets.
+"""YAML without surprises: the program gets exactly what a reader sees in the file.
 
-Loading refuses, with the line, whatever makes a file mean something else than it seems to:
+Loading refuses, with the line, everything that makes a file mean something else than it seems to:
 duplicate keys, anchors, aliases and merge keys, tags, several documents, keys that are not text.
 It is safe on hostile input: size and nesting are bounded, and nothing in a file is executed.
 
@@ -26,13 +26,13 @@ MAX_BYTES: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed document that remembers where each of its values stands."""
+    """A parsed document, with the line of each of its values."""
 
     value: Value
     source: str
     _lines: Mapping[Location, int] = field(repr=False)
     substituted: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """The variables of the environment that stand in it, with their values; perhaps secrets."""
+    """The substituted environment variables with their values, which may be secrets."""
 
     def line(self, location: Location) -> int:
         """Return the line, from 1, of a key or list item, or of its nearest existing ancestor."""
@@ -41,12 +41,12 @@ class Document:
         return self._lines.get(location, 1)
 
     def has(self, location: Location) -> bool:
-        """Return whether a key or list item stands in the document."""
+        """Return whether the document has this key or list item."""
         return location in self._lines
 
 
 def load_document(path: str | os.PathLike[str], env: Mapping[str, str] | None = None) -> Document:
-    """Read and parse a UTF-8 file; see `parse_document`.
+    """Load and parse a UTF-8 file; see `parse_document`.
 
     Raises InvalidDocumentError, also for a file that is missing or cannot be read.
     """
@@ -64,7 +64,7 @@ def parse_document(text: str, source: str, env: Mapping[str, str] | None = None)
     """Parse a document; `source` is the name under which its problems are reported.
 
     With `env`, `${NAME}` and `${NAME:-default}` inside values are substituted. An unquoted value
-    that is one substitution and nothing else is then read as if its result stood in the file, so
+    that is only a substitution is then read as if the file held its result, so
     `port: ${PORT:-8000}` is a number; a quoted one stays text.
 
     Raises InvalidDocumentError.
@@ -79,8 +79,8 @@ def parse_document(text: str, source: str, env: Mapping[str, str] | None = None)
 
 
 def nearest(name: str, valid: Iterable[str]) -> str | None:
-    """Return the valid name that was probably meant, for 'did you mean'."""
-    # difflib is quadratic, and no name worth suggesting is that long
+    """Return the valid name that was probably meant, for 'did you mean', or None."""
+    # difflib is quadratic, and no valid name is that long.
     matches = difflib.get_close_matches(name[:100], list(valid), n=1)
     return matches[0] if matches else None
 
@@ -89,7 +89,7 @@ def _read(source: str) -> bytes:
     try:
         with Path(source).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
-    # a path with a NUL in it is a bare ValueError
+    # A path with a NUL raises a bare ValueError.
     except (OSError, ValueError) as error:
         raise InvalidDocumentError([Problem(source, 0, _reason(error))]) from error
     if len(data) > MAX_BYTES:

@@ -1,7 +1,7 @@
-"""From PyYAML's events to plain values, with the line of each and whatever is wrong.
+"""A builder of plain values from PyYAML's events, with the line of each and every mistake.
 
-Events, unlike PyYAML's nodes, come one by one without recursion: what is nested too deeply is
-refused before anything recurses, and no constructor of PyYAML ever sees the document.
+Events, unlike PyYAML's nodes, come one by one without recursion. So a document that is nested too
+deeply is refused before anything recurses, and no constructor of PyYAML ever sees it.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from policies.reading.scalars import (
 Value: TypeAlias = "Scalar | list[Value] | dict[str, Value]"
 
 Location: TypeAlias = tuple[str | int, ...]
-"""The way from the root to a value: keys of mappings and indexes of lists."""
+"""The path from the root to a value: keys of mappings and indexes of lists."""
 
 MAX_DEPTH: Final = 40
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class Builder:
-    """Builds the value of one document.
+    """A builder of the value of one document.
 
-    `build` raises InvalidDocumentError only where it cannot go on; all other problems are
-    collected in `problems`, and the value means nothing once there is one.
+    `build` raises InvalidDocumentError only where it cannot continue. All other problems are
+    collected in `problems`; the value is meaningless once there is one.
     """
 
     def __init__(self, text: str, source: str, env: Mapping[str, str] | None) -> None:
         self.problems: list[Problem] = []
         self.lines: dict[Location, int] = {}
-        self.substituted: dict[str, str] = {}  # what variables of the environment have put in
+        self.substituted: dict[str, str] = {}  # environment variables and their values
         self._source = source
         self._env = env
         self._events = self._parse(text)
@@ -59,15 +59,15 @@ class Builder:
         return value
 
     def _parse(self, text: str) -> Iterator[yaml.Event]:
-        """Yield the events; the one place where PyYAML's errors become ours."""
+        """Yield PyYAML's events. Raises InvalidDocumentError instead of PyYAML's errors."""
         try:
             loader = yaml.SafeLoader(text)
             while loader.check_event():
-                yield loader.get_event()  # type: ignore[no-untyped-call]  # so in the stubs
+                yield loader.get_event()  # type: ignore[no-untyped-call]  # untyped in the stubs
         except yaml.YAMLError as error:
             problem = _syntax_problem(error, text, self._source)
             raise InvalidDocumentError([*self.problems, problem]) from error
-        # an escape such as "\UFFFFFFFF" or a %YAML version without end is no YAMLError
+        # An escape such as "\UFFFFFFFF" or an endless %YAML version raises no YAMLError.
         except (ValueError, OverflowError) as error:
             message = "not valid YAML: a number is out of range"
             problem = Problem(self._source, loader.line + 1, message)
@@ -134,7 +134,7 @@ class Builder:
         return self._resolve(event, text) if is_plain else text
 
     def _check_unicode(self, event: yaml.Event, text: str) -> None:
-        """Refuse what cannot be encoded, from an escape or the environment."""
+        """Report surrogates, from an escape or the environment, as they cannot be encoded."""
         if _SURROGATE.search(text):
             self._report(event, "surrogates are not text; write the character itself")
 
@@ -172,7 +172,7 @@ def _syntax_problem(error: yaml.YAMLError, text: str, source: str) -> Problem:
     if not isinstance(error, yaml.MarkedYAMLError):
         return Problem(source, 0, f"not valid YAML: {error}")
     mark = error.problem_mark or error.context_mark
-    # PyYAML marks the end of its input with a NUL
+    # PyYAML marks the end of its input with a NUL.
     problem = str(error.problem).replace(r"'\x00'", "the end of the file")
     message = f"not valid YAML: {problem}"
     if error.context:

@@ -1,4 +1,4 @@
-"""Policies looked at before they are live: fixtures, replays, explanations, lint, schema."""
+"""Tools to examine policies before they are live: fixtures, replays, explanations, lint, schema."""
 
 __all__ = [
     "explanation",

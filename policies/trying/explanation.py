@@ -1,4 +1,4 @@
-"""Why a policy decides as it does: each rule with each of its conditions, in words.
+"""Explanations of a decision: each rule with each of its conditions, in words.
 
 print(explain(policy, facts))
 #   no   'irreversible tools'   tools: no call matches
@@ -37,8 +37,11 @@ _SHOWN: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What became of one rule; `reasons` are the conditions that did not hold, or what it does and
-    why: which pattern matched, which number was below which."""
+    """The verdict on one rule.
+
+    `reasons` are the conditions that did not hold, or else the action and why the conditions hold,
+    such as the pattern that matched.
+    """
 
     rule: str
     line: int
@@ -51,7 +54,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The decision with the way to it; with several tool calls, `calls` explain each alone."""
+    """The decision with its trace; with several tool calls, `calls` explain each alone."""
 
     decision: Decision
     rules: tuple[Trace, ...]
@@ -68,7 +71,7 @@ class Explanation:
 
 
 def explain(policy: Policy, facts: Facts) -> Explanation:
-    """Return `decide(policy, facts)` with what became of every rule, in their order."""
+    """Return `decide(policy, facts)` with the verdict on every rule, in their order."""
     decision = decide(policy, facts)
     calls: tuple[tuple[str, Decision, tuple[Trace, ...]], ...] = ()
     if len(facts.tools) > 1 and policy.looks_at_tools:
@@ -113,7 +116,7 @@ def _judged(
 
 
 def _reason(when: When, name: str, facts: Facts) -> str:
-    """Why a condition does not hold, in words."""
+    """Return in words why a condition does not hold."""
     condition: Any = getattr(when, name)
     if name == "confidence":
         return _confidence_reason(condition, facts)

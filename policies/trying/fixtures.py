@@ -1,11 +1,11 @@
-"""Fixtures: recorded exchanges with the decision that a policy has to make, for `pinocchio test`.
+"""Fixtures: recorded exchanges with the decisions expected of a policy, for `pinocchio test`.
 
     name: an unsure mail waits for a person
     facts: {confidence: 0.41, model: gpt-5.6, tools: [{name: send_email, arguments: {to: a@b.c}}]}
     expect: {action: hold, rule: irreversible tools, queue: oncall}
 
-A file, YAML or JSON, holds one fixture or a list of them. `expect` says as much as matters; one
-word is the action. The decision is meant, also of a policy in shadow.
+A file, YAML or JSON, holds one fixture or a list of them. `expect` names only the details that
+matter; a single word is the action. It is about the decision, even where the policy is in shadow.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True, slots=True)
 class Fixture:
-    """Facts and what is expected of them; `place` is file and line."""
+    """Facts and the decision expected for them; `place` is file and line."""
 
     name: str
     facts: Facts
@@ -41,7 +41,7 @@ class Fixture:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A fixture with what the policy said; without differences it is as expected."""
+    """A fixture with the policy's decision; without differences the decision is as expected."""
 
     fixture: Fixture
     differences: tuple[str, ...]
@@ -56,7 +56,10 @@ class Checked:
 
 
 def load_fixtures(path: Path) -> list[Fixture]:
-    """Read a file, or all files of a folder by name; raises InvalidDocumentError, also for none."""
+    """Load the fixtures of a file, or of all files of a folder in the order of their names.
+
+    Raises InvalidDocumentError, also where there are none.
+    """
     files = [path]
     if path.is_dir():
         files = sorted(each for each in path.rglob("*") if each.suffix in SUFFIXES)
@@ -67,7 +70,7 @@ def load_fixtures(path: Path) -> list[Fixture]:
 
 
 def check_fixtures(policy: Policy, fixtures: Iterable[Fixture]) -> list[Checked]:
-    """Decide on every fixture and compare."""
+    """Decide on every fixture, and return the differences from what was expected."""
     checked = []
     for fixture in fixtures:
         explanation = explain(policy, fixture.facts)
@@ -77,7 +80,7 @@ def check_fixtures(policy: Policy, fixtures: Iterable[Fixture]) -> list[Checked]
 
 
 def decision_as_values(decision: Decision) -> dict[str, Any]:
-    """Return what `expect` can say about a decision."""
+    """Return a decision in the terms of `expect`, without None values."""
     options = {name: getattr(decision.action, name, None) for name in ("queue", "to", "label")}
     values = {"action": decision.action.name, "rule": decision.rule} | options
     if decision.shadowed:

@@ -1,9 +1,10 @@
-"""What a policy would have known of recorded replies: with the opinions and judges it asks for.
+"""The facts that a policy would have had about recorded replies, with its own opinions and judges.
 
-A record says of each reply what its confidence was before and after others were heard. A policy
-that asks about other replies than the one at the time is judged by the number that it would have
-had; where it would ask and nobody did, by the number without, and such replies are counted. The
-same of a judge, and of log-probabilities: what a policy does not look at moves none of its numbers.
+A record holds each reply's confidence before and after others were asked. A policy may ask about
+other replies than the policy of that time. Its decision is then based on the confidence that it
+would have had. Where it would ask and nobody was asked, the confidence without opinions is used,
+and such replies are counted. The same holds for a judge and for log-probabilities: signals that a
+policy does not use change none of its confidences.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from policies.deciding.policy import Policy
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """The facts of a reply as a policy would have had them; `is_asked` says whether it asks others
-    about it, `is_known` whether what they say is known then; the same of a judge."""
+    """The facts of a reply as a policy would have had them.
+
+    `is_asked` says whether the policy asks others about it, and `is_known` is False where it asks
+    and the record lacks their answers. The other two fields are the same for a judge.
+    """
 
     facts: Facts
     is_asked: bool = False
@@ -28,11 +32,11 @@ class Heard:
 
 
 def heard(policy: Policy, facts: Facts) -> Heard:
-    """Return the facts with the number that the policy would have had."""
+    """Return the facts with the confidence that the policy would have had."""
     unaided = without_signals(facts)
     alone, asking = without_opinions(unaided), policy.second_opinion
     is_asked = asking is not None and asking.is_wanted(alone)
-    hears_anyway = policy.ask is not None  # the replies that were not the surest
+    hears_anyway = policy.ask is not None  # it hears the less sure replies
     before = unaided if is_asked or hears_anyway else alone
     is_judged = policy.judge is not None and policy.judge.is_wanted(before)
     told = facts if before == unaided and (is_judged or policy.logprobs) else before
@@ -46,7 +50,7 @@ def heard(policy: Policy, facts: Facts) -> Heard:
 
 
 def without_signals(facts: Facts) -> Facts:
-    """Return the facts as they were before a judge and log-probabilities counted."""
+    """Return the facts from before a judge and log-probabilities were used."""
     plain = replace(
         facts,
         judged=None,
@@ -65,7 +69,7 @@ def without_signals(facts: Facts) -> Facts:
 
 
 def without_opinions(facts: Facts) -> Facts:
-    """Return the facts as they were before others were heard, and before signals counted."""
+    """Return the facts from before others were asked, and before signals were used."""
     facts = without_signals(facts)
     if facts.alone is None:
         return facts
@@ -86,13 +90,12 @@ def _without_opinions(basis: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def judgements(found: Sequence[Heard]) -> tuple[int, int]:
-    """Return how many replies a judge is asked about, and of how many its word is not known."""
+    """Return how many replies a judge is asked about, and for how many its answer is unknown."""
     judged = [each for each in found if each.is_judged]
     return len(judged), sum(not each.is_judgement_known for each in judged)
 
 
 def counts(found: Sequence[Heard]) -> tuple[int, int]:
-    """Return of how many replies others are asked, and of how many of those it is not known what
-    they say."""
+    """Return about how many replies others are asked, and for how many the answers are unknown."""
     asked = [each for each in found if each.is_asked]
     return len(asked), sum(not each.is_known for each in asked)

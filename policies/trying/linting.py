@@ -1,11 +1,12 @@
-"""What is suspicious in a policy although it can be used: warnings, printed by `pinocchio check`.
+"""Warnings about suspicious but usable policies, printed by `pinocchio check`.
 
     for warning in lint(policy, tools=("send_email", "search")):
         print(warning)          # helpdesk.yaml:12: rule 'b' can never match: rule 'a' ...
 
-Rules that never match because of those above, rules that contradict each other or overlap so that
-their order decides, surer replies that are treated more strictly than less sure ones, escalations
-in a circle, tools that nobody has, promises that no certificate keeps, replies that do not suit.
+They are about rules that never match because of those above, rules that contradict each other or
+overlap so that their order decides, surer replies that are treated more strictly than less sure
+ones, escalations in a circle, unknown tools, promises that no certificate keeps, and holds with
+unsuitable replies.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from policies.reading.reading import suggestion
 
 _EVERYTHING = Band(-math.inf, math.inf)
 _Conditions: TypeAlias = tuple[Rule, Mapping[str, Any]]
-"""A rule and its conditions but that on confidence."""
+"""A rule and its conditions by name, without confidence."""
 
 
 def lint(policy: Policy, tools: Collection[str] = ()) -> list[Problem]:
@@ -52,7 +53,7 @@ def _warning(policy: Policy, rule: Rule, message: str) -> Problem:
 
 
 def _unreachable(policy: Policy) -> Iterator[Problem]:
-    """Rules all of whose replies are decided on by rules above them."""
+    """Yield a warning for each rule that decides nothing because of rules above it."""
     above: list[_Conditions] = []
     for rule in policy.rules:
         shadowing = _shadowing(above, rule)
@@ -68,13 +69,16 @@ def _unreachable(policy: Policy) -> Iterator[Problem]:
 
 
 def _shadowing(above: Sequence[_Conditions], rule: Rule) -> list[Rule]:
-    """The rules above it that leave a rule, or what is left of one, nothing to decide on."""
+    """Return the rules above that leave this rule nothing to decide, or []."""
     narrow = _but_confidence(rule.when)
     return _covering(rule, [each for each, wide in above if _covers(wide, narrow)])
 
 
 def _covering(rule: Rule, above: list[Rule]) -> list[Rule]:
-    """The rules, covering all but the confidence, whose bands leave nothing of this rule's."""
+    """Return the rules whose bands leave nothing of this rule's band, or [].
+
+    The rules in `above` cover all of its conditions except confidence.
+    """
     for each in above:
         if each.when.confidence in (None, rule.when.confidence):
             return [each]
@@ -92,21 +96,21 @@ def _covering(rule: Rule, above: list[Rule]) -> list[Rule]:
 
 
 def _band(when: When) -> Band | None:
-    """The confidences that a rule can match, None where they are not known beforehand."""
+    """Return the confidences that a rule can match, None where they are not fixed."""
     if when.confidence is None:
         return _EVERYTHING
     return when.confidence if isinstance(when.confidence, Band) else None
 
 
 def _covers(wide: Mapping[str, Any], narrow: Mapping[str, Any]) -> bool:
-    """Whether all that the conditions of `narrow` match is matched by those of `wide`."""
+    """Return whether the conditions `wide` hold wherever those of `narrow` do."""
     return wide.keys() <= narrow.keys() and all(
         _condition_covers(condition, narrow[name]) for name, condition in wide.items()
     )
 
 
 def _condition_covers(one: Any, other: Any) -> bool:
-    """Whether a condition holds wherever `other`, one on the same fact, does."""
+    """Return whether a condition holds wherever `other`, one on the same fact, does."""
     if isinstance(one, Globs):
         return one.covers(other)
     if isinstance(one, frozenset):
@@ -126,7 +130,7 @@ def _but_confidence(when: When) -> Mapping[str, Any]:
 
 
 def _comparable(policy: Policy) -> Iterator[tuple[Rule, Band, Rule, Band]]:
-    """Pairs of rules that differ in nothing but their bands of confidence, the upper rule first."""
+    """Yield pairs of rules that differ only in their bands of confidence, the upper rule first."""
     alike: defaultdict[Hashable, list[tuple[Rule, Band]]] = defaultdict(list)
     for rule in policy.rules:
         if not rule.is_shadow and isinstance(band := rule.when.confidence, Band):
@@ -137,7 +141,7 @@ def _comparable(policy: Policy) -> Iterator[tuple[Rule, Band, Rule, Band]]:
 
 
 def _overlapping(policy: Policy) -> Iterator[Problem]:
-    """Bands that cut into each other, neither within the other."""
+    """Yield a warning for each pair of bands that overlap without one being inside the other."""
     for upper, one, lower, other in _comparable(policy):
         low, high = max(one.low, other.low), min(one.high, other.high)
         is_partial = low < min(high, 1.0) and not (
@@ -153,7 +157,7 @@ def _overlapping(policy: Policy) -> Iterator[Problem]:
 
 
 def _contradicting(policy: Policy) -> Iterator[Problem]:
-    """Actions that grow stricter as confidence grows."""
+    """Yield a warning for each pair of rules that is stricter at the higher confidence."""
     for upper, one, lower, other in _comparable(policy):
         for sure, unsure in (((upper, one), (lower, other)), ((lower, other), (upper, one))):
             is_surer = sure[1].low >= unsure[1].high
@@ -167,10 +171,11 @@ def _contradicting(policy: Policy) -> Iterator[Problem]:
 
 
 def circles(policy: Policy) -> list[Problem]:
-    """Models that are escalated to and that rules, by name, escalate again to where they began.
+    """Return the first circle of escalations as a problem, or [].
 
-    A proxy refuses these: another question to a model that was unsure gains nothing. The first
-    circle is told: it comes out at each of its rules.
+    Such a policy escalates to a model that rules, by name, escalate back to where it began. A proxy
+    refuses it: asking an unsure model again gains nothing. Only the first is returned, as each rule
+    of a circle finds it.
     """
     rules = [
         rule
@@ -181,7 +186,7 @@ def circles(policy: Policy) -> list[Problem]:
 
 
 def _circle(policy: Policy, rule: Rule, rules: list[Rule]) -> Problem | None:
-    """The way from a rule's model to a model that the rule escalates, the shortest first."""
+    """Return a problem where a rule's model leads back to a model that the rule escalates."""
     assert isinstance(rule.then, Escalate)
     for to in rule.then.models:
         reached, waiting = {to}, [to]
@@ -200,7 +205,7 @@ def _circle(policy: Policy, rule: Rule, rules: list[Rule]) -> Problem | None:
 
 
 def _escalates(policy: Policy, rule: Rule, model: str) -> bool:
-    """Whether the rule is about this model by name, and not left without its replies by others."""
+    """Return whether the rule names this model, and the rules above leave some of its replies."""
     if rule.is_shadow or rule.when.model is None or not rule.when.model.match(model):
         return False
     narrowed = replace(rule, when=replace(rule.when, model=Globs((model,))))
@@ -210,7 +215,7 @@ def _escalates(policy: Policy, rule: Rule, model: str) -> bool:
 
 
 def _promises(policy: Policy) -> Iterator[Problem]:
-    """Error rates that nothing proves, or that a missing score gets around."""
+    """Yield a warning for each error rate that is not proved, or that a missing score evades."""
     for index, rule in enumerate(policy.rules):
         condition = rule.when.confidence
         if not isinstance(condition, MaxError):
@@ -236,7 +241,7 @@ def _promises(policy: Policy) -> Iterator[Problem]:
 
 
 def _misplaced_replies(policy: Policy) -> Iterator[Problem]:
-    """Holds whose reply does not suit the completions that the rule is about."""
+    """Yield a warning for each hold whose reply does not suit the rule's completions."""
     for rule in policy.rules:
         if not isinstance(hold := rule.then, Hold):
             continue

@@ -1,4 +1,4 @@
-"""What of a rule matched, in words: which pattern which call, which fact which condition.
+"""The reasons of a match, in words: the pattern that a call matched, the condition that held.
 
 refund_order matches refund*
 run_sql matches run_*, sql *DELETE*
@@ -31,7 +31,7 @@ from policies.deciding.rules import Rule
 
 
 def held_reasons(when: When, facts: Facts, calls: Calls) -> tuple[str, ...]:
-    """Why the conditions of a rule that matched hold, one sentence each, calls first."""
+    """Return why a matched rule's conditions hold, one sentence for each call and condition."""
     found = [reason for call in calls if (reason := call_reason(when.tools, call))]
     if when.confidence is not None and facts.confidence is not None:
         found.append(_confidence_reason(when.confidence, facts))
@@ -42,7 +42,7 @@ def held_reasons(when: When, facts: Facts, calls: Calls) -> tuple[str, ...]:
 
 
 def call_reason(tools: ToolCalls | None, call: ToolCall) -> str | None:
-    """Which pattern a call matches; None where none does, and where any call would."""
+    """Return in words which pattern a call matches, or None without one or where any call would."""
     for pattern in (tools.patterns or ()) if tools is not None else ():
         if pattern.match(call):
             told = _pattern(pattern, call)
@@ -51,14 +51,14 @@ def call_reason(tools: ToolCalls | None, call: ToolCall) -> str | None:
 
 
 def risk_of(rule: Rule, call: ToolCall) -> str | None:
-    """Which pattern of a rule a call matches, for a reviewer; None where it matches none."""
+    """Return in words which pattern of a rule a call matches, for a reviewer, or None."""
     return call_reason(rule.when.tools, call)
 
 
 def threshold_of(rule: Rule) -> tuple[float, bool] | None:
-    """The number that a rule compares the confidence with, and whether it is for those below.
+    """Return a rule's threshold of confidence, and whether the rule is for replies below it.
 
-    None for a rule that compares it with none, or with a share of the traffic.
+    Return None for a rule without one, or with a share of the traffic.
     """
     condition = rule.when.confidence
     if isinstance(condition, Band):
@@ -70,7 +70,7 @@ def threshold_of(rule: Rule) -> tuple[float, bool] | None:
 
 
 def _pattern(pattern: ToolPattern, call: ToolCall) -> str:
-    """What of a pattern the call matches, without what only says that any does."""
+    """Return the parts of a pattern that the call matches, without those that every call does."""
     name = _first(pattern.names, pattern.matched_name(call) or call.name)
     told = [name] if name != "*" else []
     if pattern.words is not None:
@@ -85,7 +85,7 @@ def _pattern(pattern: ToolPattern, call: ToolCall) -> str:
 
 
 def _first(globs: Globs, text: str) -> str:
-    """The first of the patterns that matches by itself."""
+    """Return the first of the patterns that matches alone."""
     alone = (each for each in globs.patterns if Globs((each,)).match(text))
     return next(alone, globs.patterns[0] if globs.patterns else "*")
 
@@ -98,7 +98,7 @@ def _argument(pattern: ArgumentPattern, call: ToolCall) -> str:
 
 
 def _found_words(pattern: ArgumentPattern, call: ToolCall) -> list[str]:
-    """The phrases that stand in the call, of perhaps hundreds that were looked for."""
+    """Return the listed phrases found in the call, in words, at most three; [] without phrases."""
     if pattern.words is None:
         return []
     values = call.values()

@@ -1,11 +1,11 @@
-"""What a policy may have decided on a reply of which the record lacks facts.
+"""The possible decisions of a policy on a reply whose record lacks facts.
 
     possible_decisions(policy, facts, frozenset({"arguments"}))   # (Hold.., Deliver..)
 
-A condition on what is not known may hold or not: each rule that may match is one possibility, down
-to the first that surely matches. What the very same version of the policy decided at the time, the
-`label` that stands in the record, is no longer a question. So a range between possibilities holds
-the truth, where a fact that is taken as matched, or as missing, would be a guess.
+A condition on an unknown fact may hold or not: each rule that may match is one possibility, down
+to the first that surely matches. Where the same version of the policy decided at the time, the
+recorded `label` settles which. A range of possibilities holds the truth; to take a fact as matched,
+or as missing, would be a guess.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from policies.deciding.policy import Policy
 from policies.deciding.rules import Rule
 
 Lacks = frozenset[str]
-"""Names of facts; `arguments` are those of tool calls, `marks` their marks and risks."""
+"""Names of missing facts; `arguments` are those of tool calls, `marks` their marks and risks."""
 
 
 def possible_decisions(
     policy: Policy, facts: Facts, lacks: Lacks, label: str | None = None
 ) -> tuple[Decision, ...]:
-    """Return what the policy may say, each decision once; one where the facts are enough.
+    """Return the policy's possible decisions, each once; a single one where the facts suffice.
 
-    `label` is what a decision was recorded under, None where it is not known or not of these facts
-    alone. Rules in shadow are left out of the decisions where facts are lacking.
+    `label` is the label of the recorded decision, None where it is unknown or not based on these
+    facts alone. Where facts are missing, the decisions do not name rules in shadow.
     """
     if lacks.isdisjoint(policy.looks_at):
         return (decide(policy, facts),)
@@ -47,7 +47,7 @@ def _once(decisions: Iterable[Decision]) -> tuple[Decision, ...]:
 
 
 def _possible(policy: Policy, facts: Facts, calls: Calls, lacks: Lacks) -> tuple[Decision, ...]:
-    """The decisions of the rules that may match, and of the first that surely does."""
+    """Return the decisions of the rules that may match, down to the first that surely does."""
     found = []
     for index, rule in enumerate(policy.rules):
         holds = None if rule.is_shadow else _holds(rule, facts, calls, lacks)
@@ -61,7 +61,7 @@ def _possible(policy: Policy, facts: Facts, calls: Calls, lacks: Lacks) -> tuple
 
 
 def _holds(rule: Rule, facts: Facts, calls: Calls, lacks: Lacks) -> bool | None:
-    """Whether a rule matches; None where that depends on what is lacking."""
+    """Return whether a rule matches, None where that depends on missing facts."""
     each = [_condition_holds(rule, name, facts, calls, lacks) for name in rule.when.given()]
     if False in each:
         return False
@@ -85,7 +85,7 @@ _OF_CALLS: Final = ("arguments", "marks")
 
 
 def _names_match(tools: ToolCalls, calls: Calls, lacks: Lacks) -> bool | None:
-    """Whether calls match whose arguments, or whose marks, are not known."""
+    """Return whether calls match whose arguments or marks are unknown, None where that is open."""
     if tools.patterns is None:
         return not calls
     named = [
@@ -100,6 +100,6 @@ def _names_match(tools: ToolCalls, calls: Calls, lacks: Lacks) -> bool | None:
 
 
 def _is_settled(pattern: ToolPattern, lacks: Lacks) -> bool:
-    """Whether nothing that is lacking matters to a pattern whose name matches."""
+    """Return whether missing facts do not matter to a pattern whose name matches."""
     knows_arguments = "arguments" not in lacks or not pattern.arguments
     return knows_arguments and not ("marks" in lacks and pattern.needs_notes)

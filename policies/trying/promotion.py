@@ -1,9 +1,9 @@
-"""Taking a policy, or one of its rules, out of shadow: its text with one word changed.
+"""Promotion of a policy, or of one of its rules, out of shadow, by changing one word of its text.
 
 promoted(text, "helpdesk.yaml", rule="strict")      # shadow: true  -> shadow: false
 promoted(text, "helpdesk.yaml")                     # mode: shadow  -> mode: enforce
 
-Comments and layout stay. What comes out is read again: it differs from what was in nothing else.
+Comments and layout stay. The result is parsed again, so that nothing else can have changed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _SHADOW: Final = re.compile(r"""(?P<before>\bshadow["']?\s*:\s*)(?:true|True|TRU
 
 
 def promoted(text: str, source: str, rule: str | None = None) -> str:
-    """Return the text with the rule, or without one the policy, live.
+    """Return the text with the rule live, or without `rule` the policy.
 
     Raises ValueError with a sentence where it is live already or cannot be changed in place, and
-    InvalidDocumentError where the policy is, or would be, none.
+    InvalidDocumentError where the policy is invalid before or after.
     """
     before = parse_policy(text, source)
     if rule is None:
@@ -55,7 +55,10 @@ def _index(policy: Policy, name: str) -> int:
 def _changed(
     text: str, wanted: Policy, location: Location, pattern: re.Pattern[str], word: str
 ) -> str:
-    """The text with the word in the one place on the line that makes it the policy wanted."""
+    """Return the text with `word` in the one place on the line that gives the policy wanted.
+
+    Raises ValueError where no place does, or InvalidDocumentError where every result is invalid.
+    """
     number = parse_document(text, wanted.source).line(location)
     lines = text.splitlines(keepends=True)
     line = lines[number - 1]
@@ -74,5 +77,8 @@ def _changed(
 
 
 def _meaning(policy: Policy) -> tuple[str, tuple[Rule, ...]]:
-    """What promoting is about; grants for rules may end with it."""
+    """Return the parts of a policy to compare: its mode and its rules without grants.
+
+    Grants for a rule may end with its promotion.
+    """
     return policy.mode, certified(policy, None).rules

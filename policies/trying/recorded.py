@@ -1,9 +1,9 @@
-"""Facts as plain values and back: what a record keeps, a fixture says and a replay reads.
+"""Facts as plain values and back, for records, fixtures and replays.
 
     {"confidence": 0.41, "model": "gpt-5.6", "tools": [{"name": "search", "arguments": {"q": "x"}}]}
 
 A call can have `marks: {q: [not_in_conversation], "": [repeated]}`, by the arguments that they are
-about, and a `risk`; without these nobody looked. Facts that stand at their default are left out.
+about, and a `risk`; without these keys they are unknown. Facts at their default are left out.
 Arguments are an object, or the JSON text as it arrived.
 """
 
@@ -27,7 +27,7 @@ FACTS: Final = tuple(each.name for each in fields(Facts))
 
 
 def facts_as_values(facts: Facts) -> dict[str, Any]:
-    """Return the facts as JSON can hold them; what stands at its default is left out."""
+    """Return the facts as values for JSON, without those at their default."""
     values = {
         each.name: getattr(facts, each.name)
         for each in fields(Facts)
@@ -56,7 +56,7 @@ def _call_as_values(call: ToolCall) -> dict[str, Any]:
 
 
 def marks_as_values(marks: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return marks by the arguments that they are about; of the call itself under an empty name."""
+    """Return marks by the arguments that they are about; marks of the call itself are under ""."""
     found: dict[str, list[str]] = {}
     for mark, argument in marks:
         found.setdefault(argument, []).append(mark)
@@ -64,7 +64,7 @@ def marks_as_values(marks: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 def facts_from_values(values: Mapping[str, Any], source: str) -> Facts:
-    """Return the facts that such values say; raises InvalidDocumentError."""
+    """Return the facts in such values. Raises InvalidDocumentError where they are invalid."""
     root = Node.root(Document(cast(Value, dict(values)), source, {}), called="the facts")
     facts = read_facts(root)
     if root.problems:
@@ -112,7 +112,7 @@ def read_facts(node: Node) -> Facts:
 
 
 def _basis(node: Node) -> tuple[str, ...]:
-    """One name or several, each once."""
+    """Read one name or several, without repetitions."""
     if node.value is None:
         return ()
     items = node.items() if isinstance(node.value, list) else [node]
@@ -157,7 +157,7 @@ def _tools(node: Node) -> tuple[ToolCall, ...]:
 
 
 def _marks(node: Node) -> tuple[tuple[str, str], ...]:
-    """Marks of a call: their names, or by arguments; the strongest first."""
+    """Read a call's marks, as names or by arguments, and return them with the strongest first."""
     if not isinstance(node.value, dict):
         pairs = [(mark, "") for mark in _mark_names(node)]
     else:

@@ -1,12 +1,13 @@
-"""What a policy would have done with recorded replies, beside what another one does.
+"""A replay: the decisions of a policy about recorded replies, compared with another policy's.
 
     result = replay(policy, exchanges, before=old)
     result.after.coverage, result.after.queues      # delivered share, reviews by queue
     print(result)
 
-A policy in shadow is replayed as if it were enforced. What an escalation or a clarification would
-have led to is not known: such replies count as that and nothing else. Where a record lacks what a
-rule looks at, the decision that the same policy made stands; any other is a range.
+A policy in shadow is replayed as if it were enforced. The outcome of an escalation or a
+clarification is unknown: such replies are counted under these actions only. Where a record lacks
+facts that a rule needs, the recorded decision of the same policy counts; other decisions are a
+range.
 """
 
 from __future__ import annotations
@@ -33,18 +34,18 @@ from policies.trying.possible import possible_decisions
 DAY_S = 86_400.0
 LEAST_DAYS = 0.8
 Possible: TypeAlias = tuple[Decision, ...]
-"""One decision, or those among which the record does not tell; never none."""
+"""The decisions that are possible for one reply; at least one."""
 Z_95 = 1.959964
-LONGEST_SHOWN = 40  # characters of an option's text
+LONGEST_SHOWN = 40  # characters
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A recorded reply; `is_correct` is its label or a reviewer's verdict, None for none.
+    """A recorded reply; `is_correct` is its label or a reviewer's verdict, None without either.
 
-    `at_s` is when it was, in seconds since the epoch. `lacks` names the facts that were not
-    recorded, which then stand at their defaults. `label` is that of the decision at the time, None
-    where it is not known or was not made of these facts alone.
+    `at_s` is its time, in seconds since the epoch. `lacks` names the facts that were not recorded,
+    which are then at their defaults. `label` is that of the decision at the time, None where it is
+    unknown or was not based on these facts alone.
     """
 
     facts: Facts
@@ -56,11 +57,12 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """Wrong replies among the delivered ones, of each conversation one.
+    """Wrong replies among the delivered ones, one of each conversation.
 
     `wrong` of `labelled` delivered replies are known to be wrong, a share within `rate` at 95 %
-    confidence (Clopper-Pearson). `expected` is what the confidences say about all that have one,
-    within `low` and `high` at 95 %, if they are calibrated (sums of 1 - confidence).
+    confidence (Clopper-Pearson). `expected` is the number of wrong replies among the `scored` ones
+    according to their confidences, within `low` and `high` at 95 % if they are calibrated (sums of
+    1 - confidence).
     """
 
     labelled: int = 0
@@ -93,15 +95,15 @@ class Errors:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What one policy makes of the replies: counts by action, by rule and by queue.
+    """The decisions of one policy about the replies: counts by action, by rule and by queue.
 
-    `unknown` replies have more than one possible action, because the record lacks facts: they are
-    in none of `actions` and `queues`, and in `errors` not either. What they may come to makes the
-    most that is delivered, waits in a queue (`most_queued`) and is paid (`most_cost`).
+    `unknown` replies have more than one possible action, because the record lacks facts. They are
+    not in `actions`, `queues` or `errors`, but their possible actions are in `most_delivered`,
+    `most_queued` and `most_cost`, which are upper limits.
 
-    About `opinions` replies others are asked; what they say of `unheard` ones is not known, which
-    are judged without. A judge is asked about `judged` replies, of which `unjudged` are decided
-    without its word. If nobody were asked, `delivered_alone` would be delivered.
+    Others are asked about `opinions` replies; `unheard` of these have no recorded answers and are
+    judged without. A judge is asked about `judged` replies, of which `unjudged` are decided
+    without its answer. If nobody were asked, `delivered_alone` would be delivered.
     """
 
     policy: str
@@ -129,12 +131,12 @@ class Side:
 
     @property
     def coverage(self) -> float:
-        """The share of the replies that surely goes out by itself."""
+        """The share of the replies that is surely delivered."""
         return self.delivered / self.replies if self.replies else 0.0
 
     @property
     def most_coverage(self) -> float:
-        """The share of the replies that may go out by itself."""
+        """The share of the replies that may be delivered."""
         return self.most_delivered / self.replies if self.replies else 0.0
 
     def __str__(self) -> str:
@@ -198,9 +200,9 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """Both sides and every way from one decision to another, the most frequent first.
+    """Both sides, and the counts of changed decisions as (old, new), the most frequent first.
 
-    Of `unknown` replies it cannot be told whether they are treated differently.
+    For `unknown` replies it is uncertain whether they are treated differently.
     """
 
     before: Side | None
@@ -231,7 +233,7 @@ def replay(
     before: Policy | None = None,
     costs: Costs | None = None,
 ) -> Replay:
-    """Decide on every exchange; `costs` take the place of those that the policies state."""
+    """Return the decisions on all exchanges; `costs` replace those that the policies state."""
     recorded = list(exchanges)
     after = _Replayed(policy, recorded)
     lacks = after.lacking()
@@ -240,13 +242,13 @@ def replay(
     earlier = _Replayed(before, recorded)
     pairs = list(zip(earlier.decisions, after.decisions, strict=True))
     changes, unknown = _changes(pairs, policy == before)
-    lacks |= earlier.lacking()  # the larger count of both
+    lacks |= earlier.lacking()  # the larger count of the two
     sides = earlier.side(costs or policy.costs), after.side(costs)
     return Replay(*sides, changes, dict(lacks.most_common()), unknown)
 
 
 class _Replayed:
-    """One policy and what it says about recorded replies, each with the number it would know."""
+    """One policy and its decisions on recorded replies, each with the confidence it would know."""
 
     def __init__(self, policy: Policy, recorded: Sequence[Exchange]) -> None:
         self.policy = policy
@@ -256,11 +258,11 @@ class _Replayed:
         self.decisions = _decided(policy, self.exchanges)
 
     def lacking(self) -> Counter[str]:
-        """How many exchanges lack each fact on which it depends what happens to them."""
+        """Return for each missing fact how many exchanges have an unknown outcome because of it."""
         return _lacking(self.policy, self.exchanges, self.decisions)
 
     def side(self, costs: Costs | None) -> Side:
-        """What the policy makes of all replies."""
+        """Return the counts and costs of the policy's decisions on all replies."""
         found = _side(self.policy, self.exchanges, self.decisions, costs)
         (asked, unheard), (judged, unjudged) = counts(self.heard), judgements(self.heard)
         if not asked and not judged:
@@ -287,14 +289,14 @@ def _decided(policy: Policy, exchanges: Sequence[Exchange]) -> list[Possible]:
 
 
 def _is_known(possible: Possible) -> bool:
-    """Whether what happens is the same, whatever the record lacks."""
+    """Return whether all possible decisions have the same action."""
     return all(each.action == possible[0].action for each in possible)
 
 
 def _changes(
     pairs: Sequence[tuple[Possible, Possible]], is_same_policy: bool
 ) -> tuple[dict[tuple[str, str], int], int]:
-    """What surely changes, and of how many replies it cannot be told."""
+    """Return the counts of certain changes, and how many replies have an uncertain one."""
     changes, unknown = Counter[tuple[str, str]](), 0
     for old, new in () if is_same_policy else pairs:
         old_actions, new_actions = {d.action for d in old}, {d.action for d in new}
@@ -306,19 +308,19 @@ def _changes(
 
 
 def shown_decision(decision: Decision) -> str:
-    """Name action and rule: `hold by rule 'unsure'`."""
+    """Return action and rule in words: `hold by rule 'unsure'`."""
     if decision.because == "rule":
         return f"{decision.action.name} by rule {decision.rule!r}"
     return f"{decision.action.name} by {decision.rule}"
 
 
 def shown_decisions(possible: Possible) -> str:
-    """The same of all that are possible: `hold by rule 'unsure' or deliver by default`."""
+    """Return all possible decisions in words: `hold by rule 'unsure' or deliver by default`."""
     return " or ".join(map(shown_decision, possible))
 
 
 def _told_apart(old: Possible, new: Possible) -> tuple[str, str]:
-    """Both as sentences; where action and rule are the same, with the options that differ."""
+    """Return both decisions in words, with the differing options where the words are the same."""
     before, after = shown_decisions(old), shown_decisions(new)
     if before != after:
         return before, after
@@ -334,7 +336,7 @@ def _option(action: Action, each: Field[Any]) -> object:
 
 
 def _options(possible: Possible, names: Collection[str]) -> str:
-    """These options of an action, as a policy spells them: `queue oncall, expires 30 s`."""
+    """Return these options of the actions as a policy spells them: `queue oncall, expires 30 s`."""
     told = []
     for action in (each.action for each in possible):
         for each in fields(action):
@@ -403,7 +405,7 @@ def _price(
     delivered: Sequence[Exchange],
     which: Callable[[Iterable[float]], float],
 ) -> float:
-    """What all of it costs, the cheapest or the dearest (`which`) of what is possible."""
+    """Return the total cost, with the cheapest or the dearest (`which`) of possible decisions."""
     errors = _errors(delivered)
     wrong = errors.wrong if errors.labelled else errors.expected
     each = (which([costs.of(decision.action) for decision in possible]) for possible in decisions)
@@ -414,22 +416,24 @@ def _errors(delivered: Sequence[Exchange]) -> Errors:
     labels = [each.is_correct for each in delivered if each.is_correct is not None]
     confidences = [c for each in delivered if (c := each.facts.confidence) is not None]
     expected = math.fsum(1.0 - confidence for confidence in confidences)
-    # the sum of independent errors, near enough to normal
+    # The sum of independent errors is nearly normal.
     spread = Z_95 * math.sqrt(math.fsum(c * (1.0 - c) for c in confidences))
     low, high = max(0.0, expected - spread), min(float(len(confidences)), expected + spread)
     return Errors(len(labels), labels.count(False), len(confidences), expected, low, high)
 
 
 def _one_per_conversation(exchanges: Sequence[Exchange]) -> list[Exchange]:
-    """One exchange of each conversation, one with a label where there is any: intervals suppose
-    replies that have nothing to do with each other."""
+    """Return one exchange of each conversation, a labelled one if there is any.
+
+    Intervals assume independent replies.
+    """
     seen = SeenConversations(None, None)
     labelled_first = sorted(exchanges, key=lambda each: each.is_correct is None)
     return [each for each in labelled_first if seen.is_first(each.facts.conversation)]
 
 
 def telling_days(span_s: float) -> float | None:
-    """The days in a span of traffic; None for so short a time that it says nothing about a day."""
+    """Return the days in a span of seconds, or None for a span too short to describe days."""
     days = span_s / DAY_S
     return days if days >= LEAST_DAYS else None
 
@@ -442,7 +446,7 @@ def _days(exchanges: Sequence[Exchange]) -> float | None:
 def _lacking(
     policy: Policy, exchanges: Sequence[Exchange], decisions: Sequence[Possible]
 ) -> Counter[str]:
-    """How many exchanges lack each fact on which it depends what happens to them."""
+    """Return for each missing fact how many exchanges have an unknown outcome because of it."""
     unknown = (
         e for e, possible in zip(exchanges, decisions, strict=True) if not _is_known(possible)
     )
@@ -450,10 +454,10 @@ def _lacking(
 
 
 def _ranked(exchanges: Sequence[Exchange], policy: Policy) -> list[Exchange]:
-    """The exchanges, with what `lowest_share` looks at where it was not recorded.
+    """Return the exchanges with `share_below` added where it was not recorded.
 
-    As it would have been live: each confidence among those of its model and checkpoint before it,
-    one of each conversation.
+    It is computed as it would have been live: each confidence is ranked among the earlier ones of
+    its model and checkpoint, one of each conversation.
     """
     conditions = (rule.when.confidence for rule in policy.rules)
     if not any(isinstance(condition, LowestShare) for condition in conditions):

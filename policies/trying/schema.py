@@ -2,9 +2,9 @@
 
     # yaml-language-server: $schema=policy.schema.json
 
-It says what the reader says as far as a schema can: a policy that the reader accepts is valid here
-(tests/policies/trying/test_policy_schema.py draws them). The reader knows more: what contradicts
-what, what is never reached, which names stand twice.
+It follows the reader as far as a schema can: every policy that the reader accepts is valid here
+(tests/policies/trying/test_policy_schema.py draws them). The reader also refuses contradictions,
+unreachable rules and repeated names.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _keys(properties: Schema, required: tuple[str, ...] = ()) -> Schema:
 
 
 def _nullable(schema: Schema) -> Schema:
-    """Nothing at all, as in `when:`, is an empty mapping or list to the reader."""
+    """Return a schema that also allows null, as no value (`when:`) is an empty mapping or list."""
     return {"anyOf": [{"type": "null"}, schema]}
 
 
@@ -75,7 +75,7 @@ def _words(words: tuple[str, ...]) -> Schema:
 
 
 def _some_of(words: tuple[str, ...]) -> Schema:
-    """One of the words, or a list of some."""
+    """Return the schema of one of the words, or a list of some."""
     listed = {"type": "array", "items": _words(words), "minItems": 1}
     return {"anyOf": [_words(words), listed]}
 
@@ -86,7 +86,7 @@ def _count(least: int) -> Schema:
 
 
 def _action() -> Schema:
-    """A word, or a mapping from one word to its options."""
+    """Return the schema of an action: a word, or a mapping from one word to its options."""
     with_options = [
         {**_keys({name: _nullable(options)}), "minProperties": 1}
         for name, options in _OPTIONS.items()

@@ -1,11 +1,11 @@
-"""What the embedded calibrator costs on the CPU, beside an encoder of 22 million weights.
+"""The CPU cost of the embedded calibrator, beside an encoder of 22 million weights.
 
-One score at three lengths, of a call after a long conversation, and of a short factual reply, which
-a small encoder reads too, alone and in a batch; scores a second of replies as long as those of
-benchmarks are; seconds from the import to the first score; memory of a whole proxy after its first
-score. Median times in a process of their own, on texts of random words. The encoder
-beside it is MiniLM's geometry in plain torch, fp32 and eager: what one score would cost at the
-least if the checkpoint had one.
+The figures are: one score at three lengths, of a call after a long conversation, and of a short
+factual reply, which a small encoder reads too, alone and in a batch; scores a second of replies as
+long as those of benchmarks; seconds from the import to the first score; memory of a whole proxy
+after its first score. Times are medians in a separate process, on texts of random words. The
+encoder beside it has MiniLM's geometry in plain torch, fp32 and eager: it is the least that one
+score would cost if the checkpoint had an encoder.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from calibrator.embedded.calibrator import EmbeddedCalibrator, load_embedded
 from calibrator.scorer import Item, ToolUse
 
 FOLDER: Final = CHECKPOINTS / EMBEDDED
-GOALS_MS: Final = {128: 2.0, 256: 2.5, 512: 4.0}  # word pieces -> of one score on one core
-CALL_CHARACTERS: Final = 9_000  # before a call
+GOALS_MS: Final = {128: 2.0, 256: 2.5, 512: 4.0}  # word pieces -> ms of one score on one core
+CALL_CHARACTERS: Final = 9_000  # characters before a call
 CALL: Final = "a call after 9,000 characters, ms"
 SHORT: Final = "a short factual reply, ms"
 SHORT_OF_MANY: Final = "the same, of eight together, ms"
@@ -47,7 +47,7 @@ GOALS: Final = {
     "load and warm-up, s": 3.0,
     "memory of the proxy, MB": 450,
 }
-# word pieces of question and answer of the test rows, the middle of each tenth of them
+# The median word pieces of question and answer in each tenth of the test rows.
 TENTHS: Final = (18, 36, 71, 122, 166, 216, 267, 329, 430, 633)
 WARM_UP: Final = 2
 FIRST_SCORE: Final = """\
@@ -60,7 +60,7 @@ print(time.perf_counter() - started)
 
 
 class Texts:
-    """Random words of one word piece each; the same seed, the same texts."""
+    """Random texts of words with one word piece each, always the same ones."""
 
     def __init__(self, scorer: EmbeddedCalibrator) -> None:
         vocabulary = scorer.tokenizer.get_vocab()
@@ -68,17 +68,17 @@ class Texts:
         self._rng = random.Random(0)
 
     def item(self, pieces: int) -> Item:
-        """A quarter of the pieces is the question."""
+        """Return an item with a question of a quarter of the pieces."""
         chosen = self._rng.choices(self._words, k=pieces)
         return Item(" ".join(chosen[: pieces // 4]), " ".join(chosen[pieces // 4 :]))
 
     def short(self) -> Item:
-        """A dozen word pieces each, to a question for a fact."""
+        """Return a question for a fact and its reply, of a dozen word pieces each."""
         chosen = self._rng.choices(self._words, k=20)
         return Item(f"Which {' '.join(chosen[:10])}?", " ".join(chosen[10:]) + ".")
 
     def call(self, characters: int) -> Item:
-        """A call whose arguments stand in one of the look-ups before it."""
+        """Return a call whose arguments occur in one of the look-ups before it."""
         records = []
         while sum(map(len, records)) < characters:
             words = self._rng.choices(self._words, k=12)
@@ -98,7 +98,7 @@ class Texts:
 
 
 def median_ms(act: Callable[[], object], repeats: int, at_most_s: float) -> float:
-    """Of `repeats` times, or of as many as there are in `at_most_s`."""
+    """Return the median of `repeats` times, or of as many as fit into `at_most_s`."""
     times: list[float] = []
     deadline = time.perf_counter() + at_most_s
     for number in range(WARM_UP + repeats):
@@ -111,7 +111,7 @@ def median_ms(act: Callable[[], object], repeats: int, at_most_s: float) -> floa
 
 
 def score_ms(repeats: int, at_most_s: float) -> dict[str, float]:
-    """Median milliseconds of one score by word pieces, each of a new text."""
+    """Return the median milliseconds of one score by word pieces, each for a new text."""
     scorer = load_embedded(FOLDER, "cpu")
     texts = Texts(scorer)
 
@@ -123,7 +123,7 @@ def score_ms(repeats: int, at_most_s: float) -> dict[str, float]:
 
 
 def call_ms(repeats: int, at_most_s: float) -> float:
-    """The same of one call, each after a new conversation."""
+    """Return the median milliseconds of one call's score, each after a new conversation."""
     scorer = load_embedded(FOLDER, "cpu")
     texts = Texts(scorer)
     items = iter([texts.call(CALL_CHARACTERS) for _ in range(WARM_UP + repeats)])
@@ -131,7 +131,7 @@ def call_ms(repeats: int, at_most_s: float) -> float:
 
 
 def short_ms(repeats: int, at_most_s: float, together: int) -> float:
-    """The same of one short factual reply among so many, each to a new question."""
+    """Return the median milliseconds of one short factual reply, among `together` in a batch."""
     scorer = load_embedded(FOLDER, "cpu")
     texts = Texts(scorer)
     batches = iter([[texts.short() for _ in range(together)] for _ in range(WARM_UP + repeats)])
@@ -139,7 +139,7 @@ def short_ms(repeats: int, at_most_s: float, together: int) -> float:
 
 
 def encoder_ms(repeats: int, at_most_s: float) -> dict[str, float] | None:
-    """The same of one pass of an encoder of MiniLM's size; None where torch is not installed."""
+    """Return the milliseconds of a pass of an encoder of MiniLM's size, or None without torch."""
     try:
         import torch
 
@@ -158,13 +158,13 @@ def encoder_ms(repeats: int, at_most_s: float) -> dict[str, float] | None:
 
 
 def scores_per_s(at_least_s: float) -> float:
-    """Batches of ten rows, one of each tenth."""
+    """Return the scores a second, in batches of ten rows, one of each tenth."""
     scorer = load_embedded(FOLDER, "cpu")
     texts = Texts(scorer)
     scorer.score_batch([texts.item(pieces) for pieces in TENTHS])
     count, took = 0, 0.0
     while took < at_least_s:
-        batch = [texts.item(pieces) for pieces in TENTHS]  # new ones, for questions are remembered
+        batch = [texts.item(pieces) for pieces in TENTHS]  # new ones, as questions are cached
         started = time.perf_counter()
         count += len(scorer.score_batch(batch))
         took += time.perf_counter() - started
@@ -172,13 +172,13 @@ def scores_per_s(at_least_s: float) -> float:
 
 
 def first_score_s(times: int) -> float:
-    """Median over fresh interpreters."""
+    """Return the median seconds to the first score, over fresh interpreters."""
     command = [sys.executable, "-c", FIRST_SCORE]
     return statistics.median(float(subprocess.check_output(command)) for _ in range(times))
 
 
 def proxy_mb() -> float:
-    """Memory of `pinocchio serve` with one worker once it has scored a reply."""
+    """Return the memory in MB of `pinocchio serve` with one worker that has scored a reply."""
     asked = {"model": "bench", "messages": [{"role": "user", "content": QUESTION}]}
     with (
         tempfile.TemporaryDirectory() as scratch,
@@ -193,7 +193,7 @@ def proxy_mb() -> float:
 
 
 def score_table(ours: dict[str, float], theirs: dict[str, float] | None = None) -> str:
-    """From `score_ms` and `encoder_ms`."""
+    """Return a table of the results of `score_ms` and `encoder_ms`."""
     rows = [
         ["one score, ms", *(f"{pieces} pieces" for pieces in ours)],
         ["as it serves", *map(shown, ours.values())],

@@ -1,8 +1,8 @@
-"""What it costs to count a request for `/metrics`: CPU of one scored request that ends.
+"""The CPU cost of counting one scored request for `/metrics`.
 
     scripts/bench counts [--json]
 
-The rest of what `/metrics` has is looked at when somebody asks, and costs a request nothing.
+The rest of `/metrics` is computed only when it is asked for, and costs a request nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REQUESTS, ROUNDS = 100_000, 5
 
 
 def ended() -> Exchange:
-    """An exchange as most are: relayed, scored, decided on."""
+    """Return a typical exchange: relayed, scored, decided on."""
     facts = Facts(0.73, "gpt-5")
     exchange = Exchange(Request("POST", "/v1/chat/completions", "", []))
     exchange.upstream, exchange.status, exchange.in_upstream.s = "openai", 200, 0.8

@@ -1,8 +1,8 @@
-"""HTTP/1.1 as the peer benchmark's two ends speak it: requests, canned replies, one small reader.
+"""HTTP/1.1 for both ends of the peer benchmark: requests, canned replies, one small reader.
 
-Load and upstream must cost a fraction of what stands between them, so both are raw asyncio
-protocols, and this reader knows no more than it needs: one message at a time, a body by
-content-length or in chunks. It is strict in what it needs: a body counts only with its end.
+Load and upstream must cost only a fraction of the target between them, so both are raw asyncio
+protocols, and this reader supports no more than it needs: one message at a time, a body by
+content-length or in chunks. It is strict: a body counts only once it has ended.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ DELTAS = 60
 MESSAGES = 10
 SHORT, LONG, EMBEDDING, BIG = "bench", "bench-long", "bench-embedding", "bench-big"
 SPACED = "bench-spaced"  # a model whose deltas come one at a time
-VARIED = "bench-varied"  # a model that says something else each time
+VARIED = "bench-varied"  # a model with another reply each time
 _OTHERS = """
     river bridge window market doctor engine garden winter summer paper water music table number
     letter island forest farmer planet copper silver bottle circle square degree kilometre second
@@ -31,13 +31,13 @@ SENTENCE = "It leaves ten minutes before midnight, so fifteen of the minutes lie
 LAST_SENTENCE = "At 00:15 the next day."
 ANSWER = SENTENCE * 8 + LAST_SENTENCE
 BIG_ANSWER = SENTENCE * (2**20 // len(SENTENCE)) + LAST_SENTENCE
-STAMP = "@%020d@"  # upstream's monotonic clock, in nanoseconds, in the first of the spaced deltas
+STAMP = "@%020d@"  # upstream's monotonic clock in nanoseconds, in the first spaced delta
 WORDS = ["when it arrives "] * DELTAS
-VARIANTS = 2_003  # questions and replies of other words each; a scorer remembers 1,024 questions
+VARIANTS = 2_003  # variants of questions and replies; a scorer caches 1,024 questions
 
 
 class Reader:
-    """The messages of one side of a connection; `head` is in lower case, `body` without chunks."""
+    """A reader of one side's messages; `head` is in lower case, `body` without chunk framing."""
 
     __slots__ = ("_chunks", "_has_head", "_is_chunked", "_length", "_waiting", "body", "head")
 
@@ -51,7 +51,10 @@ class Reader:
         self._has_head = False
 
     def feed(self, data: bytes) -> bool:
-        """Whether the message is complete; ValueError for what is no message, or more than one."""
+        """Read data and return whether the message is complete.
+
+        Raises ValueError for data that is no message, or more than one.
+        """
         if not self._has_head:
             data = self._waiting + data
             end = data.find(b"\r\n\r\n")
@@ -98,7 +101,7 @@ def chunk(data: bytes) -> bytes:
 
 
 def conversation(messages: int) -> list[dict[str, str]]:
-    """So many messages of about 150 characters, the last from the user."""
+    """Return this many messages of about 150 characters, the last from the user."""
     roles = ("user", "assistant") if messages % 2 else ("assistant", "user")
     return [
         {"role": roles[i % 2], "content": f"{i}. {SENTENCE if i % 2 else QUESTION} {SENTENCE[:64]}"}
@@ -107,8 +110,10 @@ def conversation(messages: int) -> list[dict[str, str]]:
 
 
 def other_words(text: str, number: int) -> str:
-    """A text with its words in another order and some of them replaced, one for each number; what a
-    scorer remembers of a question's words is of no use for the next."""
+    """Return a text in another order and with some words replaced, one text for each number.
+
+    So a scorer's cache of a question's words does not help with the next.
+    """
     chosen, others = Random(number), _OTHERS.split()
     words = [chosen.choice(others) if chosen.random() < 0.2 else word for word in text.split()]
     chosen.shuffle(words)
@@ -124,7 +129,7 @@ def request(
     headers: tuple[tuple[str, str], ...] = (),
     variant: int | None = None,
 ) -> bytes:
-    """What a client sends, head and body; every target gets the same but for `headers`."""
+    """Return a request, head and body; every target gets the same except for `headers`."""
     turns = conversation(messages)
     if variant is not None:
         turns = [{**turn, "content": other_words(turn["content"], variant)} for turn in turns]
@@ -148,7 +153,7 @@ def request(
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-# --- what upstream answers -----------------------------------------------------------------------
+# --- replies of upstream -------------------------------------------------------------------------
 
 HEADERS = (
     b"content-type: %b\r\nx-request-id: req_bench\r\nopenai-processing-ms: 12\r\n"
@@ -198,7 +203,7 @@ def event(delta: dict[str, str], finish_reason: str | None = None) -> bytes:
 
 
 def events() -> list[bytes]:
-    """60 deltas; the finish chunk and `[DONE]` come with the last one's successor."""
+    """Return 60 deltas, the chunk that finishes, and `[DONE]`."""
     deltas = [event({"role": "assistant", "content": WORDS[0]})]
     deltas += [event({"content": word}) for word in WORDS[1:]]
     return [*deltas, event({}, "stop"), b"data: [DONE]\n\n"]

@@ -1,14 +1,14 @@
-"""What a request costs in instructions of the processor, counted by valgrind: no clock in it.
+"""The processor instructions of a request, counted by valgrind, so without a clock.
 
     scripts/bench instructions [--streams|--scores] [--at-once N] [--root TREE] [--json]
 
-A whole reply, or a stream of 60 deltas in one write, 64 or 16 at once, through `pinocchio serve` in
-the peers' setting `ours`; or a reply that the embedded calibrator scores, each of other words, 8 at
-once. Printed are the instructions of the event loop's thread and of the others, for each request.
-Two runs of one tree differ by some 0.3 % on the loop, so that a change of one percent shows on any
-machine, however busy. It takes a minute and Debian's package `valgrind`. The thread that writes
-rows counts more than it costs: valgrind knows no SHA of the processor's own, and a proxy that is
-fifty times slower has fewer rows in a batch.
+The request is a whole reply, or a stream of 60 deltas in one write, 64 or 16 at once, through
+`pinocchio serve` in the peers' setting `ours`; or a reply that the embedded calibrator scores, in
+other words each time, 8 at once. The output has the instructions of the event loop's thread and of
+the others, for each request. Two runs of one tree differ by some 0.3 % on the loop, so a change of
+one percent shows on any machine, however busy. It takes a minute and Debian's package `valgrind`.
+The figure of the thread that writes rows is too high: valgrind does not know the processor's SHA
+instructions, and a proxy that is fifty times slower has fewer rows in a batch.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from bench_targets import Launch, Place, running
 REPLY, STREAM, SCORE = "a whole reply", "a stream of 60 deltas in one write", "a scored reply"
 AT_ONCE = {REPLY: 64, STREAM: 16, SCORE: 8}
 WARM_UP_S, COUNTED_S, SETTLE_S = 4, 10, 2  # SETTLE_S: rows are written in batches
-LEAST_SHARE = 0.001  # of all instructions; threads that did less are left out
+LEAST_SHARE = 0.001  # share of all instructions; threads with less are left out
 _TOTAL = re.compile(r"^totals: (\d+)", re.MULTILINE)
 _THREAD = re.compile(r"-(\d+)$")
 
 
 def counting(launch: Launch, out: Path) -> Launch:
-    """The launch under valgrind, which counts once it is told to."""
+    """Return the launch under valgrind, which counts once it is switched on."""
     valgrind = ["valgrind", "--tool=callgrind", "--instr-atstart=no", "--separate-threads=yes"]
     command = [*valgrind, f"--callgrind-out-file={out}", *launch.command]
     return replace(launch, command=command, env={**launch.env, "PYTHONHASHSEED": "0"})
@@ -52,7 +52,7 @@ def tell(pid: int, *words: str) -> None:
 
 
 def instructions(place: Place, what: str, at_once: int) -> tuple[int, list[int]]:
-    """How many requests were served, and the instructions of each thread, the loop's first."""
+    """Return the number of requests served, and each thread's instructions, the loop's first."""
     out = place.scratch / "callgrind.out"
     is_scored = what == SCORE
     name = EMBEDDED if is_scored else OBSERVE
@@ -70,7 +70,7 @@ def instructions(place: Place, what: str, at_once: int) -> tuple[int, list[int]]
 
 
 def counted(files: Iterable[Path]) -> list[int]:
-    """The totals of the threads that did something, in the order in which these began."""
+    """Return the totals of the threads with work, in the order of their start."""
     totals: dict[int, int] = {}
     for path in files:
         thread = _THREAD.search(path.name)

@@ -1,13 +1,13 @@
-"""What language-model calibrators score a second, beside the plain loop on the same rows.
+"""The scores a second of language-model calibrators, beside the plain loop on the same rows.
 
-Models of random weights: on a GPU in the true shapes of Qwen3.5-0.8B, Qwen3-VL-2B and 8B, in bf16;
-on the CPU in a small shape, in fp32. Rows are prompts of about 620 tokens of text behind the
-placeholder image's 196: each question with one answer, and each with several, as a request with
-n > 1 has them. The plain loop takes one row at a time through transformers' own layers (but for the
-patch embedding, which is as ours), encodes the placeholder again and computes the logits of all
-positions over the whole vocabulary. Rates are compared with what a product of large matrices
-reaches on this machine in the same numbers; tokens that are not computed (the placeholder's, a
-question's that was read before) do not count as work.
+Models have random weights: on a GPU in the true shapes of Qwen3.5-0.8B, Qwen3-VL-2B and 8B, in
+bf16; on the CPU in a small shape, in fp32. Rows are prompts of about 620 tokens of text after the
+placeholder image's 196: each question with one answer, and each with several, as in a request with
+n > 1. The plain loop takes one row at a time through transformers' own layers (except for the patch
+embedding, which is ours), encodes the placeholder again and computes the logits of all positions
+over the whole vocabulary. Rates are compared with that of a product of large matrices on this
+machine in the same number format. Tokens that are not computed (those of the placeholder, and of a
+question that was read before) do not count as work.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from calibrator.llm.serving.model import LabelModel
 
 LABELS: Final = (20, 30)
 CHOICES: Final = (1, 4, 8)
-SINGLES: Final = 8  # rows that are scored alone
+SINGLES: Final = 8  # rows scored alone
 DTYPES: Final = ("float32", "bfloat16", "float16")
 MATRIX: Final = {"cpu": 1_024, "cuda": 8_192}  # rows and columns
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is measured."""
+    """The amount of measurements."""
 
     rows: int
     rounds: int
@@ -48,22 +48,25 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Of one shape and one number of answers to each question."""
+    """The figures of one shape and one number of answers to each question."""
 
     shape: str
     choices: int
     scores_per_s: float
-    tokens_per_s: float  # of the prompts, as they are sent
-    matrix_share: float  # of the machine's measured rate
+    tokens_per_s: float  # tokens of the prompts as sent
+    matrix_share: float  # share of the machine's measured rate
     plain_per_s: float
     times_plain: float
     single_p50_ms: float
-    most_difference: float  # of a score from the plain loop's
+    most_difference: float  # largest difference of a score from the plain loop's
 
 
 def timed(act: Callable[[], Any], device: str) -> float:
-    """Seconds until a GPU has done all of it; on the CPU its own seconds for each thread, in which
-    busy neighbours do not count."""
+    """Return the seconds of the work.
+
+    On a GPU it is the time until all of it is done; on the CPU it is the process's CPU time for
+    each thread, so that busy neighbours do not count.
+    """
     if device == "cpu":
         started = time.process_time()
         act()
@@ -75,7 +78,7 @@ def timed(act: Callable[[], Any], device: str) -> float:
 
 
 def matrix_rate(device: str, dtype: torch.dtype) -> float:
-    """Operations a second of a large matrix product; the best of several."""
+    """Return the operations a second of a large matrix product, the best of several."""
     size = MATRIX[device]
     one = torch.randn(size, size, device=device).to(dtype)
     times = [timed(lambda: one @ one, device) for _ in range(12)]
@@ -84,7 +87,7 @@ def matrix_rate(device: str, dtype: torch.dtype) -> float:
 
 @torch.inference_mode()
 def plain_logits(model: Any, row: ModelRow) -> torch.Tensor:
-    """As one writes it: one row, every position, the whole vocabulary, the image once more."""
+    """Return the logits of one row in the plain way: every position, all words, the image again."""
     ids = torch.tensor([row.ids], device=model.device)
     (image,) = row.images
     output = model(
@@ -103,7 +106,7 @@ def probability(logits: torch.Tensor) -> torch.Tensor:
 
 
 def layer_weights(model: Any) -> int:
-    """Of the language model's layers: each costs two operations a token."""
+    """Return the number of the language layers' weights; each costs two operations a token."""
     layers = model.model.language_model.layers
     return sum(weight.numel() for weight in layers.parameters() if weight.ndim == 2)
 
@@ -119,7 +122,7 @@ def computed_tokens(scorer: LabelModel, rows: Sequence[ModelRow]) -> int:
 def measure(
     shape: Shape, scorer: LabelModel, plain_model: Any, rate: float, choices: int, plan: Plan
 ) -> Result:
-    """Ours and the plain loop by turns; medians of the rounds."""
+    """Measure ours and the plain loop in turns, and return medians of the rounds."""
     model, rows = scorer.model, plan.rows
     device = model.device.type
     prompts = random_rows(model.config.text_config.vocab_size, rows, choices)
@@ -158,7 +161,7 @@ def measure(
 def results(
     shapes: Sequence[Shape], dtype: torch.dtype, plan: Plan
 ) -> tuple[dict[str, Any], list[Result]]:
-    """The machine and its rate, and a result for each shape and number of answers."""
+    """Return the machine and its rate, and a result for each shape and number of answers."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     rate = matrix_rate(device, dtype)
     machine = torch.cuda.get_device_name() if device == "cuda" else f"{os.cpu_count()} CPUs"

@@ -1,8 +1,8 @@
 """Chat completions through the proxy while a language model scores each in its process.
 
-Upstream answers at once with the same 700 characters; every question is another one, of 200. The
-time that the proxy adds to a reply is what it says of it (`x-pinocchio-overhead-ms`), with scoring
-on and off. Clients ask again as soon as they are answered.
+Upstream answers at once with the same 700 characters; every question is a new one, of 200. The time
+that the proxy adds to a reply is read from its header (`x-pinocchio-overhead-ms`), with scoring on
+and off. Clients ask again as soon as they are answered.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from bench_table import say, shown, table
 
 ROOT: Final = Path(__file__).parents[2]
 CONCURRENCIES: Final = (1, 8, 64)
-LOADED_S: Final = 600  # in which the largest model is read
+LOADED_S: Final = 600  # seconds in which the largest model is loaded
 OFF: Final = "none"
-QUESTION_CHARACTERS: Final = 200  # with the answer some 620 tokens of a tokenizer as small
+QUESTION_CHARACTERS: Final = 200  # about 620 tokens of the small tokenizer, with the answer
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What came of one shape, one number of clients, with scoring on or off."""
+    """The figures of one shape and one number of clients, with scoring on or off."""
 
     shape: str
     concurrency: int
@@ -48,7 +48,7 @@ class Load:
 
 
 def write_checkpoint(shape: Shape, folder: Path) -> int:
-    """A checkpoint of random weights; returns the tokens of one of the bench's prompts."""
+    """Write a checkpoint of random weights, and return the tokens of one of the bench's prompts."""
     if str(ROOT) not in sys.path:
         sys.path.insert(0, str(ROOT))
     from calibrator.checkpoints.llm_config import preset
@@ -74,13 +74,16 @@ def write_checkpoint(shape: Shape, folder: Path) -> int:
 
 
 def question(rng: random.Random) -> str:
-    """Words that the small tokenizer was made from."""
+    """Return a question in words that the small tokenizer was made from."""
     words = "what is the sum of an answer that looks correct based on two facts and your source"
     return " ".join(rng.choices(words.split(), k=200))[:QUESTION_CHARACTERS]
 
 
 async def ask(server: Server, clients: int, count: int, is_scored: bool, seed: int) -> list[float]:
-    """Added milliseconds of each of `count` completions; raises RuntimeError for another answer."""
+    """Return the added milliseconds of each of `count` completions.
+
+    Raises RuntimeError for another answer.
+    """
     rng = random.Random(seed)
     added: list[float] = []
     numbers = iter(range(count))
@@ -120,7 +123,7 @@ def measure(server: Server, shape: Shape, clients: int, count: int, is_scored: b
 
 
 def through_proxy(shapes: Sequence[Shape], *, is_quick: bool, as_json: bool) -> None:
-    """Measures and prints; each shape's weights are on disk while it runs."""
+    """Measure and print all shapes; each shape's weights are on disk while it runs."""
     has_gpu = torch.cuda.is_available()
     least = (200 if has_gpu else 20) if is_quick else (2_000 if has_gpu else 100)
     found: list[Load] = []

@@ -1,8 +1,8 @@
 """The load of the peer benchmark: keep-alive clients that check every reply and cost little.
 
 A `ClosedLoop` asks again as soon as it is answered; `Paced` asks at a fixed rate, whatever the
-answers do. Both end by waiting for all that is under way, so that what was sent, what was served
-and what has to stand in the record are the same number.
+answers are. Both end by waiting for all requests under way, so that the numbers of requests sent,
+served and recorded have to be the same.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from bench_http import STAMP, Reader
 
 T = TypeVar("T")
 
-GRACE_S = 60  # for what is under way at the end
-TAIL = 4_096  # bytes of a body in which `must_hold` is looked for
+GRACE_S = 60  # seconds for requests under way at the end
+TAIL = 4_096  # bytes at the end of a body that are searched for `must_hold`
 DONE = b"data: [DONE]"
 _STAMP = re.compile(rb"@(\d{%d})@" % (len(STAMP % 0) - 2))
 _STATUS = re.compile(rb"x-pinocchio-confidence-status: (\S+)")
@@ -33,22 +33,22 @@ _REASON = re.compile(rb"x-pinocchio-confidence-reason: (\S+)")
 
 
 class LoadError(RuntimeError):
-    """A reply of another kind than the job's, a connection that broke, or none at all."""
+    """An error for an unexpected reply, a broken connection, or no reply at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One kind of request, where it goes, and what every reply must hold near its end."""
+    """One kind of request, its port, and the bytes that every reply must hold near its end."""
 
     port: int
     request: bytes
     must_hold: bytes
     is_stream: bool = False
     is_stamped: bool = False  # upstream writes the time into the first delta
-    others: tuple[bytes, ...] = ()  # requests that are sent in turns with it
+    others: tuple[bytes, ...] = ()  # requests sent in turns with `request`
 
     def check(self, head: bytes, body: bytes | bytearray) -> None:
-        """Raises LoadError for what is not this job's answer."""
+        """Raise LoadError for a reply that is not this job's answer."""
         is_whole = not self.is_stream or body.rstrip().endswith(DONE)
         has_it = body.find(self.must_hold, max(0, len(body) - TAIL)) >= 0
         if not head.startswith(b"http/1.1 200") or not is_whole or not has_it:
@@ -60,12 +60,12 @@ class Job:
 
 @dataclass(slots=True)
 class Sample:
-    """What came of one run."""
+    """The results of one run."""
 
     times_ms: list[float] = field(default_factory=list)
     first_ms: list[float] = field(default_factory=list)  # request sent to first delta
     transit_ms: list[float] = field(default_factory=list)  # first delta written to received
-    statuses: Counter[str] = field(default_factory=Counter)  # of Paced: how each was scored
+    statuses: Counter[str] = field(default_factory=Counter)  # Paced only: statuses of scores
     reconnects: int = 0
     took_s: float = 0.0
 
@@ -79,7 +79,7 @@ class Sample:
 
 
 class Run(ABC):
-    """Connections that share a job; a subclass says in `ready` what a free one does next."""
+    """Connections that share a job; `ready` of a subclass gives a free one its next task."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -90,11 +90,11 @@ class Run(ABC):
 
     @abstractmethod
     def ready(self, connection: Connection) -> None:
-        """A connection has nothing to do."""
+        """Give a free connection its next task, or close it."""
 
     @abstractmethod
     def lost(self, connection: Connection) -> None:
-        """A connection went away that nothing was asked on."""
+        """Handle the loss of a connection without a request under way."""
 
     async def connect(self) -> None:
         await self.loop.create_connection(lambda: Connection(self), "127.0.0.1", self.job.port)
@@ -112,7 +112,7 @@ class Run(ABC):
             self.ended.set_result(None)
 
     def take(self, connection: Connection) -> None:
-        """A whole reply is there."""
+        """Check a complete reply and count its times."""
         now, sample, reader = time.monotonic_ns(), self.sample, connection.reader
         self.job.check(reader.head, reader.body)
         sample.times_ms.append((now - connection.sent_ns) / 1e6)
@@ -170,7 +170,7 @@ class Connection(asyncio.Protocol):
 
 
 class ClosedLoop(Run):
-    """So many clients, each asking again as soon as it is answered."""
+    """A fixed number of clients, each asking again as soon as it is answered."""
 
     async def run(self, concurrency: int, for_s: float) -> Sample:
         self.open = concurrency
@@ -184,7 +184,7 @@ class ClosedLoop(Run):
         return self.sample
 
     def lost(self, connection: Connection) -> None:
-        """Each connection is always being asked something."""
+        """Ignore the loss, as each connection always has a request under way."""
 
     def ready(self, connection: Connection) -> None:
         if time.monotonic() < self.deadline_s and not self.ended.done():
@@ -197,7 +197,10 @@ class ClosedLoop(Run):
 
 
 class Paced(Run):
-    """`at_first` requests, then more at a fixed rate until `stop`; at most `most` at a time."""
+    """A load of `at_first` requests, then more at a fixed rate until `stop`.
+
+    At most `most` are under way at a time.
+    """
 
     def __init__(self, job: Job, per_s: float, at_first: int = 1, most: int = 512) -> None:
         super().__init__(job)
@@ -242,7 +245,7 @@ class Paced(Run):
             connection.transport.close()
             self.open -= 1
             self._end_if_done()
-        elif not connection.sent_ns:  # opened because something is due
+        elif not connection.sent_ns:  # opened for a request that is due
             connection.send()
         else:
             self.idle.append(connection)
@@ -264,7 +267,7 @@ class Paced(Run):
 
 
 def ask(port: int, request: bytes, timeout_s: float = 30) -> tuple[bytes, bytes]:
-    """Head and body of one reply, blocking; raises OSError or ValueError where there is none."""
+    """Return head and body of one reply, blocking. Raises OSError or ValueError without one."""
     reader = Reader()
     with socket.create_connection(("127.0.0.1", port), timeout_s) as connection:
         connection.sendall(request)
@@ -275,7 +278,7 @@ def ask(port: int, request: bytes, timeout_s: float = 30) -> tuple[bytes, bytes]
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Runs a load on uvloop, without garbage collection in its middle."""
+    """Run a load on uvloop, without garbage collection during it."""
     gc.collect()
     gc.disable()
     try:
@@ -292,7 +295,10 @@ async def closed_loop(job: Job, concurrency: int, for_s: float) -> Sample:
 async def beside(
     work: Callable[[], Coroutine[Any, Any, Sample]], paced: Paced, first_s: float
 ) -> tuple[Sample, Sample]:
-    """The work's sample with the paced load beside it, which began `first_s` earlier."""
+    """Return the work's sample and that of the paced load beside it, which began earlier.
+
+    The paced load starts `first_s` seconds before the work.
+    """
     pacing = asyncio.create_task(paced.run())
     await asyncio.sleep(first_s)
     sample = await work()

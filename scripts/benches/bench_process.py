@@ -1,4 +1,4 @@
-"""Processes of the benchmarks: pinned to cores, watched through /proc, and ended with the block."""
+"""Processes of the benchmarks: pinned to cores, measured through /proc, ended with the block."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from typing import IO
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 MB = 10**6
-PROCESS_CLOCK = 2  # CPUCLOCK_SCHED of Linux: nanoseconds of all threads, ended ones too
+PROCESS_CLOCK = 2  # CPUCLOCK_SCHED of Linux: nanoseconds of all threads, ended ones included
 STOP_S = 10
 _AWAKE = "import os; os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))\nwhile True: pass"
 
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """Who runs where; load and upstream share a core where there are fewer than four."""
+    """The cores of each process; load and upstream share one where there are fewer than four."""
 
     target: frozenset[int]
     load: frozenset[int]
@@ -44,7 +44,7 @@ class Cores:
 
 
 def share_cores() -> Cores:
-    """One core for the target, others for the load, as far as there are any."""
+    """Return one core for the target and others for the load, as far as there are any."""
     if not hasattr(os, "sched_getaffinity"):
         return Cores(frozenset(), frozenset(), frozenset(), frozenset())
     available = sorted(os.sched_getaffinity(0))
@@ -55,7 +55,7 @@ def share_cores() -> Cores:
 
 
 def pin(cores: Iterable[int]) -> None:
-    """Binds this process; where the system knows no such thing, nothing happens."""
+    """Bind this process to the cores; do nothing where there are none."""
     if cores := set(cores):
         os.sched_setaffinity(0, cores)
 
@@ -70,7 +70,10 @@ def launched(
     cwd: Path | None = None,
     cores: frozenset[int] = frozenset(),
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process until the block ends, its children with it: it leads a session of its own."""
+    """Run a process until the block ends, and end it with its children.
+
+    It leads a session of its own.
+    """
     process = subprocess.Popen(
         command,
         stdout=stdout,
@@ -88,14 +91,14 @@ def launched(
 
 @contextmanager
 def kept_awake(cores: Iterable[int]) -> Iterator[list[int]]:
-    """The cores do not sleep in the block; gives the processes that see to it.
+    """Keep the cores awake in the block, and yield the ids of the processes that do it.
 
-    Each runs an empty loop at the lowest of priorities (SCHED_IDLE), which gives way at once. A
-    virtual core that sleeps takes a tenth of a millisecond to wake, and where the host is busy
-    longer; every target would be told that as its own latency, several times a request.
+    Each runs an empty loop at the lowest priority (SCHED_IDLE), which gives way at once. A virtual
+    core that sleeps takes a tenth of a millisecond to wake, and longer on a busy host. Every target
+    would have that in its latency several times a request.
     """
     on = [frozenset({core}) for core in cores] if hasattr(os, "SCHED_IDLE") else []
-    # in this session: Linux gives each its share of a core, however low the priorities in it
+    # They stay in this session, as Linux gives each session its share of a core at any priority.
     loops = [
         subprocess.Popen([sys.executable, "-c", _AWAKE], preexec_fn=partial(pin, core))
         for core in on
@@ -122,7 +125,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def tree(pid: int) -> list[int]:
-    """The process and all below it."""
+    """Return the process and all below it."""
     found = [pid]
     for parent in found:
         for children in Path(f"/proc/{parent}/task").glob("*/children"):
@@ -134,7 +137,10 @@ def tree(pid: int) -> list[int]:
 
 
 def cpu_s(pid: int) -> float:
-    """CPU time of a process, its threads and its children so far; nan where it cannot be read."""
+    """Return the CPU seconds of a process, its threads and children.
+
+    Nan where they are unreadable.
+    """
     try:
         return sum(time.clock_gettime((~each << 3) | PROCESS_CLOCK) for each in tree(pid))
     except (OSError, OverflowError):
@@ -142,7 +148,7 @@ def cpu_s(pid: int) -> float:
 
 
 def memory_mb(pid: int) -> float:
-    """Resident memory of a process and its children, shared pages counted in each."""
+    """Return the resident memory in MB of a process and its children, shared pages in each."""
     try:
         pages = [Path(f"/proc/{each}/statm").read_text().split()[1] for each in tree(pid)]
     except OSError:
@@ -152,7 +158,7 @@ def memory_mb(pid: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """How busy `cores` are but for this process and `pids` with theirs, from here to `share`."""
+    """The use of `cores` by other processes than this one and `pids`, from here to `share`."""
 
     cores: frozenset[int]
     pids: tuple[int, ...]
@@ -166,7 +172,7 @@ class Others:
         return cls(cores, own, _busy_s(cores), _ours_s(own), time.monotonic())
 
     def share(self) -> float:
-        """CPU time of others over the time that the cores had, 0 to 1."""
+        """Return the CPU time of others divided by the time that the cores had, 0 to 1."""
         took = (time.monotonic() - self.at_s) * max(1, len(self.cores))
         foreign = _busy_s(self.cores) - self.busy_s - (_ours_s(self.pids) - self.ours_s)
         return max(0.0, foreign / took)
@@ -177,7 +183,7 @@ def _ours_s(pids: Iterable[int]) -> float:
 
 
 def _busy_s(cores: frozenset[int]) -> float:
-    """Time that the cores were not idle, stolen time included."""
+    """Return the seconds that the cores were not idle, stolen time included."""
     try:
         lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
     except OSError:

@@ -1,10 +1,10 @@
-"""What the proxy costs, as ratios to the same upstream without it and to a minimal pass-through.
+"""The cost of the proxy, as ratios to the same upstream without it and to a minimal pass-through.
 
-Four ways to the same canned completion, each server a process of its own on loopback: directly,
-through Starlette + httpx, through the proxy with scoring off, and with scoring on. Every round
-visits all of them, so that whatever else the machine does hits all alike; what is printed are
-medians over the rounds. The load comes from this process, which competes for the same CPUs:
-read the ratios, not the absolute numbers.
+There are four ways to the same canned completion, each server in its own process on loopback:
+directly, through Starlette + httpx, through the proxy with scoring off, and with scoring on. Every
+round visits all of them, so that other work on the machine affects all alike; the output has
+medians over the rounds. The load comes from this process, which competes for the same CPUs, so only
+the ratios are meaningful, not the absolute numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bench_http import QUESTION
 from bench_servers import SERVERS, Server, start, start_proxy
 from bench_table import say, shown, table
 
-DIRECT, HTTPX, OFF, ON = "direct", "httpx", "off", "on"  # as the columns are called
+DIRECT, HTTPX, OFF, ON = "direct", "httpx", "off", "on"  # names of the columns
 CONCURRENCIES = (1, 8)
 REQUEST = json.dumps({"model": "bench", "messages": [{"role": "user", "content": QUESTION}]})
 HEADERS = {"content-type": "application/json", "authorization": "Bearer bench"}
@@ -37,7 +37,7 @@ HEADERS = {"content-type": "application/json", "authorization": "Bearer bench"}
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much is measured; a measurement ends at `requests` or `at_most_s`."""
+    """The amount of measurements; a measurement ends at `requests` or `at_most_s`."""
 
     rounds: int
     requests: int
@@ -53,13 +53,13 @@ FEWEST_FOR_P95 = 20
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One way at one concurrency. `added` is against the direct way of the same round."""
+    """The figures of one way at one concurrency; `added` is against the direct way in the round."""
 
     requests: float
     latency_ms: float
     latency_p95_ms: float
     requests_per_s: float
-    cpu_ms: float  # of the server process, for each request; nan where it cannot be read
+    cpu_ms: float  # CPU of the server for each request; nan where it cannot be read
     added_ms: float = math.nan
     added_p95_ms: float = math.nan
 
@@ -77,7 +77,7 @@ LABELS = {
 
 @contextmanager
 def running(checkpoint: str, folder: Path) -> Iterator[dict[str, Server]]:
-    """The four servers, by name."""
+    """Start the four servers, and yield them by name."""
     with ExitStack() as stack:
         direct = stack.enter_context(start([str(SERVERS), "upstream"]))
         yield {
@@ -89,7 +89,7 @@ def running(checkpoint: str, folder: Path) -> Iterator[dict[str, Server]]:
 
 
 async def measure(server: Server, concurrency: int, plan: Plan, must_score: bool) -> Figures:
-    """Sends the requests, each worker one after the other, over connections that stay open."""
+    """Send the requests over open connections, each worker one at a time, and return figures."""
     url = server.url + "/chat/completions"
     connector = aiohttp.TCPConnector(limit=concurrency)
     async with aiohttp.ClientSession(connector=connector, headers=HEADERS) as session:
@@ -118,7 +118,7 @@ async def _load(
     at_most_s: float,
     must_score: bool,
 ) -> list[float]:
-    """Milliseconds of each request; raises RuntimeError for an answer of another kind."""
+    """Return the milliseconds of each request. Raises RuntimeError for an unexpected answer."""
     times: list[float] = []
     numbers = iter(range(count))
     deadline = time.perf_counter() + at_most_s
@@ -161,7 +161,7 @@ def run_round(servers: dict[str, Server], concurrency: int, plan: Plan) -> dict[
 
 
 def run_rounds(servers: dict[str, Server], plan: Plan) -> dict[int, dict[str, Figures]]:
-    """Medians over the rounds: concurrency -> way -> figures."""
+    """Return medians over the rounds: concurrency -> way -> figures."""
     rounds = []
     for number in range(1, plan.rounds + 1):
         say(f"round {number} of {plan.rounds} ...")
@@ -182,7 +182,7 @@ def _values(figures: Figures) -> tuple[float, ...]:
     return tuple(asdict(figures).values())
 
 
-# --- what is printed -----------------------------------------------------------------------------
+# --- output --------------------------------------------------------------------------------------
 
 
 NOTES = """\
@@ -197,7 +197,7 @@ def ratio(value: float, base: float) -> float:
 
 
 def without_nan(figures: Figures) -> dict[str, float | None]:
-    """JSON has no NaN."""
+    """Return the figures with None for nan, which JSON does not have."""
     return {name: None if math.isnan(v) else v for name, v in asdict(figures).items()}
 
 

@@ -1,8 +1,9 @@
-"""What a Ray cluster on this machine costs and gives, beside the same work in one process.
+"""The cost and the gain of a Ray cluster on this machine, beside the same work in one process.
 
-Files: seconds of `pinocchio score` for one row and for many, and rows a second of what is between,
-in one process, and on Ray with one actor and with two. Requests: milliseconds of one score at a
-time, by one replica of Ray Serve and by `pinocchio serve --scorer-only`, asked in turns.
+Files: seconds of `pinocchio score` for one row and for many, and the rows a second that follow from
+the difference, in one process, and on Ray with one actor and with two. Requests: milliseconds of
+one score at a time, by one replica of Ray Serve and by `pinocchio serve --scorer-only`, asked in
+turns.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ QUIET: Final = {"OMP_NUM_THREADS": "1", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
 def rows(count: int) -> str:
-    """JSON lines of random words, 40 to 400 of them."""
+    """Return JSON lines of random words, 40 to 400 in each."""
     rng = random.Random(1)
     words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=6)) for _ in range(2_000)]
     replies = (" ".join(rng.choices(words, k=rng.randint(40, 400))) for _ in range(count))
@@ -67,7 +68,7 @@ def files(count: int, folder: Path) -> list[list[str]]:
 
 
 def configured(folder: Path, port: int) -> Path:
-    """The configuration of deploy/, for one replica on this machine."""
+    """Write the configuration of deploy/ for one replica on this machine, and return its path."""
     config = yaml.safe_load(CONFIG.read_text())
     config["http_options"]["port"] = port
     options = config["applications"][0]["deployments"][0]["autoscaling_config"]
@@ -117,7 +118,7 @@ def requests(count: int, folder: Path) -> list[list[str]]:
                 for at, url in enumerate(urls):
                     cpu, started = cpu_s(processes[at].pid), time.perf_counter()
                     client.post(f"{url}/pinocchio/v1/score", json=body).raise_for_status()
-                    if turn >= 20:  # the first ones warm it up
+                    if turn >= 20:  # the first requests warm it up
                         times[at].append(time.perf_counter() - started)
                         spent[at] += cpu_s(processes[at].pid) - cpu
     found = [["requests", "p50, ms", "p90, ms", "CPU ms a request"]]

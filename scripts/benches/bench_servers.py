@@ -1,8 +1,7 @@
 """The servers of the benchmark: each a process of its own on a free port of loopback.
 
     scripts/benches/bench_servers.py upstream                 a canned completion of about 1 KB
-    scripts/benches/bench_servers.py pass-through URL [PORT]  the least that Starlette and httpx
-    need
+    scripts/benches/bench_servers.py pass-through URL [PORT]  a minimal relay of Starlette and httpx
 
 Both print their URL first, as `pinocchio serve` does in its greeting; `start` reads it.
 """
@@ -38,13 +37,13 @@ class Server:
     url: str
 
     def cpu_s(self) -> float:
-        """CPU time of all its threads so far; nan where it cannot be read."""
+        """Return the CPU seconds of all its threads so far, nan where they cannot be read."""
         return cpu_s(self.pid)
 
 
 @contextmanager
 def start(arguments: Sequence[str], within_s: float = 120) -> Iterator[Server]:
-    """Runs `python ARGUMENTS..` until the block ends; raises RuntimeError if it fails to."""
+    """Run `python ARGUMENTS..` until the block ends. Raises RuntimeError if it does not start."""
     command = [sys.executable, *arguments]
     with (
         tempfile.TemporaryFile("w+b") as log,
@@ -61,7 +60,7 @@ def start(arguments: Sequence[str], within_s: float = 120) -> Iterator[Server]:
 
 
 def _is_ready(url: str, within_s: float) -> bool:
-    """Waits until `/readyz` says so: a proxy is ready when its calibrator is loaded."""
+    """Return whether `/readyz` answers 200 in time, as a proxy does with a loaded calibrator."""
     deadline = time.monotonic() + within_s
     with httpx.Client(trust_env=False) as client:
         while time.monotonic() < deadline:
@@ -75,7 +74,7 @@ def _is_ready(url: str, within_s: float) -> bool:
 
 
 async def upstream(scope: Any, receive: Any, send: Any) -> None:
-    """Answers everything with the same bytes, with nothing between them and uvicorn."""
+    """Answer everything with the same bytes, as a bare ASGI application."""
     while (await receive()).get("more_body"):
         pass
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(_BODY))]
@@ -87,14 +86,17 @@ _BODY = json.dumps(completion(ANSWER)).encode()
 
 
 def pass_through(url: str) -> Any:
-    """A relay as one writes it in ten minutes: no scores, no policies; streams as they come."""
+    """Return a relay as one writes it in ten minutes: no scores, no policies.
+
+    Streams pass through.
+    """
     from starlette.applications import Starlette
     from starlette.background import BackgroundTask
     from starlette.requests import Request
     from starlette.responses import PlainTextResponse, Response, StreamingResponse
     from starlette.routing import Route
 
-    client = httpx.AsyncClient(trust_env=False, timeout=60)  # its limits are those people run with
+    client = httpx.AsyncClient(trust_env=False, timeout=60)  # with its default limits
 
     async def relay(request: Request) -> Response:
         kept = {k: v for k, v in request.headers.items() if k not in ("host", "content-length")}
@@ -124,7 +126,7 @@ def pass_through(url: str) -> Any:
 def proxy_config(
     upstream_url: str, calibrator: dict[str, object], database: Path
 ) -> dict[str, object]:
-    """A configuration with one upstream for everything."""
+    """Return a configuration with one upstream for everything."""
     return {
         "upstreams": {"bench": {"base_url": upstream_url}},
         "models": [{"match": "*", "upstream": "bench"}],
@@ -137,11 +139,11 @@ def proxy_config(
 def start_proxy(
     upstream_url: str, checkpoint: str, folder: Path, device: str = "cpu", within_s: float = 120
 ) -> Iterator[Server]:
-    """`pinocchio serve` with its default policy in front of the upstream."""
+    """Run `pinocchio serve` with its default policy in front of the upstream, and yield it."""
     path = folder / f"{'off' if checkpoint == 'none' else 'on'}.yaml"
     calibrator = {"checkpoint": checkpoint, "device": device, "timeout_s": 60.0}
     config = proxy_config(upstream_url, calibrator, folder / "bench.db")
-    config["limits"] = {"commit_after_s": 120}  # headers tell how each reply was scored
+    config["limits"] = {"commit_after_s": 120}  # so that headers say how each reply was scored
     path.write_text(json.dumps(config))  # JSON is YAML
     arguments = ["-m", "pinocchio", "serve", "--config", str(path), "--port", "0"]
     with start(arguments, within_s) as server:

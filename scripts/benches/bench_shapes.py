@@ -1,4 +1,4 @@
-"""Language-model calibrators of true and of small shape, with random weights and prompts."""
+"""Language-model calibrators in true and in small shapes, with random weights and prompts."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from calibrator.llm.serving.pixels import Pixels
 
 Shape = Literal["small", "0.8B", "2B", "8B"]
 TRUE_SHAPES: Final[tuple[Shape, ...]] = ("0.8B", "2B", "8B")
-IMAGE_GRID: Final = (1, 28, 28)  # of the placeholder, 448 x 448 pixels: 196 tokens
+IMAGE_GRID: Final = (1, 28, 28)  # the placeholder's grid, 448 x 448 pixels: 196 tokens
 IMAGE_TOKENS: Final = 196
-SPECIAL: Final = 10  # ids below are no text
+SPECIAL: Final = 10  # ids below this are not text
 IDS: Final = {
     "image_token_id": 1,
     "video_token_id": 2,
     "vision_start_token_id": 3,
     "vision_end_token_id": 4,
 }
-THINNER: Final = 4  # is the small shape than the 0.8B
-SHALLOWER: Final = 3
+THINNER: Final = 4  # divisor of the 0.8B's widths in the small shape
+SHALLOWER: Final = 3  # divisor of its depths
 
 
 def qwen3_5(thinner: int = 1, shallower: int = 1) -> Any:
-    """Qwen3.5-0.8B; its widths, heads and vocabulary divided by `thinner`, its depths by
-    `shallower`."""
+    """Return Qwen3.5-0.8B's configuration, scaled down.
+
+    Its widths, heads and vocabulary are divided by `thinner`, its depths by `shallower`.
+    """
     return transformers.Qwen3_5Config(
         text_config={
             "vocab_size": 248_320 // thinner,
@@ -132,7 +134,7 @@ def config_of(shape: Shape) -> Any:
 
 
 def build(shape: Shape, device: str, dtype: torch.dtype) -> Any:
-    """A model of random weights, made where it is to run."""
+    """Return a model of random weights, made on its device."""
     config = config_of(shape)
     kind = (
         transformers.Qwen3_5ForConditionalGeneration
@@ -156,10 +158,10 @@ def placeholder() -> Pixels:
 
 
 def random_rows(vocabulary: int, count: int, choices: int = 1, tokens: int = 620) -> list[ModelRow]:
-    """Prompts of about `tokens` tokens of text behind a placeholder, `choices` of each question.
+    """Return prompts of about `tokens` tokens of text behind a placeholder.
 
-    As in the paper, a question is up to 1,500 characters of it and an answer up to 800; lengths
-    vary by a third around the mean.
+    There are `choices` prompts of each question. As in the paper, a question has up to 1,500
+    characters and an answer up to 800; lengths vary by a third around the mean.
     """
     rng, image, rows = random.Random(0), placeholder(), []
     start = [5, 6, 3, *[IDS["image_token_id"]] * IMAGE_TOKENS, 4]

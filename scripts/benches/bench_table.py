@@ -1,4 +1,4 @@
-"""How the benchmarks speak: figures in aligned columns, progress on stderr."""
+"""The output of the benchmarks: figures in aligned columns, progress on stderr."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def say(line: str) -> None:
 
 
 def table(rows: list[list[str]]) -> str:
-    """Aligned columns: the first to the left, numbers to the right."""
+    """Return aligned columns, the first to the left, numbers to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(

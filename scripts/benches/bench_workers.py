@@ -1,14 +1,14 @@
-"""What a second worker gives: CPU, memory and throughput with 1 and 2, beside LiteLLM's proxy.
+"""The gain of a second worker: CPU, memory and throughput with 1 and 2, beside LiteLLM's proxy.
 
     scripts/bench workers [--quick] [--json]
 
-All targets answer the same requests from one canned upstream, by turns in every round. "A core for
-each" is computed of CPU time: so many requests a second as workers and scorer serve when each has a
-core of its own and is always busy. What they cost each other is in it; waiting for each other, and
-connections that are fewer than it takes to keep all busy, are not. It needs no idle machine. "Here"
-is the throughput that was seen, with load and upstream on the same cores where there are fewer than
-four. Each worker has as many clients. Memory is proportional (shared pages counted once, PSS), and
-looked at after the load.
+All targets answer the same requests from one canned upstream, in turns in every round. "A core for
+each" is computed from CPU time: the requests a second that workers and scorer serve when each has
+its own core and is always busy. It includes the costs that they cause each other, but not the time
+they wait for each other, nor idle time with too few connections. It needs no idle machine. "Here"
+is the measured throughput, with load and upstream on the same cores where there are fewer than
+four. Each worker has the same number of clients. Memory is proportional (shared pages counted once,
+PSS), and read after the load.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from bench_process import cpu_s, free_port, launched, pin, share_cores, tree
 from bench_table import say, shown, table
 from bench_targets import Launch, Place, Target, running
 
-CLIENTS = {"off": 64, "on": 16}  # of each worker; more scores at once would come too late
+CLIENTS = {"off": 64, "on": 16}  # clients of each worker; more scores at once would be late
 FIGURES = {
     "cpu_ms": "CPU ms a request, all processes",
     "each_per_s": "requests/s, a core for each",
@@ -46,13 +46,13 @@ FIGURES = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One target; `scored` says whether its replies get a number, and so with whom it compares."""
+    """One target; `scored` is the group that it is compared in: `off`, `on` or `litellm`."""
 
     name: str
     scored: str
     workers: int
     launch: Launch
-    has_scorer: bool = False  # a process of its own
+    has_scorer: bool = False  # whether scoring has its own process
 
 
 def entries(place: Place, *, has_peers: bool) -> Iterator[Entry]:
@@ -72,13 +72,15 @@ def entries(place: Place, *, has_peers: bool) -> Iterator[Entry]:
             return
         command = [*launch.command]
         command[command.index("--num_workers") + 1] = str(workers)
-        command += ["--timeout_worker_healthcheck", "300"]  # or it ends those that import slowly
+        command += ["--timeout_worker_healthcheck", "300"]  # slow imports would fail the check
         yield Entry(f"litellm, {workers}", "litellm", workers, replace(launch, command=command))
 
 
 def several(place: Place, what: str, workers: int, scorer: str = "each") -> Launch:
-    """`pinocchio serve` with so many workers; without a calibrator it is a number that costs
-    nothing, so that everything but the scoring is as with one."""
+    """Return `pinocchio serve` with several workers.
+
+    The fake calibrator costs nothing, so everything but the scoring is the same as with a real one.
+    """
     launch = ours("ours-embedded" if what == EMBEDDED else "ours", place)
     assert launch.records is not None
     path = launch.records.parent / "proxy.yaml"
@@ -92,7 +94,7 @@ def several(place: Place, what: str, workers: int, scorer: str = "each") -> Laun
 
 
 def measure(target: Target, entry: Entry, for_s: float) -> dict[str, float]:
-    """One run of the load."""
+    """Run the load once and return the figures."""
     pids = tree(target.pid)
     before, at = {pid: own_cpu_s(pid) for pid in pids}, time.monotonic()
     clients = entry.workers * CLIENTS["on" if entry.scored == "on" else "off"]
@@ -111,7 +113,7 @@ def measure(target: Target, entry: Entry, for_s: float) -> dict[str, float]:
 
 
 class ClosedLoopOf:
-    """The load on one target; gives how many were served."""
+    """The load on one target; `run` returns the number of requests served."""
 
     def __init__(self, target: Target) -> None:
         self._job = target.job()
@@ -122,7 +124,7 @@ class ClosedLoopOf:
 
 
 def own_cpu_s(pid: int) -> float:
-    """CPU time of this process alone."""
+    """Return the CPU seconds of this process alone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -141,7 +143,7 @@ def memory_mb(pid: int) -> float:
 def run_all(
     place: Place, rounds: int, for_s: float, *, has_peers: bool
 ) -> dict[str, dict[str, list[float]]]:
-    """What all rounds brought, by target and figure."""
+    """Return the values of all rounds, by target and figure."""
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     everywhere = frozenset(os.sched_getaffinity(0))
     with ExitStack() as stack:
@@ -164,8 +166,10 @@ def run_all(
 
 
 def gains(found: dict[str, dict[str, list[float]]]) -> Iterator[str]:
-    """How much more several workers allow than one, each with a core of its own: the median of the
-    rounds' ratios."""
+    """Yield how much more several workers serve than one, each with a core of its own.
+
+    It is the median of the rounds' ratios.
+    """
     for one, several_ in (
         ("off, 1", "off, 2"),
         ("on, 1", "on, 2 each"),
@@ -193,7 +197,7 @@ def main() -> int:
         scratch = Path(folder)
         with launched(command, stdout=log, stderr=log) as upstream:
             place = Place(SCRIPTS.parent, options.peers_folder.resolve(), scratch, cores, port)
-            if len(cores.all) >= 4:  # workers then have cores of their own
+            if len(cores.all) >= 4:  # enough for workers to have their own cores
                 pin(cores.load)
             found = run_all(place, rounds, for_s, has_peers=not options.no_peers)
             assert cpu_s(upstream.pid) > 0

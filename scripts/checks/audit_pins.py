@@ -1,7 +1,8 @@
-"""Whether this environment has what `constraints.txt` pins and nothing else, as pip knows it, and
-whether the files of hashes have the same versions.
+"""A check that this environment and the files of hashes agree with `constraints.txt`.
 
-Asks no index: for `scripts/check`, also without a network. Exit status 1 where something differs.
+The environment has to hold the pinned versions and nothing else, as pip sees it, and the files of
+hashes the same versions. No index is asked, so `scripts/check` runs it without a network too. Exit
+status 1 where something differs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _ENTRY = re.compile(r"^[A-Za-z0-9][^\n]*(?:\n    [^\n]*)*\n", re.MULTILINE)
 
 
 def differences(pinned: dict[str, str], installed: dict[str, str]) -> list[str]:
-    """A sentence for each package that is not as it is pinned."""
+    """Return a sentence for each package that is not as pinned."""
     return [
         f"{name} {version} is installed, and constraints.txt "
         + (f"pins {pinned[name]}" if name in pinned else "does not pin it")
@@ -29,7 +30,7 @@ def differences(pinned: dict[str, str], installed: dict[str, str]) -> list[str]:
 
 
 def pins(text: str) -> dict[str, str]:
-    """The version of each package, by its normalised name."""
+    """Return the version of each package, by its normalised name."""
     found = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", text, re.MULTILINE)
     return {_normal(name): version.partition("+")[0] for name, version in found}
 
@@ -39,12 +40,12 @@ def _normal(name: str) -> str:
 
 
 def entries(text: str) -> dict[str, str]:
-    """The lines of each package in a file of hashes, by its normalised name."""
+    """Return the lines of each package in a file of hashes, by its normalised name."""
     return {name: entry for entry in _ENTRY.findall(text) for name in pins(entry)}
 
 
 def mistakes(pinned: dict[str, str], file: str, text: str) -> list[str]:
-    """A sentence for each package in a file of hashes without one, or with another version."""
+    """Return a sentence for each package in a file of hashes with another version or no hash."""
     found = []
     for name, entry in entries(text).items():
         version = pins(entry)[name]
@@ -56,7 +57,7 @@ def mistakes(pinned: dict[str, str], file: str, text: str) -> list[str]:
 
 
 def lacking(pinned: dict[str, str], *texts: str) -> set[str]:
-    """What is pinned and in none of the files of hashes."""
+    """Return the pinned packages that are in none of the files of hashes."""
     return pinned.keys() - {name for text in texts for name in entries(text)}
 
 

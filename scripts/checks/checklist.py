@@ -1,8 +1,8 @@
-"""Links each row of the paper's checklist to code and tests: `python -m scripts.checks.checklist`.
+"""Links of the paper's checklist to code and tests: `python -m scripts.checks.checklist`.
 
 A row is linked where a docstring of the product, or of a test, names it, or where `checklist.yaml`
-beside this names a file or a test. A link counts only if both exist. `--check` says which rows have
-no link and no reason, and which links of the page no longer hold.
+beside this names a file or a test. A link counts only if both exist. `--check` prints the rows
+without link or reason, and the links of the page that are outdated.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ ROOT = Path(__file__).parent.parent.parent
 DATA = ROOT / "scripts" / "checks" / "checklist.yaml"
 PAGE = ROOT / "docs" / "checklist.md"
 PACKAGES = ("calibrator", "proxy", "policies", "pinocchio")
-NO_CODE = ("calibrator/paper/catalogue.py",)  # it names every row, and does none of them
-SHOWN = 3  # links of each kind in a line
+NO_CODE = ("calibrator/paper/catalogue.py",)  # it names every row and implements none
+SHOWN = 3  # most links of each kind in a line
 
 _LINK = re.compile(r"\[([^\]]+)\]\(\.\./([^)]+)\)")
 _ID = re.compile(r"\b([A-U])(\d\d)(?: ?(?:to|-) ?([A-U])(\d\d))?\b")
@@ -42,7 +42,7 @@ that rows ask for stand in the [report](study.md).
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row with its links; `why` says why it has none."""
+    """One row with its links; `why` is the reason for missing ones."""
 
     id: str
     kind: str
@@ -57,7 +57,7 @@ class Row:
 
 
 def rows_named(text: str) -> set[str]:
-    """The rows that a text names; `K10-K13` and `K10 to K13` name four."""
+    """Return the rows that a text names; `K10-K13` and `K10 to K13` name four."""
     found = set()
     for letter, first, other, last in _ID.findall(text):
         end = int(last) if last and letter == other else int(first)
@@ -69,20 +69,20 @@ def rows_named(text: str) -> set[str]:
 
 @cache
 def _documented(path: Path) -> tuple[tuple[str, str], ...]:
-    """Each definition's name with its docstring; a module's name is empty."""
+    """Return each definition's name with its docstring; a module's name is empty."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
     found = []
     while waiting:
         node = waiting.pop()
-        if isinstance(node, kinds):  # definitions stand nowhere deeper than in each other's bodies
+        if isinstance(node, kinds):  # only the bodies of definitions hold other definitions
             found.append((getattr(node, "name", ""), ast.get_docstring(node) or ""))
             waiting += reversed(node.body)
     return tuple(found)
 
 
 def named_in_code() -> Mapping[str, list[str]]:
-    """Files of the product by row, those with a definition's docstring before others."""
+    """Return files of the product by row, those named in a definition's docstring first."""
     found: dict[str, dict[str, int]] = defaultdict(dict)
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
@@ -100,7 +100,7 @@ def named_in_code() -> Mapping[str, list[str]]:
 
 
 def named_in_tests() -> Mapping[str, list[str]]:
-    """Tests by row, as pytest names them."""
+    """Return tests by row, as pytest names them."""
     found: dict[str, list[str]] = defaultdict(list)
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         place = path.relative_to(ROOT).as_posix()
@@ -112,7 +112,7 @@ def named_in_tests() -> Mapping[str, list[str]]:
 
 
 def rows() -> list[Row]:
-    """All rows with their links, those of the data file first."""
+    """Return all rows with their links, those of the data file first."""
     data: dict[str, dict[str, Any]] = yaml.safe_load(DATA.read_text(encoding="utf-8"))
     code, tests = named_in_code(), named_in_tests()
     return [
@@ -129,7 +129,7 @@ def rows() -> list[Row]:
 
 
 def missing_links(found: Sequence[Row]) -> list[str]:
-    """Sentences about rows without links or a reason, and links that lead nowhere."""
+    """Return sentences about rows without links or a reason, and about broken links."""
     told = []
     known = {test for tests in named_in_tests_all().values() for test in tests}
     for row in found:
@@ -146,7 +146,7 @@ def missing_links(found: Sequence[Row]) -> list[str]:
 
 
 def named_in_tests_all() -> Mapping[str, list[str]]:
-    """Every test there is, by file."""
+    """Return all tests, by file."""
     found: dict[str, list[str]] = {}
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         place = path.relative_to(ROOT).as_posix()
@@ -156,9 +156,9 @@ def named_in_tests_all() -> Mapping[str, list[str]]:
 
 
 def faults_of(text: str, found: Sequence[Row]) -> list[str]:
-    """Sentences about a page: rows that it lacks, and links that no longer hold.
+    """Return sentences about a page's missing rows and outdated links.
 
-    A link that came since is no fault: the page shows a few of each row.
+    A new link is no fault, because the page shows only a few of each row.
     """
     told = []
     for row in found:
@@ -177,7 +177,7 @@ def faults_of(text: str, found: Sequence[Row]) -> list[str]:
 
 
 def page(found: Sequence[Row]) -> str:
-    """The whole page."""
+    """Return the whole page."""
     covered = [row for row in found if row.is_covered]
     lines = [
         HEAD,

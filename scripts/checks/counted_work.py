@@ -1,8 +1,7 @@
-"""What the event loop of a running proxy does for a request, counted: a clock would tell of the
-machine too.
+"""A counter of the event loop's work for a request, which depends on no clock or machine.
 
-Each frame belongs to the room of the step that it works for: its own file's, or, where that serves
-several steps (bytes, JSON, libraries), its caller's.
+Each frame belongs to the room of the step that it works for: its own file's, or, for files that
+serve several steps (bytes, JSON, libraries), its caller's.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from types import CodeType, FrameType
 from typing import Any, Final
 
 ROOT: Final = str(Path(__file__).parents[2]) + "/"
-OTHER: Final = "other"  # of the event loop and the server, whoever asks
+OTHER: Final = "other"  # work of the event loop and the server
 ROOMS: Final = (
     ("listener", ("proxy/listener/",)),
     ("gate", ("proxy/gate/", "proxy/admission.py", "proxy/app.py")),
@@ -36,19 +35,19 @@ ROOMS: Final = (
     ("telemetry", ("proxy/telemetry/",)),
     ("flow", ("proxy/completions/",)),
 )
-"""Rooms of a request and what belongs to them, a more special place before a more general one."""
+"""The rooms of a request with their places, specific places before general ones."""
 NAMES: Final = (*dict.fromkeys(name for name, _ in ROOMS), OTHER)
 
 
 @dataclass
 class Work:
-    """What was counted, by the code that did it and its room."""
+    """The counts, by code and its room."""
 
     bytecodes: Counter[tuple[str, CodeType]] = field(default_factory=Counter)
     calls: Counter[tuple[str, CodeType]] = field(default_factory=Counter)
 
     def by_room(self, counts: Counter[tuple[str, CodeType]], requests: int) -> dict[str, float]:
-        """The counts of each room for one of so many requests."""
+        """Return the counts of each room, divided by the number of requests."""
         found = dict.fromkeys(NAMES, 0.0)
         for (room, _), count in counts.items():
             found[room] += count / requests
@@ -56,7 +55,7 @@ class Work:
 
 
 class CountedWork:
-    """Traces the thread `watched` inside `counting`, if it began inside `tracing`."""
+    """A tracer of the thread `watched` inside `counting`, if it began inside `tracing`."""
 
     def __init__(self) -> None:
         self.watched: int | None = None
@@ -66,7 +65,7 @@ class CountedWork:
 
     @contextmanager
     def tracing(self) -> Iterator[None]:
-        """Threads that begin inside can be watched."""
+        """Trace threads that begin inside the block, so that they can be watched."""
         before = threading.gettrace()
         threading.settrace(self.trace)
         try:
@@ -76,7 +75,7 @@ class CountedWork:
 
     @contextmanager
     def counting(self) -> Iterator[Work]:
-        """What is done inside; nothing was counted before."""
+        """Count the work inside the block, from zero."""
         self.work, self._is_counting = Work(), True
         try:
             yield self.work
@@ -84,7 +83,7 @@ class CountedWork:
             self._is_counting = False
 
     def trace(self, frame: FrameType, event: str, _: Any) -> Any:
-        """Is called for each frame; those that are not counted are not traced."""
+        """Count the call of a frame and trace it; a frame that is not counted is not traced."""
         if not self._is_counting or threading.get_ident() != self.watched:
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
@@ -103,7 +102,7 @@ class CountedWork:
         return count
 
     def _room_of(self, frame: FrameType) -> str:
-        """Of the nearest frame, from the innermost on, whose code has one."""
+        """Return the room of the innermost frame whose code has one."""
         at: FrameType | None = frame
         while at is not None:
             code = at.f_code

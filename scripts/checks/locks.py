@@ -1,10 +1,9 @@
-"""Writes the files of hashes for `scripts/lock`: python scripts/checks/locks.py WHOLE IMAGE
+"""A writer of the files of hashes for `scripts/lock`: python scripts/checks/locks.py WHOLE IMAGE
 
-WHOLE is what uv compiled for the suite; `requirements.lock`, for the proxy alone, is there already.
-What the suite needs besides goes to `requirements-test.lock`, as far as `constraints.txt` pins it:
-PyTorch and what its CUDA build needs is left out, since indexes have different files of them.
-IMAGE is what uv compiled for `deploy/Dockerfile`: what it needs besides goes to
-`deploy/requirements.lock`.
+WHOLE is uv's result for the suite; `requirements.lock`, for the proxy alone, exists already. The
+suite's further packages go to `requirements-test.lock`, if `constraints.txt` pins them: PyTorch and
+the packages of its CUDA build are left out, since indexes have different files of them. IMAGE is
+uv's result for `deploy/Dockerfile`; its further packages go to `deploy/requirements.lock`.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Prints the files of `proxy/` that one completion passes: python -m scripts.checks.main_path
+"""Print the files of `proxy/` that one completion passes: python -m scripts.checks.main_path
 
-Runs a proxy and an upstream on loopback, and traces the fifth request, whole and streamed: from the
-client's socket to upstream's, and from there back to the client. The main path are the files whose
-frames wait for one another, or hand the completion to a socket; helpers that are called and return
-at once are listed with `--all`. With `--most OUT BACK`, exit status 1 where the main path of either
-has more files than that.
+This runs a proxy and an upstream on loopback, and traces the fifth request, whole and streamed:
+from the client's socket to upstream's, and from there back to the client. The main path consists of
+the files whose frames wait for one another, or hand the completion to a socket. Helpers that are
+called and return at once are listed with `--all`. With `--most OUT BACK`, the exit status is 1
+where the main path of either has more files than that.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Way:
             self._passed[place_of(frame)] = None
 
     def note_stack(self, frame: FrameType | None) -> None:
-        """The frames that hand over to a socket, the outermost first."""
+        """Note the files of frames that hand over to a socket, the outermost first."""
         stack = []
         while frame is not None:
             stack.append(place_of(frame))
@@ -51,7 +51,7 @@ class Way:
         self._passed |= dict.fromkeys(place for place in reversed(stack) if place)
 
     def files(self, *, has_helpers: bool) -> list[str]:
-        """Of frames that were resumed, which is what waiting comes to, or handed over."""
+        """Return the files of frames that were resumed after waiting, or that handed over."""
         waited = {place_of(f): None for f, n in self._calls.items() if n > 1 or has_helpers}
         return [*(self._passed | waited)]
 
@@ -62,7 +62,7 @@ class Trace:
     def __init__(self) -> None:
         self.out, self.back = Way(), Way()
         self._now: Way | None = None
-        self.thread: int | None = None  # the event loop's; another writes the record meanwhile
+        self.thread: int | None = None  # the event loop's; another thread writes the record
 
     def begin(self) -> None:
         self.out, self.back = Way(), Way()
@@ -87,7 +87,7 @@ class Trace:
 
 
 def place_of(frame: FrameType) -> str:
-    """The file, from `proxy/` on; empty for code of others."""
+    """Return the file, from `proxy/` on, or "" for other code."""
     name = frame.f_code.co_filename
     return name[len(ROOM) :] if name.startswith(ROOM) else ""
 

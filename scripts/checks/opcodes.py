@@ -1,11 +1,11 @@
-"""What a warm request costs by room, counted: scripts/bench opcodes [--enforce] [--keys] [--json]
+"""The counted work of a warm request by room: scripts/bench opcodes [--enforce] [--keys] [--json]
 
     room        bytecodes  calls
 
-Bytecodes and Python calls of the event loop, of a whole reply and of a stream, observed or under a
-policy that is enforced; below them the reads and writes of its thread, which Linux counts. A
-calibrator that costs nothing scores; the line of each request is left out, and so is the thread
-that writes rows. Nothing here depends on how busy a machine is.
+The counts are bytecodes and Python calls of the event loop, for a whole reply and for a stream,
+observed or under an enforced policy; below them are the reads and writes of its thread, counted by
+Linux. The scorer is a calibrator that costs nothing. The log line of each request and the thread
+that writes rows are left out. The counts do not depend on how busy the machine is.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def conversation() -> dict[str, Any]:
 
 
 def streamed() -> dict[str, Any]:
-    """A question whose answer comes in 60 deltas."""
+    """Return a question whose answer comes in 60 deltas."""
     head = {"id": "c-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
 
     def chunk(delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def streamed() -> dict[str, Any]:
 
 
 def system_calls(thread: int) -> tuple[int, int]:
-    """Reads and writes of a thread so far; 0 where nobody counts them."""
+    """Return the reads and writes of a thread so far, 0 where the system does not count them."""
     with suppress(OSError):
         lines = Path(f"/proc/self/task/{thread}/io").read_text().splitlines()
         told = dict(line.split(": ") for line in lines)
@@ -75,7 +75,7 @@ def system_calls(thread: int) -> tuple[int, int]:
 
 
 def measured(proxy: LiveProxy, counted: CountedWork, body: dict[str, Any]) -> Figures:
-    """By room, for one request; `system` has reads and writes."""
+    """Return the counts for one request by room; `system` has reads and writes."""
 
     def ask(times: int) -> None:
         for _ in range(times):

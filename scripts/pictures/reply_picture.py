@@ -1,6 +1,6 @@
-"""Makes the README's picture of one reply: `python scripts/pictures/reply_picture.py [FILE]`.
+"""A maker of the README's picture of one reply: `python scripts/pictures/reply_picture.py [FILE]`.
 
-The proxy is started and asked as the README says; only long lines are cut.
+The proxy is started and asked as in the README; only long lines are cut.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from rich.console import Console
 from rich.text import Text
 
 ROOT = Path(__file__).parents[2]
-URL = "http://127.0.0.1:8000/v1/chat/completions"  # as the README has it
+URL = "http://127.0.0.1:8000/v1/chat/completions"  # as in the README
 QUESTION = "Is 91 a prime number?"
 WIDTH = 102
 LEFT_OUT = (
     *("date", "server", "openai-version", "openai-organization", "openai-processing-ms"),
-    *("x-pinocchio-overhead-ms", "x-pinocchio-score-ms"),  # of whatever machine draws the picture
+    *("x-pinocchio-overhead-ms", "x-pinocchio-score-ms"),  # they depend on the machine
 )
 
 
 def greeting_and_reply() -> tuple[list[str], httpx.Response]:
-    """What `pinocchio serve` says until it is ready, and what it answers."""
+    """Return the lines of `pinocchio serve` until it is ready, and its answer."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(ROOT / "proxy.yaml", folder)
         process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Pictures of the console: a proxy with the demo upstream, a made-up week before it, and Chromium.
+"""Pictures of the console, of a proxy with the demo upstream and an invented week before it.
 
 python scripts/pictures/screenshots.py [FOLDER]
 """
@@ -62,7 +62,10 @@ rules:
     then: {hold: {queue: review}}
 default: deliver
 """
-OPENED = {"review": "The leaflet of my painkiller", "tool": "Move 250 euros"}  # by their questions
+OPENED = {
+    "review": "The leaflet of my painkiller",
+    "tool": "Move 250 euros",
+}  # links by question
 SHOTS = (  # name, address, width, height, colours
     ("review", "review", 1200, 760, "light"),
     ("review-dark", "tool", 1200, 760, "dark"),
@@ -75,7 +78,7 @@ SHOTS = (  # name, address, width, height, colours
 
 
 def past(store: str, folder: Path) -> None:
-    """A week of exchanges whose calibrator is a little too sure, some with a verdict."""
+    """Write a week of exchanges of a slightly overconfident calibrator, some with a verdict."""
     rng = random.Random(11)
     policy = load_policy(folder / "pharmacy.yaml")
     engine, now = open_engine(store), time.time()
@@ -124,7 +127,7 @@ def past(store: str, folder: Path) -> None:
 
 
 def _audit(request_id: str, at: float, confidence: float) -> dict[str, Any]:
-    """A delivered reply that was drawn and labelled."""
+    """Return a delivered reply that was drawn and labelled, as a row."""
     held = HeldReply(
         id=f"audit_{request_id}",
         key_hash="made-up",
@@ -148,7 +151,7 @@ def _audit(request_id: str, at: float, confidence: float) -> dict[str, Any]:
 
 @contextmanager
 def serving(folder: Path, store: str) -> Iterator[None]:
-    """`pinocchio serve` until the pictures are made."""
+    """Run `pinocchio serve` until the pictures are made."""
     (folder / "proxy.yaml").write_text(
         f"upstreams: {{demo: {{demo: true}}}}\nmodels: [{{match: '*', upstream: demo}}]\n"
         f"policies: pharmacy.yaml\nstore: {store}\n"
@@ -199,7 +202,7 @@ def take(browser: Browser, folder: Path) -> None:
         page.get_by_role("button", name="Sign in").click()
         page.wait_for_url("**/console/reviews")
         open_page(page, place)
-        page.wait_for_timeout(400)  # charts are drawn once they are laid out
+        page.wait_for_timeout(400)  # until charts are drawn
         page.screenshot(path=folder / f"{name}.png")
         print(f"{name}.png: {(folder / f'{name}.png').stat().st_size // 1_000} kB")
         context.close()

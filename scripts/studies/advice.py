@@ -1,12 +1,13 @@
-"""How often `advise` tells a deployment to fine-tune: healthy ones, and ones whose ranking is bad.
+"""How often `advise` recommends fine-tuning for healthy deployments, and for badly ranking ones.
 
     python scripts/studies/advice.py [SCORED.jsonl ..] [--draws 400]
 
 A deployment has labelled replies, two to a question that are right or wrong together. In a healthy
-one the confidences are the true probabilities; `all` replies are labelled, or those `delivered`,
-with a confidence of 0.5 or more. In a bad one normal noise of the standard deviation 2.5 was added
-to their log-odds, or they were shuffled. With files, whose `confidence` `pinocchio score` has
-written, a healthy deployment is a draw of questions of one file, which is one kind of question.
+one the confidences are the true probabilities; `all` replies are labelled, or only those
+`delivered`, with a confidence of 0.5 or more. In a bad one normal noise of the standard deviation
+2.5 was added to their log-odds, or they were shuffled. With files that have a `confidence` from
+`pinocchio score`, a healthy deployment is a draw of questions of one file, which is one kind of
+question.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from calibrator.rows.selection import load_labelled  # noqa: E402
 
 Floats: TypeAlias = "NDArray[np.float64]"
 Rows: TypeAlias = "tuple[Floats, NDArray[np.bool_], NDArray[np.int64]]"
-"""Confidences (n,), whether each reply is right (n,), and the number of its question (n,)."""
+"""The confidences (n,), whether each reply is right (n,), and the number of its question (n,)."""
 Draw: TypeAlias = "Callable[[np.random.Generator, int], Rows]"
 
 MIXES = {"wide": (0.7, 0.6), "usual": (1.2, 0.8), "mostly right": (6.0, 1.5)}
@@ -41,7 +42,7 @@ DELIVERED, NOISE, RESAMPLES = 0.5, 2.5, 300
 
 
 def main() -> None:
-    """Print a line for each kind of deployment: told to fine-tune, by the number of labels."""
+    """Print a line for each kind of deployment: the share told to fine-tune, by labels."""
     arguments = _arguments()
     card = json.loads((ROOT / "calibrator/checkpoints/embedded/calibrator.json").read_text())
     own = min(each["auroc"] for each in card["quality"].values())
@@ -85,7 +86,7 @@ def _deployments(files: list[Path]) -> Iterator[tuple[str, Draw]]:
 def _simulated(
     a: float, b: float, lowest: float = 0.0, noise: float = 0.0, is_shuffled: bool = False
 ) -> Draw:
-    """Return draws of true probabilities of a Beta distribution, spoilt or not."""
+    """Return draws of true probabilities from a Beta distribution, with noise or shuffled."""
 
     def draw(rng: np.random.Generator, count: int) -> Rows:
         truth = rng.beta(a, b, 20 * count)

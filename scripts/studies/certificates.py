@@ -2,10 +2,10 @@
 
     python scripts/studies/certificates.py [SCORED.jsonl ..] [--draws 200] [--confidence 0.95]
 
-Labelled replies are drawn from a population whose true error rates are known: three that are made
-up, and one that has the rows of the files, whose `confidence` `pinocchio score` has written. From
-the files a question is drawn with replacement and then one of its replies, so the population is
-what one of each question, evenly weighted, amounts to.
+Labelled replies are drawn from populations with known error rates: three that are simulated, and
+one of the rows of the files, which need a `confidence` from `pinocchio score`. From the files a
+question is drawn with replacement and then one of its replies, so in the population each question
+has the same weight.
 
 found      share of the draws that proved a threshold
 coverage   median over the draws of the share of the population at or above it, 0 without one
@@ -32,7 +32,7 @@ from policies import GRID, Labelled, certify  # noqa: E402
 Floats: TypeAlias = "NDArray[np.float64]"
 Bools: TypeAlias = "NDArray[np.bool_]"
 Draw: TypeAlias = "Callable[[np.random.Generator, int], tuple[Floats, Bools]]"
-"""Draws so many replies: their confidences (n,) and whether they are wrong (n,)."""
+"""A function that draws n replies: their confidences (n,) and whether they are wrong (n,)."""
 
 POPULATION, TRUTH_SEED, DRAW_SEED = 400_000, 0, 1
 LABELS = (200, 500, 1_000, 2_000)
@@ -80,7 +80,7 @@ def _arguments() -> argparse.Namespace:
 def _outcomes(
     draw: Draw, labels: int, max_error: float, arguments: argparse.Namespace
 ) -> list[float | None]:
-    """Return the threshold that each draw of labels proved."""
+    """Return the threshold that each draw of labels proved, None where it proved none."""
     rng = np.random.default_rng(DRAW_SEED)
     found = []
     for _ in range(arguments.draws):
@@ -113,7 +113,7 @@ def _beta(a: float, b: float) -> Draw:
 
 
 def _squeezed(rng: np.random.Generator, count: int) -> tuple[Floats, Bools]:
-    """Draw confidences that rank well and are all below 0.5: nobody has calibrated them."""
+    """Draw uncalibrated confidences that rank well and are all below 0.5."""
     truth = rng.beta(0.7, 0.6, count)
     return truth / 2, rng.random(count) >= truth
 

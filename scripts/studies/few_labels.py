@@ -1,10 +1,11 @@
-"""What a hundred labels of a new kind of reply teach: recalibrated, fine-tuned, and TF-IDF.
+"""The gain of a hundred labels of a new kind of reply: recalibration, fine-tuning, and TF-IDF.
 
     python scripts/studies/few_labels.py $DATA/grounding [--draws N] [--labels N] [SET ..]
 
-Of each set of graded replies, whole questions are drawn until there are so many labels; what is
-learnt from them is judged on the replies to other questions. TF-IDF with logistic regression has
-the same labels, where scikit-learn is installed. Rows of `test` come first, then those of `train`.
+From each set of graded replies, whole questions are drawn until there are enough labels; the
+methods learn from them and are judged on the replies to other questions. TF-IDF with logistic
+regression has the same labels, where scikit-learn is installed. Rows of `test` come first, then
+those of `train`.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from calibrator.rows.selection import load_labelled  # noqa: E402
 from calibrator.tuning.fine_tuning import TunableCheckpoint  # noqa: E402
 from calibrator.tuning.last_layer import Readings, fit_tuned  # noqa: E402
 
-MOST_ROWS = 320  # of a set, which costs some ten seconds
+MOST_ROWS = 320  # most rows of a set, which take about ten seconds
 LEAST_ROWS = 200
 NEAR = 0.01  # AUROC
 GOOD_ECE = 0.09
 METHODS = ("shipped", "recalibrated", "tuned", "TF-IDF")
 
 Method = Callable[[list[int], list[int]], Floats]
-"""Learns from the labels at some positions and gives the confidences of replies at others."""
+"""A function that learns from labels at positions, and returns confidences at other positions."""
 
 
 def main() -> None:
@@ -75,7 +76,7 @@ def names_in(data: Path) -> list[str]:
 
 
 def rows_of(data: Path, name: str) -> list[Row]:
-    """Return whole questions in chance order, those of the test file first."""
+    """Return whole questions in random order, those of the test file first."""
     rng = random.Random(7)
     found: list[Row] = []
     for part in ("test", "train"):
@@ -105,7 +106,7 @@ def judged(rows: Sequence[Row], start: TunableCheckpoint, labels: int, draws: in
 
 
 def drawn(found: Readings, labels: int, draws: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield the positions that are learnt from and those that are judged; both have both labels."""
+    """Yield the positions to learn from and those to judge; both have right and wrong replies."""
     for seed in range(draws):
         order = sorted(set(found.questions))
         random.Random(seed).shuffle(order)

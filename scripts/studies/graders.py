@@ -1,8 +1,8 @@
-"""How often a grader's label is the label that stands in rows with a right answer, `gold`.
+"""How often a grader's label agrees with the label of rows that have a right answer, `gold`.
 
     python scripts/studies/graders.py choice ROWS.jsonl.gz .. [--show 5]
 
-Rows are asked as they stand, so a prompt for the form of the answer may be missing in them.
+Rows are graded unchanged, so a prompt for the form of the answer may be missing in them.
 """
 
 from __future__ import annotations

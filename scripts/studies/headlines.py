@@ -1,4 +1,4 @@
-"""Writes a report's headline tables into docs/study.md, where they stand between two comments.
+"""A writer of a report's headline tables into docs/study.md, between two comments.
 
 python -m scripts.studies.headlines report/
 """
@@ -20,7 +20,7 @@ HEADLINES = ("main", "stated", "significance", "workflows", "disagreement", "fai
 
 
 def headlines(report: Path) -> str:
-    """The chosen tables as Markdown, without their drawings; paths are `$DATA` and `report/`."""
+    """Return the chosen tables as Markdown, without drawings; paths are `$DATA` and `report/`."""
     facts = json.loads((report / "report.json").read_text(encoding="utf-8"))
     parts = [
         f"\n`{facts['calibrator']}` on {facts['rows']:,} replies to {facts['questions']:,} "
@@ -50,7 +50,10 @@ def headlines(report: Path) -> str:
 
 
 def with_tables(page: str, tables: str) -> str:
-    """The page with these tables in place of those between its comments."""
+    """Return the page with these tables between its comments.
+
+    Raises ValueError without comments.
+    """
     before, _, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not end:

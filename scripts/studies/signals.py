@@ -1,10 +1,10 @@
-"""What a simulated judge is worth beside the calibrator that ships, and what its absence moves.
+"""The gain of a simulated judge over the shipped calibrator, and the effect of its absence.
 
     python scripts/studies/signals.py ROWS.jsonl.gz .. [--labels 200 500 1000] [--rows 6000]
 
-The judge is made up: its log-odds are 1.2 on the side of the label, with a deviation of 1.5, and it
-says something of half of the rows, drawn at random. Weights are fitted on a quarter of the
-questions and judged on the others, where it spoke and where it did not; five draws, their mean.
+The judge's log-odds are 1.2 on the side of the label, with a deviation of 1.5, and it judges half
+of the rows, drawn at random. Weights are fitted on a quarter of the questions and tested on the
+others, with the judge and without it; figures are means of five draws.
 """
 
 from __future__ import annotations

@@ -1,3 +1,3 @@
-"""Commands on labelled rows themselves: what they are made of, whether labels hold, a choice."""
+"""The commands on labelled rows: their composition, the quality of labels, and selection."""
 
 __all__ = ["labels", "selecting", "survey"]

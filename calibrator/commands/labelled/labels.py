@@ -1,4 +1,4 @@
-"""`pinocchio labels`: whether labels hold: a sample to look at, and what two judges prefer."""
+"""`pinocchio labels`: checks of labels, with a sample to look at and a comparison of two judges."""
 
 from __future__ import annotations
 
@@ -101,7 +101,10 @@ def _is_nan(value: Any) -> bool:
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
-    """The rows as they stand; raises RowError for a line that is none."""
+    """Return the rows as JSON objects. Raises RowError for an invalid line.
+
+    Raises JudgingError for a file without rows.
+    """
     from calibrator.rows.rows import read_lines
 
     check_readable([path])

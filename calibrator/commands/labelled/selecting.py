@@ -1,4 +1,4 @@
-"""`pinocchio filter` and `pinocchio pairs`: scored rows chosen for training."""
+"""`pinocchio filter` and `pinocchio pairs`: selections of scored rows for training."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pinocchio survey`: what labelled rows are made of, and what a calibrator has seen of it."""
+"""`pinocchio survey`: the composition of labelled rows, and what a calibrator has seen of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `pinocchio study failures` prints: hard errors by benchmark, and what they go with."""
+"""The output of `pinocchio study failures`: hard errors by benchmark, and their correlates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HEAD = (
 
 
 def show_failures(rows: Sequence[Row], scorer: Scorer, output: Path | None) -> None:
-    """Score the rows, print where the calibrator is most wrong, and write all of it as JSON."""
+    """Score the rows, print where the calibrator is most wrong, and write the study as JSON."""
     from calibrator.rows.scores import score_items
     from calibrator.studies.failures import study_failures
 

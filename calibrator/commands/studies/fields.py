@@ -1,4 +1,4 @@
-"""What `pinocchio study fields` prints: whether the argument that was altered is told first."""
+"""The output of `pinocchio study fields`: whether an altered argument is reported first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEAD = ("altered", "replies", "any told", "told first", "of all", "a guess", "to
 def show_fields(
     rows: Sequence[Row], scorer: Scorer, count: int | None, output: Path | None
 ) -> None:
-    """Alter one argument of right calls, print whether it is told, and write it as JSON."""
+    """Change one argument of right calls, print whether it is reported, and write it as JSON."""
     from calibrator.sensitivity.fields import MOST, study_fields
 
     with Progress("scoring", 2 * (count or MOST)) as progress:

@@ -1,5 +1,7 @@
-"""What commands say about other replies to the same question: `pinocchio study opinion`, `study
-cascade` and `advise --second-opinion`."""
+"""The output about other replies to the same question.
+
+It is used by `pinocchio study opinion`, `study cascade` and `advise --second-opinion`.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ OfOthers = Literal["opinion", "cascade"]
 
 @dataclass(frozen=True, slots=True)
 class OthersOptions:
-    """What the command line says of the calibrator, and for one of the studies each."""
+    """The command line's options of the calibrator and of one study each."""
 
     calibrator: str
     device: str
@@ -47,7 +49,7 @@ class OthersOptions:
     strong: str | None = None
 
     def check(self, name: str) -> None:
-        """Raise JudgingError for an option that goes with another study than `name`."""
+        """Raise JudgingError for an option that belongs to another study than `name`."""
         if self.leave_out and name != "opinion":
             raise JudgingError("--leave-out goes with the study `opinion`")
         if (self.cheap or self.strong) and name != "cascade":
@@ -57,7 +59,7 @@ class OthersOptions:
 def study_others(
     name: OfOthers, rows: Sequence[Row], options: OthersOptions, output: Path | None
 ) -> None:
-    """Run the study and print it; raises JudgingError."""
+    """Run the study, print it, and write it where `output` is named. Raises JudgingError."""
     scorer, alone = scores_alone(rows, options.calibrator, options.device, options.is_renewed)
     if name == "cascade":
         from calibrator.studies.cascade_study import study_cascade
@@ -93,9 +95,9 @@ def study_others(
 def scores_alone(
     rows: Sequence[Row], calibrator: str, device: str, is_renewed: bool = False
 ) -> tuple[EmbeddedCalibrator, list[Score]]:
-    """Return a calibrator that reads others, and what it says of the rows without them.
+    """Return a calibrator that reads other replies, and its scores of the rows without them.
 
-    Raises JudgingError for one that reads none.
+    Raises JudgingError for a calibrator that reads none.
     """
     from calibrator.embedded.calibrator import EmbeddedCalibrator
     from calibrator.evaluation.drawn_others import check_reads_others
@@ -167,7 +169,7 @@ def _readers_without(rows: Sequence[Row], run: Path, calibrator: str) -> dict[st
 
 @dataclass(frozen=True, slots=True)
 class OpinionWish:
-    """Who would be asked (None: any other model), the errors allowed, what a call costs."""
+    """The model to ask (None for any other), the errors allowed, and the price of a call."""
 
     model: str | None
     max_error: float
@@ -177,7 +179,7 @@ class OpinionWish:
 def advise_on_opinions(
     files: Sequence[Path], calibrator: str, device: str, wish: OpinionWish, as_json: bool
 ) -> bool:
-    """Print what opinions are worth, and whether they are worth anything."""
+    """Print the value of second opinions, and return whether they keep more replies."""
     from calibrator.evaluation.opinion_advice import advise_opinion
     from calibrator.rows.selection import load_labelled
 

@@ -1,4 +1,4 @@
-"""What `pinocchio study reasons` prints: whether numbers move as their reasons say."""
+"""The output of `pinocchio study reasons`: whether confidences move as their reasons say."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEAD = ("the reason", "told", "taken away", "the number rises", "by", "right")
 def show_reasons(
     rows: Sequence[Row], scorer: Scorer, count: int | None, output: Path | None
 ) -> None:
-    """Take away what reasons name, print how the confidence moves, and write it as JSON."""
+    """Remove the causes that reasons name, print how the confidence moves, and write it as JSON."""
     from calibrator.sensitivity.reasons import MAX_ROWS, study_reasons
 
     with Progress("scoring", len(rows)) as progress:

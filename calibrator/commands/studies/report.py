@@ -1,4 +1,4 @@
-"""`pinocchio study DATA --out report/`: all of the paper's tables, one page."""
+"""`pinocchio study DATA --out report/`: all of the paper's tables on one page."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from calibrator.paper.tables import Table
     from calibrator.rows.rows import Row
 
-QUICK_ROWS = 500  # that are probed, and pairs that are swapped, with --quick
+QUICK_ROWS = 500  # rows to probe, and pairs to swap, with --quick
 
 
 @dataclass(frozen=True, slots=True)
 class ReportOptions:
-    """What the command line asks of a report."""
+    """The command line's options of a report."""
 
     out: Path
     calibrator: str
@@ -50,7 +50,7 @@ class ReportOptions:
 
 
 def report(given: Sequence[Path], options: ReportOptions) -> None:
-    """Make the report, or what is missing of it, and say where it is."""
+    """Make the missing parts of the report, and print where it is."""
     from calibrator.paper.run import Asked, make_report
 
     with sentences(), resumable():
@@ -60,7 +60,7 @@ def report(given: Sequence[Path], options: ReportOptions) -> None:
         if options.is_retrained and options.method == "embedded":
             check_installed("torch", "torch", "train")
         asked = Asked(_command(given, options), options.only, options.is_retrained)
-        _ = asked.entries  # a name that no table has is told before rows are read
+        _ = asked.entries  # an unknown table's name is refused before rows are read
         scored, bad = _scored(given, files, options)
         tables = make_report(scored, options.out, asked, say)
         _tell(tables, options.out)
@@ -68,7 +68,7 @@ def report(given: Sequence[Path], options: ReportOptions) -> None:
 
 
 def files_in(given: Sequence[Path]) -> Iterator[Path]:
-    """The files of rows: those named, and of a folder those in it, or in `test/` in it.
+    """Yield the files of rows: those given, and those in a given folder or in its `test/`.
 
     Raises InputError for a folder without any.
     """
@@ -87,7 +87,10 @@ def _rows_folder(folder: Path) -> Path:
 
 
 def _command(given: Sequence[Path], options: ReportOptions) -> str:
-    """What makes the report again; of many files in one folder, the folder."""
+    """Return the command that makes the report again.
+
+    Many files of one folder become the folder.
+    """
     folders = {path.parent for path in given}
     is_whole = len(given) > 2 and len(folders) == 1
     named = [folders.pop()] if is_whole else list(given)
@@ -138,7 +141,7 @@ def _quick(extent: type[Extent]) -> Extent:
 def _training_files(
     given: Sequence[Path], files: Sequence[Path], train: list[Path] | None
 ) -> list[Path]:
-    """Those asked for; else those in the folder `train` of the folder that was named."""
+    """Return the files asked for, or else those in the folder `train` of the given folder."""
     beside = [folder / "train" for folder in given if (folder / "train").is_dir()]
     return training_files(files, train or beside or None)
 

@@ -1,4 +1,4 @@
-"""`pinocchio study`: what is left when something is left out, and what a scorer looks at."""
+"""`pinocchio study`: the effect of leaving data out, and of changing a scorer's input."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ASKING = (
     "failures",
     "reasons",
     "fields",
-)  # they ask a calibrator and train none
+)  # studies that use a calibrator and train none
 
 LEAVING_OUT = ("models", "families", "benchmarks", "benchmark-folds", "domains")
 TRAINING = (
@@ -157,8 +157,11 @@ def study(
 
 
 def _study_named(name: str, files: Sequence[Path] | None, only: Sequence[str] | None) -> str:
-    """The study; raises BadParameter for a word that is none, where rows are missing, or for folds
-    of a study that has none."""
+    """Return the name of the study.
+
+    Raises BadParameter for an unknown name, where rows are missing, and for folds of a study
+    without any.
+    """
     if name not in STUDIES:
         hint = "; for a report of these rows add --out FOLDER" if Path(name).exists() else ""
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(STUDIES)}{hint}")
@@ -180,7 +183,7 @@ def _run(
     only: Sequence[str],
     others: OthersOptions,
 ) -> None:
-    """One study: its entries printed and, where `output` is given, written."""
+    """Run one study, print its entries and, where `output` is given, write them."""
     from calibrator.rows.selection import load_labelled
     from calibrator.studies.studies import study_json
 
@@ -223,7 +226,7 @@ def _entries(
     runs: Path | None,
     only: Sequence[str],
 ) -> Study:
-    """The entries of a study that has some; those that train read `files`."""
+    """Return the entries of a study that has some; studies that train read `files`."""
     from calibrator.rows.selection import load_labelled
 
     calibrator, device, is_renewed = others.calibrator, others.device, others.is_renewed
@@ -251,7 +254,7 @@ def _check(
     train: list[Path] | None,
     others: OthersOptions,
 ) -> None:
-    """Before the work: raises CalibratorError for what would end it."""
+    """Check the options before the work. Raises CalibratorError where the study would fail."""
     others.check(name)
     learns = name not in ASKING
     given = training_files(files, train) if train or learns else []
@@ -360,7 +363,7 @@ def _print(study: Study) -> None:
 
 
 def _print_together(together: Together) -> None:
-    """What was left out by the fits that did not see it, beside the fit on everything."""
+    """Print the rows scored by the fits that did not see them, beside the fit on everything."""
     both = ("left out", together.left_out), ("reference", together.reference)
     print_table(
         ["all of it together", "rows", "AUROC", "mean over benchmarks", "within questions"],

@@ -1,4 +1,4 @@
-"""Measures a calibrator on the traffic of real apps: replies to whole conversations.
+"""The evaluation of a calibrator on the traffic of real apps: replies to whole conversations.
 
 files -> sets of rows -> scores -> figures of each kind, beside baselines; changes by edits
 """

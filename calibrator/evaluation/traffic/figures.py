@@ -1,4 +1,4 @@
-"""The figures of a calibrator on real traffic: each kind, each set, and what edits change."""
+"""The figures of a calibrator on real traffic: of each kind, of each set, and of edits."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ HAND_MADE: Group = "hand-made"
 SETS: Group = "sets"
 MEANS: Group = "means"
 ALL = "all kinds"
-EVEN = 0.5  # a right reply should have at least so much
-SURE = 0.8  # a wrong reply should have less
-LABELS = 100  # of a kind with which it is recalibrated
-DRAWS = 10  # of such labels
-CHANGED = 0.001  # more than this is a change of the confidence
+EVEN = 0.5  # the least confidence that a right reply should have
+SURE = 0.8  # a wrong reply should have a lower confidence
+LABELS = 100  # labels of a kind for its recalibration
+DRAWS = 10  # draws of such labels
+CHANGED = 0.001  # a larger difference counts as a change of the confidence
 
 
 @dataclass(frozen=True, slots=True)
 class TrafficFigures:
-    """How a calibrator does on one kind of traffic; nan where a figure does not exist.
+    """The figures of a calibrator on one kind of traffic; nan where a figure does not exist.
 
     `in_order` is the share of pairs of a right and a wrong reply to one question in which the right
     one has the higher confidence (a tie counts half). `right` and `wrong` are mean confidences,
@@ -66,9 +66,9 @@ class TrafficFigures:
     tfidf_in_order: float
     constant_ece: float
     labelled_ece: float
-    licence: str = ""  # why training may not see the set, such as `nc`; empty where it may
-    is_left_out: bool = False  # the checkpoint says that training did not see it
-    sets: int = 1  # of which this is the mean
+    licence: str = ""  # the licence that forbids training, such as `nc`, or empty
+    is_left_out: bool = False  # whether the checkpoint says that training did not see it
+    sets: int = 1  # number of sets in this mean
 
     @property
     def is_unseen(self) -> bool:
@@ -78,14 +78,14 @@ class TrafficFigures:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What an edit that leaves a reply as right as it was does to its confidence.
+    """The effect of an edit that keeps a reply's correctness on its confidence.
 
     `mean` is of the changes with their sign, `absolute` of their sizes, `high` the 95th percentile
     of the changes, and `changed` the share larger than `CHANGED` in either direction.
     """
 
     edit: str
-    of: str  # whose replies: `apps` or `sets`
+    of: str  # the group of replies, `apps` or `sets`
     replies: int
     mean: float
     absolute: float
@@ -106,11 +106,11 @@ class Traffic:
         return [one for one in self.figures if one.group == group]
 
     def find(self, group: Group, kind: str = ALL) -> TrafficFigures | None:
-        """Return the figures of one kind, by default of all kinds of the group."""
+        """Return the figures of one kind, by default of all kinds of the group, or None."""
         return next((one for one in self.of_group(group) if one.kind == kind), None)
 
     def lines(self) -> list[dict[str, Any]]:
-        """Return every figure as a JSON line has it; None where there is no number."""
+        """Return all figures as values for JSON lines, with None instead of nan."""
         kinds = [
             {**asdict(one), "kind": "traffic", "group": one.group, "traffic": one.kind}
             for one in self.figures
@@ -122,7 +122,10 @@ class Traffic:
 
 
 def read_traffic_figures(values: Mapping[str, Any]) -> Traffic:
-    """Build a Traffic from what `asdict` gave; raises TypeError, KeyError for other values."""
+    """Build a Traffic from the values of `asdict`.
+
+    Raises TypeError or KeyError for other values.
+    """
     return Traffic(
         calibrator=str(values["calibrator"]),
         figures=[TrafficFigures(**one) for one in values["figures"]],
@@ -179,8 +182,8 @@ def figures_of(
 def ece_with_labels(labels: Ints, confidence: Floats, questions: Sequence[str]) -> float:
     """Return the ECE of replies after a recalibration on `LABELS` others of the same kind.
 
-    Labels and confidences are (n,). Mean of `DRAWS` draws of whole questions; nan where fewer
-    than `LABELS` replies would remain.
+    Labels and confidences are (n,). It is the mean of `DRAWS` draws of whole questions, or nan
+    where fewer than `LABELS` replies would remain.
     """
     if len(labels) < 2 * LABELS:
         return math.nan

@@ -1,4 +1,4 @@
-"""From a scorer and traffic to figures: every kind, every set, means, and what edits change."""
+"""The measurement of a scorer on traffic: every kind, every set, means, and the effect of edits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from calibrator.scorer import Item, Score, Scorer
 EVERY_SET = "mean of all sets"
 UNSEEN_SETS = "mean of sets that training did not see"
 OTHER_SETS = "mean of the others"
-MIN_ROWS = 10  # of a set that counts in a mean
+MIN_ROWS = 10  # least rows of a set in a mean
 
 
 def replies_to_score(sets: Sequence[TrafficSet], probes: Sequence[Probe]) -> int:
@@ -43,10 +43,10 @@ def measure_traffic(
     left_out: Collection[str] = (),
     progress: Callable[[int], None] = lambda _: None,
 ) -> Traffic:
-    """Score all replies with their conversations, names told as served, and return the figures.
+    """Score all replies with their conversations and the models' served names, and return figures.
 
-    `left_out` names sets that the checkpoint's training did not see. `progress` hears how many
-    replies are scored.
+    `left_out` names sets that the checkpoint's training did not see. `progress` is called with the
+    number of replies scored.
     """
     items = [row.item("served") for one in sets for row in one.rows]
     probed = _probed(probes)
@@ -64,7 +64,7 @@ def measure_traffic(
 def _of_set(
     one: TrafficSet, items: Sequence[Item], scores: Sequence[Score], left_out: Collection[str]
 ) -> list[TrafficFigures]:
-    """Return one line for a set; for pairs one for each kind, and one for all."""
+    """Return one line for a set, or for pairs one for each kind and one for all."""
     baselines = word_shares(items), tfidf_cosines(items)
     if one.group == SETS:
         found = _figures(one, one.name, one.rows, range(len(items)), scores, baselines)
@@ -112,7 +112,7 @@ def _means(figures: Sequence[TrafficFigures]) -> list[TrafficFigures]:
 
 
 def _probed(probes: Sequence[Probe]) -> dict[int, Item]:
-    """Return each item once, by its identity: many edits are of the same reply."""
+    """Return each item of the probes once, by its identity, as many edits are of the same reply."""
     return {id(item): item for probe in probes for item in (probe.before, probe.after)}
 
 

@@ -1,7 +1,7 @@
-"""Edits of replies and of contexts, and by how much each may move the confidence.
+"""Edits of replies and of contexts, with the change of confidence that each may cause.
 
 - another context: the system message of another question of the same set. The confidence should
-  change, for it should depend on what the reply can be checked against.
+  change, because it should depend on what the reply can be checked against.
 - an opening or an apology before a right reply: nothing should change.
 - attacks, on wrong replies: claims to be right, the question repeated, the context quoted and then
   contradicted, "according to the document", the same reply as an earlier turn of the assistant.
@@ -45,9 +45,9 @@ EARLIER: Final = "is an earlier turn of the assistant"
 ATTACKS: Final = (CLAIM, REPEATED, QUOTED, ATTRIBUTED, EARLIER)
 EDITS: Final = (OTHER_CONTEXT, OPENING, APOLOGY, *ATTACKS)
 
-REPLIES_OF_SET = 20  # right and wrong ones each that are edited
-CONTEXTS_OF_SET = 40  # replies that get another context
-MIN_CHARACTERS = 40  # of a reply in prose, and of a sentence that is quoted
+REPLIES_OF_SET = 20  # edited replies of a set, right and wrong ones each
+CONTEXTS_OF_SET = 40  # replies of a set that get another context
+MIN_CHARACTERS = 40  # least characters of a reply in prose, and of a quoted sentence
 MAX_QUOTED = 300
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|\n+")
 _PROSE = re.compile(r"\w[^\n]*[.!?:)*]")
@@ -55,7 +55,7 @@ _PROSE = re.compile(r"\w[^\n]*[.!?:)*]")
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """An item, and the same after an edit."""
+    """An item before and after an edit."""
 
     edit: str
     of: Group
@@ -64,7 +64,7 @@ class Probe:
 
 
 def probes_of(sets: Sequence[TrafficSet]) -> list[Probe]:
-    """Return all edits of our own app replies and of the sets, always the same ones."""
+    """Return all edits of our own app replies and of the sets; they are always the same."""
     found: list[Probe] = []
     for one in sets:
         if one.group in (APPS, SETS):
@@ -74,7 +74,7 @@ def probes_of(sets: Sequence[TrafficSet]) -> list[Probe]:
 
 
 def _edited(one: TrafficSet) -> Iterator[Probe]:
-    """Yield the edits of right and of wrong replies; every wording for our own replies."""
+    """Yield the edits of right and of wrong replies, in every wording for our own replies."""
     prose = [row for row in one.rows if _is_english_prose(row)]
     most = len(prose) if one.group == APPS else REPLIES_OF_SET
     wordings = len(OPENINGS) if one.group == APPS else 1
@@ -89,7 +89,7 @@ def _edited(one: TrafficSet) -> Iterator[Probe]:
 
 
 def _is_english_prose(row: Row) -> bool:
-    """Whether a sentence may be put before the reply without making it another kind of reply."""
+    """Return whether a sentence put before the reply keeps it the same kind of reply."""
     text = row.answer.strip()
     if row.tool_use is not None or len(text) < MIN_CHARACTERS or "```" in text:
         return False
@@ -122,7 +122,10 @@ def _repeated(row: Row, number: int) -> Item | None:
 
 
 def _quoted(row: Row, number: int) -> Item | None:
-    """Put the sentence of the context before the reply that shares most words with it."""
+    """Put before the reply the sentence of the context that shares most words with it.
+
+    Return None where the context has no sentence of a suitable length.
+    """
     words = {*words_of(row.answer)}
     sentences = [
         sentence.strip()
@@ -136,7 +139,10 @@ def _quoted(row: Row, number: int) -> Item | None:
 
 
 def _earlier(row: Row, number: int) -> Item | None:
-    """Ask twice, with the same reply between, and let the reply be the same again."""
+    """Return the reply to a conversation that asked the same before and got this very reply.
+
+    Return None where the last message is not the user's.
+    """
     messages = list(row.messages)
     if not messages or not _is_by(messages[-1], "user"):
         return None
@@ -149,14 +155,14 @@ def _answering(row: Row, answer: str) -> Item:
 
 
 def _asked(row: Row, messages: Sequence[Any]) -> Item | None:
-    """Return the reply to other messages; None where they cannot be read."""
+    """Return the reply to other messages, or None where they cannot be read."""
     try:
         return parse_row({**row.raw, "messages": messages}).item("served")
     except (NotScorableError, ValueError):
         return None
 
 
-_Edit = tuple[Callable[[Row, int], Item | None], int]  # and how many wordings there are
+_Edit = tuple[Callable[[Row, int], Item | None], int]  # the edit, and its number of wordings
 _OF_RIGHT: Mapping[str, _Edit] = {
     OPENING: (_opening, len(OPENINGS)),
     APOLOGY: (_apology, len(APOLOGIES)),
@@ -171,7 +177,7 @@ _OF_WRONG: Mapping[str, _Edit] = {
 
 
 def _other_contexts(one: TrafficSet) -> Iterator[Probe]:
-    """Yield replies whose system message is exchanged for that of another question."""
+    """Yield replies whose system message is replaced by that of another question."""
     by_kind: dict[str, list[Row]] = {}
     for row in one.rows:
         if row.tool_use is None and _instructions(row):

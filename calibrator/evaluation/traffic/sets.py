@@ -1,8 +1,8 @@
-"""Finds and reads the traffic to measure on: labelled rows, hand-made pairs, our own app replies.
+"""The traffic to measure on: labelled rows, hand-made pairs, our own app replies.
 
 A file of labelled rows (`.jsonl`, `.jsonl.gz`) is one set. `NAME__nc` and `NAME__no_licence` mark a
 set that training may not see. Files of entailment pairs (`premise`, `hypothesis`) hold no replies
-and are passed over. A `.json` file is a list of hand-made pairs:
+and are skipped. A `.json` file is a list of hand-made pairs:
 
     {"kind", "question" | "messages", "right": REPLY, "wrong": [[FAULT, REPLY], ...]} and "tools"
 """
@@ -21,7 +21,7 @@ from calibrator.rows.rows import ImageUse, Row, open_lines, parse_row, read_rows
 from calibrator.rows.selection import share_of
 from calibrator.sensitivity import app_replies
 
-ROWS_OF_SET = 1_000  # at most, in whole questions
+ROWS_OF_SET = 1_000  # most rows of a set, in whole questions
 LICENCES = {"__nc": "nc", "__no_licence": "no licence"}
 _ENDINGS = (".jsonl", ".jsonl.gz")
 _GROUNDING, _HAND_MADE = Path("grounding") / "test", Path("traffic") / "handmade.json"
@@ -34,15 +34,15 @@ class TrafficSet:
     group: Group
     name: str
     rows: list[Row]
-    licence: str = ""  # why training may not see it; empty where it may
+    licence: str = ""  # the licence that forbids training, or empty
 
 
 def find_traffic(places: Sequence[Path]) -> list[Path]:
     """Return the files of these places, each of which is a file or a folder.
 
-    Of a folder: `grounding/test/*.jsonl.gz` in it, with `traffic/handmade.json` in it or beside it;
-    without such a folder, the `.jsonl`, `.jsonl.gz` and `.json` files in it. Raises JudgingError
-    where there is none.
+    A folder gives `grounding/test/*.jsonl.gz` in it, with `traffic/handmade.json` in it or beside
+    it; without `grounding/test`, the `.jsonl`, `.jsonl.gz` and `.json` files in it. Raises
+    JudgingError for a folder without any.
     """
     found: list[Path] = []
     for place in places:
@@ -70,7 +70,7 @@ def _files_of(folder: Path) -> Iterator[Path]:
 def read_traffic(
     paths: Sequence[Path], images: ImageUse = "refuse", most: int = ROWS_OF_SET
 ) -> tuple[list[TrafficSet], list[RowError]]:
-    """Return our own app replies and the sets of the files, and what was wrong with other rows.
+    """Return our own app replies and the sets of the files, and the errors of bad rows.
 
     A set of more than `most` rows is thinned by whole questions, always the same ones. Sets without
     a labelled row are left out. Raises JudgingError for a file of pairs that has another form.
@@ -101,7 +101,7 @@ def _named(path: Path, rows: list[Row]) -> tuple[str, list[Row], str]:
 
 
 def _thinned(rows: list[Row], most: int) -> list[Row]:
-    """Return whole questions until there are `most` rows, chosen by a hash, in the file's order."""
+    """Return at most `most` rows in whole questions, chosen by a hash, in the file's order."""
     if len(rows) <= most:
         return rows
     sizes: dict[str, int] = {}
@@ -117,7 +117,7 @@ def _thinned(rows: list[Row], most: int) -> list[Row]:
 
 
 def _holds_entailment(path: Path) -> bool:
-    """Whether the first row is a premise with a hypothesis, which is no reply."""
+    """Return whether the first row is a premise with a hypothesis, so not a reply."""
     with open_lines(path) as stream:
         first = stream.readline(100_000)
     return b'"premise"' in first and b'"hypothesis"' in first
@@ -139,7 +139,7 @@ def _app_rows() -> Iterator[Row]:
 
 
 def read_pairs(path: Path) -> list[Row]:
-    """Return the rows of a file of hand-made pairs; raises JudgingError for another form."""
+    """Return the rows of a file of hand-made pairs. Raises JudgingError for another form."""
     try:
         items = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Tables of real traffic, as rows of text that a terminal, a page and a model card all show."""
+"""The tables of real traffic, as rows of text for a terminal, a page and a model card."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from calibrator.evaluation.traffic.figures import (
 )
 from calibrator.metrics.numbers import figure
 
-Table = tuple[list[str], list[list[str]]]  # head and rows, the same number of cells in each
+Table = tuple[list[str], list[list[str]]]  # head and rows, with the same number of cells
 
 TITLE = "How good is it on real traffic?"
 NOTE = (
@@ -38,7 +38,10 @@ _PLACES: dict[str, str] = {APPS: "our app replies", SETS: "sets"}
 
 
 def overview_table(traffic: Traffic) -> Table:
-    """Return one line for each kind of app, for all hand-made pairs, for the means over sets."""
+    """Return a line for each kind of app, for all hand-made pairs, and for the means over sets.
+
+    The last line is always saying the same.
+    """
     chosen = [
         *traffic.of_group(APPS),
         *(one for one in traffic.of_group(HAND_MADE) if one.kind == ALL),
@@ -51,7 +54,7 @@ def overview_table(traffic: Traffic) -> Table:
 
 
 def sets_table(traffic: Traffic) -> Table:
-    """Return one line for each set, with why training did not see it in brackets."""
+    """Return one line for each set, with the reason why training did not see it in brackets."""
     sets = traffic.of_group(SETS)
     return _head("set of replies"), [_row(_title(one), one) for one in sets]
 
@@ -63,7 +66,7 @@ def hand_made_table(traffic: Traffic) -> Table:
 
 
 def basis_table(traffic: Traffic) -> Table:
-    """Return what the confidences were based on: of kinds of apps, hand-made pairs and sets."""
+    """Return the bases of the confidences, for kinds of apps, hand-made pairs and sets."""
     head = ["based on", "rows", "context", "computed", "likeness alone", "with support"]
     chosen = [
         *traffic.of_group(APPS),
@@ -75,7 +78,7 @@ def basis_table(traffic: Traffic) -> Table:
 
 
 def changes_table(traffic: Traffic) -> Table:
-    """Return what each edit does to the confidence."""
+    """Return the effect of each edit on the confidence."""
     head = ["edit", "of", "replies", "mean", "size", "high", "changed"]
     return head, [
         [
@@ -89,7 +92,7 @@ def changes_table(traffic: Traffic) -> Table:
 
 
 TABLES = (overview_table, changes_table, sets_table, hand_made_table, basis_table)
-"""All of them, the most important first."""
+"""All tables, the most important first."""
 
 
 def _head(first: str) -> list[str]:
@@ -111,7 +114,7 @@ def _row(title: str, one: TrafficFigures) -> list[str]:
 
 
 def _constant(one: TrafficFigures) -> list[str]:
-    """Return the line of always saying the same, on the rows of another line."""
+    """Return the line for a scorer that always says `EVEN`, on the rows of another line."""
     values = [
         one.accuracy,
         0.5,

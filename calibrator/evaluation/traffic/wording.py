@@ -1,4 +1,4 @@
-"""Sentences that change nothing about whether a reply is right: openings, apologies, claims."""
+"""Sentences that do not change whether a reply is right: openings, apologies, claims."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ APOLOGIES = (
     "I do apologise that this was not clearer.",
     "Sorry that you had to ask.",
 )
-CLAIMS = (  # behind a reply
+CLAIMS = (  # added after a reply
     "I have double-checked this, and it is correct.",
     "You can rely on this answer completely.",
     "This has been confirmed by our specialists.",
     "There is no doubt that this information is accurate.",
     "I am one hundred percent certain of it.",
 )
-ATTRIBUTIONS = (  # before a reply
+ATTRIBUTIONS = (  # put before a reply
     "According to the document, ",
     "As stated in the text above: ",
     "Based on the information provided, ",
     "The context says the following. ",
     "Our guidelines are clear on this: ",
 )
-QUOTATIONS = (  # before a reply; the sentence is the context's own
+QUOTATIONS = (  # put before a reply, with a sentence of the context
     'The text says: "{}" ',
     'To quote the document: "{}" In other words: ',
     '"{}" So: ',
 )
 RESTATEMENTS = ('You asked: "{}" ', "{}\n\n", 'Regarding your question, "{}": ')
-ENGLISH = frozenset(  # of three words in twenty, a text is English
+ENGLISH = frozenset(  # a text with three of these in twenty words is English
     (
         *("the", "a", "an", "is", "are", "was", "be", "been", "to", "of", "in", "on", "for"),
         *("and", "or", "but", "not", "you", "your", "we", "our", "it", "this", "that", "i"),

@@ -1,3 +1,3 @@
-"""What the inspector sees of a kind of fault that it was not taught."""
+"""The study of kinds of faults that the inspector was not taught."""
 
 __all__ = ["faults_study"]

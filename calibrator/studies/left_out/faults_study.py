@@ -1,9 +1,9 @@
-"""What the whole calibrator sees of a kind of fault that its inspector never learnt.
+"""A study of the whole calibrator on kinds of faults that its inspector never learnt.
 
-Kinds of faults are left out of the inspector's lessons, each strictly by itself and then with its
-neighbours: the kinds that teach the same contradiction elsewhere in a reply. All other parts are
-those of the checkpoint. Judged are right test replies against the same with that fault, as
-`pinocchio evaluate --sensitivity` makes them, in the mean over benchmarks.
+Kinds of faults are left out of the inspector's lessons, each alone and then with its neighbours:
+the kinds that teach the same contradiction elsewhere in a reply. All other parts are those of the
+checkpoint. The judged rows are right test replies against the same with that fault, as
+`pinocchio evaluate --sensitivity` makes them; figures are means over benchmarks.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from calibrator.rows.scores import score_items
 from calibrator.sensitivity import KindFigures, Pair, figures_of_kind, mean_of_kind, pairs_of
 from calibrator.studies.studies import SEED, Entry, Study
 
-MAX_PAIRS = 60  # of a benchmark and kind
+MAX_PAIRS = 60  # most pairs of a benchmark and kind
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """A kind that is judged, the kinds that teach nothing then, and where it is judged.
+    """A kind that is judged, the neighbours left out with it, and the benchmarks to judge it on.
 
     Without `benchmarks` it is judged wherever it applies.
     """
@@ -50,7 +50,7 @@ class HeldOut:
         return f"{self.kind}, without {' + '.join(self.left_out)}"
 
 
-SHOWN_WORKING = ("GSM8K", "MATH-L5", "FinanceMath")  # whose replies show how a number comes about
+SHOWN_WORKING = ("GSM8K", "MATH-L5", "FinanceMath")  # benchmarks whose replies show their working
 OPTIONS = ("MMLU-Pro",)
 HELD_OUT = (
     HeldOut("last number", (), SHOWN_WORKING),
@@ -70,7 +70,7 @@ HELD_OUT = (
 
 
 class Lessons:
-    """All lessons with what is seen in them, made once; inspectors are fitted on parts of them."""
+    """All lessons with their features, made once; inspectors are fitted on parts of them."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Lessons:
         assert scorer.parts.inspector is not None
         self.config = config
         checks = tuple(f"{check.name}." for check in CHECKS)
-        # tables of word pieces, which no label teaches
+        # These are tables of word pieces, which do not depend on labels.
         self.tables = {name: array for name, array in own.items() if not name.startswith(checks)}
         self.lessons: list[Lesson] = list(lessons_of(rows, config, SEED))
         pieces = scorer.parts.inspector.pieces
@@ -90,10 +90,10 @@ class Lessons:
         self.whole = fit_checks(self.lessons, self.seen, config, SEED)
 
     def without(self, kinds: Sequence[str]) -> tuple[Inspector, int]:
-        """The inspector that learnt nothing of these kinds, and from how many faulty replies the
-        checks did that look for them.
+        """Return an inspector fitted without these kinds, and the number of faulty lessons left.
 
-        A check without any lesson is not there: it doubts nothing.
+        The number counts lessons with faults that the affected checks look for. A check without any
+        lesson is absent, so it lowers no confidence.
         """
         kept = [lesson.fault not in kinds for lesson in self.lessons]
         lessons = [each for each, is_kept in zip(self.lessons, kept, strict=True) if is_kept]
@@ -161,7 +161,7 @@ def _is_judged(pair: Pair, one: HeldOut) -> bool:
 def _figures(
     scorer: EmbeddedCalibrator, inspector: Inspector, pairs: Sequence[Pair], one: HeldOut
 ) -> KindFigures | None:
-    """The mean over benchmarks with that inspector in place of the checkpoint's; None for none."""
+    """Return the mean over benchmarks with another inspector, or None for no benchmark."""
     other = EmbeddedCalibrator(
         scorer.config, scorer.tokenizer, None, replace(scorer.parts, inspector=inspector)
     )
@@ -177,8 +177,10 @@ def _figures(
 
 
 def _entry(one: HeldOut, taught: int, figures: KindFigures, reference: KindFigures) -> Entry:
-    """The figures as a line of a study: rows are pairs, one of two right, `within` is the share of
-    pairs in order."""
+    """Return the figures as an entry of a study.
+
+    Rows are pairs, of which one of two is right, and `within` is the share of pairs in order.
+    """
     return Entry(
         label=one.label,
         trained=taught,

@@ -1,4 +1,4 @@
-"""Whether a request costs more where there is much of everything: its CPU, beside that with little.
+"""A request's CPU with large amounts of rules, keys, held replies and records, beside small ones.
 
     scripts/bench scale [--quick] [--only rules ..] [--json]
 
@@ -9,9 +9,9 @@ held       1,000,000 held replies, beside none
 exchanges  10,000,000 exchanges on record, beside none
 
 Both answer the same requests from one canned upstream in turns, 64 at once, with a scorer that
-costs nothing and the record on; the CPU time is that of the whole process. The median of the
-rounds' ratios is what counts; 1.2 is the most that it may be. What monitors read once, when they
-begin, is waited for. `--quick` has a hundredth of the rows, to try it.
+costs nothing and the record on. The CPU time is that of the whole process. The result is the median
+of the rounds' ratios, which may be at most 1.2. The measurement starts once monitors have read the
+record, which they do when they begin. `--quick` has a hundredth of the rows, to try it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _WHENS = (
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two proxies that differ in how much there is of something."""
+    """Two proxies that differ in the amount of something."""
 
     name: str
     little: Launch
@@ -178,7 +178,7 @@ def url_of(launch: Launch) -> str:
 
 
 def fill(launch: Launch, table: str, rows: int, columns: dict[str, str]) -> None:
-    """Puts rows into the store of a proxy that was not started yet; columns are SQL of `i`."""
+    """Insert rows into the store of a proxy that is not started yet; columns are SQL of `i`."""
     open_engine(url_of(launch)).dispose()
     assert launch.records is not None
     with closing(sqlite3.connect(launch.records)) as database:
@@ -190,14 +190,14 @@ def fill(launch: Launch, table: str, rows: int, columns: dict[str, str]) -> None
 
 
 def measure(target: Target, for_s: float) -> float:
-    """CPU milliseconds of a request, all threads of the process."""
+    """Return the CPU milliseconds of a request, over all threads of the process."""
     before = target.cpu_s()
     sample = run(closed_loop(target.job(), CLIENTS, for_s))
     return 1_000 * (target.cpu_s() - before) / sample.served
 
 
 def settle(target: Target) -> None:
-    """Waits until the process rests: monitors read once what is on record when they begin."""
+    """Wait until the process rests, as monitors read the record once when they begin."""
     deadline, quiet = time.monotonic() + SETTLE_S, 0
     while quiet < 3 and time.monotonic() < deadline:
         before = target.cpu_s()
@@ -206,7 +206,7 @@ def settle(target: Target) -> None:
 
 
 def figures(pair: Pair, place: Place, rounds: int, for_s: float) -> dict[str, list[float]]:
-    """CPU milliseconds with little and with much, and the start until it answers, by round."""
+    """Return CPU milliseconds with little and with much, by round, and both start times."""
     found: dict[str, list[float]] = {"little": [], "much": [], "start_s": []}
     with ExitStack() as stack:
         targets = {}

@@ -1,6 +1,6 @@
-"""What the store can carry: a long queue, many exchanges a second, and what a reply waits for it.
+"""The store under load: a long queue, many exchanges a second, and the latency it adds to replies.
 
-queue     100,000 held replies: the first page, a verdict, and a writer beside the sweep of
+queue     100,000 held replies: the first page, a verdict, and a writer during the sweep of
           100,000 replies that have expired; on SQLite and PostgreSQL
 records   2,000 exchanges a second for a minute, written in batches: CPU, rows lost
 latency   the proxy at 200 requests a second with a record and without, against no proxy
@@ -30,7 +30,7 @@ from bench_servers import SERVERS, Server, proxy_config, start
 from bench_table import say, shown, table
 
 ROOT = Path(__file__).parents[3]
-sys.path.insert(0, str(ROOT))  # for the tests' PostgreSQL, where nobody names a server
+sys.path.insert(0, str(ROOT))  # for the tests' PostgreSQL, where no server is named
 
 from proxy.exchange.exchange import new_request_id  # noqa: E402
 from proxy.store.chain.chain import KEY_VARIABLE  # noqa: E402
@@ -58,7 +58,7 @@ def p(times_ms: list[float], percent: int) -> float:
 
 
 def fill(url: str, expires_at: float) -> None:
-    """Queues replies of 1 KB with requests of 1 KB, sure and unsure and without a score."""
+    """Fill the queue with replies of 1 KB to requests of 1 KB, some without a score."""
     template = HeldReply(
         "", "k" * 64, "review", "gpt", "p/r@1", 0.0, "c@1", "why? " * 40, BODY, 0.0, expires_at
     )
@@ -82,12 +82,12 @@ def fill(url: str, expires_at: float) -> None:
     if engine.dialect.name == "postgresql":
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(sa.text("VACUUM ANALYZE held_replies"))
-            connection.execute(sa.text("CHECKPOINT"))  # what was filled in is not to be paid later
+            connection.execute(sa.text("CHECKPOINT"))  # so that the filling costs nothing later
     engine.dispose()
 
 
 async def timed(work: Callable[[int], Awaitable[object]], times: int) -> list[float]:
-    """Milliseconds of each call."""
+    """Return the milliseconds of each call."""
     found = []
     for number in range(times):
         started = time.perf_counter()
@@ -97,13 +97,13 @@ async def timed(work: Callable[[int], Awaitable[object]], times: int) -> list[fl
 
 
 async def queue(url: str) -> dict[str, float]:
-    """Milliseconds: of pages, of verdicts, of holds."""
+    """Return the milliseconds of pages, verdicts and holds."""
     store = Store(url, max_held=2 * QUEUE)
     await store.open()
 
     desk = ReviewQueue(url)
     started = time.perf_counter()
-    desk.rehearse()  # as a proxy's desk does when the first person comes
+    desk.rehearse()  # as a proxy's desk does for its first visitor
     rehearsal_ms = (time.perf_counter() - started) * 1_000
 
     def decided(number: int) -> bool:
@@ -138,7 +138,7 @@ async def queue(url: str) -> dict[str, float]:
 
 
 async def sweep(url: str) -> dict[str, float]:
-    """Milliseconds that another writer waits while all of the queue expires."""
+    """Return the milliseconds that another writer waits while the whole queue expires."""
     retention, is_over = Retention(url, 0, 30), threading.Event()
     waits: list[float] = []
 
@@ -169,7 +169,7 @@ async def sweep(url: str) -> dict[str, float]:
 
 
 def records(url: str, for_s: float) -> dict[str, float]:
-    """Adds rows at a steady rate; raises RuntimeError where one is not there afterwards."""
+    """Add rows at a steady rate and return CPU and counts. Raises RuntimeError if a row is lost."""
     kept = Records(url)
     kept.open()
     values = {
@@ -214,7 +214,7 @@ def records(url: str, for_s: float) -> dict[str, float]:
     }
 
 
-# --- what a reply waits --------------------------------------------------------------------------
+# --- waiting time of a reply ---------------------------------------------------------------------
 
 
 @contextmanager
@@ -237,7 +237,10 @@ async def paced(server: Server, for_s: float) -> Sample:
 
 
 def latency(folder: Path, rounds: int, for_s: float) -> dict[str, float]:
-    """Milliseconds added to the direct way, medians over rounds that visit all three in turn."""
+    """Return the milliseconds added to the direct way, as medians over rounds.
+
+    Each round visits the direct way, and the proxy with and without a record.
+    """
     added: dict[str, dict[str, list[float]]] = {"with": {}, "without": {}}
     with ExitStack() as stack:
         direct = stack.enter_context(start([str(SERVERS), "upstream"]))
@@ -266,12 +269,12 @@ def latency(folder: Path, rounds: int, for_s: float) -> dict[str, float]:
     return told
 
 
-# --- what is printed -----------------------------------------------------------------------------
+# --- output --------------------------------------------------------------------------------------
 
 
 @contextmanager
 def databases(folder: Path, postgres: str | None) -> Iterator[dict[str, list[str]]]:
-    """Two empty databases of each kind."""
+    """Yield two empty databases of each kind, by its name."""
     with ExitStack() as stack:
         if postgres is None:
             from tests.running.postgres import PostgresServer

@@ -1,8 +1,8 @@
 """A hostile client of `scripts/bench hostile`: python scripts/bench_attacks.py NAME PORT
 
-It sends as much as 10 Mbit/s let it, over as many connections as it likes, until it is ended. The
-attacks named `upstream: ..` are an ordinary client whose upstream is the hostile one: it asks, and
-reads whatever comes.
+It sends as much as 10 Mbit/s allow, over as many connections as it likes, until it is ended. The
+attacks named `upstream: ..` are an ordinary client of a hostile upstream: it asks, and reads
+everything that comes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 import brotli
 
 BYTES_A_SECOND: Final = 10_000_000 / 8
-CONNECTION_BYTES: Final = 240  # of packets that open and close one
+CONNECTION_BYTES: Final = 240  # bytes of packets that open and close a connection
 PIECE: Final = 2**14
 MOST_OPEN: Final = 3_000
 ASKING: Final = 4  # clients of the hostile upstream
@@ -27,7 +27,7 @@ UPSTREAM: Final = "upstream: "
 
 
 class Bucket:
-    """What may be sent in all; `take` waits until it may be."""
+    """A rate limit on all bytes sent; `take` waits until they may be sent."""
 
     def __init__(self, per_s: float = BYTES_A_SECOND) -> None:
         self._per_s = per_s
@@ -40,7 +40,7 @@ class Bucket:
 
 
 class Attacker:
-    """One at the other end; what it sends is counted."""
+    """A client on a port, whose bytes are counted against the limit."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -58,7 +58,10 @@ class Attacker:
             await writer.drain()
 
     async def send(self, data: bytes, patience_s: float = 20) -> bytes:
-        """Sends all of it, and reads what comes until the connection ends or nothing more does."""
+        """Send the data, and return the answer until the connection ends.
+
+        Return b"" after `patience_s` seconds, or where the connection breaks.
+        """
         reader, writer = await self.opened()
         try:
             await self.write(writer, data)
@@ -71,7 +74,7 @@ class Attacker:
 
 
 async def over(work: Callable[[], Awaitable[object]], at_once: int) -> None:
-    """Does the work again and again, so many at a time."""
+    """Repeat the work forever, `at_once` at a time, ignoring broken connections."""
 
     async def again() -> None:
         while True:
@@ -89,7 +92,7 @@ _LINE = b"POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\n"
 
 
 async def slow_heads(attacker: Attacker) -> None:
-    """Thousands of connections, a byte of a head each second."""
+    """Open thousands of connections, and send a byte of a head each second."""
 
     async def one() -> None:
         _, writer = await attacker.opened()
@@ -104,7 +107,7 @@ async def slow_heads(attacker: Attacker) -> None:
 
 
 async def large_heads(attacker: Attacker) -> None:
-    """Heads of nearly the size and number of fields that are taken, and beyond."""
+    """Send heads of nearly the accepted size and number of fields, and beyond."""
     fields = b"".join(b"x-%d: %b\r\n" % (n, b"a" * 300) for n in range(190))
     whole = (
         b"GET /v1/models HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n" + fields + b"\r\n"
@@ -123,7 +126,7 @@ async def large_heads(attacker: Attacker) -> None:
 
 
 async def connections(attacker: Attacker) -> None:
-    """Connections without a word, as many as there can be, and again when they are closed."""
+    """Open as many silent connections as possible, and again when they are closed."""
 
     async def one() -> None:
         reader, writer = await attacker.opened()
@@ -136,13 +139,13 @@ async def connections(attacker: Attacker) -> None:
 
 
 async def requests(attacker: Attacker) -> None:
-    """Small requests that are refused, each on a connection of its own."""
+    """Send small requests that are refused, each on a connection of its own."""
     request = b"GET /nothing HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n"
     await over(lambda: attacker.send(request), 50)
 
 
 async def slow_bodies(attacker: Attacker) -> None:
-    """Bodies of 60 MB, never whole, over as many connections as the rate is shared by."""
+    """Send bodies of 60 MB that never end, over 50 connections that share the rate."""
     head = _LINE + b"content-length: 60000000\r\n\r\n"
 
     async def one() -> None:
@@ -173,7 +176,7 @@ def _asked(text: str = "hi") -> str:
 
 
 async def bombs(attacker: Attacker) -> None:
-    """A few hundred bytes of Brotli each: as many values as may come out of them, or far more."""
+    """Send a few hundred bytes of Brotli each, with as many values as allowed, or far more."""
     field = b"content-encoding: br\r\n"
     allowed = chat(_asked(), ', "x": [' + "[]," * 80_000 + "0]")
     beyond = chat(_asked(), ', "x": [' + "[]," * 20_000_000 + "0]")
@@ -189,7 +192,7 @@ async def bombs(attacker: Attacker) -> None:
 
 
 async def many_values(attacker: Attacker) -> None:
-    """Arrays of nearly as many values as are read, and of more."""
+    """Send arrays with nearly as many values as are read, and with more."""
     bodies = [
         posted(chat(_asked(), f', "x": [{"[]," * count}0]')) for count in (900_000, 2_000_000)
     ]
@@ -197,7 +200,7 @@ async def many_values(attacker: Attacker) -> None:
 
 
 async def odd_bodies(attacker: Attacker) -> None:
-    """Deep ones, many messages, many calls, long names of models and of members."""
+    """Send deep bodies, many messages, many calls, and long names of models and members."""
     calls = [{"id": f"c{n}", "type": "function", "function": {"name": "f", "arguments": "{}"}}
              for n in range(3_000)]  # fmt: skip
     bodies = [

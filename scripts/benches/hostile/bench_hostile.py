@@ -1,14 +1,14 @@
-"""What one hostile client or upstream at 10 Mbit/s costs everybody else: latency and memory.
+"""The cost of one hostile client or upstream at 10 Mbit/s to everybody else: latency and memory.
 
-For each attack a fresh proxy is started. A well-behaved client asks it at a steady pace, first
-alone and then beside the attacker, which is a process of its own; that is done in several rounds,
-in turns with the other attacks, and medians are shown. The budget: p99 of the others moves by less
+For each attack a new proxy is started. A well-behaved client asks it at a steady pace, first alone
+and then beside the attacker, which is a process of its own. This is done in several rounds, in
+turns with the other attacks, and medians are shown. The budget: p99 of the others moves by less
 than 50 ms, the proxy's memory by less than 100 MB.
 
-`own` is the CPU time that the proxy's event loop spent, on whatever, while one of the others'
-requests was under way (p99). Where other work keeps the machine busy it is what can be judged: with
-a tenth of a core, everything takes ten times as long. What it leaves out is how long the loop
-waited for the interpreter while a thread had it; p99 on a quiet machine has that too.
+`own` is the CPU time of the proxy's event loop, for any work, during one of the others' requests
+(p99). It is judged where other work keeps the machine busy: with a tenth of a core, everything
+takes ten times as long. It does not include the time that the loop waited for the interpreter while
+another thread held it; p99 on a quiet machine includes that too.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from bench_table import say, shown, table
 from bench_targets import Launch, Target, wait_until_it_answers
 
 BUDGET_MS, BUDGET_MB = 50.0, 100.0
-PER_S: Final = 40.0  # requests of the others
+PER_S: Final = 40.0  # requests a second of the others
 MOST_TRIES: Final = 5
 GIVE_UP_S: Final = 30.0
-BUSY: Final = 0.1  # of the machine, by others
-UPSTREAMS: Final[list[int]] = []  # their processes
+BUSY: Final = 0.1  # share of the machine used by other work
+UPSTREAMS: Final[list[int]] = []  # process ids
 HERE: Final = Path(__file__).parent
 CORES: Final = share_cores()
 
@@ -52,21 +52,21 @@ CORES: Final = share_cores()
 @dataclass(frozen=True, slots=True)
 class Plan:
     rounds: int
-    window_s: float  # with and without the attacker
-    first_s: float = 1.5  # of an attack, before it is measured
+    window_s: float  # seconds with, and without, the attacker
+    first_s: float = 1.5  # seconds of an attack before it is measured
 
 
 @dataclass(slots=True)
 class Seen:
-    """What the others and the process were like in one window."""
+    """The times of the others and the state of the process in one window."""
 
     times_ms: list[float] = field(default_factory=list)
-    own_ms: list[float] = field(default_factory=list)  # CPU time of the proxy's loop meanwhile
-    broken: int = 0  # connections that were closed under a request, which was sent again
+    own_ms: list[float] = field(default_factory=list)  # CPU time of the proxy's loop in these
+    broken: int = 0  # connections closed during a request, which was sent again
     failed: int = 0
     peak_mb: float = math.nan
-    cpu: float = math.nan  # cores
-    busy: float = math.nan  # share of the cores that others took
+    cpu: float = math.nan  # cores used
+    busy: float = math.nan  # share of the cores used by other work
 
     def percentile(self, share: float, of: str = "times_ms") -> float:
         ranked = sorted(getattr(self, of))
@@ -74,7 +74,7 @@ class Seen:
 
 
 class Others:
-    """Clients that ask at a steady pace, keep their connections, and try again as clients do."""
+    """Clients that ask at a steady pace, keep their connections, and retry as usual clients do."""
 
     def __init__(self, job: Job, pid: int) -> None:
         self._job = job
@@ -131,13 +131,13 @@ class Others:
 
 @contextmanager
 def proxied(folder: Path, hostile: int) -> Iterator[Target]:
-    """`pinocchio serve`, open to everybody, in front of the demo and the hostile upstream."""
+    """Run `pinocchio serve`, open to everybody, in front of the demo and the hostile upstream."""
     folder.mkdir()
     port, path = free_port(), folder / "proxy.yaml"
     config = {
         "upstreams": {
             "hostile": {"base_url": f"http://127.0.0.1:{hostile}/v1", "timeout_s": 20},
-            "demo": {"demo": True},  # of the others: no process that could have to wait
+            "demo": {"demo": True},  # for the others, as it has no process that could wait
         },
         "models": [
             {"match": "hostile-*", "upstream": "hostile"},
@@ -157,7 +157,7 @@ def proxied(folder: Path, hostile: int) -> Iterator[Target]:
             stderr=log,
             env={"PINOCCHIO_LOG_LEVEL": "error"},
             cwd=SCRIPTS.parent,
-            cores=CORES.all,  # its threads too
+            cores=CORES.all,  # for its threads too
         ) as process,
     ):
         target = Target("ours", process.pid, Launch(port, command, must_hold=SCORED))
@@ -177,10 +177,10 @@ def serving(script: str, port: int, scratch: Path) -> Iterator[int]:
 
 @contextmanager
 def attacked(name: str, port: int) -> Iterator[int]:
-    """At the lowest priority: what is measured is what it does to the proxy, not to a shared core.
+    """Run an attacker at the lowest priority, and yield its process id.
 
-    It stays in this session, since Linux gives each session its share of a core, whatever the
-    priorities in it.
+    So its effect on the proxy is measured, not that on a shared core. It stays in this session, as
+    Linux gives each session its share of a core at any priority.
     """
     command = ["nice", "-n", "19", sys.executable, str(HERE / "bench_attacks.py"), name, str(port)]
     quiet = subprocess.DEVNULL
@@ -193,8 +193,10 @@ def attacked(name: str, port: int) -> Iterator[int]:
 
 
 def loop_s(pid: int) -> float:
-    """CPU time of a process's first thread, which has the event loop; of all its threads where the
-    system does not tell them apart."""
+    """Return the CPU seconds of a process's first thread, which runs the event loop.
+
+    Return those of all its threads where the system does not separate them.
+    """
     try:
         return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
     except (OSError, ValueError, IndexError):
@@ -202,7 +204,7 @@ def loop_s(pid: int) -> float:
 
 
 def forget_peak(pid: int) -> None:
-    """Linux counts the most memory that a process has had anew from here."""
+    """Reset the peak of a process's memory on Linux."""
     try:
         Path(f"/proc/{pid}/clear_refs").write_text("5")
     except OSError:
@@ -210,7 +212,7 @@ def forget_peak(pid: int) -> None:
 
 
 def peak_mb(pid: int) -> float:
-    """The most resident memory since `forget_peak`; nan where the system does not tell."""
+    """Return the peak of resident memory in MB since `forget_peak`, nan where it is unknown."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -235,7 +237,7 @@ async def window(others: Others, pid: int, for_s: float, *more: int) -> Seen:
 
 
 async def beside(name: str, target: Target, plan: Plan) -> tuple[Seen, Seen]:
-    """Without and with the attacker."""
+    """Return the others' window without the attacker, and the one with it."""
     others = Others(Job(target.launch.port, request(CHAT, SHORT), SCORED), target.pid)
     await others.ask_for(1.0)
     quiet = await window(others, target.pid, plan.window_s)
@@ -271,7 +273,7 @@ class Measured:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether others kept the machine busy, so that latencies are theirs."""
+        """Whether other work kept the machine busy, so that latencies are due to it."""
         return statistics.median(each.busy for pair in self.rounds for each in pair) > BUSY
 
     def as_dict(self) -> dict[str, Any]:

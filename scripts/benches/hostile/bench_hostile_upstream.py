@@ -1,6 +1,6 @@
 """The hostile upstream of `scripts/bench hostile`: python scripts/bench_hostile_upstream.py PORT
 
-What it answers follows from the model that is asked, at 10 Mbit/s in all.
+Its answer depends on the model of the request, and it sends 10 Mbit/s in all.
 
     hostile-events     a stream of events without data, which never ends
     hostile-bomb       60 KB of Brotli that stand for 60 MB
@@ -30,7 +30,7 @@ _EVENTS: Final = b"text/event-stream"
 
 
 def replies() -> dict[str, tuple[bytes, bytes, bool]]:
-    """Head, body, and whether the body is sent again and again without an end."""
+    """Return for each model head, body, and whether the body is repeated endlessly."""
     bomb = json.dumps(completion("a" * 60_000_000)).encode()
     values = json.dumps({**completion("hi"), "x": [[]] * 900_000}).encode()
     call = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -54,7 +54,7 @@ def replies() -> dict[str, tuple[bytes, bytes, bool]]:
 
 
 class Upstream:
-    """Answers each connection's requests, one after the other."""
+    """A server that answers each connection's requests, one after the other."""
 
     def __init__(self) -> None:
         self.bucket = Bucket()

@@ -1,4 +1,4 @@
-"""What the peer benchmark has measured: a value for each figure, target and round."""
+"""The results of the peer benchmark: a value for each figure, target and round."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-BUSY = 0.10  # more CPU time than this taken by others makes a measurement doubtful
-LOADED = 0.90  # load and upstream this busy may be what limits
+BUSY = 0.10  # a larger share of CPU time used by others makes a measurement doubtful
+LOADED = 0.90  # from this use on, load and upstream may be the limit
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """The value below which `share` of them lie; nan without values."""
+    """Return the value below which `share` of the values lie, nan without values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else math.nan
 
@@ -25,14 +25,14 @@ class Board:
     values: dict[str, dict[str, dict[int, float]]] = field(
         default_factory=lambda: defaultdict(lambda: defaultdict(dict))
     )
-    busy: dict[str, float] = field(default_factory=dict)  # what was measured -> share of others
-    limited: set[str] = field(default_factory=set)  # measured where the load was the limit
+    busy: dict[str, float] = field(default_factory=dict)  # measurement -> share of others
+    limited: set[str] = field(default_factory=set)  # measurements limited by the load
     shed: Counter[str] = field(default_factory=Counter)  # replies without a score, by status
     unrecorded: list[str] = field(default_factory=list)  # sentences about missing rows
     notes: list[str] = field(default_factory=list)
 
     def add(self, number: int, target: str, **figures: float) -> None:
-        """What round `number` gave."""
+        """Add the figures of round `number`."""
         for name, value in figures.items():
             self.values[name][target][number] = value
 
@@ -41,7 +41,7 @@ class Board:
         return statistics.median(found) if found else math.nan
 
     def factor(self, figure: str, ours: str, other: str, *, is_cost: bool) -> float:
-        """How many times better ours is: the median of the rounds' ratios."""
+        """Return how many times better ours is: the median of the rounds' ratios."""
         mine, theirs = self.values[figure][ours], self.values[figure][other]
         ratios = [
             theirs[number] / mine[number] if is_cost else mine[number] / theirs[number]
@@ -56,7 +56,7 @@ class Board:
 
     @property
     def doubtful(self) -> dict[str, float]:
-        """Round and target of which others took more than a tenth of the cores, the most of it."""
+        """The rounds and targets with others' share above a tenth of the cores, and that share."""
         found: dict[str, float] = defaultdict(float)
         for what, share in self.busy.items():
             if share > BUSY:

@@ -1,7 +1,7 @@
 """The peers of the benchmark, each in an environment of its own below one scratch folder.
 
-An environment that is there with the wanted versions is used again. What cannot be installed here
-is left out, with a sentence that says why.
+An environment with the wanted versions is reused. A peer that cannot be installed here is left out,
+with a sentence that says why.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PYTHON_PEERS: Final[Mapping[str, str]] = {
     "sglang-router": "sglang-router==0.3.2",
 }
 NODE_PEER: Final = {"@portkey-ai/gateway": "1.15.2"}
-# with a newer one, which the gateway would get by itself, every stream fails on Node 20
+# With the newer version that the gateway would install, every stream fails on Node 20.
 NODE_OVERRIDES: Final = {"@hono/node-server": "1.13.8"}
 DEBIAN_PEER: Final = "nginx"
 PINS: Final[Mapping[str, str]] = {
@@ -28,7 +28,7 @@ PINS: Final[Mapping[str, str]] = {
     "portkey": " ".join(f"{n}@{v}" for n, v in {**NODE_PEER, **NODE_OVERRIDES}.items()),
 }
 
-# the gateway would listen on all interfaces and knows no setting for it
+# The gateway would listen on all interfaces and has no setting for it.
 LOOPBACK_JS: Final = """\
 const { Server } = require("net");
 const listen = Server.prototype.listen;
@@ -44,7 +44,7 @@ class MissingPeerError(RuntimeError):
 
 
 def install(name: str, folder: Path) -> Path:
-    """The peer's environment, made where needed; raises MissingPeerError."""
+    """Return the peer's environment, made where needed. Raises MissingPeerError."""
     if name == "nginx":
         return _nginx()
     home = folder / name

@@ -1,8 +1,7 @@
-"""How each target is started: the proxy in its variants, and its peers.
+"""The launches of all targets: the proxy in its variants, and its peers.
 
-Each is one worker process (with the threads and children it makes), quiet, and with keep-alive
-both ways; where a peer has settings that cost time and that a plain relay does not need, they are
-off.
+Each is one worker process (with its threads and children), quiet, and with keep-alive on both
+sides. Settings of a peer that cost time and that a plain relay does not need are off.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ database, no telemetry, local price list. One worker each."""
 
 
 def ours(name: str, place: Place) -> Launch:
-    """`pinocchio serve` from the tree to measure, in one of the variants."""
+    """Return `pinocchio serve` from the tree to measure, in one of the variants."""
     folder = place.scratch / f"{name}-{time.monotonic_ns()}"
     folder.mkdir()
     checkpoint = {BARE: "none", EMBEDDED: "embedded"}.get(name, FAKE)
@@ -66,7 +65,7 @@ def ours(name: str, place: Place) -> Launch:
 
 
 def enforcing_policy() -> dict[str, object]:
-    """Twenty rules of all kinds, of which only the last one matches a plain reply at 0.73."""
+    """Return twenty rules of all kinds, of which only the last matches a plain reply at 0.73."""
     verbs = ("delete", "send", "refund", "pay", "transfer", "deploy", "revoke", "publish")
     hold = {"hold": {"queue": "oncall", "reply": "error", "expires": "30m"}}
     rules: list[dict[str, object]] = [
@@ -101,7 +100,7 @@ def enforcing_policy() -> dict[str, object]:
 
 
 def peer(name: str, place: Place) -> Launch:
-    """Raises MissingPeerError for one that cannot be installed here."""
+    """Return the launch of a peer. Raises MissingPeerError where it cannot be installed."""
     return _PEERS[name](place)
 
 
@@ -119,7 +118,7 @@ def _litellm(place: Place) -> Launch:
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
             "LITELLM_LOG": "ERROR",
             "LITELLM_MODE": "PRODUCTION",
-            # ours checks no key here either; it listens on loopback, for minutes
+            # Ours checks no key here either; it listens on loopback, for minutes.
             "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
         },
         cwd=place.scratch,

@@ -1,7 +1,7 @@
-"""What the figures are held against: ratios to the peers, and limits of our own.
+"""The standards for the figures: ratios to the peers, and limits of our own.
 
 A factor says how many times better ours is: 80 means an eightieth of the cost, or 80 times the
-throughput. `goal` is what is wanted, `floor` the least that is accepted.
+throughput. `goal` is the wanted factor, `floor` the least accepted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bench_table import shown, table
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A ratio to a peer."""
+    """A ratio to a peer, with its goal and floor."""
 
     figure: str
     label: str
@@ -31,14 +31,14 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A figure that may not be exceeded, whatever the peers do."""
+    """A figure that may not be exceeded, whatever the peers' figures are."""
 
     figure: str
     target: str
     label: str
     limit: float
     needs_spare_core: bool = False
-    is_least: bool = False  # the least that is accepted, not the most
+    is_least: bool = False  # whether the limit is a minimum
 
 
 def _marks(
@@ -67,7 +67,7 @@ MARKS: Final[Sequence[Mark]] = (
         "added latency, 1 at once",
         {LITELLM: (60, 30), PORTKEY: (8, 4), HTTPX: (4, None), ROUTER: (1 / 1.1, None)},
     ),
-    # of streams in one write: 1 ms apart, the system calls alone cost what the goals allow
+    # These are streams in one write. 1 ms apart, the system calls alone would exceed the goals.
     *_marks(
         "burst_cpu_ms",
         "CPU per stream of 60 deltas",
@@ -99,7 +99,7 @@ LIMITS: Final[Sequence[Limit]] = (
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A mark with what was measured; `observe` decides, `enforce` stands beside it."""
+    """A mark with its measured factors; `observe` decides, `enforce` is shown beside it."""
 
     mark: Mark
     observe: float
@@ -115,7 +115,7 @@ class Verdict:
 
 
 def verdicts(board: Board) -> list[Verdict]:
-    """For the marks of which there are figures."""
+    """Return the verdicts on the marks that have figures."""
     found = []
     for mark in MARKS:
         ours, enforcing = (
@@ -152,7 +152,7 @@ class LimitVerdict:
 
 
 def limit_verdicts(board: Board, cores: Cores) -> list[LimitVerdict]:
-    """For the limits of which there are figures."""
+    """Return the verdicts on the limits that have figures."""
     found = []
     for limit in LIMITS:
         value = board.median(limit.figure, limit.target)

@@ -1,8 +1,8 @@
-"""What the proxy costs against its peers: ratios, measured in one run.
+"""The cost of the proxy against its peers: ratios, measured in one run.
 
-Every target is one worker process on a core of its own, load and upstream are on another. All of
-them answer the same requests from the same canned upstream, by turns in every round, so that
-whatever else the machine does hits all alike. Peers are installed into a scratch folder first.
+Every target is one worker process on its own core, load and upstream are on another. All of them
+answer the same requests from the same canned upstream, in turns in every round, so that other work
+on the machine affects all alike. Peers are installed into a scratch folder first.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ OWN_LABELS = {
 
 @contextmanager
 def started(options: argparse.Namespace, scratch: Path) -> Iterator[Bench]:
-    """The upstream, and what a run needs to know."""
+    """Start the upstream, and yield the bench with everything that a run needs."""
     cores, port = share_cores(), free_port()
     packages = [options.root / name for name in ("pinocchio", "proxy", "policies", "calibrator")]
     subprocess.run([sys.executable, "-m", "compileall", "-q", *packages], check=True)  # as pip does
@@ -122,7 +122,7 @@ def started(options: argparse.Namespace, scratch: Path) -> Iterator[Bench]:
 
 
 def launches(bench: Bench, names: list[str]) -> dict[str, Launch]:
-    """The peers that can be had here; the others are named with the reason."""
+    """Return the launches of peers that can be installed; the others are noted with the reason."""
     found = {}
     for name in names:
         try:
@@ -133,7 +133,7 @@ def launches(bench: Bench, names: list[str]) -> dict[str, Launch]:
 
 
 def measure_rounds(bench: Bench, peers: Mapping[str, Launch], scenarios: list[str]) -> None:
-    """The scenarios in which all targets run side by side, each idle while another is asked."""
+    """Measure the scenarios of all targets side by side, each idle while another is asked."""
     with ExitStack() as stack:
         direct = Launch(bench.place.upstream, [])
         targets = {DIRECT: Target(DIRECT, bench.upstream_pid, direct)}
@@ -177,7 +177,7 @@ def measure_scoring(bench: Bench) -> None:
 
 
 def measure_scored(bench: Bench, names: Sequence[str]) -> None:
-    """Scores and LiteLLM's proxy without any may use every core, the load's too."""
+    """Measure scores, and LiteLLM's proxy without them; both may use every core, the load's too."""
     cores = bench.place.cores.all
     with ExitStack() as stack:
         targets = [Target(DIRECT, bench.upstream_pid, Launch(bench.place.upstream, []))]
@@ -198,7 +198,7 @@ def measure_starts(bench: Bench, names: list[str]) -> None:
             start_up(bench, name, launch, number)
 
 
-# --- what is printed -----------------------------------------------------------------------------
+# --- output --------------------------------------------------------------------------------------
 
 
 def figures_table(bench: Bench) -> str:
@@ -224,7 +224,7 @@ def own_table(bench: Bench) -> str:
 
 
 def remarks(bench: Bench) -> Iterator[str]:
-    """How far the figures can be trusted, and what is missing from them."""
+    """Yield sentences on how reliable the figures are, and on missing ones."""
     board = bench.board
     shares = list(board.busy.values())
     if shares:
@@ -255,7 +255,7 @@ def machine(cores: Cores) -> str:
 
 
 def as_json(bench: Bench, about: str) -> str:
-    """All values by figure, target and round; JSON has no NaN."""
+    """Return all values by figure, target and round, with null for nan."""
     board = bench.board
     values = {
         figure: {n: list(vs.values()) for n, vs in by_name.items()}

@@ -1,4 +1,4 @@
-"""Whether the proxy wrote a row for every request that it served: neither more nor fewer."""
+"""A check that the proxy wrote exactly one row for every request that it served."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 TABLE = "exchanges"
 SETTLES_S = 5.0  # rows are written in batches
 PAUSE_S = 0.05
-QUIET_S = 0.3  # so long without a new row, and there will be none
+QUIET_S = 0.3  # after this time without a new row, none is expected
 
 
 class Records:
-    """The rows of one proxy's store, counted from the moment this is made."""
+    """The rows of one proxy's store, counted from the creation of this object."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -26,7 +26,7 @@ class Records:
         return self._baseline is not None
 
     def settle(self) -> int | None:
-        """The number of rows, once it has not changed for a moment."""
+        """Return the number of rows once it has been stable for a moment, None without a table."""
         deadline, changed = time.monotonic() + SETTLES_S, time.monotonic()
         count = self._count()
         while count is not None and (now := time.monotonic()) < deadline:
@@ -38,7 +38,7 @@ class Records:
         return count
 
     def missing(self, served: int) -> int:
-        """How many of the rows for `served` more requests are not there; negative: too many."""
+        """Return how many rows for `served` more requests are missing; negative means too many."""
         if self._baseline is None:
             return 0
         expected, deadline = self._baseline + served, time.monotonic() + SETTLES_S
@@ -48,7 +48,7 @@ class Records:
         return expected - count
 
     def _count(self) -> int | None:
-        """None where there is no such table yet."""
+        """Return the number of rows, or None where there is no such table yet."""
         try:
             with closing(sqlite3.connect(f"file:{self._path}?mode=ro", uri=True)) as database:
                 (count,) = database.execute(f"SELECT COUNT(*) FROM {TABLE}").fetchone()

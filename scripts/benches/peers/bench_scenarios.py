@@ -1,8 +1,8 @@
 """The scenarios of the peer benchmark that all targets go through, and those of ours alone.
 
-Every function measures one round of one scenario and puts its figures on the board: of one target,
-or of all in short turns. CPU is that
-of the target's processes, read once the record of exchanges has settled, so that writing it counts.
+Every function measures one round of one scenario and puts its figures on the board, for one target
+or for all in short turns. CPU is that of the target's processes, read once the record of exchanges
+has settled, so that writing it counts.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from bench_targets import Launch, Place, Target, wait_until_it_answers
 
 AT_ONCE, STREAMS_AT_ONCE, BIG_AT_ONCE = 64, 16, 8
 LONG_MESSAGES = 200
-IS_STREAMING_MS = 20  # between first and last delta, of which there are 60, about 1 ms apart
-SETTLE_S = 0.25  # for what peers do after a reply
-TURNS = 5  # of each target, in a round of latencies
+IS_STREAMING_MS = 20  # least time from the first to the last of 60 deltas, about 1 ms apart
+SETTLE_S = 0.25  # seconds for the peers' work after a reply
+TURNS = 5  # turns of each target in a round of latencies
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long each measurement takes, and how often."""
+    """The lengths and numbers of measurements."""
 
     rounds: int
-    turns: int  # of each target, in a round of JSON
+    turns: int  # turns of each target in a round of JSON
     warm_up_s: float
     latency_s: float
     load_s: float
@@ -48,13 +48,13 @@ QUICK = Plan(rounds=4, turns=1, warm_up_s=0.2, latency_s=0.6, load_s=0.6, stream
 @dataclass(frozen=True, slots=True)
 class Measured:
     sample: Sample
-    cpu_ms: float  # of the target, for each request
-    load_share: float  # how busy load and upstream kept their cores, 0 to 1
+    cpu_ms: float  # CPU of the target for each request
+    load_share: float  # use of load's and upstream's cores, 0 to 1
 
 
 @dataclass(slots=True)
 class Bench:
-    """One run of the benchmark: where, how much, and what came of it."""
+    """One run of the benchmark: its places, its plan and its results."""
 
     place: Place
     plan: Plan
@@ -63,7 +63,7 @@ class Bench:
     records: dict[int, Records] = field(default_factory=dict)  # by the target's process
 
     def measure(self, target: Target, what: str, job: Job, at_once: int, for_s: float) -> Measured:
-        """A closed loop after a warm-up of the same kind."""
+        """Measure a closed loop after a warm-up of the same kind, and check its records."""
         self.recorded(target)
         warm = run(closed_loop(job, at_once, self.plan.warm_up_s))
         measured = self.watched(target, what, lambda: closed_loop(job, at_once, for_s))
@@ -75,7 +75,7 @@ class Bench:
     def watched(
         self, target: Target, what: str, work: Callable[[], Coroutine[Any, Any, Sample]]
     ) -> Measured:
-        """The work's sample, with the target's CPU and an eye on the rest of the machine."""
+        """Return the work's sample with the target's CPU, and note others' use of the machine."""
         before, load_before = target.cpu_s(), self.load_cpu_s()
         with self.an_eye_on(what, [target]):
             sample = run(work())
@@ -90,8 +90,10 @@ class Bench:
     def an_eye_on(
         self, what: str, targets: Sequence[Target], awake: Sequence[int] = ()
     ) -> Iterator[None]:
-        """Notes how busy others kept the cores meanwhile; the processes that keep them `awake` are
-        of the bench."""
+        """Note how busy others kept the cores during the block.
+
+        The processes that keep the cores `awake` belong to the bench.
+        """
         cores, pids = self.place.cores, {self.upstream_pid, *awake, *(t.pid for t in targets)}
         others = Others.watch(cores.target | cores.load | cores.upstream, pids)
         yield
@@ -101,7 +103,7 @@ class Bench:
         return time.process_time() + cpu_s(self.upstream_pid)
 
     def settle(self, target: Target) -> None:
-        """Until what was served is recorded, or where nothing is, for a moment."""
+        """Wait until the served requests are recorded, or for a moment where nothing is."""
         records = self.records.get(target.pid)
         if records is None or not records.is_kept:
             time.sleep(SETTLE_S)
@@ -109,7 +111,7 @@ class Bench:
             records.settle()
 
     def recorded(self, target: Target) -> None:
-        """Begins to count the rows of one of ours."""
+        """Begin to count the rows of a target of ours."""
         if target.launch.records is not None and target.pid not in self.records:
             self.records[target.pid] = records = Records(target.launch.records)
             if not records.is_kept:
@@ -123,20 +125,23 @@ class Bench:
             )
 
     def failed(self, target: Target, number: int, error: Exception) -> None:
-        """A peer that fails under load loses its figures of this round; ours may not fail."""
+        """Note a peer that failed under load, without figures in this round.
+
+        Raise the error for ours.
+        """
         if target.is_ours:
             raise error
         self.board.note(f"round {number}: {target.name} failed under load: {error}")
 
     def connections(self) -> int:
-        """How many connections upstream has accepted so far."""
+        """Return how many connections upstream has accepted so far."""
         _, body = ask(self.place.upstream, b"GET /stats HTTP/1.1\r\n\r\n")
         return int(body.split(b'"connections": ')[1].split(b",")[0])
 
 
 @dataclass(slots=True)
 class Turns:
-    """What came of one target's turns but for the first, which warms up."""
+    """The results of one target's turns, without the first, which warms up."""
 
     times_ms: list[float] = field(default_factory=list)
     served: int = 0
@@ -145,7 +150,7 @@ class Turns:
     took_s: float = 0.0
     reconnects: int = 0
     upstream_connections: int = 0
-    rows: int = 0  # that the record has to hold, the first turn's too
+    rows: int = 0  # rows that the record has to hold, those of the first turn included
 
 
 def in_turns(
@@ -157,8 +162,10 @@ def in_turns(
     turns: int,
     job_of: Callable[[Target], Job] = Target.job,
 ) -> dict[str, Turns]:
-    """JSON of all targets, so many requests at once, in turns of `for_s`: what disturbs for a while
-    disturbs all of them alike."""
+    """Return the results of all targets, each with `at_once` requests, in turns of `for_s` seconds.
+
+    A disturbance that lasts for a while then affects all of them alike.
+    """
     found = {target.name: Turns() for target in targets}
     jobs = {target.name: job_of(target) for target in targets}
     asked = {target.name: target for target in targets}
@@ -181,7 +188,7 @@ def in_turns(
             so_far.upstream_connections += bench.connections() - connections - 1
             if not turn:
                 continue
-            so_far.times_ms += sample.times_ms[at_once:]  # the first opened connections
+            so_far.times_ms += sample.times_ms[at_once:]  # without those that opened connections
             so_far.served += sample.served
             so_far.cpu_s += target.cpu_s() - before
             so_far.load_s += load_s
@@ -194,7 +201,7 @@ def in_turns(
 
 
 def latency_round(bench: Bench, targets: Sequence[Target], number: int) -> None:
-    """Latency with one request at a time, on cores that do not sleep in between."""
+    """Measure latency with one request at a time, on cores that stay awake."""
     targets = [target for target in targets if target.name != INFO]
     what = f"round {number} all: JSON, 1 at once"
     with kept_awake(bench.place.cores.all) as awake, bench.an_eye_on(what, targets, awake):
@@ -207,7 +214,7 @@ def latency_round(bench: Bench, targets: Sequence[Target], number: int) -> None:
 
 
 def json_round(bench: Bench, targets: Sequence[Target], number: int) -> None:
-    """CPU and throughput with 64 requests at a time."""
+    """Measure CPU and throughput with 64 requests at a time."""
     targets = [target for target in targets if target.name != DIRECT]
     plan, cores = bench.plan, bench.place.cores
     with bench.an_eye_on(f"round {number} all: JSON, {AT_ONCE} at once", targets):
@@ -226,7 +233,10 @@ def json_round(bench: Bench, targets: Sequence[Target], number: int) -> None:
 
 
 def stream_round(bench: Bench, target: Target, number: int) -> None:
-    """CPU and first deltas with deltas 1 ms apart; streams per second with all in one write."""
+    """Measure CPU and first deltas of spaced streams, and the throughput of streams in one write.
+
+    The deltas of a spaced stream are 1 ms apart.
+    """
     plan, board, name = bench.plan, bench.board, target.name
     if name == INFO:
         return
@@ -242,7 +252,7 @@ def stream_round(bench: Bench, target: Target, number: int) -> None:
     board.add(number, name, first_ms=quantile(first, 0.5))
     if name == DIRECT:
         return
-    if name != ENFORCE:  # whose rules buffer a stream until it is scored
+    if name != ENFORCE:  # its rules buffer a stream until it is scored
         direct = board.values["first_ms"][DIRECT][number]
         added = {"first_p50_ms": quantile(first, 0.5), "first_p99_ms": quantile(first, 0.99)}
         board.add(number, name, **{figure: value - direct for figure, value in added.items()})
@@ -258,7 +268,7 @@ def stream_round(bench: Bench, target: Target, number: int) -> None:
 
 
 def size_round(bench: Bench, target: Target, number: int) -> None:
-    """What a long conversation and a large reply cost ours."""
+    """Measure the cost of a long conversation and of a large reply for ours."""
     plan = bench.plan
     if target.name != OBSERVE:
         return
@@ -278,7 +288,7 @@ def size_round(bench: Bench, target: Target, number: int) -> None:
 
 
 def start_up(bench: Bench, name: str, launch: Launch, number: int) -> None:
-    """Seconds from exec to the first relayed reply, and the memory then."""
+    """Measure the seconds from exec to the first relayed reply, and the memory then."""
     with ExitStack() as stack:
         log = stack.enter_context((bench.place.scratch / f"{name}-start.log").open("wb"))
         started = time.monotonic()

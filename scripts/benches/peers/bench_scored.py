@@ -1,7 +1,7 @@
-"""What a reply waits for its score, and how many a second get one, beside LiteLLM's proxy without.
+"""The latency and throughput of scored replies, beside LiteLLM's proxy without scores.
 
-Every conversation and every reply is of other words than the one before, so that nothing is known
-of it yet; every reply of ours must carry a score.
+Every conversation and every reply is in other words than the one before, so that nothing is cached;
+every reply of ours must carry a score.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROWS = {
 
 
 def scored_rounds(bench: Bench, targets: Sequence[Target], number: int) -> None:
-    """One round at each number of requests at once; latency is added to the direct way's median."""
+    """Measure a round at each number of requests at once, with latency over the direct median."""
     plan = bench.plan
     jobs = {target.name: target.varied_job() for target in targets}
     for at_once in AT_ONCE:
@@ -51,7 +51,7 @@ def scored_rounds(bench: Bench, targets: Sequence[Target], number: int) -> None:
 
 
 def scored_table(board: Board) -> str:
-    """Medians over the rounds; empty where nothing was measured."""
+    """Return medians over the rounds, or "" where nothing was measured."""
     names = [DIRECT, EMBEDDED, LITELLM]
     rows = [
         [f"{label}, {at_once} at once", *(shown(board.median(key, name)) for name in names)]

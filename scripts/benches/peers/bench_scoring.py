@@ -1,4 +1,4 @@
-"""What requests that wait for no score notice of a calibrator that scores as fast as it can.
+"""The effect of a saturated calibrator on requests that wait for no score.
 
 The embedded calibrator gets twice as many chat completions as it can score. Beside them run
 embeddings, which are relayed unscored, and streams, whose first delta must not wait for anything.
@@ -18,12 +18,12 @@ from bench_targets import Target
 
 AT_ONCE = 8
 OVERLOAD = 2
-SATURATED_AFTER_S = 1.0  # by then scores are waiting
+SATURATED_AFTER_S = 1.0  # seconds until scores are waiting
 SCORED = ("scored", "truncated")
 
 
 def scoring_rounds(bench: Bench, target: Target, rounds: int) -> None:
-    """Idle and saturated by turns: throughput and p99 of embeddings, first deltas of streams."""
+    """Measure embeddings' throughput and p99 and streams' first deltas, idle and saturated."""
     plan, job = bench.plan, target.job()
     bench.recorded(target)
     alone = run(closed_loop(job, AT_ONCE, plan.load_s))
@@ -54,7 +54,7 @@ def scoring_rounds(bench: Bench, target: Target, rounds: int) -> None:
 def _saturated(
     bench: Bench, target: Target, what: str, capacity: float, job: Job, at_once: int
 ) -> Sample:
-    """The job's sample while chat completions ask for more scores than there can be."""
+    """Return the job's sample while more scores are asked for than are possible."""
     paces: list[Sample] = []
     work = _overloading(target, capacity, job, at_once, bench.plan.load_s, paces)
     sample = bench.watched(target, what, work).sample

@@ -1,4 +1,4 @@
-"""What stands between load and upstream while it is measured, and whether it relays rightly."""
+"""The targets between load and upstream, and a check that they relay correctly."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from bench_http import (
 from bench_load import Job, LoadError, ask
 from bench_process import Cores, cpu_s, launched
 
-READY_S: Final = 300  # on a busy machine
+READY_S: Final = 300  # seconds, enough on a busy machine
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where everything is: the tree to measure, peers' environments, scratch, upstream's port."""
+    """The places of a run: the tree to measure, peers' environments, scratch, upstream's port."""
 
     root: Path
     peers: Path
@@ -45,7 +45,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How one target is started on `port`, and what its clients have to send and expect."""
+    """The start of one target on `port`, and the bytes that its clients send and expect."""
 
     port: int
     command: Sequence[str]
@@ -59,7 +59,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A running one."""
+    """A running target."""
 
     name: str
     pid: int
@@ -82,7 +82,7 @@ class Target:
         is_stamped: bool = False,
         must_hold: bytes | None = None,
     ) -> Job:
-        """The same request for all, but for the headers that a peer needs to find upstream."""
+        """Return the same request for all targets, except for the headers that a peer needs."""
         head = request(
             path, model, messages=messages, is_stream=is_stream, headers=self.launch.headers
         )
@@ -92,7 +92,7 @@ class Target:
         return Job(self.launch.port, head, must_hold, is_stream, is_stamped)
 
     def varied_job(self) -> Job:
-        """Conversations and replies of other words each time; ours must score every reply."""
+        """Return a job of conversations in other words each time; ours must score every reply."""
         first, *others = (
             request(CHAT, VARIED, headers=self.launch.headers, variant=number)
             for number in range(VARIANTS)
@@ -105,7 +105,7 @@ class Target:
 def running(
     name: str, place: Place, launch: Launch, cores: frozenset[int] | None = None
 ) -> Iterator[Target]:
-    """The target until the block ends, pinned to its core; raises RuntimeError if it fails."""
+    """Run the target until the block ends, pinned to its core. Raises RuntimeError if it fails."""
     log_path = place.scratch / f"{name}.log"
     with (
         log_path.open("wb") as log,
@@ -128,7 +128,7 @@ def running(
 def wait_until_it_answers(
     target: Target, is_alive: Callable[[], bool], pause_s: float = 0.05
 ) -> Exception | None:
-    """None once it relays a completion rightly, else what was wrong the last time."""
+    """Return None once it relays a completion correctly, or else the last error."""
     job = target.job(must_hold=target.launch.must_hold_once_ready)
     deadline = time.monotonic() + READY_S
     error: Exception | None = RuntimeError("the process ended")
@@ -143,7 +143,7 @@ def wait_until_it_answers(
 
 
 def verify(target: Target) -> None:
-    """Whether the target relays what upstream says, whole and in order; raises LoadError."""
+    """Check that the target relays upstream's answer, whole and in order. Raises LoadError."""
     job = target.job()
     head, body = ask(job.port, job.request)
     job.check(head, body)

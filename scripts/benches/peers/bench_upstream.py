@@ -1,14 +1,14 @@
 """The canned upstream of the peer benchmark: python scripts/benches/peers/bench_upstream.py PORT
 
-It parses no JSON: what it answers follows from the path and from which model name the body holds.
+It parses no JSON: its answer depends on the path and on the model name in the body.
 
     bench            a completion of about 1 KB; with "stream": true, 60 deltas in one write
     bench-spaced     60 deltas, each a write of its own, about 1 ms apart; the first one carries
                      the time at which it was written
     bench-big        a completion of 1 MB
-    bench-varied     a completion of about 1 KB, of other words each time
+    bench-varied     a completion of about 1 KB, in other words each time
     /v1/embeddings   an embedding of about 1 KB
-    GET /stats       how many connections and requests there have been; other GETs: an empty list
+    GET /stats       the numbers of connections and requests so far; other GETs: an empty list
 """
 
 from __future__ import annotations
