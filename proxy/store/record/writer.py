@@ -201,7 +201,7 @@ class Records:
         self._worker.start()
 
     def add(self, row: Row | Poll) -> None:
-        """Queue a row or a poll; drop and count it when too many wait already."""
+        """Append a row or a poll to the queue; drop and count it when too many wait already."""
         if len(self._rows) >= self._max_queue:
             self._shed.add(1, "queue_full")
             return
