@@ -94,7 +94,7 @@ class CertifiedPolicy:
         return bool(its) and not any(each.digest in self._withdrawn for each in its)
 
     def see(self, facts: Facts) -> Withdrawal | None:
-        """Feed a reply to the monitors before it is decided on; return a withdrawal that it causes.
+        """Show the monitors a reply before it is decided on; return a withdrawal that it causes.
 
         A withdrawal counts at once.
         """
@@ -112,7 +112,7 @@ class CertifiedPolicy:
         return None
 
     def hear(self, verdict: Recorded) -> Withdrawal | None:
-        """Feed a verdict on a reply that a grant let through to its monitor; return a withdrawal.
+        """Add a verdict on a reply that a grant let through to its monitor; return a withdrawal.
 
         Returns None if no grant let it through, or no alarm is raised.
         """

@@ -225,7 +225,7 @@ class Traffic:
         findings = self._opened()
         verdicts = verdicts_after(findings.engine, self._last_verdict)
         withdrawn, drifted = findings.withdrawals(), distrusted(findings.engine)
-        paths = {each.given.certificate_path for each in followed}  # last: `_has_changed` marks it
+        paths = {each.given.certificate_path for each in followed}  # last: `_has_changed` notes it
         read = {path: _certificates(path) for path in paths if path and self._has_changed(path)}
         certificates = [
             (each, certificate)
