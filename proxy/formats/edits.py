@@ -64,7 +64,10 @@ def editable_call(
 
 
 def uncut(choice: Json, place: Place) -> Changes:
-    """Return the changes to the choice at this place of what was about its old text only."""
+    """Return the changes to a choice that remove what was about its old text.
+
+    These are its log-probabilities, and a finish reason that says it was cut.
+    """
     changed: Changes = {}
     if choice.get("logprobs"):
         changed[(*place, "logprobs")] = None

@@ -219,7 +219,7 @@ def note_deletion(connection: sa.Connection, table: sa.Table, before: str) -> No
         chain.append(connection, FORGOTTEN, table.name, orjson.dumps({"before": before}))
 
 
-# --- what an entry says --------------------------------------------------------------------------
+# --- the contents of an entry --------------------------------------------------------------------
 
 
 def mac_of(key: bytes, entry: Mapping[str, Any]) -> str:

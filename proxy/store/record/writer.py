@@ -1,7 +1,7 @@
 """The record of exchanges: one row each, written in batches by a thread of its own.
 
-A reply never waits for its row. While the database is away, rows wait in a queue. It is bounded:
-rows beyond it, and rows that the database refuses, are shed and counted.
+A reply never waits for its row. While the database is unavailable, rows wait in a bounded queue.
+Rows beyond the bound, and rows that the database refuses, are dropped and counted.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class StandingApproval:
-    """One that was given; times are seconds since the epoch."""
+    """A standing approval that was given; times are seconds since the epoch."""
 
     id: str
     review_id: str
