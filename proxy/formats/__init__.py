@@ -1,7 +1,7 @@
-"""The formats that are scored, each in a module of its own; one in `FORMATS` has its routes.
+"""The formats that are scored, each in its own module; those in `FORMATS` have routes.
 
-A new surface is a class with the methods of `Format` in `format.py`, its place in `FORMATS`, and
-its name in `config/allowed_surfaces.py`, by which keys are limited and metrics are counted.
+A new surface needs a class with the methods of `Format` in `format.py`, an entry in `FORMATS`, and
+a name in `config/allowed_surfaces.py`, by which keys are limited and metrics are counted.
 """
 
 from __future__ import annotations

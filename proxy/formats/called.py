@@ -1,8 +1,8 @@
-"""Which tools an answer calls, also where it says so in a way that no format knows.
+"""The tools that an answer calls, also where no format defines such a call.
 
-A policy that holds calls has to see each of them: one of a type that is new, with its name in
-another place, in an object where a list is expected, under a member in another case. Whatever looks
-like a call therefore counts as one, under every name that it could be read to have.
+A policy that holds calls has to see each of them: one of a new type, with its name in another
+place, in an object where a list is expected, or under a member in another case. So whatever looks
+like a call counts as one, under every name that a reader could find in it.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ _TEXTS = frozenset({"role", "content", "refusal", "reasoning_content", "reasonin
 _CALLING = frozenset({"toolcalls", "toolcall", "functioncall", "functioncalls", "tooluse"})
 _DESCRIBED = frozenset({"tools", "tool_choice", "logprobs", "annotations", "usage"})
 _ARGUMENTS = ("arguments", "input")
-_GIVEN = ("arguments", "input", "parameters")  # beside a name they make a call of any object
+_GIVEN = ("arguments", "input", "parameters")  # with a name, each of these makes any object a call
 _PLACES = ("item", "response", "content_block", "content", "message", "output", "choices")
 _PIECES = (  # members of events in which a text or a call grows
     *("delta", "text", "refusal", "part", "name", "function", "tool"),
     *("arguments", "input", "partial_json", "parameters"),
 )
-_LABELS = {"id", "index", "type"}  # of a call of which nothing else is told
+_LABELS = {"id", "index", "type"}  # members of a call without content
 _BEYOND_TEXT = {"audio": "audio", "images": "image", "video": "video"}  # members of a message
 
 
 def plain_text(message: Mapping[str, Any]) -> str | None:
-    """The text of a chat message in which there is nothing else, as in nearly every one; None of
-    any other."""
+    """Return the text of a chat message that has nothing else, as nearly all have.
+
+    Returns None for others.
+    """
     text = None
     for key, value in message.items():
         is_text = type(value) is str
@@ -45,7 +47,7 @@ def plain_text(message: Mapping[str, Any]) -> str | None:
 
 
 def tool_calls(message: Mapping[str, Any]) -> tuple[ToolCall, ...]:
-    """The calls of a chat message, custom tools and the one of old times among them."""
+    """Return the calls of a chat message, also custom tools and the legacy function call."""
     return tuple(call for part in _calling_parts(message) for call in _called(part))
 
 
@@ -57,9 +59,9 @@ def read_calls(
 ) -> tuple[ToolCall, ...]:
     """Return calls with the other names under which a client may look their tools up.
 
-    `offered` are the request's tools, `project` is the agent's folder; `names` are the names that
-    the deltas of a stream gave beside the one in the message. A call in the arguments of another,
-    as models write parallel ones, is a call as well.
+    `offered` are the request's tools, `project` is the agent's folder. `names` are the names that
+    the deltas of a stream gave besides the one in the message. A call in the arguments of another,
+    as models write parallel ones, is returned as a call too.
     """
     found = []
     for call in calls:
@@ -73,8 +75,8 @@ def read_calls(
 def noted(calls: tuple[ToolCall, ...], notes: Sequence[CallNotes] | None) -> tuple[ToolCall, ...]:
     """Return calls with their marks and risks.
 
-    Where a call has others inside, of which the notes do not speak one by one, each has all marks
-    and the highest risk.
+    If a call has others inside, the notes do not distinguish them, so each call gets all marks and
+    the highest risk.
     """
     if notes is None or not calls:
         return calls
@@ -90,7 +92,7 @@ def noted(calls: tuple[ToolCall, ...], notes: Sequence[CallNotes] | None) -> tup
 
 
 def _calls_inside(call: ToolCall) -> Iterator[ToolCall]:
-    """The calls that a call of `multi_tool_use.parallel` has in its arguments."""
+    """Yield the calls in the arguments of a call of `multi_tool_use.parallel`."""
     if '"recipient_name"' not in call.arguments:
         return
     values = call.values()
@@ -109,7 +111,10 @@ def offered_tools(payload: Mapping[str, Any]) -> OfferedTools:
 
 
 def _offered_by(tool: Any) -> list[str]:
-    """The names of one tool, of a namespace's tools, or else the type of a server's own."""
+    """Return the names of a tool or of a namespace's tools.
+
+    For a server's own tool without a name, it is the type.
+    """
     if not isinstance(tool, dict):
         return []
     owners = (tool, tool.get("function"), tool.get("custom"), *_items(tool.get("tools")))
@@ -124,7 +129,7 @@ def _items(value: Any) -> list[Any]:
 
 
 def without_calls(message: Mapping[str, Any], ids: Collection[str]) -> Mapping[str, Any]:
-    """A chat message without the calls of these ids."""
+    """Return a chat message without the calls with these ids."""
     calls = message.get("tool_calls")
     if not ids or not isinstance(calls, list):
         return message
@@ -133,12 +138,12 @@ def without_calls(message: Mapping[str, Any], ids: Collection[str]) -> Mapping[s
 
 
 def has_call(message: Mapping[str, Any]) -> bool:
-    """Whether there is a call in a chat message, or a piece of one in a delta."""
+    """Return whether a chat message has a call, or a delta a piece of one."""
     return not _is_text(message) and any(True for _ in _calling_parts(message))
 
 
 def _calling_parts(message: Mapping[str, Any]) -> Iterator[Any]:
-    """Of a message what calls something, call by call."""
+    """Yield the parts of a message that call something, call by call."""
     for key, value in message.items():
         if value is None or (type(value) is str and key in _TEXTS):
             continue
@@ -149,7 +154,7 @@ def _calling_parts(message: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def _is_text(message: Mapping[str, Any]) -> bool:
-    """Whether all that is there are texts, in members that are known."""
+    """Return whether a message has only texts in known members."""
     for key, value in message.items():
         if value is None or (type(value) is str and key in _TEXTS):
             continue
@@ -172,7 +177,7 @@ def _spelled(key: str) -> str:
 
 
 def seems_call(value: Any) -> bool:
-    """Whether something in a JSON value looks like a part of a call, however deep."""
+    """Return whether a JSON value contains what looks like a part of a call, at any depth."""
     if not isinstance(value, dict | list):
         return False
     waiting: list[Any] = [value]
@@ -195,7 +200,7 @@ def seems_call(value: Any) -> bool:
 
 
 def is_stray(event: Mapping[str, Any], *expected: str) -> bool:
-    """Whether an event of a stream has parts of an answer in a place where nobody looks."""
+    """Return whether an event of a stream has parts of an answer where they are not read."""
     return any(event.get(place) for place in _PLACES if place not in expected) or seems_call(
         {key: each for key, each in event.items() if key not in expected and key != "type"}
     )
@@ -204,23 +209,23 @@ def is_stray(event: Mapping[str, Any], *expected: str) -> bool:
 def may_hold_part(kind: str, event: Mapping[str, Any]) -> bool:
     """Return whether an event of an unknown type could hold a part of an answer.
 
-    Clients pass over types that they do not know, and gateways send such events on every turn
-    (`vertex_event`, `codex.rate_limits`). Only what is named or built like a call, or has a member
-    in which an answer or a piece of one could be, is more than that.
+    Clients ignore types that they do not know, and gateways send such events on every turn
+    (`vertex_event`, `codex.rate_limits`). An event counts only if it is named or built like a call,
+    or has a member in which an answer or a piece of one could be.
     """
     has_part = any(event.get(name) for name in _PIECES)
     return has_part or is_call_type(kind) or is_stray(event)
 
 
 def is_call_type(kind: str) -> bool:
-    """Whether a `type` is a call's by its name; those of results are not."""
+    """Return whether a `type` names a call; the types of results do not."""
     kind = _spelled(kind)
     is_result = kind.endswith(("output", "result", "response"))
     return not is_result and ("call" in kind or "tooluse" in kind or kind == "function")
 
 
 def _called(call: Any) -> list[ToolCall]:
-    """One for each name that a reader may find in a call, and for each of its arguments."""
+    """Return a call for each name that a reader may find in it, and for each of its arguments."""
     if not isinstance(call, dict):
         return [ToolCall("", _text(call))]
     known = [call[kind] for kind in ("function", "custom") if isinstance(call.get(kind), dict)]
@@ -262,7 +267,7 @@ def _text(value: Any) -> str:
 
 
 def unread_part(message: Mapping[str, Any]) -> str | None:
-    """What of a chat message no calibrator reads, as a machine word; None where all is read."""
+    """Return a word for what no calibrator reads in a chat message; None if all is read."""
     if _is_text(message):
         return None
     for member, reason in _BEYOND_TEXT.items():
@@ -275,7 +280,7 @@ def unread_part(message: Mapping[str, Any]) -> str | None:
 
 
 def beyond_text(parts: Iterable[Any]) -> dict[str, Any]:
-    """The members of a chat message for those parts of a content that are heard or seen."""
+    """Return members of a chat message for the parts of a content that are heard or seen."""
     found: dict[str, Any] = {}
     for part in parts:
         kind = part.get("type") if isinstance(part, dict) else None
@@ -285,7 +290,7 @@ def beyond_text(parts: Iterable[Any]) -> dict[str, Any]:
 
 
 def _is_readable(call: Any) -> bool:
-    """Whether a call is one function or one custom tool."""
+    """Return whether a call is exactly one function or custom tool, or is empty so far."""
     kinds = [kind for kind in ("function", "custom") if isinstance(call, dict) and call.get(kind)]
     if not kinds:
         return isinstance(call, dict) and not any(call[key] for key in call.keys() - _LABELS)
@@ -293,7 +298,7 @@ def _is_readable(call: Any) -> bool:
 
 
 def unknown_call(kind: Any, value: Any) -> dict[str, Any]:
-    """A call of a chat message that stands for what is of a type that nobody knows."""
+    """Return a call of a chat message in place of a value of an unknown type."""
     named = value.get("name") if isinstance(value, dict) else None
     name = named if isinstance(named, str) else str(kind)
     return {"type": "unknown", "unknown": {"name": name, "arguments": _text(value)}}

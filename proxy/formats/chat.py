@@ -133,7 +133,7 @@ class ChatFormat(ChoicesFormat):
         return self.restated({**empty, "choices": [{"message": {}}]}, text, "content_filter")
 
     def events(self, completion: Json, payload: Json) -> list[bytes]:
-        """Role and content, then the finish, usage where it was asked for, [DONE]."""
+        """Return role and content, the finish, usage if it was requested, and [DONE]."""
         return _events(completion, payload)
 
     def editable(self, completion: Json) -> Editable:
@@ -204,14 +204,14 @@ class ChatAssembler(ChunkAssembler):
     def __init__(self) -> None:
         super().__init__()
         self._choices: dict[int, Choice] = {}
-        self._calls: dict[int, GrowingCalls] = {}  # of each choice
+        self._calls: dict[int, GrowingCalls] = {}  # by choice
         self._alike: AlikeEvents | None = None  # events that add text to a choice
-        self._tries = TRIES  # to learn what they look like
-        self._before_calls: dict[int, bool] | None = None  # choices, and which of them finished
+        self._tries = TRIES  # how many more events may serve to learn their form
+        self._before_calls: dict[int, bool] | None = None  # by choice: whether it finished
 
     def add(self, event: Event) -> Sight:
         if self._alike is not None and self._alike.add(event.raw):
-            self.reading.clear = event  # as the one was that it is alike
+            self.reading.clear = event  # as clear as the event that it resembles
             return NOTHING
         sight = super().add(event)
         if self._tries and sight is NOTHING and event is self.reading.clear:
@@ -220,14 +220,17 @@ class ChatAssembler(ChunkAssembler):
         return sight
 
     def _learnt_from(self, event: Event) -> AlikeEvents | None:
-        """What other events of text look like, by one that says the same to all readers."""
+        """Return the form of events of text, learnt from this one, or None.
+
+        The event must say the same to all readers.
+        """
         chunk = json_object(event.data or "")
         is_line = event.raw.startswith(b"data: ") and event.raw.endswith(b"\n\n")
         pieces = self._pieces_of(chunk) if chunk and is_line else None
         return None if pieces is None else alike(event.raw, pieces)
 
     def add_unmarked(self, raw: bytes) -> bytes:
-        if self._alike is None:  # the first events tell what the others look like
+        if self._alike is None:  # the first events show the form of the others
             first, raw = parted(raw, LEARNT_FROM)
             if not self._add_plain(first):
                 return first + raw
@@ -243,10 +246,10 @@ class ChatAssembler(ChunkAssembler):
         alike = self._alike
         if alike is None or not raw.endswith(alike.after):
             return False
-        return alike.add(raw) or alike.take(raw) > 0  # mostly one
+        return alike.add(raw) or alike.take(raw) > 0  # mostly one event
 
     def _add_plain(self, raw: bytes) -> bool:
-        """Takes in events of a line each, in one go; False for any other kind."""
+        """Add events of one line each at once; return False for events of any other kind."""
         chunks = plain_objects(raw)
         if chunks is None:
             return False
@@ -262,11 +265,11 @@ class ChatAssembler(ChunkAssembler):
         return True
 
     def _pieces_of(self, chunk: Json) -> Pieces | None:
-        """The text that nearly every chunk goes on with; None where it does or says more."""
+        """Return the growing text that a chunk continues, or None if it does or says more."""
         try:
             (part,) = chunk["choices"]
             delta = part["delta"]
-            if len(delta) != 1:  # to raise an error for it takes far longer
+            if len(delta) != 1:  # checked, since an exception takes far longer
                 return None
             ((name, text),) = delta.items()
             pieces = self._choices[part["index"]].message["content"]
@@ -291,9 +294,9 @@ class ChatAssembler(ChunkAssembler):
                 choice = self._choices[index] = Choice(index)
             try:
                 is_unread = not self._extend(choice, part) or is_unread
-            except RecursionError:  # no answer is nested that deeply
+            except RecursionError:  # no real answer is nested so deeply
                 is_unread = True
-            reason = part.get("finish_reason")  # some servers send empty ones until there is one
+            reason = part.get("finish_reason")  # some servers send empty ones before it
             if reason and isinstance(reason, str) and choice.finish_reason is None:
                 choice.finish_reason = reason
                 finished.append(index)
@@ -302,7 +305,10 @@ class ChatAssembler(ChunkAssembler):
         return NOTHING
 
     def _extend(self, choice: Choice, part: Mapping[str, Any]) -> bool:
-        """Takes a part in; False where clients would not agree on the call that it adds to."""
+        """Add a part to a choice.
+
+        Return False where clients would not agree on the call that it extends.
+        """
         delta, logprobs = part.get("delta"), part.get("logprobs")
         if isinstance(logprobs, dict):
             choice.logprobs = choice.logprobs or {}
@@ -349,9 +355,10 @@ class ChatAssembler(ChunkAssembler):
         return {**self._head, "object": _OBJECT, "choices": listed, **usage}
 
     def continued(self, completion: Json, payload: Json) -> list[bytes]:
-        """Nothing for a choice that has finished; a role is not told twice, accumulators add it up.
+        """Return events that finish the choices which had not finished before the first call.
 
-        A completion with fewer choices than were begun stands for each of the others as well.
+        A role is not repeated, because accumulators would append it. If the completion has fewer
+        choices than were begun, its first one is used for each of the others too.
         """
         told = self._before_calls or {}
         given = {choice["index"]: choice for choice in completion["choices"]}
@@ -369,9 +376,9 @@ class ChatAssembler(ChunkAssembler):
 
 
 def _names_given(calls: list[Any]) -> Mapping[str, tuple[str, ...]]:
-    """By the name that a call has in the message, the others that its deltas may be read to give.
+    """Return the other names by which a call's deltas may be read, by its name in the message.
 
-    Calls of one name share them: what may be read of one is not known to be safe for the other.
+    Calls with the same name share them: a reading that is safe for one may not be so for the other.
     """
     names: dict[str, tuple[str, ...]] = {}
     for found in names_in(calls):
@@ -383,7 +390,7 @@ def _names_given(calls: list[Any]) -> Mapping[str, tuple[str, ...]]:
 def _beside_delta(part: Mapping[str, Any], choice: Choice) -> Any:
     """Return what a part without a delta adds: some servers send `message`, `text` or `content`.
 
-    A text that begins with all that came before it repeats that, so only the rest is new.
+    A text that begins with all the text before it repeats that, so only the rest is new.
     """
     told: Any = part.get("message") or part.get("text") or part.get("content")
     if isinstance(told, str):
@@ -397,13 +404,13 @@ def _beside_delta(part: Mapping[str, Any], choice: Choice) -> Any:
 
 
 def _calls_tool(part: Any) -> bool:
-    """Whether there is a piece of a tool call in a choice's part."""
+    """Return whether a choice's part has a piece of a tool call."""
     delta = part.get("delta") if isinstance(part, dict) else None
     return isinstance(delta, dict) and has_call(delta)
 
 
 def _is_unread(part: Json) -> bool:
-    """Whether a choice's part says something in a place where nobody looks."""
+    """Return whether a choice's part has content in a member that is not read."""
     delta = part.get("delta")
     if delta and not isinstance(delta, dict):
         return True

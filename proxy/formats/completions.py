@@ -1,4 +1,4 @@
-"""`/v1/completions`, the format before chat: a prompt, and the text that follows on it."""
+"""`/v1/completions`, the format before chat: a prompt, and the text that continues it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class CompletionsFormat(ChoicesFormat):
     name = "completions"
     path = "/completions"
     held_prefix = "cmpl-held-"
-    fetch_path = "/chat/completions"  # the API has no path to fetch a completion; this one it has
+    fetch_path = "/chat/completions"  # the API has no path to fetch a completion, but this one
     asks_logprobs: Mapping[str, Any] = MappingProxyType({"logprobs": 5})
     marks = Marks(b"[DONE]", (b'"finish_reason"', rb'\s*:\s*"[^"]'), b'"error"')
 
@@ -108,7 +108,7 @@ class CompletionsFormat(ChoicesFormat):
 
 
 def _events(completion: Json, payload: Json) -> list[bytes]:
-    """Each choice whole, with its finish; usage where it was asked for; [DONE]."""
+    """Return each choice whole with its finish, usage if it was requested, and [DONE]."""
     head = {k: v for k, v in completion.items() if k not in ("choices", "usage", MEMBER)}
     chunks: list[Json] = [{**head, "choices": [c]} for c in completion["choices"]]
     if MEMBER in completion and chunks:
@@ -119,7 +119,7 @@ def _events(completion: Json, payload: Json) -> list[bytes]:
 
 
 def _prompt(prompt: Any) -> str:
-    """The one text that is asked about; raises NotScorableError."""
+    """Return the one text of a prompt; raises NotScorableError."""
     if isinstance(prompt, list) and len(prompt) == 1 and not isinstance(prompt[0], int):
         [prompt] = prompt
     if isinstance(prompt, str):
@@ -148,9 +148,9 @@ class CompletionsAssembler(ChunkAssembler):
             grown = {key: part[key] for key in ("text", "logprobs") if part.get(key) is not None}
             try:
                 merge(self._choices.setdefault(index, {}), grown)
-            except RecursionError:  # no answer is nested that deeply
+            except RecursionError:  # no real answer is nested so deeply
                 return UNREAD
-            reason = part.get("finish_reason")  # some servers send empty ones until there is one
+            reason = part.get("finish_reason")  # some servers send empty ones before it
             if reason and isinstance(reason, str) and index not in self._reasons:
                 self._reasons[index] = reason
                 finished.append(index)
@@ -183,5 +183,5 @@ class CompletionsAssembler(ChunkAssembler):
         return {"object": _OBJECT, **self._head, "choices": listed, **usage}
 
     def continued(self, completion: Json, payload: Json) -> list[bytes]:
-        """There are no tool calls to wait for, so nothing but a whole stream can follow."""
+        """Return the whole stream, since this format has no tool calls to wait for."""
         return _events(completion, payload)

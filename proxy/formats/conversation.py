@@ -1,7 +1,7 @@
-"""The messages of an exchange, read from the bytes that were kept, whatever format they are in.
+"""The messages of an exchange, read from the stored bytes, in whatever format they are.
 
-Nothing here raises: what cannot be read becomes a note that says so, because a reviewer has to see
-that there is something.
+Nothing here raises. What cannot be read becomes a note, so that a reviewer sees that there is
+something.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ PartKind = Literal["text", "thought", "image", "call", "note"]
 _TEXTS = ("text", "input_text", "output_text", "summary_text")
 _THOUGHTS = ("thinking", "reasoning", "reasoning_text", "redacted_thinking")
 _IMAGES = ("image_url", "input_image", "image")
-_KINDS = ("function", "custom")  # of calls; one that is both can be read as either
-MOST_SHOWN = 2_000  # characters of what is shown as JSON
+_KINDS = ("function", "custom")  # members of calls; a call with both could be read as either
+MOST_SHOWN = 2_000  # characters of a value shown as JSON
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """A piece of a message: `text` is its text, an image's address or the arguments of a call.
 
-    `name` is the tool that a call is of.
+    `name` is the tool of a call.
     """
 
     kind: PartKind
@@ -49,12 +49,12 @@ class Turn:
 
 
 def format_of(path: str | None) -> Format | None:
-    """The format that a surface speaks; None for a path that is not known."""
+    """Return the format of a surface's path; None for an unknown path."""
     return next((format for format in FORMATS if format.path == path), None)
 
 
 def asked(request: bytes | None, path: str | None, question: str) -> list[Turn]:
-    """The conversation in a request's body; `question` is what is shown where there is none."""
+    """Return the conversation in a request's body; `question` is shown if there is none."""
     payload = json_object(request) if request is not None else None
     if payload is None:
         return [Turn("user", (Part("text", question),))]
@@ -70,7 +70,7 @@ def asked(request: bytes | None, path: str | None, question: str) -> list[Turn]:
 
 
 def answered(reply: bytes, path: str | None) -> list[Turn]:
-    """The choices of a completion, each as a message; its bytes as text where it is none."""
+    """Return the choices of a completion, each as a message; other bytes as one text."""
     completion = json_object(reply)
     format = format_of(path)
     formats = [format] if format is not None else list(FORMATS)
@@ -85,7 +85,7 @@ def answered(reply: bytes, path: str | None) -> list[Turn]:
 
 
 def tools_of(request: bytes | None) -> list[str]:
-    """The names of the tools that were offered."""
+    """Return the names of the tools that were offered."""
     payload = (json_object(request) if request is not None else None) or {}
     listed = payload.get("tools")
     names = []
@@ -98,7 +98,10 @@ def tools_of(request: bytes | None) -> list[str]:
 
 
 def _turns(item: Any) -> Iterator[Turn]:
-    """The messages that an item of a conversation comes to: one, or with results of tools more."""
+    """Yield the messages in an item of a conversation.
+
+    There is one, or several if the item has results of tools.
+    """
     if isinstance(item, str):
         yield Turn("user", (Part("text", item),))
         return
@@ -131,7 +134,7 @@ def _turns(item: Any) -> Iterator[Turn]:
 
 
 def _own_words(parts: list[Part]) -> tuple[list[Part], list[str]]:
-    """What the user says, and what a coding agent adds to it."""
+    """Return what the user says, and what a coding agent adds to it."""
     own: list[Part] = []
     asides: list[str] = []
     for part in parts:
@@ -146,7 +149,7 @@ def _own_words(parts: list[Part]) -> tuple[list[Part], list[str]]:
 
 
 def _item(item: Json, kind: str) -> Turn:
-    """An item of responses that is no message."""
+    """Return the message for an item of responses that is no message itself."""
     if is_call(item):
         return Turn("assistant", (_call(tool_call(item)),))
     if kind == "reasoning":
@@ -182,7 +185,7 @@ def _call(call: Any) -> Part:
 
 
 def _parts(content: Any) -> list[Part]:
-    """A message's content: a text, blocks of any format, or anything at all."""
+    """Return the parts of a message's content: a text, blocks of any format, or anything else."""
     if content is None:
         return []
     listed = content if isinstance(content, list) else [content]
@@ -212,7 +215,7 @@ def _part(block: Any) -> Part | None:
 
 
 def _address(block: Json) -> str:
-    """Where an image is: a URL, or its bytes as one."""
+    """Return an image's URL, or a data URL of its bytes."""
     source = block.get("source")
     if isinstance(source, dict):
         if source.get("type") == "base64":
@@ -223,7 +226,7 @@ def _address(block: Json) -> str:
 
 
 def _text(value: Any) -> str:
-    """A string as it is, anything else as JSON, and nothing as an empty string."""
+    """Return a string unchanged, None as an empty string, and any other value as JSON."""
     if isinstance(value, str):
         return value
     return "" if value is None else dumps(value).decode("utf-8", "replace")

@@ -1,7 +1,7 @@
-"""What a person may change in a stored reply, and what its request asks of it.
+"""What a person may change in a stored reply, and what its request requires of it.
 
-Each format finds its own texts, calls and wishes (`Format.editable`, `Format.wanted_json`); what
-they have in common stands here.
+Each format finds its own texts, calls and requirements (`Format.editable`, `Format.wanted_json`).
+This module has what they share.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Changes = dict[Place, Any]
 
 @dataclass(frozen=True, slots=True)
 class EditableText:
-    """The text of a choice; `changes` gives what another one changes in the reply."""
+    """The text of a choice; `changes` returns what a new text changes in the reply."""
 
     text: str
     changes: Callable[[str], Changes]
@@ -29,8 +29,8 @@ class EditableText:
 class EditableCall:
     """A call of one of the client's tools.
 
-    Its `arguments` are a JSON object, which stands there as an `object` or as a `string`, or with
-    `text` whatever a custom tool takes. `arguments_at` and `name_at` are their places.
+    Its `arguments` are a JSON object, stored as an `object` or as a `string`, or, for a custom
+    tool, any `text`. `arguments_at` and `name_at` are their places.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Editable:
 
 @dataclass(frozen=True, slots=True)
 class WantedJson:
-    """The text must be JSON: of this schema, or where it is None any object."""
+    """The requirement that a text is JSON: of this schema, or any object if the schema is None."""
 
     schema: Any
 
@@ -64,7 +64,10 @@ def editable_call(
 
 
 def uncut(choice: Json, place: Place) -> Changes:
-    """Of a choice at this place: what was about its old text and is no longer true."""
+    """Return the changes to a choice that remove what was about its old text.
+
+    These are its log-probabilities, and a finish reason that says it was cut.
+    """
     changed: Changes = {}
     if choice.get("logprobs"):
         changed[(*place, "logprobs")] = None
@@ -74,7 +77,7 @@ def uncut(choice: Json, place: Place) -> Changes:
 
 
 def wanted_of(wanted: Any) -> WantedJson | None:
-    """What a request's description of its answer's format asks for; None for any text."""
+    """Return what a request's description of its answer's format requires; None for any text."""
     wanted = _object(wanted)
     if wanted.get("type") == "json_object":
         return WantedJson(None)
@@ -85,7 +88,10 @@ def wanted_of(wanted: Any) -> WantedJson | None:
 
 
 def tool_schemas(payload: Json) -> dict[str, Any]:
-    """The schema of the arguments of each tool that is offered, by its name; None for no schema."""
+    """Return the schemas of the arguments of the offered tools, by name.
+
+    Returns None for a tool without one.
+    """
     found: dict[str, Any] = {}
     listed = [*_listed(payload.get("tools")), *_listed(payload.get("functions"))]
     for tool in listed:

@@ -1,9 +1,9 @@
-"""What the way of a completion asks of a format, so that every scored surface goes the same way.
+"""The interface of a format, so that every scored surface is handled in the same way.
 
 A format is one of the APIs that clients speak: chat completions, completions, responses, messages.
-It knows how a question is put and how an answer looks, whole and streamed; nothing of HTTP, scores
-or policies. Answers are read into choices whose messages have the form of a chat message, so that
-the calibrator's text and a policy's facts are found in one place.
+It knows the form of questions and of answers, whole and streamed, but nothing of HTTP, scores or
+policies. Answers are read into choices whose messages have the form of chat messages. So the
+calibrator's text and a policy's facts are found in one place.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ from proxy.formats.events.readings import StreamReading
 from proxy.wire.sse import Event
 
 Json = dict[str, Any]
-NOTICE_GAP = "\n\n"  # between a text and the notice behind it
-MOST_TOKENS = 1_000  # of a short text, where a format wants to be told
-MEMBER = "pinocchio"  # the one member of ours in a completion or a finish event
+NOTICE_GAP = "\n\n"  # between a text and the notice after it
+MOST_TOKENS = 1_000  # the limit of a short text, where a format requires one
+MEMBER = "pinocchio"  # our only member in a completion or a finish event
 Ending = Literal["stop", "content_filter"]
 
 
 @dataclass(slots=True)
 class Choice:
-    """One choice: its message as chat completions have it, put together if it was streamed.
+    """One choice: its message in the form of chat completions, put together if it was streamed.
 
-    Of the message `content`, `reasoning_content`, `refusal` and `tool_calls` are looked at.
+    Only `content`, `reasoning_content`, `refusal` and `tool_calls` of the message are read.
     """
 
     index: int
     message: Json = field(default_factory=dict)
     finish_reason: str | None = None
     logprobs: Json | None = None
-    is_refusal: bool = False  # where no text of a refusal says so
+    is_refusal: bool = False  # for a refusal without a text of its own
     names: Mapping[str, tuple[str, ...]] | None = field(default=None, compare=False)
-    """By the name of a call in the message, the others that its stream may be read to give."""
+    """Other names by which a client may read a streamed call, by its name in the message."""
     _plain: tuple[str | None] | None = field(default=None, init=False, repr=False, compare=False)
 
     def plain_text(self) -> str | None:
-        """The text of a message in which there is nothing else; None of another."""
+        """Return the text of a message that has nothing else; None for other messages."""
         if self._plain is None:
             self._plain = (plain_text(self.message),)
         return self._plain[0]
 
 
-@dataclass(slots=True)  # not frozen, which would triple the time of making one
+@dataclass(slots=True)  # not frozen, which would triple the time to create one
 class Sight:
-    """What an event of a stream means: the choices that it finishes, and whether it is more."""
+    """What an event of a stream means: the choices that it finishes, and what else it is."""
 
     finished: tuple[int, ...] = ()
-    is_end: bool = False  # nothing that follows belongs to the answer
+    is_end: bool = False  # no later event belongs to the answer
     is_error: bool = False
-    calls_tool: bool = False  # a part of a tool call
-    bare: bytes | None = None  # an error's event without the parts of an answer that are in it
-    is_unread: bool = False  # there may be anything in it, a call too
+    calls_tool: bool = False  # has a part of a tool call
+    bare: bytes | None = None  # an error's event without parts of an answer
+    is_unread: bool = False  # it may contain anything, also a call
 
 
 NOTHING = Sight()
@@ -67,11 +67,11 @@ UNREAD = Sight(is_unread=True)
 
 
 def turns_in(messages: Any) -> list[Any]:
-    """The contents of a user's messages, without what tools gave back."""
+    """Return the contents of the user's messages that are not empty, without results of tools."""
     listed = messages if isinstance(messages, list) else []
     try:
         of_user = [message["content"] for message in listed if message["role"] == "user"]
-    except (KeyError, TypeError):  # one is no message
+    except (KeyError, TypeError):  # one of them is no message
         told = [(m.get("role"), m.get("content")) for m in listed if isinstance(m, dict)]
         of_user = [content for role, content in told if role == "user"]
     if {str}.issuperset(map(type, of_user)):
@@ -81,8 +81,11 @@ def turns_in(messages: Any) -> list[Any]:
 
 
 def last_users_text(messages: Any) -> str:
-    """Return the text of the user's last turn, without results of tools and what a coding agent
-    adds; of the last message where the user says nothing, and an empty string without any."""
+    """Return the text of the user's last turn, without tool results and a coding agent's additions.
+
+    If the user says nothing, it is the text of the last message, or an empty string if there is
+    none.
+    """
     listed = messages if isinstance(messages, list) else []
     for message in reversed(messages_without_asides(listed)):
         is_users = isinstance(message, dict) and message.get("role") == "user"
@@ -93,7 +96,7 @@ def last_users_text(messages: Any) -> str:
 
 
 def text_of(content: Any) -> str:
-    """Return the text of a message's content, whatever else is in it."""
+    """Return the text of a message's content, without its other parts."""
     if isinstance(content, list):
         parts = (part.get("text") for part in content if isinstance(part, dict))
         content = " ".join(part for part in parts if isinstance(part, str))
@@ -128,9 +131,9 @@ def _is_result(block: Any) -> bool:
 
 
 class NoAnswerError(Exception):
-    """An object of a format that is no answer: one that is not there yet, or a failure told so.
+    """An object of a format that is no answer: one that is not finished, or reports a failure.
 
-    `part` is the member that may hold a piece of an answer all the same.
+    `part` is the member that may hold a piece of an answer nevertheless.
     """
 
     def __init__(self, reason: str, part: str | None = None) -> None:
@@ -148,32 +151,42 @@ class Assembler(Protocol):
     def add(self, event: Event) -> Sight: ...
 
     def add_unmarked(self, raw: bytes) -> bytes:
-        """Takes in whole events in which no mark is found, as many from the first on as it can at
-        once; gives back the others, of which each has to be added."""
+        """Add whole events without a mark, as many from the beginning as is possible at once.
+
+        Returns the others, each of which has to be added.
+        """
         return raw
 
     def take_alike(self, raw: bytes) -> int:
-        """Takes in the events at the beginning that add nothing but text, as one before them did;
-        gives their bytes, of which there may be none."""
+        """Add the events at the beginning that have nothing but text, like an earlier one.
+
+        Returns the number of their bytes, which may be 0.
+        """
         return 0
 
     def add_alike(self, raw: bytes) -> bool:
-        """Takes in events that add nothing but text, all of them, as one before them did; False for
-        any others."""
+        """Add events if all of them have nothing but text, like an earlier one.
+
+        Return whether they have.
+        """
         return False
 
     def choices(self, only: Collection[int] | None = None) -> list[Choice]:
-        """What has arrived, in the order of their indices; unfinished ones too, or `only` some."""
+        """Return the choices that have arrived, sorted by index, also unfinished ones.
+
+        With `only`, return those with these indices.
+        """
         ...
 
     def completion(self) -> Json:
-        """What the same reply would have been, had it not been streamed."""
+        """Return the completion that the same reply would have been without a stream."""
         ...
 
     def continued(self, completion: Json, payload: Json) -> list[bytes]:
-        """The completion as what follows on the events before the first part of a tool call.
+        """Return the completion as events that follow those before the first part of a tool call.
 
-        As `Format.events`, but for what a client that has those events must not be told again.
+        It is like `Format.events`, but without what a client that has those events must not get
+        twice.
         """
         ...
 
@@ -183,51 +196,57 @@ class Format(Protocol):
 
     name: str  # in logs, records and README
     path: str  # after `/v1`
-    held_prefix: str  # of the ids of held replies
+    held_prefix: str  # prefix of the ids of held replies
     fetch_path: str  # after `/v1`, where a held reply is fetched by its id
     marks: Marks
-    """Found in every event that finishes a choice, ends the stream, is an error or calls a tool."""
+    """The marks of events that finish a choice, end the stream, are errors or call a tool.
+
+    Each such event has one.
+    """
 
     # the request
 
     def question(self, payload: Json) -> Question:
-        """The question as the calibrator reads it; raises NotScorableError."""
+        """Return the question as the calibrator reads it; raises NotScorableError."""
         ...
 
     def last_question(self, payload: Json) -> str:
-        """What the user said last, for a reviewer; an empty string where that is no text."""
+        """Return the user's last text, for a reviewer; an empty string if there is no text."""
         ...
 
     def user_turns(self, payload: Json) -> list[Any]:
-        """What the user said, turn by turn; what tools gave back is no turn of the user's."""
+        """Return what the user said, turn by turn, without the results of tools."""
         ...
 
     def conversation(self, payload: Json) -> tuple[Any, Any]:
-        """The instructions of a request, and its messages or the one text that is asked."""
+        """Return the instructions of a request, and its messages or its one text."""
         ...
 
     def wanted_json(self, payload: Json) -> WantedJson | None:
-        """The JSON that the answer's text must be; None where the client takes any text."""
+        """Return the JSON that the answer's text must be, or None if the client takes any text."""
         ...
 
     def count(self, payload: Json) -> int:
-        """How many choices are asked for."""
+        """Return how many choices are requested."""
         ...
 
     def wants_schema(self, payload: Json) -> bool:
-        """Whether a reply in prose would break what the client wants to parse."""
+        """Return whether the client wants an answer that it can parse, not prose."""
         ...
 
     def text_request(self, model: str, instructions: str, text: str) -> Json:
-        """A request of our own: a model is to say something short about a text, not streamed."""
+        """Return a request of our own for a short answer about a text, not streamed."""
         ...
 
     asks_logprobs: Mapping[str, Any]
     """The members of a request that ask for the log-probabilities of the answer's tokens."""
 
     def without_effects(self, payload: Json) -> Json | None:
-        """The members to change in the request so that another model answers it once and nothing
-        is left behind; None where upstream would act on it all the same."""
+        """Return the members to change so that another model can answer the request.
+
+        With them, it answers once and leaves nothing behind. Returns None where upstream would act
+        on the request even so.
+        """
         ...
 
     def revision(self, payload: Json, completion: Json, problems: str) -> Json | None:
@@ -239,40 +258,51 @@ class Format(Protocol):
     # the answer
 
     def choices(self, completion: Json) -> list[Choice]:
-        """An empty list when it is no completion of this format; raises NoAnswerError."""
+        """Return the choices of a completion, or an empty list if it has another format.
+
+        Raises NoAnswerError.
+        """
         ...
 
     def editable(self, completion: Json) -> Editable:
-        """What a person may change in it; raises KeyError, TypeError or AttributeError where it is
-        upstream's own idea of the format."""
+        """Return what a person may change in a completion.
+
+        Raises KeyError, TypeError or AttributeError where upstream deviates from the format.
+        """
         ...
 
     def assembler(self) -> Assembler: ...
 
     def annotated(self, event: Event, member: Mapping[str, Any]) -> bytes:
-        """A finish event with our member; its bytes as they are where it takes none."""
+        """Return a finish event with our member, or its bytes unchanged where it can hold none."""
         ...
 
-    # what stands in place of an answer
+    # replacements of an answer
 
     def restated(self, completion: Json, text: str, ending: Ending) -> Json:
-        """The completion with `text` in place of its content and tool calls."""
+        """Return the completion with `text` in place of its content and tool calls."""
         ...
 
     def noticed(self, completion: Json, notice: str) -> Json | None:
-        """The completion with a notice behind its text; None where it has no text."""
+        """Return the completion with a notice after its text, or None where it has no text."""
         ...
 
     def placeholder(self, text: str, *, id: str, created: int, model: str) -> Json:
-        """A completion that says `text` and ends as one that a filter cut."""
+        """Return a completion that says `text` and ends like one that a content filter cut."""
         ...
 
     def events(self, completion: Json, payload: Json) -> list[bytes]:
-        """The completion as a stream, as the request wants it; a member goes to the finish."""
+        """Return the completion as a stream's events, as the request wants it.
+
+        Our member is in the finish event.
+        """
         ...
 
     def error_body(self, error: ProxyError) -> bytes: ...
 
     def error_event(self, error: ProxyError) -> bytes:
-        """How a failure is told when a stream's status is out: nothing follows it."""
+        """Return the event that reports a failure in a stream that has begun.
+
+        No event follows it.
+        """
         ...

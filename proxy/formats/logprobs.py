@@ -1,10 +1,10 @@
-"""The log-probabilities of an answer's tokens, in whichever form an upstream gives them.
+"""The log-probabilities of an answer's tokens, in any form in which an upstream gives them.
 
     {"content": [{"token": "Yes", "logprob": -0.1, "top_logprobs": [{"token": .., "logprob": ..}]}]}
     {"tokens": ["Yes"], "token_logprobs": [-0.1], "top_logprobs": [{"Yes": -0.1, "No": -2.3}]}
 
-The first is that of chat completions and responses, the second of completions. Nobody here asks for
-them; what cannot be read is not there.
+The first form is that of chat completions and responses, the second that of completions. This
+module does not request them. What cannot be read is ignored.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from typing import Any, Final
 
 from proxy.formats.format import Choice
 
-LOWEST: Final = -100.0  # of a token; servers write -9999 or less for what they think impossible
+LOWEST: Final = -100.0  # of a token; servers write -9999 or less for impossible ones
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One token of an answer, its natural log-probability, and those of what might have stood in
-    its place, itself among them."""
+    """One token of an answer, its natural log-probability, and those of its alternatives.
+
+    `instead` includes the token itself.
+    """
 
     text: str
     logprob: float
@@ -30,7 +32,7 @@ class Token:
 
 
 def tokens_of(choice: Choice) -> Iterator[Token]:
-    """The tokens of a choice's text whose log-probability is told, in their order."""
+    """Yield the tokens of a choice's text that have a log-probability, in their order."""
     given = choice.logprobs or {}
     if isinstance(listed := given.get("content"), list):
         for each in listed:
@@ -49,7 +51,10 @@ def tokens_of(choice: Choice) -> Iterator[Token]:
 
 
 def summary(choice: Choice) -> tuple[float, float] | None:
-    """The mean and the lowest log-probability of a choice's tokens; None where none is told."""
+    """Return the mean and the lowest log-probability of a choice's tokens.
+
+    Returns None if there are none.
+    """
     found = [token.logprob for token in tokens_of(choice)]
     return (math.fsum(found) / len(found), min(found)) if found else None
 
@@ -67,7 +72,10 @@ def _read(told: Any) -> Iterator[tuple[str, float]]:
 
 
 def _logprob(value: Any) -> float | None:
-    """A finite number of at most 0, but for what rounding adds; None for what is none."""
+    """Return a log-probability between `LOWEST` and 0, or None for a value that is none.
+
+    Values just above 0 come from rounding and count as 0.
+    """
     if type(value) not in (int, float) or math.isnan(value) or value > 1e-3:
         return None
     return max(LOWEST, min(0.0, float(value)))

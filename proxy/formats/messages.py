@@ -52,11 +52,11 @@ from proxy.wire.json_splice import dumps
 from proxy.wire.sse import Event
 
 STOP_REASONS: dict[Ending, str] = {"stop": "end_turn", "content_filter": REFUSAL}
-HISTORY_LOOKED_AT = 1_600  # characters before the question; the calibrator cuts them to fewer
-AFTER_LOOKED_AT = 20_100  # the same for what followed on it
-CONVERSATION_LOOKED_AT = 100_000  # characters, where the answer calls a tool
+HISTORY_LOOKED_AT = 1_600  # characters before the question; the calibrator reads fewer
+AFTER_LOOKED_AT = 20_100  # characters after the question, likewise
+CONVERSATION_LOOKED_AT = 100_000  # characters, if the answer calls a tool
 _FORCING = ("any", "tool")  # kinds of tool_choice
-_ERROR_TYPES = {  # Anthropic's words; where it has none, ours
+_ERROR_TYPES = {  # Anthropic's words, or ours where it has none
     400: "invalid_request_error",
     401: "authentication_error",
     403: "permission_error",
@@ -75,7 +75,7 @@ class MessagesFormat:
     path = "/messages"
     held_prefix = "msg_held_"
     asks_logprobs: Mapping[str, Any] = MappingProxyType({})  # the API has none
-    fetch_path = path  # a convention of ours: the API itself has nothing there
+    fetch_path = path  # our own convention: the API has no such path
     marks = Marks(
         (
             b'"type"',
@@ -103,7 +103,7 @@ class MessagesFormat:
         return 1
 
     def without_effects(self, payload: Json) -> Json | None:
-        """None where Anthropic calls tools of other servers, or goes on in a container."""
+        """Return no changes; None where Anthropic calls other servers' tools or has a container."""
         return None if payload.get("mcp_servers") or payload.get("container") else {}
 
     def wants_schema(self, payload: Json) -> bool:
@@ -186,7 +186,10 @@ class MessagesFormat:
         }
 
     def noticed(self, completion: Json, notice: str) -> Json | None:
-        """In a block of its own, so that citations of the text stay right."""
+        """Return the completion with the notice in a block of its own, or None without text.
+
+        So citations of the text stay right.
+        """
         if not _text_of(completion["content"]):
             return None
         block = {"type": "text", "text": NOTICE_GAP + notice}
@@ -198,11 +201,11 @@ class MessagesFormat:
         return self.restated(empty, text, "content_filter") | {"usage": usage}
 
     def events(self, completion: Json, payload: Json) -> list[bytes]:
-        """message_start, the blocks, the message_delta that finishes, message_stop."""
+        """Return message_start, the blocks, the message_delta that finishes, and message_stop."""
         return [*opening_events(completion), *remaining_events(completion, 0)]
 
     def error_body(self, error: ProxyError) -> bytes:
-        """Anthropic's envelope; `error_code` is where its clients look for a stable code."""
+        """Return an error in Anthropic's envelope; its clients look for a code in `error_code`."""
         told = {
             "type": error_type(error.status, error.type),
             "message": error.message,
@@ -218,7 +221,7 @@ class MessagesFormat:
 
 
 def error_type(status: int, otherwise: str) -> str:
-    """Anthropic's word for an error's kind, by its status."""
+    """Return Anthropic's word for the kind of an error with this status, or else ours."""
     return _ERROR_TYPES.get(status, "api_error" if status >= 500 else otherwise)
 
 
@@ -226,9 +229,9 @@ def error_type(status: int, otherwise: str) -> str:
 
 
 def _chat_messages(messages: Any) -> list[Any]:
-    """The turns that belong to the question; raises ValueError for what is no list of messages.
+    """Return the turns that belong to the question; raises ValueError if `messages` is no list.
 
-    What is too long ago is not converted: a question may not cost more with every turn before it.
+    Older turns are not converted, so that a question does not cost more with every turn before it.
     """
     if not isinstance(messages, list):
         raise ValueError("'messages' must be a list with at least one message")
@@ -241,19 +244,19 @@ def _chat_messages(messages: Any) -> list[Any]:
 
 
 def _own_words(messages: Any) -> Any:
-    """Messages in which the user says nothing but the user's own words."""
+    """Return the messages without what a coding agent adds to the user's own words."""
     return messages_without_asides(messages) if isinstance(messages, list) else messages
 
 
 def _conversation(payload: Json) -> list[Any]:
-    """Instructions and the last turns, for an answer that calls a tool: it may stand on much."""
+    """Return instructions and the last turns, on which an answer that calls a tool may depend."""
     turns = _latest(_own_words(payload["messages"]), CONVERSATION_LOOKED_AT)
     instructions = _text_of(own_instructions(payload.get("system")))
     return [{"role": "system", "content": instructions}, *turns] if instructions else turns
 
 
 def _asks(message: Any) -> bool:
-    """Whether this is a turn of the user's, and not one that brings nothing but results."""
+    """Return whether this is a turn of the user's with more than results of tools."""
     if not isinstance(message, dict):
         return True
     content = message.get("content")
@@ -263,7 +266,7 @@ def _asks(message: Any) -> bool:
 
 
 def _latest(messages: list[Any], characters: int) -> list[Any]:
-    """As many of the last turns as are needed for so many characters."""
+    """Return as many of the last turns as are needed for this many characters."""
     turns: list[Any] = []
     size = 0
     for message in reversed(messages):
@@ -301,7 +304,7 @@ def _kind(block: Any) -> Any:
 
 
 def _parts(content: Any) -> Any:
-    """Content as chat messages have it; images stay as they are, files what cannot be scored."""
+    """Return content in the form of chat messages; files become parts that cannot be scored."""
     if not isinstance(content, list):
         return content
     parts = []
@@ -324,7 +327,7 @@ def _parts_of(block: Any) -> list[Any]:
 
 
 def _document(source: Any) -> list[Any]:
-    """A document is text, or blocks of it, or a file."""
+    """Return the parts of a document, which is text, blocks or a file."""
     kind = _kind(source)
     if kind == "text":
         return [{"type": "text", "text": source.get("data")}]
@@ -347,7 +350,7 @@ def _chat_tools(tools: Any) -> list[Json]:
 
 
 def _text_of(content: Any) -> str:
-    """The text of a message, of the results of tools in it too."""
+    """Return the text of a message, and of the results of tools in it."""
     if not isinstance(content, list):
         return content if isinstance(content, str) else ""
     blocks = [block for block in content if isinstance(block, dict)]

@@ -1,9 +1,9 @@
-"""The streams of `/v1/messages`: a message as named events, blocks one after another.
+"""The streams of `/v1/messages`: a message as named events, one block after another.
 
     message_start  (content_block_start  content_block_delta*  content_block_stop)*
     message_delta  message_stop, with a `ping` anywhere and an `error` in place of the rest
 
-`message_delta` brings the stop reason, so it is the event that finishes the one choice.
+`message_delta` has the stop reason, so it is the event that finishes the only choice.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _EXPECTED = {  # the parts of an answer that an event may have
     "message_delta": ("delta", "usage"),
 }
 _OF_DELTA = ("stop_reason", "stop_sequence", "stop_details", "container")
-_UNREADABLE = "INVALID_JSON"  # where Anthropic, too, wants arguments that are no JSON
+_UNREADABLE = "INVALID_JSON"  # Anthropic's member, too, for arguments that are not JSON
 
 
 def may_call(block: Any) -> bool:
@@ -59,7 +59,7 @@ def _is_known(block: Any) -> bool:
 
 
 def with_unknown(message: Json, blocks: list[Any], others: Sequence[Any] = ()) -> Json:
-    """The chat message with calls in it for blocks that nobody knows, and whatever else is so."""
+    """Return the chat message with a call for each unknown block, and for each of `others`."""
     unknown = [
         unknown_call(each.get("type") if isinstance(each, dict) else None, each)
         for each in (*(block for block in blocks if not _is_known(block)), *others)
@@ -96,7 +96,7 @@ def answering_model(completion: Json) -> str | None:
 
 
 def finish_reason(stop_reason: Any) -> str | None:
-    """In the words of chat completions; a new one of Anthropic's as it is."""
+    """Return the stop reason in the words of chat completions; an unknown one unchanged."""
     return _FINISH_REASONS.get(stop_reason, stop_reason) if isinstance(stop_reason, str) else None
 
 
@@ -106,15 +106,15 @@ class MessagesAssembler(Assembler):
     def __init__(self) -> None:
         self.model: str | None = None
         self.reading = StreamReading()
-        self._message: Json | None = None  # without the blocks that arrive later
+        self._message: Json | None = None  # without the blocks of later events
         self._blocks: dict[int, Json] = {}
-        self._arguments: dict[int, Pieces] = {}  # of tool calls, by the block's index
-        self._open: set[int] = set()  # blocks whose stop has not come
+        self._arguments: dict[int, Pieces] = {}  # of tool calls, by the index of their block
+        self._open: set[int] = set()  # blocks whose stop has not arrived
         self._before_calls: tuple[int, frozenset[int]] | None = None  # next index, open blocks
-        self._unknown: list[Json] = []  # events of types that nobody knows
+        self._unknown: list[Json] = []  # events of unknown types
 
     def add(self, event: Event) -> Sight:
-        # Anthropic's clients read on behind the end sign of OpenAI's streams, so it ends nothing.
+        # Anthropic's clients read on after the end mark of OpenAI's streams, so it ends nothing.
         if not event.data or is_done(event.data):
             return NOTHING
         data = self.reading.object_in(event)
@@ -125,7 +125,7 @@ class MessagesAssembler(Assembler):
             return UNREAD
         try:
             return self._add(kind, data)
-        except RecursionError:  # no answer is nested that deeply
+        except RecursionError:  # no real answer is nested so deeply
             return UNREAD
 
     def _add(self, kind: str, data: Json) -> Sight:
@@ -174,7 +174,10 @@ class MessagesAssembler(Assembler):
         return sight
 
     def _calls(self) -> Sight:
-        """A part of a call; the first one is where a continuation begins."""
+        """Return the sight of a part of a call.
+
+        Remember where the first one is for a continuation.
+        """
         if self._before_calls is None:
             sent = max(self._blocks, default=-1) + 1
             self._before_calls = sent, frozenset(self._open)
@@ -186,7 +189,7 @@ class MessagesAssembler(Assembler):
             return UNREAD
         is_twice = bool(block.get("input")) and "partial_json" in delta
         self._take(index, block, delta)
-        if is_twice:  # one reader takes the input that the block began with, another the deltas
+        if is_twice:  # one reader uses the block's first input, another the deltas
             return UNREAD
         kind = delta.get("type")
         if isinstance(kind, str) and kind in BLOCK_DELTAS:
@@ -248,14 +251,14 @@ class MessagesAssembler(Assembler):
         return block
 
     def continued(self, completion: Json, payload: Json) -> list[bytes]:
-        """The events that end the stream with `completion`, after what came before its calls."""
+        """Return the events that end the stream with `completion`, after those before its calls."""
         next_index, still_open = self._before_calls or (0, frozenset())
         stops = [_event(type="content_block_stop", index=index) for index in sorted(still_open)]
         return [*stops, *remaining_events(completion, next_index)]
 
 
 def _update(told: Json, news: Json) -> None:
-    """Takes news in; null says nothing about what was told before."""
+    """Update `told` with news; a null does not replace a value."""
     told.update({k: v for k, v in news.items() if v is not None or told.get(k) is None})
 
 
@@ -263,7 +266,7 @@ def _update(told: Json, news: Json) -> None:
 
 
 def named_event(name: str, data: bytes) -> bytes:
-    """Anthropic's clients pass over an event without a name."""
+    """Return an event with a name; Anthropic's clients ignore events without one."""
     return b"event: %b\n%b" % (name.encode(), event_bytes(data))
 
 
@@ -272,7 +275,7 @@ def _event(**data: Any) -> bytes:
 
 
 def opening_events(completion: Json) -> list[bytes]:
-    """What comes before the first block."""
+    """Return the events before the first block."""
     left_out = ("stop_details", "container", MEMBER)
     usage = {"input_tokens": 0, **(completion.get("usage") or {}), "output_tokens": 0}
     opening = {key: value for key, value in completion.items() if key not in left_out}
@@ -281,7 +284,10 @@ def opening_events(completion: Json) -> list[bytes]:
 
 
 def remaining_events(completion: Json, index: int) -> list[bytes]:
-    """The blocks, the first with this index, and the end; the member stands in the finish."""
+    """Return the events of the blocks, numbered from `index`, and of the end.
+
+    Our member is in the finish event.
+    """
     events = []
     for position, block in enumerate(completion["content"], index):
         start, deltas = _parts(block)
@@ -298,7 +304,10 @@ def remaining_events(completion: Json, index: int) -> list[bytes]:
 
 
 def _parts(block: Json) -> tuple[Json, list[Json]]:
-    """How a block starts, and the deltas that complete it; other kinds come whole."""
+    """Return the start of a block and the deltas that complete it.
+
+    Other kinds of blocks are whole.
+    """
     if is_tool_use(block):
         streamed = dumps(block.get("input", {})).decode()
         return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": streamed}]

@@ -1,4 +1,4 @@
-"""What all of OpenAI's formats have in common: the member, the errors."""
+"""What OpenAI's formats have in common: choices, chunks, our member, and errors."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from proxy.wire.sse import Event, event_bytes, is_done, is_one_line, name_of
 
 _BOM = b"\xef\xbb\xbf"
 _NESTED = ("error", "detail")
-_WORDS = ("type", "code", "message", "param", "status")  # of an error
+_WORDS = ("type", "code", "message", "param", "status")  # members of an error
 _OF_CHUNKS = frozenset(
     {"id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier"}
-)  # members of a chunk; none but the choices holds a part of an answer
+)  # members of a chunk; only the choices hold parts of an answer
 _OF_ERROR_OBJECTS = frozenset(
     {*_WORDS, "status_code", "metadata", "details", "innererror", "request_id", "error_type"}
 )
@@ -30,7 +30,7 @@ OF_ERRORS = frozenset(
         *("id", "object", "created", "model", "provider", "user_id", "request_id"),
         *("sequence_number", "event_id"),
     }
-)  # members of an event that tells an error; none of them holds a part of an answer
+)  # members of an error's event; none of them holds a part of an answer
 
 
 class ChoicesFormat(ABC):
@@ -38,7 +38,7 @@ class ChoicesFormat(ABC):
 
     @abstractmethod
     def message(self, choice: Json) -> Json | None:
-        """A choice's message as chat completions have it; None where there is none."""
+        """Return a choice's message in the form of chat completions, or None if it has none."""
 
     def count(self, payload: Json) -> int:
         wanted = payload.get("n")
@@ -80,7 +80,7 @@ class ChoicesFormat(ABC):
 
     @abstractmethod
     def noticed_choice(self, choice: Json, notice: str) -> Json:
-        """The choice with a notice behind its text, or as it is where it has none."""
+        """Return the choice with a notice after its text, or unchanged if it has no text."""
 
     def annotated(self, event: Event, member: Mapping[str, Any]) -> bytes:
         return annotated(event, member)
@@ -130,11 +130,11 @@ class ChunkAssembler(Assembler, ABC):
 
     @abstractmethod
     def add_parts(self, parts: list[Any]) -> Sight:
-        """Takes in a chunk's `choices`."""
+        """Add a chunk's `choices`; return what they mean."""
 
 
 def _of_error(told: Any) -> Any:
-    """What an error tells; of what may be a part of an answer only the words."""
+    """Return an error's content, or only its known words if the rest may be part of an answer."""
     if told is None or isinstance(told, str | int | float):
         return told
     words = told if isinstance(told, dict) else {}
@@ -150,14 +150,14 @@ def _is_no_text(value: Any) -> bool:
 
 
 def unreadable(data: str) -> Sight:
-    """An event whose data is no object for us."""
+    """Return what an event means whose data is not a JSON object for us."""
     return UNREAD if may_be_object(data) else NOTHING
 
 
 def error_alone(told: Json) -> Json:
-    """Return an object that tells an error without what may be a part of an answer.
+    """Return an error's object without members that may be a part of an answer.
 
-    It equals `told` where nothing in that could be one; members that are null or empty cannot.
+    It equals `told` if none could be one; members that are null or empty cannot.
     """
     return {
         key: _of_error(value) if value else value
@@ -169,7 +169,10 @@ def error_alone(told: Json) -> Json:
 
 
 def error_sight(told: Json, name: str | None = None) -> Sight:
-    """An error; what else its event says may be a part of an answer, and is left out of `bare`."""
+    """Return what an error's event means.
+
+    `bare` is the event without possible parts of an answer.
+    """
     kept = error_alone(told)
     if kept == told:
         return Sight(is_end=True, is_error=True)
@@ -180,7 +183,7 @@ def error_sight(told: Json, name: str | None = None) -> Sight:
 
 
 def kind_of(data: Json, event: Event) -> str | None:
-    """An event's type, in its body or else its name; None where the two do not agree."""
+    """Return an event's type, from its body or else its name; None where the two differ."""
     kind, name = data.get("type"), name_of(event.raw)
     if kind is None and name is None and data.get("error"):
         return "error"
@@ -195,7 +198,7 @@ def includes_usage(payload: Json) -> bool:
 
 
 def annotated(event: Event, member: Mapping[str, Any]) -> bytes:
-    """The event with the member in its object; untouched if it carries no object."""
+    """Return the event with the member in its object, or unchanged if it carries no object."""
     data = json_object(event.data) if event.data and not is_done(event.data) else None
     if data is None:
         return event.raw
@@ -204,7 +207,10 @@ def annotated(event: Event, member: Mapping[str, Any]) -> bytes:
 
 
 def _end_of_object(raw: bytes) -> int:
-    """Where the last brace stands in the last line of an event's data that has one."""
+    """Return the index of the last brace in the last line of an event's data that has one.
+
+    Raises ValueError if there is none.
+    """
     end = len(raw)
     if is_one_line(raw) and raw.endswith(b"}\n\n"):
         return end - 3
@@ -219,7 +225,7 @@ def _end_of_object(raw: bytes) -> int:
 
 
 def error_body(error: ProxyError) -> bytes:
-    """OpenAI's envelope."""
+    """Return an error in OpenAI's envelope."""
     return error.body()
 
 

@@ -1,4 +1,4 @@
-"""`/v1/responses`: items in, items out, one answer a request."""
+"""`/v1/responses`: items in, items out, one answer for each request."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from proxy.formats.responses_stream import ResponsesAssembler, answer_to, finish
 from proxy.wire.json_rewrite import REMOVED
 from proxy.wire.sse import Event
 
-ELSEWHERE = {  # parameters that stand for text which is not in the request, and the reason's word
+ELSEWHERE = {  # parameters for text that is not in the request, with a word for the reason
     "previous_response_id": "unknown_previous_response",
     "conversation": "conversation",
     "prompt": "prompt_template",
@@ -52,7 +52,7 @@ _CALLED = {  # members of the items of a reply that call a function, by their ty
     "custom_tool_call": ("call_id", "name", "input"),
 }
 _HARMLESS_TOOLS = ("function", "custom", "web_search", "file_search", "computer", "local_shell")
-"""Kinds of tools, or their beginnings, that the client runs itself or that only search."""
+"""Beginnings of the types of tools that the client runs itself or that only search."""
 _UNFINISHED = {
     "queued": "background",
     "in_progress": "background",
@@ -80,7 +80,10 @@ class ResponsesFormat:
     )
 
     def question(self, payload: Json) -> Question:
-        """The input as chat messages; its text must be here, or be remembered (conversations)."""
+        """Return the input as chat messages.
+
+        Raises NotScorableError where text is neither in the input nor remembered (conversations).
+        """
         for name, reason in ELSEWHERE.items():
             if payload.get(name):
                 raise NotScorableError(reason, f"{name!r} stands for text that is not here")
@@ -109,7 +112,11 @@ class ResponsesFormat:
         return 1
 
     def without_effects(self, payload: Json) -> Json | None:
-        """None also for tools that upstream runs itself, but for those that only search."""
+        """Return the change that stores nothing, or None where upstream would act.
+
+        It acts in a conversation, in the background, and with its own tools that do more than
+        search.
+        """
         tools = payload.get("tools")
         kinds = [t.get("type") if isinstance(t, dict) else None for t in tools or ()]
         acts = any(not str(kind).startswith(_HARMLESS_TOOLS) for kind in kinds)
@@ -152,7 +159,10 @@ class ResponsesFormat:
         return {"model": model, "instructions": instructions, "input": text, "store": False}
 
     def choices(self, completion: Json) -> list[Choice]:
-        """One, or none for what is no response; raises NoAnswerError for one without an answer."""
+        """Return the one choice of a response, or none for what is no response.
+
+        Raises NoAnswerError for a response without an answer.
+        """
         items = completion.get("output")
         if completion.get("object", "response") != "response" or not isinstance(items, list):
             return []
@@ -220,7 +230,10 @@ class ResponsesFormat:
         return restated | ({"output_text": text} if "output_text" in completion else {})
 
     def noticed(self, completion: Json, notice: str) -> Json | None:
-        """Behind the last text of the last message."""
+        """Return the response with a notice after the last message's last text.
+
+        Returns None if there is no text.
+        """
         items, added = list(completion["output"]), NOTICE_GAP + notice
         for at in reversed(range(len(items))):
             if changed := with_text(items[at], added):

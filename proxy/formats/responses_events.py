@@ -1,7 +1,7 @@
-"""How the events of `/v1/responses` are written, and how ours gets into upstream's.
+"""The events of `/v1/responses` that we write, and our member in upstream's events.
 
-What is written satisfies the accumulators of the official clients: items are added before their
-parts, parts before their deltas, and everything is done once.
+They satisfy the accumulators of the official clients: items are added before their parts, parts
+before their deltas, and each is done once.
 """
 
 from __future__ import annotations
@@ -20,19 +20,25 @@ def named_event(type: str, data: bytes) -> bytes:
 
 
 def annotated(event: Event, member: Mapping[str, Any]) -> bytes:
-    """The finish event with the member in its response, where clients have the whole of it."""
+    """Return the finish event with the member in its response, which clients keep whole.
+
+    Returns it unchanged if it has no response.
+    """
     data = (event.data or "").encode()
     try:
         changed = add_inner_member(data, "response", MEMBER, member)
     except ValueError:
         return event.raw
     if event.raw.count(data) == 1:
-        return event.raw.replace(data, changed)  # its other fields and line ends stay
+        return event.raw.replace(data, changed)  # its other fields and line ends stay unchanged
     return named_event(str((json_object(changed) or {}).get("type")), changed)
 
 
 def error_event(error: ProxyError) -> bytes:
-    """With the members of the documented event, and with the one that makes clients raise."""
+    """Return the event of an error.
+
+    It has the members of the documented event, and the one that makes clients raise.
+    """
     body = error.envelope()["error"]
     told = {key: body[key] for key in ("code", "message", "param")}
     return named_event(
@@ -41,7 +47,7 @@ def error_event(error: ProxyError) -> bytes:
 
 
 class Writer:
-    """Writes numbered events, as the official API words them."""
+    """Writes numbered events, worded like those of the official API."""
 
     def __init__(self, number: int = 0) -> None:
         self.events: list[bytes] = []
@@ -65,7 +71,7 @@ class Writer:
         self.event("completed" if is_whole else "incomplete", response=response)
 
     def item(self, index: int, item: Any) -> None:
-        """An item's events; of kinds that have none of their own, that it is there."""
+        """Write an item's events; an item of other kinds is only added and done."""
         at = {"output_index": index}
         kind = item.get("type") if isinstance(item, dict) else None
         parts = {"message": "content", "reasoning": "summary"}.get(str(kind))

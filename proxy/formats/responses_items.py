@@ -1,7 +1,7 @@
-"""The items of `/v1/responses`, which conversations and answers consist of, as chat messages.
+"""The items of `/v1/responses`, in conversations and answers, as chat messages.
 
-Items are messages, calls of tools, what tools gave back, and reasoning. A policy and the calibrator
-see them as chat completions would have them: calls in `tool_calls`, results in messages of `tool`.
+Items are messages, calls of tools, results of tools, and reasoning. A policy and the calibrator see
+them in the form of chat completions: calls in `tool_calls`, results in messages of `tool`.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from calibrator import AFTER_CHARACTERS, HISTORY_CHARACTERS, NotScorableError, i
 from proxy.formats.format import Json
 from proxy.wire.json_splice import dumps
 
-_LEFT_OUT = {  # what says nothing about the question
+_LEFT_OUT = {  # types that say nothing about the question
     *("reasoning", "mcp_list_tools", "additional_tools"),
     *("tool_search_output", "program_output", "compaction_trigger"),
 }
-MOST_URL = 2_000  # characters of an image's URL that is remembered
+MOST_URL = 2_000  # characters of an image's URL that is kept
 _TEXTS = ("input_text", "output_text", "text", "refusal", "summary_text", "reasoning_text")
 
 
@@ -25,14 +25,17 @@ _MADE_UPSTREAM = ("mcp_call", "web_search_call", "file_search_call", "code_inter
 
 
 def calls_made(completion: Mapping[str, Any]) -> frozenset[str]:
-    """The ids of calls that upstream has made by itself; of other formats' completions none."""
+    """Return the ids of calls that upstream has made itself; for other formats none."""
     items = completion.get("output")
     made = [i for i in items if item_type(i) in _MADE_UPSTREAM] if isinstance(items, list) else []
     return frozenset(str(item.get("call_id") or item.get("id")) for item in made)
 
 
 def has_server_calls(completion: Mapping[str, Any]) -> bool:
-    """Whether a call is of a remote MCP server's tool: its name alone does not say which one."""
+    """Return whether a call is of a remote MCP server's tool.
+
+    The tool's name alone does not say which server it is.
+    """
     items = completion.get("output")
     return isinstance(items, list) and any(
         is_call(item) and item.get("server_label") is not None for item in items
@@ -40,7 +43,7 @@ def has_server_calls(completion: Mapping[str, Any]) -> bool:
 
 
 def with_text(item: Any, added: str) -> Json | None:
-    """A message with more behind its last text; None for what has no text."""
+    """Return a message with more text after its last text; None for an item without text."""
     parts = item.get("content") if isinstance(item, dict) else None
     if item_type(item) != "message" or not isinstance(parts, list):
         return None
@@ -53,7 +56,7 @@ def with_text(item: Any, added: str) -> Json | None:
 
 
 def logprobs_of(items: Sequence[Any]) -> Json | None:
-    """The log-probabilities of an answer's text as chat completions have them; None without any."""
+    """Return the log-probabilities of an answer's text in the form of chat completions, or None."""
     found: list[Any] = []
     for item in items:
         if item_type(item) == "message" and isinstance(parts := item.get("content"), list):
@@ -68,7 +71,7 @@ def item_type(value: Any) -> Any:
 
 
 def as_items(given: Any) -> list[Any]:
-    """A request's `input`, whose short form is the text of one message; raises ValueError."""
+    """Return a request's `input` as items, also its short form, a text; raises ValueError."""
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
     if not isinstance(given, list):
@@ -77,23 +80,26 @@ def as_items(given: Any) -> list[Any]:
 
 
 def chat_messages(items: Sequence[Any]) -> list[Json]:
-    """Raises NotScorableError for items whose text is not there, ValueError for what is no item."""
+    """Return items as chat messages.
+
+    Raises NotScorableError for items whose text is not there, ValueError for what is no item.
+    """
     messages: list[Json] = []
     made = [i.get("approval_request_id") for i in items if item_type(i) == "mcp_call"]
     for item in items:
         if not isinstance(item, Mapping):
             raise ValueError(f"an input item must be an object, not {type(item).__name__}")
         if item.get("type") == "mcp_approval_request" and item.get("id") in made:
-            continue  # the call that was made stands behind it
+            continue  # the call that was made follows it
         for message in _messages_of(item):
             _append(messages, message)
     return messages
 
 
 def _append(messages: list[Json], message: Json) -> None:
-    """Calls of the same turn belong to one message, as they would in chat.
+    """Append a message; calls of the same turn join one message, as they would in chat.
 
-    Messages are of our own making, so that a list of calls may grow in its place.
+    The messages are made here, so their lists of calls may be changed.
     """
     last = messages[-1] if messages else {}
     if "tool_calls" in message and last.get("role") == "assistant":
@@ -116,7 +122,7 @@ def _messages_of(item: Mapping[str, Any]) -> list[Json]:
         call: Json = {"role": "assistant", "content": None, "tool_calls": [tool_call(item)]}
         if kind == "image_generation_call":
             return [call, {"role": "tool", "content": [_generated(item)]}]
-        output = item.get("output")  # of tools that run upstream
+        output = item.get("output")  # of a tool that runs upstream
         return [call, _result(output)] if output else [call]
     if str(kind).endswith("_output"):
         return [_result(item.get("output"))]
@@ -134,7 +140,7 @@ def _result(output: Any) -> Json:
 
 
 def _denial(answer: Mapping[str, Any]) -> str:
-    """What a call came to that the client did not approve."""
+    """Return the result of a call that the client did not approve."""
     reason = answer.get("reason")
     return f"not approved: {reason}" if isinstance(reason, str) and reason else "not approved"
 
@@ -144,7 +150,7 @@ def _screenshot(output: Any) -> Json:
 
 
 def _generated(call: Mapping[str, Any]) -> Json:
-    """The image that a call has made; as a data URL of a kind, whichever it is of."""
+    """Return the image that a call has made, as PNG data, whatever its type is."""
     made = call.get("result")
     return {"type": "input_image"} | (
         {"source": {"type": "base64", "media_type": "image/png", "data": made}} if made else {}
@@ -152,7 +158,7 @@ def _generated(call: Mapping[str, Any]) -> Json:
 
 
 def chat_tools(tools: Any) -> list[Json]:
-    """The tools with a description of the client's own, in the form of chat."""
+    """Return the tools that the client describes itself, in the form of chat."""
     offered: list[Json] = []
     for tool in tools if isinstance(tools, list) else []:
         kind = tool.get("type") if isinstance(tool, dict) else None
@@ -164,7 +170,7 @@ def chat_tools(tools: Any) -> list[Json]:
 
 
 def listed_tools(items: Sequence[Any]) -> list[Json]:
-    """Return the tools that MCP servers listed, by name and annotations: the risk needs them."""
+    """Return the tools that MCP servers listed, by name and annotations, which the risk needs."""
     found: list[Json] = []
     for item in items:
         is_list = isinstance(item, dict) and item.get("type") == "mcp_list_tools"
@@ -178,10 +184,10 @@ def listed_tools(items: Sequence[Any]) -> list[Json]:
 
 
 def recent(items: Sequence[Any]) -> list[Any]:
-    """What a later question can still be made of: the last turn and some text before it, no files.
+    """Return what a later question needs: the last turn and some text around it, no files.
 
-    Of parts that are no text only the type is kept, and where an image is that is elsewhere, so
-    that a question with them stays one.
+    Parts that are not text keep only their type, and an image its URL if it has one, so that a
+    question with them keeps its form.
     """
     last = max((i for i, item in enumerate(items) if _is_users(item)), default=len(items) - 1)
     before, after = items[:last], items[last + 1 :]
@@ -194,7 +200,7 @@ def _is_users(item: Any) -> bool:
 
 
 def latest(items: Sequence[Any], characters: int = AFTER_CHARACTERS) -> list[Any]:
-    """As many of the last items as the calibrator looks at to see so many characters."""
+    """Return as many of the last items as the calibrator reads to see this many characters."""
     kept: list[Any] = []
     size = 0
     for item in reversed(items):
@@ -206,7 +212,7 @@ def latest(items: Sequence[Any], characters: int = AFTER_CHARACTERS) -> list[Any
 
 
 def _length(item: Any) -> int:
-    """How many characters an item has in the history of a question, at least."""
+    """Return the least number of characters that an item has in a question's history."""
     if not isinstance(item, dict):
         return 0
     told = [item.get(key) for key in ("content", "output", "arguments", "input")]
@@ -228,7 +234,7 @@ def _light(item: Any) -> Any:
 
 
 def _light_part(part: Any) -> Any:
-    """Texts without what is told about them; where an image is; of anything else its type."""
+    """Return a text without its details, an image's URL, or only the type of any other part."""
     if not isinstance(part, dict) or "type" not in part:
         return part
     told = ("type", "text", "refusal") if part["type"] in _TEXTS else ("type",)

@@ -1,7 +1,7 @@
 """The streams of `/v1/responses`: named, typed, numbered events about items and their parts.
 
-The event that finishes a response holds all of it, so deltas are looked into only where a server
-leaves that out.
+The event that finishes a response holds all of it, so deltas are read only if a server leaves that
+out.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from proxy.formats.responses_items import item_type, logprobs_of
 from proxy.wire.json_splice import canonical, dumps, json_object
 from proxy.wire.sse import Event, is_done
 
-_TOLD_OF = re.compile(  # events about texts, and those that say nothing
+_TOLD_OF = re.compile(  # events about texts, and those without content
     r"response\.(?:output_text|refusal|content_part|reasoning\w*|audio\w*)(?:\.[a-z_.]+)?"
     r"|ping|keepalive|response\.rate_limits\.updated"
 )
 _EXPECTED = {"response.output_item": ("item",)}
-_CALL_EVENTS = (  # whose name and arguments stand beside their type, not in an item
+_CALL_EVENTS = (  # events with name and arguments beside their type, not in an item
     "response.function_call_arguments.",
     "response.mcp_call_arguments.",
     "response.custom_tool_call_input.",
@@ -41,7 +41,7 @@ _OF_CALLS = ("type", "name", "call_id", "arguments", "input", "action", "code", 
 _FINISHED = ("response.completed", "response.incomplete")
 _FAILED = ("response.failed", "response.cancelled")
 _BEGUN = ("response.created", "response.queued", "response.in_progress")
-_GROWING = {  # by the end of a delta's type: the member that grows
+_GROWING = {  # the member that grows, by the end of a delta's type
     "function_call_arguments.delta": "arguments",
     "mcp_call_arguments.delta": "arguments",
     "custom_tool_call_input.delta": "input",
@@ -51,7 +51,10 @@ _REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
 def finish_reason(response: Mapping[str, Any]) -> str | None:
-    """In the words of chat completions; None for a response that is not finished."""
+    """Return the reason in the words of chat completions.
+
+    Returns None for a response that is not finished.
+    """
     if response.get("status") == "incomplete":
         details = response.get("incomplete_details")
         reason = str(details.get("reason")) if isinstance(details, dict) else "unknown"
@@ -64,7 +67,7 @@ def finish_reason(response: Mapping[str, Any]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class _Break:
-    """Where the first part of a tool call stands: what a client has before it."""
+    """The position of the first part of a tool call, and what a client has before it."""
 
     number: int
     output_index: int
@@ -72,22 +75,22 @@ class _Break:
 
 
 class ResponsesAssembler(Assembler):
-    """Typed events; the finishing one counts for more than those before it."""
+    """Typed events, of which the finishing one takes precedence over those before it."""
 
     def __init__(self) -> None:
         self.model: str | None = None
         self.reading = StreamReading()
-        self._response: Json = {}  # as the last event about all of it has it
-        self._added: dict[int, Any] = {}  # items by their index
+        self._response: Json = {}  # from the last event about all of it
+        self._added: dict[int, Any] = {}  # items by index
         self._done: dict[int, Any] = {}
-        self._deltas: list[str] = []  # events nobody has looked into
+        self._deltas: list[str] = []  # events that were not parsed further
         self._events = 0
         self._is_finished = False
         self._break: _Break | None = None
-        self._unknown: list[Json] = []  # events of types that nobody knows
-        self._called: list[Any] = []  # calls as events before the last one have them
-        self._arguments: set[str] = set()  # of calls, where an event has them whole
-        self._names: set[str] = set()  # of calls, as the ends of their arguments tell them
+        self._unknown: list[Json] = []  # events of unknown types
+        self._called: list[Any] = []  # calls as in the events before the last one
+        self._arguments: set[str] = set()  # of calls, from events that have them whole
+        self._names: set[str] = set()  # of calls, from the events that end their arguments
 
     def add(self, event: Event) -> Sight:
         data = event.data
@@ -104,11 +107,11 @@ class ResponsesAssembler(Assembler):
             return UNREAD
         try:
             return self._after_the_end(value) if self._is_finished else self._add(kind, value, data)
-        except RecursionError:  # no answer is nested that deeply
+        except RecursionError:  # no real answer is nested so deeply
             return UNREAD
 
     def _after_the_end(self, value: Json) -> Sight:
-        """The response was whole: what still calls something belongs to no answer."""
+        """Return the sight of an event after the end: a call in it belongs to no answer."""
         return UNREAD if "item" in value or "response" in value or has_call(value) else NOTHING
 
     def _add(self, kind: str, value: Json, data: str) -> Sight:
@@ -134,13 +137,13 @@ class ResponsesAssembler(Assembler):
             return self._call(value)
         if told is not None or _TOLD_OF.fullmatch(kind):
             return NOTHING
-        if not may_hold_part(kind, value):  # clients pass over it, as over rate limits
+        if not may_hold_part(kind, value):  # clients ignore it, like rate limits
             return NOTHING
         self._unknown.append(value)
         return self._call(value)
 
     def _begin(self, value: Json) -> Sight:
-        """The response as it is at first; items in it count like those that are added."""
+        """Add the response as it is at first; items in it count like those that are added later."""
         response = value.get("response")
         items = response.get("output") if isinstance(response, dict) else None
         if items and not isinstance(items, list):
@@ -167,7 +170,10 @@ class ResponsesAssembler(Assembler):
         return sight
 
     def _call(self, value: Json) -> Sight:
-        """Part of a tool call; the first one is where a continuation begins."""
+        """Return the sight of a part of a call.
+
+        Remember where the first one is for a continuation.
+        """
         if self._break is None:
             number = value.get("sequence_number")
             items = self._items()
@@ -196,7 +202,7 @@ class ResponsesAssembler(Assembler):
         return Sight((0,), is_end=True, calls_tool=calls_tool, is_unread=is_unread)
 
     def _is_same(self, output: list[Any], items: list[Any]) -> bool:
-        """Whether each call that events told of is in the output as they told it."""
+        """Return whether the output has each call of the events unchanged."""
         told = {_call_of(each) for item in output for each in (item, _named_only(item))}
         grown = [item if _has_begun(item) else _named_only(item) for item in items]
         calls = [*self._called, *filter(may_call, grown)]
@@ -206,7 +212,7 @@ class ResponsesAssembler(Assembler):
         return is_told and self._arguments <= given and self._names <= names
 
     def _items(self) -> list[Any]:
-        """What has arrived of the output, item by item."""
+        """Return what has arrived of the output, item by item."""
         indices = sorted(self._added.keys() | self._done.keys())
         if any(index not in self._done for index in indices):
             grown = {i: _opened(self._added[i]) for i in self._added if i not in self._done}
@@ -242,7 +248,7 @@ def _index(value: Mapping[str, Any], default: int) -> int:
 
 
 def _failure(kind: str, value: Json) -> Sight:
-    """A failure; what came to be before it stands in its event all the same."""
+    """Return the sight of a failure; its event may hold what was generated before."""
     response = value.get("response")
     told = response if isinstance(response, dict) else {}
     extra = value.keys() - {"type", "sequence_number", "response"}
@@ -270,7 +276,7 @@ def _is_known(item: Any) -> bool:
 
 
 def answer_to(items: list[Any], events: Sequence[Any] = ()) -> Json:
-    """The chat message that items amount to, with calls in it for what nobody knows."""
+    """Return the chat message for these items, with calls for unknown items and events."""
     messages = (item for item in items if item_type(item) == "message")
     contents = (item["content"] for item in messages if isinstance(item.get("content"), list))
     message = answer_message(items) | beyond_text(chain.from_iterable(contents))
@@ -282,14 +288,14 @@ def answer_to(items: list[Any], events: Sequence[Any] = ()) -> Json:
 
 
 def _named_only(item: Any) -> Any:
-    """A call as it is when it has just begun."""
+    """Return a call as it is when it has just begun."""
     if not isinstance(item, dict):
         return item
     return {"type": item.get("type"), "name": item.get("name"), "call_id": item.get("call_id")}
 
 
 def _call_of(item: Any) -> bytes:
-    """What of an item makes it the call that it is."""
+    """Return the members that identify a call, as canonical JSON."""
     if not isinstance(item, dict):
         return canonical(item)
     return canonical({key: item[key] for key in _OF_CALLS if item.get(key) is not None})
@@ -300,12 +306,12 @@ def _is_text(item: Any, key: str) -> bool:
 
 
 def _has_begun(item: Any) -> bool:
-    """Whether there is more of a call than that it is one."""
+    """Return whether a call has more than its type and name."""
     return not isinstance(item, dict) or any(item.get(key) for key in _GROWN)
 
 
 def _opened(item: Any) -> Any:
-    """A copy that deltas may grow."""
+    """Return a copy of an item that deltas may extend."""
     opened = dict(item) if isinstance(item, dict) else {}
     return {**opened, "content": list(opened.get("content") or ())} if _is_message(item) else opened
 
@@ -315,7 +321,7 @@ def _is_message(item: Any) -> bool:
 
 
 def _grow(items: dict[int, Any], delta: Json) -> None:
-    """Takes the delta of a text, a refusal or a call into the item that it belongs to."""
+    """Add the delta of a text, a refusal or a call to its item."""
     kind, text = str(delta.get("type")).removeprefix("response."), delta.get("delta")
     item = items.get(_index(delta, -1))
     if not isinstance(item, dict) or not isinstance(text, str):
@@ -333,7 +339,7 @@ def _grow(items: dict[int, Any], delta: Json) -> None:
 
 
 def _append(grown: Json, key: str, text: str) -> None:
-    """Adds to a text, which stays in pieces until it is needed."""
+    """Add a text to a member, which stays in pieces until it is needed."""
     pieces = grown.get(key)
     if not isinstance(pieces, Pieces):
         pieces = grown[key] = Pieces([str(pieces or "")])

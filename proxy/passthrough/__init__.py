@@ -1,3 +1,3 @@
-"""What is relayed and labelled but not scored: other paths, and WebSockets."""
+"""Requests that are relayed and labelled but not scored: other paths, and WebSockets."""
 
 __all__ = ["surfaces", "websockets"]

@@ -1,4 +1,4 @@
-"""Everything under `/v1/` that is not scored: relayed, and labelled as such."""
+"""The handlers of everything under `/v1/` that is not scored, but relayed and labelled."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from proxy.wire.large_json import large_object
 from proxy.wire.spelling import names_in, path_after_v1
 
 JSON_TYPE = "application/json"
-_MAKING = (("batches",), ("fine_tuning", "jobs"))  # files, later
+_MAKING = (("batches",), ("fine_tuning", "jobs"))  # their jobs make files later
 
 
 @dataclass(slots=True)
 class Surfaces:
-    """The handlers of all routes but the scored one."""
+    """The handlers of all routes but the scored ones."""
 
     router: Router
     store: Store
@@ -45,7 +45,10 @@ class Surfaces:
     max_body: int
 
     async def relay(self, request: Request) -> Reply:
-        """Any other request under `/v1/`, as it came, to the upstream of its model."""
+        """Relay any other request under `/v1/` unchanged to the upstream of its model.
+
+        Lists keep only what the client may see. Ids that the reply names are noted as the client's.
+        """
         exchange = Exchange(request, self.records)
         with exchange:
             place = await self.ownership.enter(request)
@@ -72,8 +75,10 @@ class Surfaces:
     async def _listed(
         self, exchange: Exchange, reply: UpstreamReply, place: Place, body: bytes
     ) -> Reply:
-        """A list with what its client may see; raises UpstreamBrokenError for one that we cannot
-        read."""
+        """Return a list with only what its client may see.
+
+        Raises UpstreamBrokenError for a list that cannot be read.
+        """
         listing = json_object(body) if reply.header(b"content-encoding") is None else None
         if listing is None or not isinstance(listed := listing.get("data"), list):
             raise UpstreamBrokenError("upstream's list cannot be read, to show what is this key's")
@@ -86,7 +91,10 @@ class Surfaces:
     def labelled(
         self, exchange: Exchange, reply: UpstreamReply, body: bytes | None = None
     ) -> Reply:
-        """A reply as it came, with the label of what is not scored; `body` where it was read."""
+        """Return upstream's reply with a label that says it was not scored; record the exchange.
+
+        `body` is the reply's body if it has been read already.
+        """
         outcome = exchange.finish(exchange.unscored(Status.NOT_SUPPORTED, "surface"), reply.status)
         label = [
             (names.STATUS, outcome.status.encode()),
@@ -101,8 +109,10 @@ class Surfaces:
         return Reply(reply.status, headers, reply.chunks, on_close=reply.aclose)
 
     async def send(self, exchange: Exchange, name: str, *, is_read: bool = False) -> UpstreamReply:
-        """The client's request as it came, to the upstream of this name; where the reply `is_read`,
-        it is asked for plain."""
+        """Send the client's request unchanged to an upstream, and return its reply.
+
+        If the proxy will read the reply (`is_read`), no compression is requested.
+        """
         request = exchange.request
         exchange.upstream = name
         path, headers = path_after_v1(request.path), to_upstream(request.headers)
@@ -113,7 +123,10 @@ class Surfaces:
             return await self.router.upstream(name).send(sent)
 
     async def upstream_of(self, request: Request) -> str:
-        """By the response in the path or the model in a JSON body, else the default route's."""
+        """Return the upstream of the response in the path, or of the model in a JSON body.
+
+        Otherwise it is that of the default route.
+        """
         part = request.path.removeprefix("/v1/responses/").partition("/")[0]
         if part and request.path.startswith("/v1/responses/"):
             await self.conversations.look_for(part, hash_key(request))
@@ -126,7 +139,7 @@ class Surfaces:
         return self.router.default()
 
     async def models(self, request: Request) -> Reply:
-        """`GET /v1/models`, see model_lists.py."""
+        """Answer `GET /v1/models`, see model_lists.py."""
         return await list_models(self.router, request, self._relay_to)
 
     async def _relay_to(self, request: Request, name: str) -> Reply:
@@ -136,14 +149,14 @@ class Surfaces:
         return self.labelled(exchange, reply)
 
     async def model(self, request: Request) -> Reply:
-        """`GET /v1/models/{id}`: one that is answered here, or upstream's."""
+        """Answer `GET /v1/models/{id}`: a local model here, any other from upstream."""
         id = unquote(request.path.removeprefix("/v1/models/"))
         if id in self.router.local_models:
             return Reply(200, JSON, json.dumps(local_model(id)).encode())
         return await self.relay(request)
 
     async def completion(self, request: Request) -> Reply:
-        """`GET /v1/chat/completions/{id}`: a held reply of ours, or upstream's own business."""
+        """Answer `GET /v1/chat/completions/{id}`: a held reply, or else upstream's reply."""
         id = names_in(request.path)[-1]
         format = held_format(id)
         if format is None:
@@ -155,7 +168,7 @@ class Surfaces:
 
 
 def _tells_ids(method: str, place: Place) -> bool:
-    """Whether the reply names what upstream made for the request, now or since."""
+    """Return whether the reply names objects that upstream made, now or by an earlier job."""
     if method in ("POST", "PUT"):
         return place.collection is not None
     return method == "GET" and place.collection in _MAKING and not place.rest
@@ -167,7 +180,10 @@ def _is_json(reply: UpstreamReply) -> bool:
 
 
 async def _model_of(body: bytes) -> Any:
-    """The `model` of a JSON body; of one with too many values the one that its beginning names."""
+    """Return the `model` of a JSON body, or None.
+
+    In a body with too many values, only the beginning is searched.
+    """
     try:
         payload = await large_object(body)
     except TooManyValuesError:

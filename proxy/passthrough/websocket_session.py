@@ -1,8 +1,8 @@
 """One WebSocket session: the client's end, upstream's end, and the messages between them.
 
-Each side is read no further than the other takes it: a slow reader stops the sender, and few
+Each side is read only as fast as the other takes messages: a slow reader stops the sender, and few
 messages are held at a time. Whatever a side sent before it closed still reaches the other, and so
-do its code and reason.
+do its close code and reason.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from proxy.wire.json_splice import dumps, json_object
 
 GOING_AWAY, NO_CODE, TOO_BIG, FAILED = 1001, 1005, 1009, 1011
 CLOSE_TIMEOUT_S = 2
-ASKING = "response.create"  # the type of a message that has a response made
+ASKING = "response.create"  # the type of a message that requests a response
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How one side ended a session; `code` None is a close frame without one."""
+    """How one side ended a session; `code` None is a close frame without a code."""
 
     code: int | None
     reason: str = ""
-    error: str | None = None  # our machine code, where it broke off
+    error: str | None = None  # our machine code, if the connection broke
 
 
 class ClientLeftError(Exception):
@@ -42,7 +42,7 @@ class ClientLeftError(Exception):
 
 
 class Client:
-    """The client's end: ASGI's messages, and a look ahead at the next one."""
+    """The client's end: ASGI messages, with a look ahead at the next one."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.offers: list[str] = [name for name in scope["subprotocols"] if name]
@@ -56,7 +56,10 @@ class Client:
     async def unless_it_leaves(
         self, opening: Coroutine[Any, Any, ClientConnection]
     ) -> ClientConnection:
-        """What `opening` gives; cancels it and raises ClientLeftError when the client hangs up."""
+        """Await `opening` and return its result, unless the client hangs up first.
+
+        In that case `opening` is cancelled and ClientLeftError raised.
+        """
         task = asyncio.create_task(opening)
         self._ahead = ahead = asyncio.create_task(self._next())
         try:
@@ -71,8 +74,10 @@ class Client:
         return await self._receive()
 
     async def receive(self) -> Message:
-        """The next message; one that has a response made counts as a request, and gets an event
-        with the error in place of a response where these are too many."""
+        """Return the next message, and count one that requests a response against the rate limit.
+
+        Beyond the limit the message is dropped, and the client gets an event with the error.
+        """
         while True:
             message = await self._next_one()
             if self._take is None or not _asks(message):
@@ -96,26 +101,33 @@ class Client:
             self._ahead.cancel()
 
     async def accept(self, subprotocol: str | None, fields: Headers) -> None:
+        """Answer the handshake; an error because the client has left is ignored."""
         self._is_accepted = True
-        with suppress(OSError):  # it has left: `receive` will say so
+        with suppress(OSError):  # the client has left, which `receive` reports
             await self._send(
                 {"type": "websocket.accept", "subprotocol": subprotocol, "headers": fields}
             )
 
     async def refuse(self, reply: Reply) -> None:
-        """Answers the handshake in HTTP; where the server cannot, with 403 and no body."""
+        """Answer the handshake with an HTTP reply.
+
+        If the server cannot send one, the answer is 403 without a body.
+        """
 
         async def as_refusal(message: Message) -> None:
             await self._send({**message, "type": f"websocket.{message['type']}"})
 
         with suppress(OSError):
             if self._can_refuse:
-                await send_reply(reply, {}, as_refusal)  # in no way of the scope's own
+                await send_reply(reply, {}, as_refusal)  # without the scope's own extensions
             else:
                 await self._send({"type": "websocket.close"})
 
     async def send(self, data: str | bytes) -> None:
-        """Waits while the client does not read; raises OSError when it is gone."""
+        """Send a message, and wait while the client does not read.
+
+        Raises OSError when it is gone.
+        """
         kind = "text" if isinstance(data, str) else "bytes"
         await self._send({"type": "websocket.send", kind: data})
 
@@ -124,9 +136,9 @@ class Client:
             await self._send({"type": "websocket.close", "code": end.code, "reason": end.reason})
 
     async def fail(self) -> None:
-        """Says that the proxy has a fault, as far as that can still be said."""
+        """Report that the proxy has a fault: by a close code, or as the answer to the handshake."""
         error = ProxyError("the proxy failed; its log says where")
-        with suppress(RuntimeError):  # a server's word for: too late
+        with suppress(RuntimeError):  # the server's error for a message that comes too late
             if self._is_accepted:
                 await self.close(End(FAILED, error.message))
             else:
@@ -134,7 +146,10 @@ class Client:
 
 
 async def relay_messages(client: Client, upstream: ClientConnection) -> End:
-    """Both directions until one side ends, and the other side's end with it."""
+    """Relay both directions until one side ends; end the other side in the same way.
+
+    Returns how the session ended.
+    """
     from_client = asyncio.create_task(_to_upstream(client, upstream))
     from_upstream = asyncio.create_task(_to_client(upstream, client))
     pumps = (from_client, from_upstream)
@@ -157,12 +172,15 @@ async def relay_messages(client: Client, upstream: ClientConnection) -> End:
 
 
 async def _to_upstream(client: Client, upstream: ClientConnection) -> End:
-    """The client's messages; when upstream is closed they are dropped, up to the client's end."""
+    """Relay the client's messages until it disconnects; return how the client ended the session.
+
+    Messages that come after upstream has closed are dropped.
+    """
     while (message := await client.receive())["type"] != "websocket.disconnect":
         text = message.get("text")
-        with suppress(ConnectionClosed):  # `_to_client` says how, once all is delivered
+        with suppress(ConnectionClosed):  # `_to_client` reports it, once all is delivered
             await upstream.send(message["bytes"] if text is None else text)
-    if "reason" not in message:  # no close frame: it is gone, or the proxy stops
+    if "reason" not in message:  # no close frame: the client is gone, or the proxy stops
         return End(GOING_AWAY, "the client is gone", "client_left")
     code, reason = message["code"], message["reason"] or ""
     if code == NO_CODE:
@@ -176,7 +194,10 @@ def _asks(message: Message) -> bool:
 
 
 async def _to_client(upstream: ClientConnection, client: Client) -> End:
-    """Upstream's messages; when the client is gone they are dropped, up to upstream's end."""
+    """Relay upstream's messages until it closes; return how upstream ended the session.
+
+    Messages that come after the client is gone are dropped.
+    """
     is_there = True
     while True:
         try:
@@ -187,11 +208,11 @@ async def _to_client(upstream: ClientConnection, client: Client) -> End:
             try:
                 await client.send(data)
             except OSError:
-                is_there = False  # what it sent before still goes upstream, which may not block
+                is_there = False  # go on: its earlier messages still go upstream
 
 
 def _end_of(closed: ConnectionClosed) -> End:
-    """What the client is told of upstream's end."""
+    """Return how upstream's end is reported to the client."""
     if (told := closed.rcvd) is not None:
         return End(None) if told.code == NO_CODE else End(told.code, told.reason)
     if closed.sent is not None and closed.sent.code == TOO_BIG:

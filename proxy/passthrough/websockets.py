@@ -1,17 +1,17 @@
-"""WebSockets under `/v1/`: OpenAI's realtime, responses over WebSocket, and what comes next.
+"""WebSockets under `/v1/`: OpenAI's realtime API, responses over WebSocket, and later ones.
 
-Messages, close codes and reasons, subprotocols, query and header fields cross in both directions as
-they are; upstream's refusal is answered as the HTTP reply that it is. Pings belong to one
+Messages, close codes and reasons, subprotocols, query and header fields are relayed unchanged in
+both directions. Upstream's refusal is answered as the HTTP reply that it is. Pings belong to one
 connection and are answered on it.
 
-A WebSocket carries completions, and none of them is scored or decided on, whatever the policy: like
+A WebSocket carries completions, but none of them is scored or decided on, whatever the policy. Like
 everything under `/v1/` but the scored routes it is relayed and labelled `not_supported`, in the
 handshake's answer, in the log and in the record.
 
-How a session ends for the other side: with the code and reason of the side that closed it; 1001 for
-upstream when the client is gone or the proxy stops, 1009 for a message beyond `limits.max_body`,
-1011 for the client when upstream breaks off. 1014 would name that better, but OpenAI's client
-connects again after 1011 and not after 1014.
+When one side ends a session, the other side gets its code and reason. Upstream gets 1001 when the
+client is gone or the proxy stops. A message beyond `limits.max_body` ends it with 1009. The client
+gets 1011 when upstream breaks off: 1014 would be more exact, but OpenAI's client reconnects after
+1011 and not after 1014.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ from proxy.wire.http import METRICS, Receive, Reply, Request, Scope, Send, error
 from proxy.wire.spelling import path_after_v1
 
 SWITCHED = 101  # the status of a handshake that succeeded
-OPEN_TIMEOUT_S = 30  # from the first packet to upstream's answer
-HELD_MESSAGES = 1  # of upstream's, before it has to wait
-OF_WEBSOCKET = b"sec-websocket-"  # fields of one connection
+OPEN_TIMEOUT_S = 30  # seconds, from the first packet to upstream's answer
+HELD_MESSAGES = 1  # of upstream's messages, before it has to wait
+OF_WEBSOCKET = b"sec-websocket-"  # prefix of the fields of one connection
 
 log = structlog.get_logger(__name__)
 
 
 class Realtime:
-    """The ASGI application of all WebSockets; `is_open` turns the checks of Host and Origin on."""
+    """The ASGI application of all WebSockets; `is_open` turns on the checks of Host and Origin."""
 
     def __init__(
         self, config: Config, router: Router, records: Records | None, *, is_open: bool
@@ -87,7 +87,7 @@ class Realtime:
             await client.refuse(error_reply(error))
         except ClientLeftError:
             exchange.close(CLIENT_LEFT, "client_left")
-        except Exception as error:  # a fault of ours; the client still gets an answer
+        except Exception as error:  # a fault of the proxy; the client still gets an answer
             log.error("internal_error", path=request.path, **place(error))
             exchange.close(ProxyError.status, ProxyError.code)
             await client.fail()
@@ -95,7 +95,10 @@ class Realtime:
             client.stop_looking()
 
     async def _serve(self, exchange: Exchange, client: Client) -> None:
-        """From handshake to end; raises ProxyError where no upstream answers the handshake."""
+        """Serve a session from handshake to end.
+
+        Raises ProxyError where no upstream answers the handshake.
+        """
         section = self._section_of(exchange)
         outcome = exchange.unscored(Status.NOT_SUPPORTED, "surface")
         label = [
@@ -120,12 +123,15 @@ class Realtime:
                 await client.accept(upstream.subprotocol, fields)
                 end = await relay_messages(client, upstream)
             finally:
-                upstream.transport.abort()  # where it is not closed yet, nothing is left to say
+                upstream.transport.abort()  # does nothing to a closed connection
         exchange.stamp(outcome)
         exchange.close(SWITCHED, end.error)
 
     def _section_of(self, exchange: Exchange) -> UpstreamConfig:
-        """The upstream of the query's model, else the default route's; raises ProxyError."""
+        """Return the upstream of the query's model, or of the default route.
+
+        Note both in the exchange. Raises ProxyError where there is none, or it has no WebSockets.
+        """
         request = exchange.request
         if not request.path.startswith("/v1/"):
             raise NotFoundError(
@@ -145,7 +151,11 @@ class Realtime:
     async def _open(
         self, section: UpstreamConfig, request: Request, offered: Sequence[str]
     ) -> ClientConnection:
-        """Raises InvalidStatus with upstream's refusal, UpstreamError where there is no answer."""
+        """Connect to upstream, with the client's path, query, fields and subprotocols.
+
+        Raises InvalidStatus with upstream's refusal, BadRequestError for an invalid path, query or
+        subprotocol, and UpstreamError where there is no answer.
+        """
         fields, offered = _with_key(section, _to_upstream(request.headers), offered)
         base = "ws" + str(section.base_url).rstrip("/").removeprefix("http")
         query = f"?{request.query}" if request.query else ""
@@ -175,14 +185,14 @@ class Realtime:
 
 
 async def refuse(error: ProxyError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers a handshake that nobody else has seen."""
+    """Refuse a handshake that no other code has handled."""
     client = Client(scope, receive, send)
     await receive()  # websocket.connect
     await client.refuse(error_reply(error))
 
 
 class _Connect(connect):
-    """Upstream's redirect is the client's business, as it is for relayed requests."""
+    """A connection that follows no redirect: it goes to the client, as for relayed requests."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
@@ -214,7 +224,7 @@ def _from_upstream(fields: Fields) -> Headers:
 def _with_key(
     section: UpstreamConfig, fields: Headers, offered: Sequence[str]
 ) -> tuple[Headers, Sequence[str]]:
-    """The configured key in place of the client's, wherever that stands."""
+    """Return fields and subprotocols with the configured key, if any, in place of the client's."""
     key = section.api_key.get_secret_value()
     if not key:
         return fields, offered
@@ -224,12 +234,12 @@ def _with_key(
 
 @cache
 def _tls() -> ssl.SSLContext:
-    """Made once, on another thread: it reads every certificate of the system."""
+    """Return the TLS context, made once; call it from a thread, since it reads all certificates."""
     return ssl.create_default_context()
 
 
 def _translated(error: Exception, where: str) -> UpstreamError:
-    """The seam for the errors of `websockets`."""
+    """Return our error for an error of `websockets`."""
     kind = type(error).__name__
     if isinstance(error, TimeoutError):
         return UpstreamTimeoutError(f"upstream {where} did not answer the handshake in time")

@@ -1,3 +1,3 @@
-"""What a policy uses besides the reply that is decided on: traffic, certificates, domains."""
+"""What a policy uses besides the reply that it decides on: traffic, certificates and domains."""
 
 __all__ = ["certificates", "domains", "traffic"]

@@ -1,10 +1,10 @@
-"""A policy with its certificate as it stands now: without what was withdrawn, with what is new.
+"""A policy with its current certificate: without withdrawn grants, and with new ones.
 
-Each grant that a rule relies on is watched (`policies.certifying.drift`): the first reply of a
-conversation in its scope feeds a monitor of scores, the first verdict on a reply that it let
-through one of errors. Further turns, retries and the same question again are no evidence of their
-own (`policies.SeenConversations`). When one of them raises an alarm, or the calibrator's
-calibration has drifted, the rules go on without the grant.
+Each grant that a rule relies on is watched (`policies.certifying.drift`). The first reply of a
+conversation in its scope feeds a monitor of scores. The first verdict on a reply that it let
+through feeds a monitor of errors. Further turns, retries and repetitions of a question are no new
+evidence (`policies.SeenConversations`). When a monitor raises an alarm, or the calibrator's
+calibration has drifted, the rules continue without the grant.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class _Monitors:
-    """Of one grant; each sees one reply of a conversation."""
+    """The monitors of one grant; each sees one reply of a conversation."""
 
     scores: ScoreMonitor
     errors: ErrorMonitor
@@ -55,9 +55,9 @@ class _Monitors:
 
 
 class CertifiedPolicy:
-    """`policy` is what decides; `given` is the policy as it was configured.
+    """A policy that counts its certificate: `policy` decides, `given` is the one configured.
 
-    Of the policy as it was loaded `before`, the monitors of grants that stay are kept.
+    The monitors of grants that stay are kept from `before`, the policy as it was loaded before.
     """
 
     def __init__(
@@ -71,30 +71,33 @@ class CertifiedPolicy:
         self._certificate = given.certificate
         self._withdrawn = {each.grant_digest: each for each in withdrawn}
         self._monitors: dict[Grant, _Monitors] = before._monitors if before else {}
-        self._named: set[str | None] = {None}  # calibrators that were looked at
+        self._named: set[str | None] = {None}  # calibrators that were checked
         self._settle()
 
     def renew(self, certificate: Certificate | None) -> None:
-        """Relies on another certificate from now on; grants that stay keep their monitors."""
+        """Replace the certificate; grants that stay keep their monitors."""
         self._certificate = certificate
         self._named = {None}
         self._settle()
 
     def drop(self, withdrawn: Iterable[Withdrawal]) -> None:
-        """Goes on without these grants."""
+        """Continue without the grants of these withdrawals."""
         new = {each.grant_digest: each for each in withdrawn}
         if not self._withdrawn.keys() >= new.keys():
             self._withdrawn |= new
             self._settle()
 
     def counts_for(self, calibrators: Container[str]) -> bool:
-        """Whether all that is certified for these calibrators counts, and there is something."""
+        """Return whether there are grants for these calibrators, and all of them count."""
         grants = self._certificate.grants if self._certificate else ()
         its = [each for each in grants if each.calibrator in calibrators]
         return bool(its) and not any(each.digest in self._withdrawn for each in its)
 
     def see(self, facts: Facts) -> Withdrawal | None:
-        """Looks at a reply before it is decided on; what is withdrawn for it counts at once."""
+        """Show the monitors a reply before it is decided on; return a withdrawal that it causes.
+
+        A withdrawal counts at once.
+        """
         if facts.confidence is None:
             return None
         if facts.calibrator not in self._named:
@@ -109,7 +112,10 @@ class CertifiedPolicy:
         return None
 
     def hear(self, verdict: Recorded) -> Withdrawal | None:
-        """Takes in a verdict on a reply, if it went out because a grant covered it."""
+        """Add a verdict on a reply that a grant let through to its monitor; return a withdrawal.
+
+        Returns None if no grant let it through, or no alarm is raised.
+        """
         if verdict.is_correct is None or (grant := self._relied_on(verdict)) is None:
             return None
         monitors = self._monitors[grant]
@@ -119,12 +125,18 @@ class CertifiedPolicy:
         return self._withdraw(grant, monitors) if monitors.errors.is_alarmed else None
 
     def distrust(self, calibrators: Container[str]) -> Iterator[Withdrawal]:
-        """Goes on without the grants for these: their confidences do not mean what they did."""
+        """Withdraw the grants for these calibrators, whose calibration has drifted.
+
+        Yield each withdrawal.
+        """
         for grant in [each for each in self._monitors if each.calibrator in calibrators]:
             yield self._without(grant, CALIBRATION_DRIFTED)
 
     def _settle(self) -> None:
-        """Brings the policy and the monitors in line with certificate and withdrawals."""
+        """Update the policy and the monitors to the certificate and the withdrawals.
+
+        Newly withdrawn grants are logged.
+        """
         whole = certified(self.given, self._certificate)
         for grant in self._certificate.grants if self._certificate else ():
             is_news = grant in self._monitors or self.policy is self.given
@@ -145,7 +157,7 @@ class CertifiedPolicy:
         return rule is None or reaches(self.policy, rule, facts)
 
     def _relied_on(self, recorded: Recorded) -> Grant | None:
-        """The grant that let a recorded reply through, as far as it still counts."""
+        """Return the grant that let a recorded reply through, or None if it counts no longer."""
         if recorded.policy_name != self.given.name or self._is_older(recorded):
             return None
         if (recorded.would_action or recorded.action) not in DELIVERED or len(recorded.facts) != 1:
@@ -159,7 +171,7 @@ class CertifiedPolicy:
         return next((condition.grant(facts) for condition in conditions), None)
 
     def _is_older(self, recorded: Recorded) -> bool:
-        """Whether the reply was there before the certificate, so that it says nothing about it."""
+        """Return whether the reply is older than the certificate, hence no evidence about it."""
         issued = self._certificate.issued if self._certificate else ""
         return time.strftime("%Y-%m-%d", time.gmtime(recorded.started_at)) < issued
 
@@ -187,7 +199,7 @@ class CertifiedPolicy:
         )
 
     def _remedy(self, grant: Grant) -> str:
-        """The command that makes a grant like this one."""
+        """Return the command that creates a grant like this one."""
         told = {"model": grant.scope.model, "team": grant.scope.team, "rule": grant.scope.rule}
         if grant.scope.rule:
             told["policy"] = self.given.source
@@ -196,7 +208,7 @@ class CertifiedPolicy:
         return REMEDY.format(path=self.given.certificate_path, scope=scope, **stated)
 
     def _say_if_other(self, calibrator: str | None) -> None:
-        """Says once that no grant is for the calibrator that scores."""
+        """Log, once for each calibrator, that no grant is for the calibrator that scores."""
         self._named.add(calibrator)
         certified_for = sorted({grant.calibrator for grant in self._monitors})
         if certified_for and calibrator not in certified_for:
@@ -212,7 +224,7 @@ class CertifiedPolicy:
 
 
 def still_granted(certificate: Certificate | None, withdrawn: Container[str]) -> Certificate | None:
-    """The certificate without the grants whose digests are among those withdrawn."""
+    """Return the certificate without the grants of these digests; None for no certificate."""
     kept = certificate
     for grant in certificate.grants if certificate else ():
         if kept is not None and grant.digest in withdrawn:
@@ -221,7 +233,7 @@ def still_granted(certificate: Certificate | None, withdrawn: Container[str]) ->
 
 
 def _promises(policy: Policy) -> Iterator[tuple[Rule, MaxError]]:
-    """The rules that state an error rate."""
+    """Yield the rules that state an error rate, each with that condition."""
     for rule in policy.rules:
         if isinstance(condition := rule.when.confidence, MaxError):
             yield rule, condition

@@ -1,9 +1,9 @@
-"""What a reply is about, as far as somebody may say so: the operator, and clients who are trusted.
+"""The domain of a reply, where the operator or a trusted client names one.
 
-A domain is a fact for rules, and the key of a curve where a recalibration goes `by: domain`. What
-`domain:` of the caller's team or of the model's route says stands before the client's
-`x-pinocchio-domain`. Rules see the client's word where neither says anything; it picks a curve only
-with `calibrator.client_domains: true`, since with it any client can pick its own confidence.
+A domain is a fact for rules, and the key of a curve where a recalibration goes `by: domain`. The
+`domain:` of the caller's team or of the model's route comes before the client's
+`x-pinocchio-domain`. Rules see the client's domain where neither is configured. It picks a curve
+only with `calibrator.client_domains: true`, since any client can then choose its own confidence.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from proxy.upstreams.router import Router
 
 
 class Domains:
-    """The domains of one configuration; `router` is made of the same."""
+    """The domains of one configuration; `router` is made from the same one."""
 
     def __init__(self, config: Config, router: Router) -> None:
         self._teams = {name: team.domain for name, team in config.teams.items() if team.domain}
@@ -22,11 +22,14 @@ class Domains:
         self._trusts_clients = config.calibrator.client_domains
 
     def fact(self, model: str, team: str | None, told: str | None) -> str | None:
-        """What rules see, and the record keeps; `told` is the client's word."""
+        """Return the domain for rules and the record, or None.
+
+        `told` is the one that the client names.
+        """
         return self._configured(model, team) or told
 
     def of_curve(self, model: str, team: str | None, told: str | None) -> str | None:
-        """What may pick the curve of a recalibration."""
+        """Return the domain that may pick the curve of a recalibration, or None."""
         return self._configured(model, team) or (told if self._trusts_clients else None)
 
     def _configured(self, model: str, team: str | None) -> str | None:
@@ -37,7 +40,7 @@ class Domains:
 
 
 def picks_curves(config: Config) -> bool:
-    """Whether any reply can have a domain that picks a curve."""
+    """Return whether any reply can have a domain that picks a curve."""
     named = [each.domain for each in config.teams.values()]
     return config.calibrator.client_domains or any([*named, *(r.domain for r in config.models)])
 

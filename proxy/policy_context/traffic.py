@@ -1,7 +1,7 @@
-"""What a policy goes by beyond the reply before it: recent confidences, and its certificate.
+"""What a policy uses beyond the current reply: recent confidences, and its certificate.
 
-Only policies with `lowest_share` or `max_error` come here (`Policy.follows_traffic`). All of it
-happens on the event loop but for files and the database, which a task looks at every second.
+Only policies with `lowest_share` or `max_error` need it (`Policy.follows_traffic`). Everything
+happens on the event loop, except reads of files and the database, which a task makes every second.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from proxy.store.verdicts.verdicts import Findings, Withdrawal
 log = structlog.get_logger(__name__)
 
 LOOK_EVERY_S: Final = 1.0
-MOST_KEYS: Final = 256  # of which recent confidences are known apart from those of all
+MOST_KEYS: Final = 256  # keys with recent confidences of their own
 
 
 @dataclass(slots=True)
 class _Recent:
-    """Of a policy and route: the confidences of recent replies, one of each conversation."""
+    """The confidences of recent replies for a policy and route, one of each conversation."""
 
     confidences: RecentConfidences = field(default_factory=RecentConfidences)
     counted: SeenConversations = field(default_factory=SeenConversations)
@@ -52,7 +52,7 @@ class _Recent:
 
 @dataclass(slots=True)
 class _News:
-    """What a look at files and the database brought."""
+    """What a read of files and the database found."""
 
     certificates: list[tuple[CertifiedPolicy, Certificate | None]]
     withdrawn: list[Withdrawal]
@@ -61,25 +61,28 @@ class _News:
 
 
 class Traffic:
-    """One for a proxy; what it knows is kept apart for each policy."""
+    """The traffic and the certificates of a proxy's policies, kept apart for each policy."""
 
     def __init__(self, url: str, look_every_s: float = LOOK_EVERY_S) -> None:
         self._url = url
         self._look_every_s = look_every_s
-        # by policy, route and checkpoint: another one's numbers are no measure
+        # by policy, route and checkpoint, since confidences of others cannot be compared
         self._recent: dict[tuple[str, str, str], _Recent] = {}
-        self._of_key: dict[tuple[str, str, str, str], _Recent] = {}  # and key
+        self._of_key: dict[tuple[str, str, str, str], _Recent] = {}  # by key as well
         self._followed: dict[tuple[str, str], CertifiedPolicy] = {}
         self._sights: dict[Path, Sight] = {}
         self._last_verdict = 0
-        self._found: list[Withdrawal] = []  # all that is known
+        self._found: list[Withdrawal] = []  # all known withdrawals
         self._unwritten: list[Withdrawal] = []
         self._findings: Findings | None = None
         self._looking: asyncio.Task[None] | None = None
         self._one_look = asyncio.Lock()
 
     async def open(self, policies: Iterable[Policy], route_of: Callable[[str], str] = str) -> None:
-        """Takes up what the record knows about these policies; raises StoreError."""
+        """Load what the record and the store know about these policies; raises StoreError.
+
+        `route_of` returns the route of a model's name.
+        """
         following = [policy for policy in policies if policy.follows_traffic]
         for policy in following:
             self._follow(policy)
@@ -92,7 +95,10 @@ class Traffic:
             await self._look()
 
     async def aclose(self) -> None:
-        """Writes what is not written yet."""
+        """Stop the task, and write the withdrawals that are not written yet.
+
+        A failure is logged.
+        """
         if self._looking is not None:
             self._looking.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -106,8 +112,10 @@ class Traffic:
             self._findings = None
 
     def certificates(self, calibrators: Container[str]) -> list[tuple[str, str, bool]]:
-        """The policies with a certificate: name, the file's name, and whether all in it that is for
-        these calibrators counts. May be called from any thread."""
+        """Return name, certificate file and validity of each policy with a certificate.
+
+        Validity is whether all grants for these calibrators count. May be called from any thread.
+        """
         return [
             (each.given.name, path.name, each.counts_for(calibrators))
             for each in tuple(self._followed.values())
@@ -117,13 +125,13 @@ class Traffic:
     def policy_for(
         self, policy: Policy, facts: Facts, route: str, *, is_new: bool = True
     ) -> Policy:
-        """Fills in what the facts lack, and gives the policy as its certificate stands now.
+        """Return the policy with its current certificate; fill in the facts that come from traffic.
 
         Confidences are compared with those of the same calibrator and the same `route` of the
-        configuration, whatever the model is called, and of the same key once enough are known.
+        configuration, whatever the model's name, and of the same key once there are enough.
 
-        A reply that `is_new` counts as traffic, once for each conversation. Monitors look at
-        requests for one choice alone.
+        A reply that `is_new` counts as traffic, once for each conversation. Monitors look only at
+        requests for one choice.
         """
         if "share_below" in policy.looks_at:
             self._rank(policy, facts, route, is_new)
@@ -137,7 +145,7 @@ class Traffic:
             return
         about = policy.name, route, checkpoint_of(facts.calibrator)
         recents = self._recent_of(about, facts.key)
-        for recent in recents:  # the key's own, if there are enough, before those of all
+        for recent in recents:  # the key's own if there are enough, else those of all keys
             facts.share_below = recent.confidences.share_below(facts.confidence)
             if facts.share_below is not None:
                 break
@@ -146,7 +154,10 @@ class Traffic:
                 recent.add(facts.confidence, facts.conversation, time.time())
 
     def _recent_of(self, about: tuple[str, str, str], key: str | None) -> list[_Recent]:
-        """Those of a key and of all keys; of too many keys, the one not seen for longest goes."""
+        """Return the recent confidences of a key, and those of all keys.
+
+        Beyond `MOST_KEYS`, the key that was not seen for longest is dropped.
+        """
         of_all = self._recent.setdefault(about, _Recent())
         if key is None:
             return [of_all]
@@ -158,7 +169,7 @@ class Traffic:
         return [own, of_all]
 
     def _follow(self, policy: Policy) -> CertifiedPolicy:
-        """What is known about a policy; one that was loaded anew is taken up."""
+        """Return what is known about a policy, taking over a policy that was reloaded."""
         key = policy.name, policy.source
         followed = self._followed.get(key)
         if followed is None or followed.given is not policy:
@@ -168,7 +179,10 @@ class Traffic:
         return followed
 
     def _note(self, found: Withdrawal) -> None:
-        """For all policies, and to be written; the log has it already."""
+        """Apply a withdrawal to all policies, and keep it to be written.
+
+        It is in the log already.
+        """
         self._found.append(found)
         self._unwritten.append(found)
         for followed in self._followed.values():
@@ -185,7 +199,7 @@ class Traffic:
             await asyncio.sleep(self._look_every_s)
 
     async def _look(self) -> None:
-        """Takes in what changed in files and in the database since the last look."""
+        """Apply what changed in files and the database since the last look."""
         async with self._one_look:
             news = await asyncio.to_thread(self._read, tuple(self._followed.values()))
             self._take_in(news)
@@ -206,12 +220,12 @@ class Traffic:
                 self._note(found)
 
     def _read(self, followed: Sequence[CertifiedPolicy]) -> _News:
-        """On a thread."""
+        """Write withdrawals, and read files and the database; runs on a worker thread."""
         self._write()
         findings = self._opened()
         verdicts = verdicts_after(findings.engine, self._last_verdict)
         withdrawn, drifted = findings.withdrawals(), distrusted(findings.engine)
-        paths = {each.given.certificate_path for each in followed}  # last: nothing fails behind it
+        paths = {each.given.certificate_path for each in followed}  # last: `_has_changed` notes it
         read = {path: _certificates(path) for path in paths if path and self._has_changed(path)}
         certificates = [
             (each, certificate)
@@ -222,7 +236,7 @@ class Traffic:
         return _News(certificates, withdrawn, verdicts, drifted)
 
     def _recorded(self, policy: str) -> list[RecentConfidence]:
-        """On a thread."""
+        """Return the recorded confidences of a policy; runs on a worker thread."""
         return recent_confidences(self._opened().engine, policy)
 
     def _opened(self) -> Findings:
@@ -231,7 +245,7 @@ class Traffic:
         return self._findings
 
     def _write(self) -> None:
-        """On a thread."""
+        """Write the withdrawals that are not written yet; runs on a worker thread."""
         while self._unwritten:
             self._opened().withdraw(self._unwritten[0])
             del self._unwritten[0]
@@ -243,7 +257,10 @@ class Traffic:
 
 
 def _certificates(path: Path) -> list[Certificate | None]:
-    """The certificate in a file, None where it is gone; nothing where it cannot be used."""
+    """Return a list of the certificate in a file, or of None where the file is gone.
+
+    The list is empty where the file cannot be used, which is logged.
+    """
     try:
         certificate = load_certificate(path)
     except InvalidDocumentError as error:
@@ -255,5 +272,5 @@ def _certificates(path: Path) -> list[Certificate | None]:
 
 
 def checkpoint_of(calibrator: str | None) -> str:
-    """What gave a confidence, whatever corrected it afterwards or was heard besides."""
+    """Return the checkpoint that gave a confidence, without recalibration and other signals."""
     return (calibrator or "").partition("+")[0]

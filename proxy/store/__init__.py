@@ -1,6 +1,6 @@
-"""What is kept: held replies, the record of exchanges, verdicts, client keys.
+"""The database: held replies, the record of exchanges, verdicts and client keys.
 
-The only package that knows SQLAlchemy. `database.py` opens what the others read and write.
+Only this package uses SQLAlchemy. `database.py` opens the databases for the other modules.
 """
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""How a database is, without making or changing anything in it: for `pinocchio doctor`."""
+"""Checks of a database for `pinocchio doctor`, which neither create nor change anything in it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ from proxy.store.database import cause, engine_as_it_is
 from proxy.store.schema import LATEST, revision_of, version_table
 from proxy.store.tables import path_of, place_of
 
-HELD_BYTES: Final = 2**20  # of a long reply that is held
+HELD_BYTES: Final = 2**20  # the size of a long held reply
 
 State = Literal["missing", "empty", "older", "current"]
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """`skew_s` is how far the database's own clock is ahead of this machine's, if it has one."""
+    """The state of a database, the seconds to connect, read and write, and its clock's skew.
+
+    `skew_s` is how many seconds the database's clock is ahead of this machine's. It is None for
+    SQLite, which has no clock of its own.
+    """
 
     state: State
     latency_s: float = 0.0
@@ -32,7 +36,11 @@ class Condition:
 
 
 def condition_of(url: str) -> Condition:
-    """Connect, read and try to write; raises StoreError where one of them fails."""
+    """Connect to a database, read its revision and try to write; return its condition.
+
+    A SQLite file that does not exist is "missing" and is not created. Raises StoreError where one
+    of the steps fails.
+    """
     path = path_of(url)
     if path is not None and not path.exists():
         return Condition("missing")
@@ -56,14 +64,14 @@ def condition_of(url: str) -> Condition:
 
 
 def try_to_hold(url: str) -> None:
-    """Write what a long held reply takes into a current store, and take it back.
+    """Write a long held reply of 1 MiB into a current store, and roll it back.
 
-    What SQLite takes back never reaches the disk, so a file beside it shows whether there is room.
-    Raises StoreError.
+    SQLite writes nothing to the disk before a commit, so the reply is also written to a temporary
+    file beside the database, which shows whether there is room. Raises StoreError.
     """
     from proxy.store.reviews.queue import ReviewQueue
 
-    reply, path = random.randbytes(HELD_BYTES), path_of(url)  # nothing that could be compressed
+    reply, path = random.randbytes(HELD_BYTES), path_of(url)  # incompressible
     queue = ReviewQueue(url)
     try:
         queue.try_to_hold(reply)
@@ -80,11 +88,12 @@ def try_to_hold(url: str) -> None:
 
 
 def _try_to_write(connection: sa.Connection) -> None:
-    """A change of no row needs the same right, and the same lock, as one of many."""
+    """Update no rows, which needs the same permission and the same lock as updating many."""
     same = version_table.c.version_num
     connection.execute(version_table.update().where(sa.false()).values(version_num=same))
 
 
 def _skew_s(connection: sa.Connection) -> float:
+    """Return by how many seconds the clock of a PostgreSQL server is ahead of this machine's."""
     now = connection.execute(sa.text("SELECT extract(epoch FROM clock_timestamp())")).scalar_one()
     return float(now) - time.time()

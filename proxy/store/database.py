@@ -1,9 +1,9 @@
-"""The databases behind the store and the record: SQLite in one file, or PostgreSQL by URL.
+"""The databases of the store and the record: SQLite in one file, or PostgreSQL by URL.
 
     sqlite:///pinocchio.db
     postgresql://pinocchio:PASSWORD@db.example.com/pinocchio
 
-The driver of PostgreSQL is an extra, and imported where such a URL is opened.
+The PostgreSQL driver is an extra. It is imported when such a URL is opened.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite
     from sqlalchemy.ext.asyncio import AsyncEngine
 
-_one_maker = threading.Lock()  # of a file, before anybody has it open
+_one_maker = threading.Lock()  # lets one thread at a time create a file
 
 CONNECT_TIMEOUT_S = 10
 _PATIENCE_S = 5.0
@@ -35,11 +35,12 @@ _PRAGMAS = (f"busy_timeout={_PATIENCE_S * 1_000:.0f}", "journal_mode=WAL")
 
 
 def open_engine(url: str, *, is_durable: bool = True) -> sa.Engine:
-    """An engine on the schema of this version, made or brought up to it; raises StoreError.
+    """Open an engine, and create the schema or migrate it to this version's.
 
-    What is committed survives a loss of power if it `is_durable`, else the end of the process only.
+    If `is_durable`, a commit survives a loss of power, else only the end of the process. Raises
+    StoreError where the database cannot be opened or a newer version has made its schema.
     """
-    from proxy.store.chain.chain import Chain  # these import the tables, that import this module
+    from proxy.store.chain.chain import Chain  # both import the tables, which import this module
     from proxy.store.schema import prepare
 
     engine = _engine(url, is_durable)
@@ -55,14 +56,14 @@ def open_engine(url: str, *, is_durable: bool = True) -> sa.Engine:
 
 
 def engine_as_it_is(url: str) -> sa.Engine:
-    """An engine on a database in which nothing is made, and no schema is brought up to date."""
+    """Return an engine for a database in which nothing is created or migrated."""
     return _engine(url, is_durable=False)
 
 
 class LazyEngine:
-    """An engine that whoever needs it first opens, once, on whatever thread.
+    """An engine that is opened once, by the first thread that needs it.
 
-    Most of a process never asks some of its tables for anything, and an import takes memory.
+    Most processes never use some of the tables, and the imports for them take memory.
     """
 
     def __init__(self, url: str, *, is_durable: bool = True) -> None:
@@ -72,14 +73,17 @@ class LazyEngine:
         self._engine: sa.Engine | None = None
 
     def get(self) -> sa.Engine:
-        """May wait for the database; raises StoreError."""
+        """Return the engine, and open it at the first call.
+
+        May wait for the database. Raises StoreError.
+        """
         with self._lock:
             if self._engine is None:
                 self._engine = open_engine(self._url, is_durable=self._is_durable)
             return self._engine
 
     def close(self) -> None:
-        """Ends its connections; the next `get` opens it anew."""
+        """Close the connections; the next `get` opens a new engine."""
         with self._lock:
             if self._engine is not None:
                 self._engine.dispose()
@@ -87,7 +91,10 @@ class LazyEngine:
 
 
 def open_async_engine(url: str) -> AsyncEngine:
-    """An engine for an event loop, on a database that `open_engine` has seen; raises StoreError."""
+    """Return an engine for an event loop, on a database that `open_engine` has opened before.
+
+    Raises StoreError where the driver is missing or the URL cannot be read.
+    """
     from proxy.store.chain.chain import Chain
 
     engine = _async_engine(url)
@@ -96,10 +103,13 @@ def open_async_engine(url: str) -> AsyncEngine:
 
 
 def _keep_private(path: Path | None) -> None:
-    """Prompts and replies are in the file: only its owner reads it, and what SQLite puts beside it,
-    which gets the same mode. Where that cannot be, another user's file is as its owner wants.
+    """Make a SQLite file and its companion files readable by their owner alone.
 
-    A file that is there is never opened: closing it would end the locks that SQLite has on it.
+    They hold prompts and replies. A missing file is created with mode 600. SQLite gives the `-wal`
+    and `-shm` files the same mode. Files whose mode cannot be changed, such as another user's, stay
+    as they are.
+
+    An existing file is never opened here: closing it would release the locks that SQLite has on it.
     """
     if path is None:
         return
@@ -112,7 +122,7 @@ def _keep_private(path: Path | None) -> None:
 
 
 def insert_into(table: sa.Table, connection: sa.Connection) -> postgresql.Insert | sqlite.Insert:
-    """An insert that may say what is done `on_conflict`, which is no common SQL."""
+    """Return an insert that has `on_conflict_do_update`, which is not in common SQL."""
     if connection.dialect.name == "postgresql":
         from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 
@@ -123,14 +133,17 @@ def insert_into(table: sa.Table, connection: sa.Connection) -> postgresql.Insert
 
 
 def storable(value: Any) -> Any:
-    """What JSON can carry and a database cannot, becomes its escape: half a surrogate pair, NUL."""
+    """Replace what JSON allows and a database refuses, lone surrogates and NUL, by escapes.
+
+    Values of other types are returned as they are.
+    """
     if not isinstance(value, str) or (value.isascii() and "\0" not in value):
         return value
     return value.encode(errors="backslashreplace").decode().replace("\0", "\\x00")
 
 
 def cause(error: Exception) -> str:
-    """The first line of what the database said."""
+    """Return the first line of the database's own error message."""
     return str(getattr(error, "orig", None) or error).splitlines()[0]
 
 
@@ -144,7 +157,10 @@ _PASSING_STATES = ("08", "25006", "53", "57")  # no connection, read-only, no re
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether a database is away, locked, read-only or full: the same may be written later."""
+    """Return whether an error is temporary, so that the same write may succeed later.
+
+    That is so where a database is unreachable, locked, read-only or full.
+    """
     found = getattr(error, "orig", None) or error.__cause__ or error
     if isinstance(found, sqlite3.Error):
         return getattr(found, "sqlite_errorcode", 0) & 0xFF in _PASSING
@@ -188,8 +204,10 @@ def _async_engine(url: str) -> AsyncEngine:
 
 
 def _stay_with_file(engine: sa.Engine, path: Path) -> None:
-    """Connects anew where somebody has deleted or replaced the file: SQLite would go on to write
-    into the one that is gone, and nobody would ever read it."""
+    """Make an engine reconnect when the database's file was deleted or replaced.
+
+    SQLite would go on writing into the deleted file, which nobody could read.
+    """
 
     def note(_: Any, record: Any) -> None:
         record.info["file"] = _file_at(path)
@@ -198,7 +216,7 @@ def _stay_with_file(engine: sa.Engine, path: Path) -> None:
         if record.info["file"] != _file_at(path):
             raise sa.exc.DisconnectionError("the file of the store is another one")
 
-    sa.event.listen(engine, "connect", note)  # after the pragmas, which make the file
+    sa.event.listen(engine, "connect", note)  # after the pragmas, which create the file
     sa.event.listen(engine, "checkout", compare)
 
 
@@ -211,7 +229,10 @@ def _file_at(path: Path) -> tuple[int, int] | None:
 
 
 def _of_postgres() -> dict[str, Any]:
-    """A server may be restarted: a connection is tried before it is used."""
+    """Return the arguments of a PostgreSQL engine.
+
+    Each connection is tested before use, since a server may have been restarted.
+    """
     return {"pool_pre_ping": True, "connect_args": {"connect_timeout": CONNECT_TIMEOUT_S}}
 
 
@@ -231,7 +252,10 @@ def _set(connection: Any, *pragmas: str) -> None:
 
 
 def _patiently(cursor: Any, pragma: str) -> None:
-    """SQLite does not wait by itself where several change the journal's mode at the same moment."""
+    """Execute a pragma, and retry for `_PATIENCE_S` while the database is locked.
+
+    SQLite itself does not wait when several processes change the journal mode at the same moment.
+    """
     until = time.monotonic() + _PATIENCE_S
     while True:
         try:

@@ -1,11 +1,11 @@
-"""What happens in the store is told to every proxy on it: LISTEN and NOTIFY of PostgreSQL.
+"""Notifications of changes in the store, by PostgreSQL's LISTEN and NOTIFY.
 
     notify(connection, DECIDED, id)      # in the transaction of the change itself
 
-A verdict, or a key that was made or revoked, is heard of within milliseconds on every machine. A
-notification can be lost, with a connection; nothing depends on it, for whoever waits looks into the
-store itself too, less often while it is told. SQLite has none: its proxies are on one machine, and
-look four times a second.
+The proxy on every machine receives a verdict, or a key that was made or revoked, within
+milliseconds. A notification can be lost with its connection, but nothing depends on it: whoever
+waits also polls the store, less often while notifications arrive. SQLite has none: its proxies run
+on one machine and poll four times a second.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ log = structlog.get_logger(__name__)
 
 DECIDED, KEYS = "decided", "keys"
 CHANNEL: Final = "pinocchio"
-LOOK_EVERY_S: Final = 0.5  # whether it is to end
-FIRST_AFTER_S: Final = 1.0  # the first requests go first
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0  # before the next try to connect
-ALIVE: Final = {  # of a connection on which nothing may come for a long time
+LOOK_EVERY_S: Final = 0.5  # seconds between checks whether to end
+FIRST_AFTER_S: Final = 1.0  # seconds, so that the first requests are not delayed
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 10.0  # seconds between attempts to connect
+ALIVE: Final = {  # options for a connection that may be silent for a long time
     "connect_timeout": str(CONNECT_TIMEOUT_S),
     "keepalives_idle": "20",
     "keepalives_interval": "5",
@@ -36,17 +36,20 @@ ALIVE: Final = {  # of a connection on which nothing may come for a long time
 
 
 def notify(connection: sa.Connection, kind: str, id: str) -> None:
-    """Tells all proxies, once the transaction is committed, that something happened to `id`."""
+    """Notify all proxies, once the transaction is committed, that something happened to `id`.
+
+    Does nothing on SQLite.
+    """
     if connection.dialect.name == "postgresql":
         told = sa.func.pg_notify(CHANNEL, f"{kind} {id}")
         connection.execute(sa.select(told))
 
 
 class Notifications:
-    """Hears what other proxies, and commands, tell of the store at `url`.
+    """A thread that receives the store's notifications from other proxies and commands.
 
-    `on_told` gets kind and id, `on_change` whether anything would be heard; both are called on a
-    thread of its own.
+    `on_told` is called with the kind and the id. `on_change` is called with True when the
+    connection is made and with False when it is lost. Both are called on this thread.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class Notifications:
         self._thread = threading.Thread(target=self._run, name="notifications", daemon=True)
 
     def start(self) -> None:
-        """Does nothing on a store that tells nothing."""
+        """Start the thread; does nothing on SQLite, which has no notifications."""
         if path_of(self._url) is None:
             self._thread.start()
 
@@ -92,7 +95,10 @@ class Notifications:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def _listen(self, connection: Any) -> None:
-        """Until it is closed; raises psycopg.Error where the connection is lost."""
+        """Pass notifications on until `close` is called.
+
+        Raises psycopg.Error where the connection is lost.
+        """
         while not self._closing.is_set():
             for told in connection.notifies(timeout=LOOK_EVERY_S):
                 kind, _, id = told.payload.partition(" ")

@@ -1,8 +1,8 @@
-"""Whose an id of upstream's is: of the key whose request made what stands under it.
+"""The owners of upstream's ids: the hash of the key whose request created the object.
 
-Behind one upstream key everything belongs to everybody, as far as upstream can tell. Rows are
-written in batches by a thread of their own; until then, and for those used last, they are in
-memory. The first key that an id was made for keeps it.
+Behind one upstream key all clients share all objects, as far as upstream knows. A thread writes
+rows in batches. Rows not yet written, and those used last, are in memory. An id stays with the
+first key that it was noted for.
 """
 
 from __future__ import annotations
@@ -31,18 +31,21 @@ owned_ids = sa.Table(
     metadata,
     sa.Column("id", sa.String, primary_key=True),  # upstream's
     sa.Column("key_hash", sa.String, nullable=False),  # as in `exchanges`
-    sa.Column("withheld", sa.String),  # what a policy did not deliver: its review id, or WITHHELD
+    sa.Column("withheld", sa.String),  # of a reply not delivered: its review id, or WITHHELD
     sa.Column("made_at", sa.Float, nullable=False),  # seconds since the epoch
 )
-WITHHELD: Final = "-"  # for good
+WITHHELD: Final = "-"  # never to be delivered
 LONGEST: Final = 256  # characters of an id
-MOST_KNOWN: Final = 20_000  # in memory
-AT_ONCE: Final = 500  # in one statement
+MOST_KNOWN: Final = 20_000  # ids in memory
+AT_ONCE: Final = 500  # ids in one statement
 EVERY_S: Final = 0.2
 
 
 class Owner(NamedTuple):
-    """`withheld` is None for what was delivered, the review id of what is held, or WITHHELD."""
+    """The key hash of an id's owner, and whether its reply was withheld.
+
+    `withheld` is None for a delivered reply, the review id of a held one, or WITHHELD.
+    """
 
     key_hash: str
     withheld: str | None = None
@@ -52,21 +55,27 @@ AskOthers = Callable[[list[str]], Awaitable[dict[str, Owner] | None]]
 
 
 class OwnedIds:
-    """The ids in the store at `url`; `note` may be called from the event loop and never waits."""
+    """The owners of ids, in the store at `url`; `note` never waits."""
 
     def __init__(self, url: str | None, ask_others: AskOthers | None = None) -> None:
-        """Without a `url`, what is known lasts as long as the process; `ask_others` asks the other
-        workers for what they know by `known`, and may not have written yet."""
+        """Keep owners in the store at `url`, or only in memory where it is None.
+
+        `ask_others` asks the other workers, by their `known`, for owners not yet written.
+        """
         self._ask_others = ask_others
         self._known: OrderedDict[str, Owner] = OrderedDict()
         self._unwritten: dict[str, Owner] = {}
         self._lock = threading.Lock()
-        # what comes within `EVERY_S` shares a transaction
+        # ids noted within `EVERY_S` share a transaction
         self._worker = Worker("owned-ids", self._write_all, gather_s=EVERY_S)
         self._engine = LazyEngine(url, is_durable=False) if url is not None else None
 
     def note(self, id: object, key_hash: str, withheld: str | None = None) -> None:
-        """What stands under this id was made for this key; another key's stays the other's."""
+        """Note that a request with this key created the object with this id.
+
+        An id that belongs to another key stays with that key. Values that are no ids are ignored. A
+        thread writes the row later.
+        """
         if not is_id(id):
             return
         with self._lock:
@@ -81,7 +90,10 @@ class OwnedIds:
         self._worker.wake()
 
     async def owners(self, ids: Iterable[str]) -> dict[str, Owner]:
-        """Whose these ids are, as far as that is known; raises StoreError."""
+        """Return the known owners by id: from memory, the store, or other workers.
+
+        Unknown ids are left out. Raises StoreError.
+        """
         found, asked = {}, []
         with self._lock:
             for id in ids:
@@ -99,13 +111,16 @@ class OwnedIds:
         return found
 
     def known(self, ids: Iterable[str]) -> dict[str, Owner] | None:
-        """What this process itself has noted of these ids; None for nothing. From any thread."""
+        """Return the owners that this process has in memory, or None if it has none of these ids.
+
+        May be called from any thread.
+        """
         with self._lock:
             every = ((id, self._unwritten.get(id) or self._known.get(id)) for id in ids)
             return {id: owner for id, owner in every if owner is not None} or None
 
     def close(self) -> None:
-        """Writes what is not written yet."""
+        """Write the ids that are still waiting, and close the engine."""
         self._worker.close()
         if self._engine is not None:
             self._engine.close()
@@ -121,7 +136,10 @@ class OwnedIds:
         return self._engine.get()
 
     def _read(self, ids: list[str]) -> dict[str, Owner]:
-        """On a thread. What another process has withheld may change, so only owners are kept."""
+        """Read the owners of ids from the store, on a worker thread.
+
+        The result is not cached, since another process may change what is withheld.
+        """
         columns = owned_ids.c.id, owned_ids.c.key_hash, owned_ids.c.withheld
         found: dict[str, Owner] = {}
         with reading(self._opened()) as connection:
@@ -154,7 +172,7 @@ class OwnedIds:
         now = time.time()
         rows = [
             {"id": id, "key_hash": owner.key_hash, "withheld": owner.withheld, "made_at": now}
-            for id, owner in sorted(batch.items())  # in one order, or two processes could lock up
+            for id, owner in sorted(batch.items())  # sorted, or two processes could deadlock
         ]
         with self._opened().begin() as connection:
             insert = insert_into(owned_ids, connection)
@@ -167,9 +185,9 @@ class OwnedIds:
 
 
 def is_id(value: object) -> TypeGuard[str]:
-    """Whether this may be an id: a short text that a database can keep."""
+    """Return whether a value can be an id: a short printable string that a database can store."""
     return (
         isinstance(value, str)
         and 0 < len(value) <= LONGEST
-        and value.isprintable()  # no half surrogate pair is
+        and value.isprintable()  # lone surrogates are not printable
     )

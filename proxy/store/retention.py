@@ -1,7 +1,7 @@
-"""What is over goes: late holds expire, old exchanges and the content of old holds are deleted.
+"""Retention: late holds expire, and old exchanges and the content of old holds are deleted.
 
-A thread of its own does it in slices, each a transaction that keeps no writer waiting for long. All
-of it is noted in the chain, so that rows whose time came are told apart from rows that somebody
+A thread does this in slices. Each is one short transaction, so that no writer waits for long.
+Deletions are noted in the chain, so that verification can tell them from rows that somebody else
 deleted.
 """
 
@@ -28,19 +28,22 @@ from proxy.wire.worker_threads import Worker
 log = structlog.get_logger(__name__)
 
 EXPIRE_EVERY_S: Final = 10.0
-FIRST_AFTER_S: Final = 5.0  # a start has other things to do
+FIRST_AFTER_S: Final = 5.0  # seconds, since a starting proxy has other work
 FORGET_EVERY_S: Final = 3_600.0
-PAUSE_S: Final = 0.02  # between slices: other writers come in between
+PAUSE_S: Final = 0.02  # seconds between slices, for other writers
 EXCHANGES_AT_ONCE: Final = 2_000
 CONTENTS_AT_ONCE: Final = 200
 ENTRIES_AT_ONCE: Final = 200
 Slice = Callable[[sa.Connection], int]
-"""One transaction of work; how much it did, 0 when nothing is left."""
+"""One transaction of work; returns how many rows it changed, 0 when nothing is left."""
 
 
 class Retention:
-    """Exchanges are kept for `keep_days`, or all if it is 0; content for `keep_content_days` after
-    its reply was decided on or has expired, and while a client may still fetch it."""
+    """A thread that deletes exchanges after `keep_days` and content after `keep_content_days`.
+
+    With `keep_days` 0 all exchanges are kept. The days of content count from the decision on its
+    reply or its expiry. Content that a client may still fetch is kept.
+    """
 
     def __init__(self, url: str, keep_days: float, keep_content_days: float) -> None:
         self._url = url
@@ -60,13 +63,18 @@ class Retention:
         self._engine.close()
 
     def expire(self) -> None:
-        """Marks what nobody decided in time, and moves what goes to another queue before that;
-        raises StoreError."""
+        """Mark held replies that are past their time as expired, and escalate those that are due.
+
+        Raises StoreError.
+        """
         self._in_slices(expire_some)
         self._in_slices(escalate_some)
 
     def forget(self) -> None:
-        """Deletes what is older than it is kept; raises StoreError."""
+        """Delete exchanges, polls, content, events and outbox entries past their retention.
+
+        Raises StoreError.
+        """
         now = time.time()
         if self._keep_days:
             oldest_at = now - self._keep_days * DAY_S
@@ -93,7 +101,7 @@ class Retention:
             log.error("retention_failed", reason=error.message)
 
     def _in_slices(self, work: Slice) -> None:
-        """Repeats `work` until it says that nothing is left, or the proxy stops."""
+        """Repeat `work` until it returns 0 or the proxy stops; raises StoreError."""
         try:
             with self._engine.get().connect() as connection:
                 while work(connection) and not self._worker.pause(PAUSE_S):
@@ -125,7 +133,10 @@ def _forget_polls(connection: sa.Connection, oldest_at: float) -> int:
 
 
 def _empty_lists(connection: sa.Connection, oldest_at: float) -> int:
-    """Entries stay in the chain; what they list is gone with the exchanges that they cover."""
+    """Clear the lists of covered rows in chain entries whose exchanges have been deleted.
+
+    The entries themselves stay in the chain. Returns how many were changed.
+    """
     is_old = audit_chain.c.of == exchanges.name, audit_chain.c.kind == "recorded"
     some = sa.select(audit_chain.c.sequence).where(*is_old, audit_chain.c.at < oldest_at)
     some = some.where(audit_chain.c.covers != "").limit(ENTRIES_AT_ONCE)
@@ -139,7 +150,10 @@ def _empty_lists(connection: sa.Connection, oldest_at: float) -> int:
 
 
 def _forget_content(connection: sa.Connection, decided_before: float) -> int:
-    """The facts stay. What may still be fetched stays too: until the reply expires."""
+    """Delete the content of decided replies that no client may fetch any more; keep their facts.
+
+    Returns how many replies were emptied.
+    """
     held = held_replies.c
     is_over = held.state != HELD, held.decided_at < decided_before, held.expires_at < time.time()
     some = sa.select(held.id).where(*is_over, sa.func.length(held.reply) > 0)

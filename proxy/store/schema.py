@@ -1,9 +1,9 @@
-"""The schema of the store: made where there is none, brought up to date where it is older.
+"""The schema of the store: created in an empty database, migrated in an older one.
 
-A new database gets all tables at once and the number of the latest revision. An older one goes
-through the revisions in `migrations/versions/` that it lacks; one from before there were revisions
-begins with the first. Of proxies that start at the same time one does it and the others wait.
-Alembic, which runs the revisions, is imported only where one is to be run.
+An empty database gets all tables at once, and the number of the latest revision. An older one runs
+the revisions in `migrations/versions/` that it lacks, or all of them if it was made before there
+were revisions. If several proxies start at the same time, one migrates and the others wait.
+Alembic, which runs the revisions, is imported only when one has to run.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from proxy.store.tables import all_tables
 log = structlog.get_logger(__name__)
 
 LATEST: Final = "0014"
-"""The revision that the tables of this version are at."""
+"""The revision of the tables in this version."""
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
-_WAIT_MS: Final = 600_000  # for another process that migrates
-_LOCK: Final = 0x70696E6F63  # of PostgreSQL, while somebody changes the schema
+_WAIT_MS: Final = 600_000  # milliseconds to wait for another process that migrates
+_LOCK: Final = 0x70696E6F63  # PostgreSQL's advisory lock for changes of the schema
 
 version_table = sa.Table(
     "alembic_version",
     sa.MetaData(),
     sa.Column("version_num", sa.String(32), primary_key=True),
 )
-_one_at_a_time = threading.Lock()  # Alembic keeps what it works on in global variables
+_one_at_a_time = threading.Lock()  # Alembic keeps its context in global variables
 
 
 def prepare(engine: sa.Engine) -> None:
-    """Brings the schema to `LATEST`; raises StoreError for that of a newer version."""
+    """Create the schema or migrate it to `LATEST`; raises StoreError if it is a newer one."""
     with engine.connect() as connection:
         if revision_of(connection) == LATEST:
             return
@@ -50,7 +50,7 @@ def prepare(engine: sa.Engine) -> None:
 
 
 def revision_of(connection: sa.Connection) -> str | None:
-    """The revision of the database, None for one without; raises StoreError for a later one."""
+    """Return the database's revision, or None if it has none; raises StoreError for a later one."""
     if not sa.inspect(connection).has_table(version_table.name):
         return None
     found = connection.execute(sa.select(version_table.c.version_num)).scalar()
@@ -63,7 +63,7 @@ def revision_of(connection: sa.Connection) -> str | None:
 
 
 def _wait_for_turn(connection: sa.Connection) -> None:
-    """Until the transaction that begins here is the only one that changes the schema."""
+    """Wait for the exclusive lock on changes of the schema, held until the transaction ends."""
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql(f"PRAGMA busy_timeout={_WAIT_MS}")
         connection.exec_driver_sql("BEGIN IMMEDIATE")

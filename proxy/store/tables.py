@@ -1,6 +1,6 @@
-"""What all tables of the store share: metadata, the list of modules that define them, its place.
+"""What all tables of the store share: the metadata, the modules that define them, and the location.
 
-Columns stand in the modules of `TABLES_IN`; those of the record in `record/writer.py`.
+Columns are defined in the modules of `TABLES_IN`, those of the record in `record/writer.py`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _SQLITE = "sqlite:///"
 
 
 def path_of(url: str) -> Path | None:
-    """The file of a SQLite database; None for a database that is none."""
+    """Return the file of a SQLite database, or None for a URL of another database."""
     return Path(url.removeprefix(_SQLITE)).expanduser() if url.startswith(_SQLITE) else None
 
 
 def place_of(url: str) -> str:
-    """Where a database is, as people may be told: without the password. Raises StoreError."""
+    """Return where a database is, for messages: without the password. Raises StoreError."""
     if path := path_of(url):
         return str(path)
     address = parsed_address(url)
@@ -32,10 +32,13 @@ def place_of(url: str) -> str:
 
 
 def parsed_address(url: str) -> sa.URL:
-    """The URL as SQLAlchemy reads it; `postgres://` means the same. Raises StoreError."""
+    """Return the URL as SQLAlchemy parses it, with psycopg as its driver; raises StoreError.
+
+    `postgres://` means the same as `postgresql://`.
+    """
     try:
         return sa.make_url(url).set(drivername="postgresql+psycopg")
-    except (SQLAlchemyError, ValueError) as error:  # whose text may have the password
+    except (SQLAlchemyError, ValueError) as error:  # whose text may contain the password
         raise StoreError(
             "the store's URL cannot be read; it is postgresql://USER:PASSWORD@HOST/DATABASE, "
             "with other characters than letters and digits written as %XX in USER and PASSWORD"
@@ -58,7 +61,7 @@ TABLES_IN: Final = (
 
 
 def all_tables() -> sa.MetaData:
-    """The metadata, once every module that defines tables has put its own there."""
+    """Import every module that defines tables; return the metadata with all of them."""
     for name in TABLES_IN:
         import_module(f"proxy.store.{name}")
     return metadata

@@ -1,3 +1,3 @@
-"""What all formats do with the events of a stream: read many at once, join deltas, doubt them."""
+"""What all formats do with a stream's events: read many at once, join deltas, find ambiguity."""
 
 __all__ = ["known_types", "markers", "merging", "readings", "uniform_events"]

@@ -1,9 +1,9 @@
-"""What each block, item and event type of the OpenAI and Anthropic APIs is.
+"""The kinds of all block, item and event types of the OpenAI and Anthropic APIs.
 
-`text` is part of what is said, `call` of a call of a tool, `result` of what a tool gave back, and
+`text` is part of what the model says, `call` of a call of a tool, `result` of a tool's result, and
 `other` is none of these. `tests/proxy/formats/test_known_types.py` compares the tables with the
-types of the installed SDKs, so that a type they gain is classified here before customers meet it.
-A type that is in no table is looked into: see `proxy.formats.called.may_hold_part`.
+types of the installed SDKs, so that their new types are classified here before customers use them.
+The members of unknown types are examined: see `proxy.formats.called.may_hold_part`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def _table(**names: str) -> dict[str, KindOfType]:
     return {name: kinds[kind] for kind, listed in names.items() for name in listed.split()}
 
 
-BLOCKS: Final = _table(  # of Anthropic's messages; thoughts are said as well
+BLOCKS: Final = _table(  # of Anthropic's messages; thoughts count as text
     text="text thinking redacted_thinking image document search_result",
     call="tool_use server_tool_use mcp_tool_use",
     result="web_search_tool_result web_fetch_tool_result code_execution_tool_result"
@@ -33,7 +33,7 @@ BLOCK_DELTAS: Final = _table(
     other="signature_delta",
 )
 MESSAGE_EVENTS: Final = _table(
-    text="content_block_start content_block_delta",  # a call where their block is one
+    text="content_block_start content_block_delta",  # or parts of a call, like their block
     other="message_start content_block_stop message_delta message_stop ping error",
 )
 ITEMS: Final = _table(  # of OpenAI's responses
@@ -50,7 +50,7 @@ ITEMS: Final = _table(  # of OpenAI's responses
 
 
 def _events(names: str) -> str:
-    """Names of `family.ending|ending` as the types of events in full."""
+    """Return the full types of events from names like `family.ending|ending`."""
     parted = (each.partition(".") for each in names.split())
     return " ".join(
         f"response.{family}.{ending}"

@@ -1,4 +1,4 @@
-"""Which events of a stream must be looked at before they go on, told from their bytes alone."""
+"""Marks that show, from bytes alone, which events must be examined before they are sent on."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ Mark = bytes | tuple[bytes, bytes]
 
 
 class Marks:
-    """Each begins with a literal, and is searched by itself: most are found by nothing else, and a
-    pattern with alternatives would take ten times as long."""
+    """A set of marks, each of which begins with a literal.
+
+    Each literal is searched separately, and mostly decides alone. One pattern with alternatives
+    would take ten times as long.
+    """
 
     def __init__(self, *marks: Mark) -> None:
         self._marks: list[tuple[bytes, re.Pattern[bytes] | None]] = [
@@ -19,7 +22,7 @@ class Marks:
         ]
 
     def search(self, raw: bytes) -> int | None:
-        """Where the first mark in `raw` begins."""
+        """Return the index of the first mark in `raw`, or None if there is none."""
         first = len(raw)
         for literal, follows in self._marks:
             at = raw.find(literal, 0, first)

@@ -1,10 +1,10 @@
-"""How deltas become a message: text and lists grow, objects merge, the rest stays as it came last.
+"""Merging of deltas into a message: text and lists grow, objects merge, other values are replaced.
 
-Text grows as a list of pieces until somebody asks for it; joining at every delta would make a long
-answer cost the square of its length.
+Text grows as a list of pieces until it is needed. If it were joined at every delta, a long answer
+would cost the square of its length.
 
-A name may come in pieces, and some servers send the whole of it in each delta. Clients differ: some
-join the pieces, others take the first or the last one. So all of them are kept (`Names`).
+A name may come in pieces, and some servers send all of it in each delta. Some clients join the
+pieces, others take the first or the last one. So all of them are kept (`Names`).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-_MOST_NAMES = 8  # of a call, from its beginning and its end
-_WHOLE = ("id", "role", "type")  # strings that come whole, if perhaps more than once
+_MOST_NAMES = 8  # names kept of a call's first pieces, and of its last
+_WHOLE = ("id", "role", "type")  # members whose strings come whole, perhaps repeatedly
 
 
 class Pieces(list[str]):
@@ -21,14 +21,17 @@ class Pieces(list[str]):
 
 
 class Names(Pieces):
-    """The name of a call as its deltas bring it; the whole name once more is no further piece."""
+    """The name of a call as its deltas bring it.
+
+    A repetition of the whole name is no further piece.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__([name] if name else [])
         self.deltas = [*self]
 
     def append(self, name: str) -> None:
-        """Take in the name of another delta."""
+        """Add the name in another delta."""
         if not name:
             return
         self.deltas.append(name)
@@ -38,14 +41,14 @@ class Names(Pieces):
     def readings(self) -> tuple[str, ...]:
         """Return every name that a client may have read, the one in the message first.
 
-        Clients join what deltas bring, or take the first or the last of it.
+        Clients join the names in the deltas, or take the first or the last one.
         """
         pieces = (*self[:_MOST_NAMES], *self[-_MOST_NAMES:])
         return tuple(dict.fromkeys(("".join(self), *pieces, "".join(self.deltas))))
 
 
 def merge(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
-    """Takes a delta into a message, whose growing texts become `Pieces`."""
+    """Merge a delta into a message, whose growing texts become `Pieces`; raises RecursionError."""
     for key, value in delta.items():
         old = message.get(key)
         if key in _WHOLE:
@@ -65,7 +68,7 @@ def merge(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
 
 
 def joined(value: Any) -> Any:
-    """The value with every growing text joined; raises RecursionError as `merge` does."""
+    """Return the value with every growing text joined; raises RecursionError like `merge`."""
     if isinstance(value, Pieces):
         return "".join(value)
     if isinstance(value, dict):
@@ -97,12 +100,12 @@ def index_of(value: Mapping[str, Any], default: int) -> int:
 class GrowingCalls(dict[int, dict[str, Any]]):
     """The tool calls of one choice by their index, while they are streamed."""
 
-    last = -1  # the highest index there is
+    last = -1  # the highest index so far
 
     def merge(self, deltas: Iterable[Any]) -> bool:
-        """Takes pieces in; where a piece has no index, another id begins another call.
+        """Merge pieces into their calls; without an index, a new id begins a new call.
 
-        False where some clients would begin another call and others not.
+        Returns False where some clients would begin another call and others not.
         """
         is_clear = True
         for delta in deltas:
@@ -119,7 +122,7 @@ class GrowingCalls(dict[int, dict[str, Any]]):
 
 
 def _begins_anew(call: Mapping[str, Any], delta: Mapping[str, Any]) -> bool:
-    """Whether a piece has another id than its call, and a name again."""
+    """Return whether a piece has another id than its call, and a name again."""
     id, before = delta.get("id"), call.get("id")
     if not before or id in (None, "", before):
         return False

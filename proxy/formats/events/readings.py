@@ -1,8 +1,8 @@
-"""Answers and events that two readers could take for two things.
+"""Answers and events that two readers could understand differently.
 
-Of a member that stands twice one reader takes the first and another the last; some do not tell
-cases apart; and a call that stands where the format has none is read by whoever looks there. A
-policy that decides on one of these readings would let the other one pass.
+If a member is repeated, one reader takes the first and another the last. Some readers ignore case.
+A call where the format has none is found only by readers who look there. A policy that decides on
+one of these readings would let the other one pass.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PARTS: Final = frozenset(
         *("choices", "message", "delta", "content", "content_block", "output", "item", "response"),
         *("tool_calls", "function_call", "function", "custom"),
     }
-)  # members in which answers and their calls stand
+)  # members that contain answers and their calls
 DECISIVE: Final = frozenset(
     {
         *_PARTS,
@@ -40,7 +40,7 @@ _PLAIN: Final = frozenset(
         *("id", "object", "created", "model", "system_fingerprint", "service_tier"),
         *("index", "finish_reason", "text"),
     }
-)  # members beside a message that are no call, where they hold no others
+)  # members beside a message that are no call if they are plain values
 _HOLDING: Final = frozenset({dict, list})
 _OF_ANSWER: Final = frozenset(
     {
@@ -55,16 +55,19 @@ _OF_MESSAGE: Final = frozenset({"role", "content", "refusal", "annotations", "re
 class StreamReading:
     """The objects in the events of one stream, each parsed once.
 
-    Where a policy decides on the stream (`is_strict`), the events that say the same to all readers
-    are found in the same pass.
+    Where a policy decides on the stream (`is_strict`), the same pass finds the events that say the
+    same to all readers.
     """
 
     def __init__(self) -> None:
         self.is_strict = False
-        self.clear: Event | None = None  # the last one that was found so
+        self.clear: Event | None = None  # the last such event
 
     def object_in(self, event: Event) -> dict[str, Any] | None:
-        """The object in an event's data, which is not empty; None where it is anything else."""
+        """Return the object in an event's data, or None if it is anything else.
+
+        The data is not empty.
+        """
         data = event.data or ""
         if not self.is_strict:
             return json_object(data)
@@ -76,12 +79,12 @@ class StreamReading:
         return found
 
     def is_ambiguous(self, event: Event) -> bool:
-        """Whether readers could differ in what an event says."""
+        """Return whether readers could differ in what an event says."""
         return event is not self.clear and is_event_ambiguous(event)
 
 
 def is_event_ambiguous(event: Event) -> bool:
-    """Whether readers could differ in what an event of a stream says."""
+    """Return whether readers could differ in what an event of a stream says."""
     data = event.data
     if not data or data == DONE or data.find("{") < 0:
         return False
@@ -96,15 +99,17 @@ def is_event_ambiguous(event: Event) -> bool:
 
 
 def is_ambiguous(completion: Mapping[str, Any]) -> bool:
-    """Whether readers could differ in what a completion says, each of whose members stands once."""
+    """Return whether readers could differ in what a completion without repeated members says."""
     if is_one_text(completion):
         return False
     return has_stray_call(completion) or differs_by_case(completion)
 
 
 def is_one_text(completion: Mapping[str, Any]) -> bool:
-    """Whether a chat completion is one message of text and nothing that is not of its format: then
-    no reader finds a call in it, and no name stands there in two cases."""
+    """Return whether a chat completion is one message of text, with members of its format only.
+
+    Then no reader finds a call in it, and no name is there in two cases.
+    """
     match completion:
         case {"choices": [{"message": {"content": str(), **said}, **beside}], **around}:
             return (
@@ -118,14 +123,19 @@ def is_one_text(completion: Mapping[str, Any]) -> bool:
 
 
 def _holds_none(members: dict[Any, Any], but: str) -> bool:
-    """Whether no member is an object or a list, but for one that only describes."""
+    """Return whether no member is an object or a list, except one that only describes.
+
+    That member is removed from `members`.
+    """
     members.pop(but, None)
     return _HOLDING.isdisjoint(map(type, members.values()))
 
 
 def has_stray_call(completion: Mapping[str, Any]) -> bool:
-    """Whether there is a call where chat completions have none: beside the choices, or in a choice
-    beside its message."""
+    """Return whether there is a call where chat completions have none.
+
+    Such places are beside the choices, and in a choice beside its message.
+    """
     choices = completion.get("choices")
     if not isinstance(choices, list):
         return False
@@ -133,7 +143,7 @@ def has_stray_call(completion: Mapping[str, Any]) -> bool:
 
 
 def _has_call_beside(told: Any) -> bool:
-    """Whether there is a call beside a choice's message, or beside the choices of an answer."""
+    """Return whether there is a call beside a choice's message, or beside an answer's choices."""
     if not isinstance(told, dict):
         return False
     beside = told.copy()
@@ -144,13 +154,13 @@ def _has_call_beside(told: Any) -> bool:
 
 
 def _is_spelled_twice(members: Mapping[str, Any]) -> bool:
-    """Whether a decisive member stands there in two cases."""
+    """Return whether a decisive member is there in two cases."""
     counts = Counter(map(str.casefold, members))
     return any(counts[name] > 1 for name in counts.keys() & DECISIVE)
 
 
 def differs_by_case(answer: Any) -> bool:
-    """Whether two members differ by their case alone, in the objects that an answer consists of."""
+    """Return whether two members of an object differ by case alone, in the objects of an answer."""
     waiting: list[Any] = [answer]
     while waiting:
         each = waiting.pop()

@@ -1,8 +1,8 @@
-"""Text out of many events at once, without reading each as JSON.
+"""The text of many events at once, without reading each as JSON.
 
-Nearly all events of a stream are alike but for their piece of text. What stands before and after it
-is learnt from one of them; whatever fits between the same bytes and is a JSON string by itself is
-the text of the next. Anything else is left to those who read JSON.
+Nearly all events of a stream are alike except for their piece of text. The bytes before and after
+it are learnt from one event. Whatever is a JSON string by itself between the same bytes is the text
+of another. All other events are left to code that reads JSON.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any
 from proxy.formats.events.merging import Pieces
 from proxy.wire.json_splice import loads
 
-LEARNT_FROM = 2  # events: one with the role as a rule, then text
-TRIES = 3  # events one by one: there may be one before these
-_NOT_PLAIN = b'"\\' + bytes(range(32))  # what a JSON string has in escapes only
+LEARNT_FROM = 2  # events: usually one with the role, then one with text
+TRIES = 3  # events read one by one: another may come before these
+_NOT_PLAIN = b'"\\' + bytes(range(32))  # bytes that a JSON string has in escapes only
 _TEXT = re.compile(rb'"content"\s*:\s*"((?:[^"\\]+|\\.)*)"')
 
 
-@dataclass(slots=True)  # not frozen: there is one for each stream
+@dataclass(slots=True)  # not frozen, for speed: each stream creates one
 class AlikeEvents:
     """Events that begin with `before` and end with `after`, with a JSON string between them."""
 
     before: bytes
     after: bytes  # with the blank line
-    pieces: Pieces  # where their text goes
+    pieces: Pieces  # the text that they extend
 
     def add(self, raw: bytes) -> bool:
-        """Take in the text of one event that says nothing else to any reader; False for others."""
+        """Add the text of one event; return False for one that may say more to any reader."""
         begins, ends = len(self.before), len(raw) - len(self.after)
         if begins > ends or not raw.startswith(self.before) or not raw.endswith(self.after):
             return False
@@ -44,23 +44,26 @@ class AlikeEvents:
         return True
 
     def take(self, raw: bytes) -> int:
-        """Takes in the text of the events up to the last one that is alike, and gives their bytes;
-        none of it where one among them is not alike."""
+        """Add the text of the events up to the last one that is alike.
+
+        Return the number of their bytes. Adds nothing, and returns 0, where one of them is not
+        alike.
+        """
         before, after = self.before, self.after
         end = raw.rfind(after) + len(after)
         if end < len(after) or not raw.startswith(before):
             return 0
         begins, ends = len(before), 2 - len(after)
-        # to split at all between two texts looks shorter, and takes far longer: CPython prepares
-        # anew for each search of a long separator; for one byte it is twice as fast as for two
+        # splitting at all bytes between two texts would be shorter, but takes far longer: CPython
+        # prepares each search of a long separator; one byte is twice as fast as two
         text_of = itemgetter(slice(begins, ends))
         texts = [*map(text_of, raw[: end - 1].split(b"\n")[::2])]
         if not raw.startswith(before + (after + before).join(texts) + after):
             return 0
         text = b"".join(texts)
         try:
-            # `in` would first try what it is given as a number, and clear the error
-            if text.find(b'"') >= 0 or text.find(b"\\") >= 0:  # no string by itself: more than text
+            # `in` is slower: it first tries its operand as a number, and clears the error
+            if text.find(b'"') >= 0 or text.find(b"\\") >= 0:  # has escapes, or more than text
                 self.pieces.extend([loads(b'"%b"' % text) for text in texts])
             else:
                 self.pieces.append(text.decode())
@@ -70,7 +73,10 @@ class AlikeEvents:
 
 
 def alike(event: bytes, pieces: Pieces) -> AlikeEvents | None:
-    """What an event is like that consists of one line and whose text is its only `content`."""
+    """Return the form of events like this one, which is one line whose text is its only `content`.
+
+    Returns None for other events.
+    """
     if event.count(b'"content"') != 1 or event.count(b"\n") != 2:
         return None
     found = _TEXT.search(event)
@@ -78,7 +84,7 @@ def alike(event: bytes, pieces: Pieces) -> AlikeEvents | None:
 
 
 def parted(raw: bytes, events: int) -> tuple[bytes, bytes]:
-    """The first events of many, and the others."""
+    """Return the bytes of the first `events` events, and those of the others."""
     end = 0
     for _ in range(events):
         end = raw.find(b"\n\n", end) + 2
@@ -88,7 +94,7 @@ def parted(raw: bytes, events: int) -> tuple[bytes, bytes]:
 
 
 def plain_objects(raw: bytes) -> list[Any] | None:
-    """The JSON objects in events of a line each, in one go; None for events of any other kind."""
+    """Return the JSON objects in events of one line each; None for events of any other kind."""
     listed = raw[len(b"data: ") : -len(b"\n\n")].replace(b"\n\ndata: ", b",")
     is_plain = raw.startswith(b"data: ") and raw.endswith(b"\n\n") and raw.find(b"\r") < 0
     if not is_plain or listed.find(b"\n") >= 0:

@@ -1,3 +1,3 @@
-"""A chain of HMACs over the record, by which a later change is found."""
+"""A chain of HMACs over the record, which reveals later changes."""
 
 __all__ = ["chain", "verification"]

@@ -1,17 +1,17 @@
-"""A chain of HMACs over what is recorded: whoever changes a row later cannot make it fit again.
+"""A chain of HMACs over the record: nobody without the key can change a row and make the chain fit.
 
-Each batch of exchanges and each turn of the review queue, of verdicts, certificates and client keys
-appends an entry, in the transaction of the change itself. An entry `covers` rows, each by a digest;
-its `mac` binds them to the entry before:
+Each batch of exchanges and each change of the review queue, verdicts, certificates and client keys
+appends an entry, in the transaction of the change itself. An entry `covers` rows, each by a digest.
+Its `mac` binds them to the entry before:
 
     digest = SHA-256(covers)        mac = HMAC-SHA-256(key, [sequence, at, kind, table, digest,
                                                              previous mac])
 
-The first entry is followed by some that cover the rows that were there before it. What a running
-proxy has written last it knows, once the database has committed it: where that is gone, the log
-says so, and the next entry does, in the chain itself. An operator can declare such a cut, once,
-with a name and a reason, which the chain keeps. The key is `PINOCCHIO_CHAIN_KEY`, else for
-SQLite a random one in a file beside the database; PostgreSQL without a key has no chain.
+The entries after the first cover the rows that are older than the chain. A running proxy remembers
+the last entry that it wrote and the database committed. If that entry is gone, the proxy logs it
+and records it in the next entry. An operator can declare such a cut, once, with a name and a
+reason, which the chain keeps. The key is `PINOCCHIO_CHAIN_KEY`, or for SQLite a random one in a
+file beside the database. PostgreSQL without a key has no chain.
 """
 
 from __future__ import annotations
@@ -41,21 +41,23 @@ log = structlog.get_logger(__name__)
 
 KEY_VARIABLE: Final = "PINOCCHIO_CHAIN_KEY"
 BEGUN, FORGOTTEN = "begun", "forgotten"
-FOUND: Final = "found"  # of rows that were there before the chain
-CUT: Final = "cut"  # in place of entries that a running proxy knew
-DECLARED: Final = "declared"  # who says of which cuts why they are harmless
-BOUND: Final = "bound"  # in the first entry: rows from before it are covered
+FOUND: Final = "found"  # an entry for rows from before the chain
+CUT: Final = "cut"  # an entry for the loss of entries that a running proxy wrote
+DECLARED: Final = "declared"  # an entry in which an operator explains cuts
+BOUND: Final = "bound"  # in the first entry: the next ones cover older rows
 _FOUND_AT_ONCE: Final = 500
-_WRITTEN: Final = "pinocchio_audit_head"  # of a connection's transaction, until it is committed
+_WRITTEN: Final = "pinocchio_audit_head"  # in a connection's info, until the commit
 SETTLES_S: Final = 5.0
-"""After so long a commit that nobody waited for is on PostgreSQL's disk: three times
-`wal_writer_delay`, at most 0.6 s by default."""
+"""Seconds after which a commit that nobody waited for is on PostgreSQL's disk.
+
+That is three times `wal_writer_delay`, at most 0.6 s by default.
+"""
 CHAINED: Final = (
     *("exchanges", "held_replies", "verdicts", "feedback"),
     *("withdrawn_grants", "client_keys", "standing_approvals"),
 )
-_DIGITS: Final = 32  # of a row's digest, in hex
-_LOCK: Final = 0x70696E6F6D  # of PostgreSQL, from reading the last entry to the commit
+_DIGITS: Final = 32  # hexadecimal digits of a row's digest
+_LOCK: Final = 0x70696E6F6D  # PostgreSQL's advisory lock, from reading the last entry to the commit
 _OPTION: Final = "audit_chain"
 
 Alike: TypeAlias = Mapping[tuple[type, ...], Sequence[Sequence[Any]]]
@@ -78,16 +80,17 @@ _last = _last.order_by(audit_chain.c.sequence.desc()).limit(1)
 
 
 class Chain:
-    """The chain of one database; connections of its engine know it.
+    """The chain of one database, to which connections of an attached engine append.
 
-    A commit that is not durable may be lost when PostgreSQL's server dies, and this process lives
-    on. So where a connection ends, the entries of the last `SETTLES_S` before are known no more.
+    A commit that is not durable may be lost when PostgreSQL's server crashes while this process
+    lives on. So when a connection breaks, the entries of the last `SETTLES_S` seconds are
+    forgotten.
     """
 
     def __init__(self, url: str, *, is_durable: bool = True) -> None:
         self._url = url
         self._key: bytes | None = None
-        self._known: tuple[int, str] | None = None  # the last entry that was written here
+        self._known: tuple[int, str] | None = None  # the last settled one written here
         self._settles_s = 0.0 if is_durable or path_of(url) is not None else SETTLES_S
         self._settling: deque[tuple[float, tuple[int, str]]] = deque()
 
@@ -97,9 +100,9 @@ class Chain:
         dialect = engine.dialect
 
         def do_commit(connection: Any) -> None:
-            """Commit, and only then know the entry: a disk may be full, a connection may end.
+            """Commit, and remember the entry only then, since a commit can fail.
 
-            SQLAlchemy's event `commit` comes before the database is asked.
+            SQLAlchemy's event `commit` comes before the database commits.
             """
             head = connection.info.pop(_WRITTEN, None)
             type(dialect).do_commit(dialect, connection)
@@ -121,15 +124,22 @@ class Chain:
             self._known = settling.popleft()[1]
 
     def _failed(self, context: sa.ExceptionContext) -> None:
-        """A connection has ended; perhaps the server has died."""
+        """Forget the entries that have not settled when a connection breaks.
+
+        The server may have crashed.
+        """
         if context.is_disconnect:
-            self._settling.clear()  # what came long enough before the last of them is known
+            self._settling.clear()  # settled entries are in `_known`
 
     def _last_known(self) -> tuple[int, str] | None:
         return self._settling[-1][1] if self._settling else self._known
 
     def append(self, connection: sa.Connection, kind: str, of: str, covers: bytes) -> None:
-        """Adds an entry, last in a transaction that has written something."""
+        """Add an entry, last in a transaction that has written something.
+
+        Before it come an entry for lost entries, or the first entries of a new chain, where they
+        are due. Does nothing without a key.
+        """
         if (key := self._its_key()) is None:
             return
         if connection.dialect.name == "postgresql":
@@ -154,7 +164,10 @@ class Chain:
     def _entries(
         self, connection: sa.Connection, last: Any, kind: str, of: str, covers: bytes
     ) -> Iterator[tuple[str, str, bytes]]:
-        """What is added for a change: kind, table and rows."""
+        """Yield the entries to add for a change: the kind, the table, and the covered rows as JSON.
+
+        Logs an error if entries written here are gone.
+        """
         if (lost := self._lost(connection, last)) is not None:
             log.error("audit_chain_cut", known_head=lost, hint="pinocchio audit verify")
             if last is not None:
@@ -166,7 +179,7 @@ class Chain:
         yield kind, of, covers
 
     def _lost(self, connection: sa.Connection, last: Any) -> str | None:
-        """The entry that was written here last, where the database has it no more."""
+        """Return the last entry written here, as SEQUENCE:MAC, if the database no longer has it."""
         known = self._last_known()
         if known is None or (last is not None and (last.sequence, last.mac) == known):
             return None
@@ -185,25 +198,28 @@ class Chain:
 def note_change(
     connection: sa.Connection, kind: str, table: sa.Table, *which: sa.ColumnElement[bool]
 ) -> None:
-    """Notes rows as they are after a change, in its transaction and as the last of it."""
+    """Note in the chain how rows are after a change.
+
+    Call it last in the transaction of the change. Does nothing where the engine has no chain.
+    """
     if chain := connection.get_execution_options().get(_OPTION):
         rows = connection.execute(sa.select(table).where(*which)).all()
         chain.append(connection, kind, table.name, covered(table, rows))
 
 
 def note_rows(connection: sa.Connection, kind: str, table: sa.Table, rows: Alike) -> None:
-    """As `note_change`, for rows that are known."""
+    """Note rows in the chain whose values are known, without reading them; see `note_change`."""
     if chain := connection.get_execution_options().get(_OPTION):
         chain.append(connection, kind, table.name, _covered(table, rows))
 
 
 def note_deletion(connection: sa.Connection, table: sa.Table, before: str) -> None:
-    """Notes that rows were deleted whose primary key is less than `before`, as their time came."""
+    """Note in the chain that retention deleted the rows whose primary key is less than `before`."""
     if chain := connection.get_execution_options().get(_OPTION):
         chain.append(connection, FORGOTTEN, table.name, orjson.dumps({"before": before}))
 
 
-# --- what an entry says --------------------------------------------------------------------------
+# --- the contents of an entry --------------------------------------------------------------------
 
 
 def mac_of(key: bytes, entry: Mapping[str, Any]) -> str:
@@ -212,7 +228,7 @@ def mac_of(key: bytes, entry: Mapping[str, Any]) -> str:
 
 
 def covered(table: sa.Table, rows: Iterable[Sequence[Any]]) -> bytes:
-    """The digests of rows by their primary keys, as JSON."""
+    """Return the digests of rows by their primary keys, as JSON."""
     return _covered(table, by_types(rows))
 
 
@@ -225,16 +241,16 @@ def _covered(table: sa.Table, rows: Alike) -> bytes:
 
 
 def digest_of(table: sa.Table, row: Sequence[Any]) -> str:
-    """Of a row's values in the order of the table's columns.
+    """Return the digest of a row, whose values have the order of the table's columns.
 
-    What is null or the database's default does not count, so that columns can be added.
+    Nulls and the database's defaults are left out, so that columns can be added later.
     """
     [digest] = _digests(_shape(table, tuple(map(type, row))), [row])
     return digest
 
 
 def by_types(rows: Iterable[Sequence[Any]]) -> Alike:
-    """Rows by the types of their values: what is done for all that are alike is done fast."""
+    """Group rows by the types of their values; rows of the same types are digested fast."""
     alike: defaultdict[tuple[type, ...], list[Any]] = defaultdict(list)
     for row in rows:
         alike[tuple(map(type, row))].append(row)
@@ -242,12 +258,12 @@ def by_types(rows: Iterable[Sequence[Any]]) -> Alike:
 
 
 class _Shape(NamedTuple):
-    """How rows of the same types are read."""
+    """How to digest rows whose values have the same types."""
 
-    is_there: Sequence[bool]  # of each column: what is null is not
-    names: Sequence[str]  # of the columns that are there
-    defaults: Sequence[tuple[str, Any]]  # of those that have one
-    converts: Sequence[tuple[str, Callable[[Any], Any]]]  # make one value of several stored as one
+    is_there: Sequence[bool]  # for each column: False if it is null
+    names: Sequence[str]  # of the columns that are not null
+    defaults: Sequence[tuple[str, Any]]  # of the columns that have one
+    converts: Sequence[tuple[str, Callable[[Any], Any]]]  # for types that differ between databases
 
 
 def _digests(shape: _Shape, rows: Sequence[Sequence[Any]]) -> list[str]:
@@ -259,7 +275,7 @@ def _digests(shape: _Shape, rows: Sequence[Sequence[Any]]) -> list[str]:
 
 
 def _settled(told: dict[str, Any], shape: _Shape) -> dict[str, Any]:
-    """Leaves out defaults, and makes one value of several that are stored as one."""
+    """Leave out defaults, and convert values whose types differ between databases."""
     for name, default in shape.defaults:
         if told[name] == default:
             del told[name]
@@ -300,7 +316,11 @@ _CONVERTS: Final[Mapping[type, Callable[[Any], Any]]] = {bool: bool, float: floa
 def _there_before(
     connection: sa.Connection, of: str, covers: Mapping[str, str]
 ) -> Iterator[tuple[str, str, bytes]]:
-    """Entries that cover the rows of all tables, but for those of `of` that are covered anyway."""
+    """Yield entries that cover the rows of all tables when a chain begins.
+
+    Each covers at most `_FOUND_AT_ONCE` rows. The rows of table `of` in `covers` are left out,
+    since another entry covers them.
+    """
     from proxy.store.tables import all_tables  # which imports this module
 
     for name in CHAINED:
@@ -323,7 +343,10 @@ def _there_before(
 
 
 def chain_key(url: str, *, make: bool = False) -> bytes | None:
-    """The key of the chain; None where there is none, unless it can be made."""
+    """Return the key of the chain, or None if there is none.
+
+    With `make`, the key file beside a SQLite database is created where it is missing.
+    """
     if told := os.environ.get(KEY_VARIABLE):
         return told.encode()
     if (path := path_of(url)) is None:
@@ -338,7 +361,7 @@ def chain_key(url: str, *, make: bool = False) -> bytes | None:
 
 
 def say_if_off(url: str) -> bool:
-    """Whether the database has no chain, for want of a key; the log says so, once."""
+    """Return whether the database has no chain because it has no key, and log that once."""
     if path_of(url) is not None or chain_key(url) is not None:
         return False
     _say_off(url)
@@ -350,13 +373,16 @@ def key_file(path: Path) -> Path:
 
 
 def has_key_file(url: str) -> bool:
-    """Whether there is a key beside the database, which is made for its first entry."""
+    """Return whether a key file is beside the database; it is created for the first entry."""
     path = path_of(url)
     return path is not None and key_file(path).exists()
 
 
 def _make(path: Path) -> None:
-    """Whole or not at all, by the first of several processes, readable by this user alone."""
+    """Create a key file, readable by this user alone.
+
+    The file is complete as soon as it exists. Of several processes the first one creates it.
+    """
     if path.exists():
         return
     draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
@@ -371,7 +397,7 @@ def _make(path: Path) -> None:
 
 @lru_cache
 def _say_off(url: str) -> None:
-    """Once for each database."""
+    """Log that a database has no chain, once for each database."""
     log.warning(
         "audit_chain_off", hint=f"set {KEY_VARIABLE}: PostgreSQL has no place for a key of its own"
     )

@@ -1,8 +1,8 @@
-"""Recomputing the chain: whether what is recorded is what was written, and where it is not.
+"""Verification of the chain: whether the record is as it was written, and where it differs.
 
-Every entry is checked against its MAC and the one before, every row against the last entry that
-covers it. Exchanges are looked at entry by entry and never all at once; of the other tables there
-are few rows. Rows that retention deleted are told apart: it says so in the chain.
+Every entry is checked against its MAC and the entry before, every row against the last entry that
+covers it. Exchanges are compared entry by entry, so that they are never all in memory. The other
+tables have few rows. The chain says which rows retention deleted, so these are no differences.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from proxy.store.verdicts.verdicts import reading
 
 MOST_TOLD: Final = 100
 _AT_ONCE: Final = 500
-_TIMES: Final = {  # when a row was made, in seconds since the epoch
+_TIMES: Final = {  # the columns with a row's time, in seconds since the epoch
     **dict.fromkeys(("held_replies", "client_keys"), "created_at"),
     "verdicts": "given_at",
 }
@@ -47,7 +47,7 @@ _HEAD: Final = re.compile(r"[1-9][0-9]*:[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """One thing that is not as it was written; `sequence` is the entry that says so.
+    """One difference from what was written; `sequence` is the number of the entry that reveals it.
 
     `what` is entry_changed, entry_missing, row_changed, row_missing, row_inserted or tail_cut.
     """
@@ -70,23 +70,24 @@ class Break:
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What an operator says of cuts: entry `sequence` tells who said when why they are harmless."""
+    """An operator's statement, in entry `sequence`, of why some cuts are harmless."""
 
     sequence: int
     at: float
     by: str
     why: str
-    cuts: tuple[int, ...]  # the entries that tell of a cut
+    cuts: tuple[int, ...]  # the numbers of the entries that record a cut
 
 
 @dataclass(slots=True)
 class Findings:
-    """`head` names the last entry, as SEQUENCE:MAC; rows are counted by table.
+    """The result of a verification; `head` names the last entry, as SEQUENCE:MAC.
 
-    `earlier` are rows from before a chain that did not cover them, `forgotten` those that retention
-    deleted. Of the first `unverified` entries nothing is known: they were made with another key,
-    and this one has been in use since `verified_since`, in seconds since the epoch. A key that made
-    none of them is wrong, or somebody has changed them all: `has_entry_of_key`.
+    `rows` are the covered rows by table, `earlier` rows from before a chain that did not cover
+    them, `forgotten` rows that retention deleted. The first `unverified` entries could not be
+    checked: they were made with another key, and this one has been in use since `verified_since`,
+    in seconds since the epoch. `has_entry_of_key` is False if the key made no entry at all: either
+    it is wrong, or somebody has changed every entry.
     """
 
     entries: int = 0
@@ -98,7 +99,7 @@ class Findings:
     verified_since: float | None = None
     has_entry_of_key: bool = True
     declared: list[Declaration] = field(default_factory=list)
-    count: int = 0  # of what is broken, also of what is not told
+    count: int = 0  # of all breaks, also those not listed
     breaks: list[Break] = field(default_factory=list)
 
     @property
@@ -115,7 +116,7 @@ class Findings:
 
 
 def head_of(engine: sa.Engine) -> str | None:
-    """The last entry as SEQUENCE:MAC, to be kept elsewhere; raises StoreError."""
+    """Return the last entry as SEQUENCE:MAC, to be kept elsewhere, or None; raises StoreError."""
     last = sa.select(audit_chain.c.sequence, audit_chain.c.mac)
     with reading(engine) as connection:
         found = connection.execute(last.order_by(audit_chain.c.sequence.desc()).limit(1)).first()
@@ -123,7 +124,7 @@ def head_of(engine: sa.Engine) -> str | None:
 
 
 def undeclared_cuts(connection: sa.Connection) -> list[int]:
-    """Return the entries that tell of a cut which nobody has declared yet."""
+    """Return the numbers of the entries that record a cut which nobody has declared yet, sorted."""
     told = sa.select(audit_chain.c.sequence, audit_chain.c.kind, audit_chain.c.covers)
     is_its = audit_chain.c.kind.in_((BEGUN, CUT, DECLARED))
     cuts, declared = [], set()
@@ -137,20 +138,20 @@ def undeclared_cuts(connection: sa.Connection) -> list[int]:
 
 
 def is_head(text: str) -> bool:
-    """Whether a text has the form of what `head_of` says."""
+    """Return whether a text has the form of a result of `head_of`."""
     return _HEAD.fullmatch(text) is not None
 
 
 def verify(
     engine: sa.Engine, key: bytes, head: str | None = None, *, has_begun: bool = False
 ) -> Findings:
-    """What the chain says of the record as it is now; raises StoreError.
+    """Compare the record with its chain and return the findings; raises StoreError.
 
-    Without an entry nothing is covered yet, unless the chain is known to have begun. Entries before
-    the first that this key made, all of them, were made with another one, or changed: which of the
-    two, this key cannot tell.
+    Without entries nothing is covered yet, unless the chain `has_begun`. All entries before the
+    first one of this key were made with another key or changed; this key cannot tell which.
 
-    `head` is what `head_of` said earlier: a tail that was cut off since can be told by it alone.
+    `head` is an earlier result of `head_of`. Only with it can verification find that the end of the
+    chain was cut off.
     """
     with _one_moment(engine) as connection:
         return _Verification(connection, key, has_begun=has_begun).run(head)
@@ -158,7 +159,7 @@ def verify(
 
 @contextmanager
 def _one_moment(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """All is read as it was at one moment, while others go on writing."""
+    """Connect so that all reads see the database at one moment, while others go on writing."""
     with reading(engine) as connection:
         if connection.dialect.name == "sqlite":
             connection.exec_driver_sql("BEGIN")
@@ -175,12 +176,12 @@ class _Verification:
         self._found = Findings()
         self._latest: dict[str, dict[str, tuple[str, int]]] = {name: {} for name in CHAINED}
         self._before_chain: Counter[str] = Counter()
-        self._oldest = ""  # exchanges before it were deleted in their time
+        self._oldest = ""  # retention deleted the exchanges with ids before it
         self._oldest_at = 0.0
         self._begun_at = math.inf  # when the first entry was made
-        self._is_bound = False  # whether entries cover what was there before them
-        self._first_at: float | None = None  # when the first entry was made with this key
-        self._cuts: dict[int, str] = {}  # the heads that are gone, by the entries that say so
+        self._is_bound = False  # whether entries cover the rows from before the chain
+        self._first_at: float | None = None  # the time of the first entry made with this key
+        self._cuts: dict[int, str] = {}  # the lost heads, by the entries that record it
 
     def run(self, head: str | None) -> Findings:
         self._read_retention()
@@ -226,7 +227,7 @@ class _Verification:
         )
 
     def _nothing_covered(self, head: str | None) -> Findings:
-        """Every row is from before the chain, which begins with the next one."""
+        """Count all rows as earlier than the chain, which has no entry yet; a `head` is a cut."""
         count = sa.select(sa.func.count())
         for name in CHAINED:
             rows = self._connection.execute(count.select_from(all_tables().tables[name]))
@@ -236,7 +237,7 @@ class _Verification:
         return self._found
 
     def _first_of_key(self) -> float | None:
-        """When the first entry was made with this key; None for a key that made none."""
+        """Return the time of the first entry made with this key, or None if it made none."""
         for entry in self._entries():
             if self._is_ours(entry):
                 return float(entry["at"])
@@ -246,7 +247,10 @@ class _Verification:
         return hmac.compare_digest(mac_of(self._key, entry), entry["mac"])
 
     def _is_by_another_key(self, entry: Mapping[str, Any], before: str) -> bool:
-        """Of those before the first of this key, in order; a key that made none is wrong."""
+        """Return whether another key made this entry and all before it, in an unbroken chain.
+
+        Always False for a key that made no entry, since that key is wrong.
+        """
         if self._first_at is None or self._found.unverified != entry["sequence"] - 1:
             return False
         is_whole = hashlib.sha256(entry["covers"].encode()).hexdigest() == entry["digest"]
@@ -286,7 +290,7 @@ class _Verification:
             return
         if entry["kind"] == FORGOTTEN:
             return
-        if entry["sequence"] == 2 and not self._is_bound:  # these were counted as being there
+        if entry["sequence"] == 2 and not self._is_bound:  # the first entry counted these rows
             self._before_chain[entry["of"]] -= len(covers)
         if entry["of"] == exchanges.name:
             self._compare_exchanges(entry["sequence"], covers)
@@ -295,7 +299,7 @@ class _Verification:
             self._latest.setdefault(entry["of"], {}).update(told)
 
     def _add_cuts(self) -> None:
-        """Add the entries that a running proxy knew and found gone, unless that is declared."""
+        """Add the cuts that a running proxy found in the chain, unless they are declared."""
         declared = {cut for each in self._found.declared for cut in each.cuts}
         for sequence, head in self._cuts.items():
             if sequence not in declared:
@@ -333,7 +337,7 @@ class _Verification:
                 self._found.add(None, "row_inserted", exchanges.name, id)
 
     def _look_for_later_exchanges(self, uncovered: int) -> None:
-        """Uncovered rows may be from before the chain, but not from after it began."""
+        """Report uncovered exchanges from after the chain began; earlier ones may be uncovered."""
         if uncovered <= 0 or self._begun_at == math.inf:
             return
         began = first_id(self._begun_at)

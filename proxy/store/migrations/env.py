@@ -1,4 +1,7 @@
-"""What Alembic runs to migrate: on the connection, and in the transaction, of `store/schema.py`."""
+"""Alembic's environment.
+
+It migrates on the connection, and in the transaction, of `store/schema.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Reading the store to be taken elsewhere: replies with content, and the bare facts of others.
+"""Export of the store: replies with their content, and the bare facts of all other exchanges.
 
-Read in pages, so that nothing is held in memory and no transaction lasts as long as the export.
+Rows are read in pages, so that little is in memory and no transaction lasts as long as the export.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PAGE: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A verdict; `reviewer` is empty where an older version's command line kept none."""
+    """A verdict; `reviewer` is empty where an older version's command line did not keep it."""
 
     reviewer: str
     is_correct: bool
@@ -33,9 +33,9 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A reply with its content; of its exchange what is recorded, as long as it is.
+    """A reply with its content, and the facts and action of its exchange while the record has them.
 
-    `verdicts` are the reviewers', the latest last; `feedback` was volunteered.
+    `verdicts` are the reviewers', the oldest first; `feedback` was volunteered.
     """
 
     held: HeldReply
@@ -48,7 +48,11 @@ class Exported:
 def with_content(
     engine: sa.Engine, since: float, *, is_labelled: bool = False
 ) -> Iterator[Exported]:
-    """Held and audited replies from a time on, in its order; raises StoreError."""
+    """Yield the held and audited replies since a time, the oldest first; raises StoreError.
+
+    `since` is in seconds since the epoch. Replies whose content was deleted are left out. If
+    `is_labelled`, only replies with a verdict are read.
+    """
     held = held_replies.c
     joined = held_replies.outerjoin(exchanges, exchanges.c.request_id == held.request_id)
     query = sa.select(held_replies, exchanges.c.facts, exchanges.c.action).select_from(joined)
@@ -88,7 +92,10 @@ def _verdicts(
 
 
 def without_content(engine: sa.Engine, since: float) -> Iterator[dict[str, Any]]:
-    """The other exchanges from a time on, column by column, in its order; raises StoreError."""
+    """Yield all other exchanges since a time as dicts of columns, the oldest first.
+
+    Raises StoreError.
+    """
     query = sa.select(exchanges).where(
         exchanges.c.request_id >= first_id(since),
         exchanges.c.request_id.not_in(

@@ -1,9 +1,9 @@
-"""The facts of an exchange as its record keeps them: what no other column says, as JSON.
+"""The facts of an exchange, stored in its record as JSON where no other column holds them.
 
     '[{"finish_reason":"stop","length":412,"tools":["send_email"]}]'
 
-One object for each choice that was judged. Of tool calls the names, marks and risks are kept;
-arguments are text, which a record does not hold. What stands at its default is left out.
+There is one object for each choice that was judged. The names, marks and risks of tool calls are
+kept. Their arguments are text, which the record does not hold. Defaults are left out.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from policies import Facts, ToolCall
 
 MOST_CHARACTERS: Final = 16_384
 NOT_KEPT: Final = "arguments are not recorded"
-"""In place of a call's arguments: no JSON, so that no policy takes them for harmless."""
+"""The text in place of a call's arguments: no JSON, so that no policy takes them for harmless."""
 OLD_LACKS: Final = frozenset(
     ("tools", "finish_reason", "n", "domain", "tags", "team", "key", "refusal", "length")
 )
-"""What the records lack that were written before facts were kept."""
+"""The facts that are missing in records from before facts were kept."""
 FINDINGS: Final = frozenset(("support", "basis", "act", "needs_facts", "familiar"))
-"""What the records lack that were written before findings were kept."""
+"""The facts that are missing in records from before findings were kept."""
 
 
 class Found(Protocol):
-    """What stands beside the facts in a row: the findings of the least sure choice."""
+    """The findings in a row's own columns: those of the least certain choice."""
 
     @property
     def support(self) -> float | None: ...
@@ -45,10 +45,10 @@ class Found(Protocol):
 def written(
     facts: Sequence[Facts], model: str | None, confidence: float | None, found: Found | None = None
 ) -> str | None:
-    """The facts but for what stands beside them: the model asked, the one confidence with what was
-    `found` besides; None where that is the same for all facts.
+    """Return the facts as JSON, or None if that is too long, such as with thousands of tool calls.
 
-    None for what is too long to be kept, such as thousands of tool calls.
+    The model and the confidence are left out where they equal the row's own, and so are findings
+    equal to those of the row, `found`. Findings are left out altogether where `found` is None.
     """
     kept = []
     for each in facts:
@@ -64,13 +64,16 @@ def written(
         kept.append(values)
     try:
         text = orjson.dumps(kept).decode()
-    except orjson.JSONEncodeError:  # half a surrogate pair, which JSON can carry
+    except orjson.JSONEncodeError:  # a lone surrogate, which JSON allows
         text = json.dumps(kept)
     return text if len(text) <= MOST_CHARACTERS else None
 
 
 def _values(facts: Facts, model: str | None, confidence: float | None) -> dict[str, Any]:
-    """Only what is needed, in a microsecond: every request goes through here."""
+    """Return the facts that differ from the defaults and from the row's columns.
+
+    Every request needs this, so it takes about a microsecond.
+    """
     values: dict[str, Any] = {}
     if facts.confidence != confidence:
         values["confidence"] = facts.confidence
@@ -108,14 +111,20 @@ def _values(facts: Facts, model: str | None, confidence: float | None) -> dict[s
 
 
 def _written_marks(call: ToolCall) -> list[list[str]] | None:
-    """Marks as [name, argument], the name alone where it is about the call; no values."""
+    """Return a call's marks as [mark, argument], or [mark] where it is about the whole call.
+
+    Values of arguments are not kept. At most 20 marks are returned, or None for a call without.
+    """
     if call.marks is None:
         return None
     return [[mark, name[:80]] if name else [mark] for mark, name in call.marks[:20]]
 
 
 def _signals(facts: Facts) -> dict[str, Any]:
-    """What a judge and log-probabilities said, and the number without them where they moved it."""
+    """Return the results of a judge and log-probabilities, and the confidence without them.
+
+    That confidence is left out where they did not change it.
+    """
     names = ["judged", "judge"] if facts.judge is not None else []
     names += ["logprobs"] if facts.logprobs else []
     if facts.unaided is not None:
@@ -125,9 +134,9 @@ def _signals(facts: Facts) -> dict[str, Any]:
 
 
 def facts_in(row: Mapping[str, Any]) -> tuple[tuple[Facts, ...], frozenset[str]]:
-    """The facts in a row of the record, and the names of those that it lacks.
+    """Return the facts in a row of the record, and the names of the facts that the row lacks.
 
-    None where no policy decided: of what is no completion there are no facts.
+    Both are empty where no policy decided, as for requests that are no completions.
     """
     if row["policy"] is None:
         return (), frozenset()
@@ -143,7 +152,10 @@ def facts_in(row: Mapping[str, Any]) -> tuple[tuple[Facts, ...], frozenset[str]]
 
 
 def _calls(kept: dict[str, Any]) -> tuple[ToolCall, ...]:
-    """Calls by their names, the other names by which they were decided on, marks and risks."""
+    """Take the tool calls out of stored facts.
+
+    A call has its name, the other names by which it was decided on, its marks and its risk.
+    """
     names = kept.pop("tools", ())
     readings = kept.pop("tool_readings", None) or [()] * len(names)
     marks = kept.pop("tool_marks", None) or [None] * len(names)
@@ -185,5 +197,5 @@ def _facts(values: Mapping[str, Any], row: Mapping[str, Any]) -> Facts:
 
 
 def _flag(value: Any) -> bool | None:
-    """A truth value of any database."""
+    """Return the truth value of a database column, which may be an integer."""
     return None if value is None else bool(value)

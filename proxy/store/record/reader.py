@@ -1,4 +1,4 @@
-"""Reading the record: one exchange, or those since a time, with the facts policies went by."""
+"""Reads from the record: one exchange, or those since a time, with the facts that policies used."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from proxy.store.reviews.polls import poll_by
 from proxy.store.verdicts.verdicts import reading, verdicts
 
 MOST_RECENT: Final = 50_000
-"""So many exchanges are looked at to know what recent confidences were."""
+"""How many exchanges are read to find recent confidences."""
 LOOK_EVERY_S: Final = 0.05
-"""An exchange that is not written yet is looked for."""
+"""Seconds between looks for an exchange that is not written yet."""
 READ_AT_ONCE: Final = 500
-"""Rows that a database hands over at a time, where it would hand over all of them."""
+"""How many rows a database returns at a time, where it would otherwise return all at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """One exchange; `facts` has one entry for each choice that a policy decided on, or none.
+    """One recorded exchange, with the facts of each choice that a policy decided on.
 
-    `lacks` names the facts that this record does not have, which then stand at their defaults.
-    `is_correct` is a verdict, None where nobody gave one.
+    `lacks` names the facts that this record does not hold, which then have their defaults.
+    `is_correct` is the latest verdict, None if there is none.
     """
 
     request_id: str
@@ -56,26 +56,30 @@ class Recorded:
 
     @property
     def is_poll(self) -> bool:
-        """Whether a client only asked again for what is held, as earlier versions recorded it."""
+        """Whether a client only asked again for a held reply, as earlier versions recorded it."""
         return self.upstream is None and self.review_id is not None
 
     @property
     def policy_name(self) -> str:
-        """The name in the label `policy/rule@digest`."""
+        """The policy's name, from the label `policy/rule@digest`."""
         return (self.policy or "").partition("/")[0]
 
     @property
     def rule(self) -> str:
-        """The rule in the label, as it is written there."""
+        """The rule's name, from the label `policy/rule@digest`."""
         return (self.policy or "").partition("/")[2].partition("@")[0]
 
     def is_by(self, policy: Policy) -> bool:
-        """Whether this very version of the policy decided."""
+        """Return whether exactly this version of the policy decided."""
         digest = (self.policy or "").rpartition("@")[2]
         return (self.policy_name, digest) == (policy.name, policy.digest)
 
     def exchanges(self) -> list[Exchange]:
-        """What a replay looks at; a verdict, and a decision, are about a reply of one choice."""
+        """Return one exchange for a replay for each choice.
+
+        The verdict and the decision are left out where there are several choices, since they are
+        about a reply of one.
+        """
         is_correct = self.is_correct if len(self.facts) == 1 else None
         label = self.decided_as
         return [
@@ -84,16 +88,19 @@ class Recorded:
 
     @property
     def decided_as(self) -> str | None:
-        """The label of the decision, where it was made of these facts and nothing else: not of
-        several choices, and not of another reply after an escalation."""
+        """The label of a decision that was made from these facts alone, else None.
+
+        It is None for several choices, and after an escalation, which had another reply.
+        """
         is_of_these = len(self.facts) == 1 and self.escalated_from is None
         return self.policy if is_of_these else None
 
 
 def find(engine: sa.Engine, id: str) -> Recorded | None:
-    """The exchange with this request id, or the one whose reply is held under it.
+    """Return the exchange with this request id or review id, or None if there is none.
 
-    Of a request that asked again for a held reply it is the one that the reply was held for.
+    For a request that asked again for a held reply, it is the exchange for which that was held.
+    Raises StoreError.
     """
     found = next(_select(engine, _recorded().where(_is_about(engine, id))), None)
     review_id = None
@@ -108,14 +115,17 @@ def find(engine: sa.Engine, id: str) -> Recorded | None:
 
 
 class OwnRecord:
-    """The record as one key may read it, in a database that somebody else opens."""
+    """The record as one key may read it, in a database that the caller opens."""
 
     def __init__(self, engine: Callable[[], sa.Engine]) -> None:
         self._engine = engine
 
     def find(self, request_id: str, key_hash: str, within_s: float) -> Recorded | None:
-        """The exchange of this id and key; None where there is none, also after a while, since the
-        record is written after the reply. Waits, so call it from a thread; raises StoreError."""
+        """Return the exchange with this id and key, or None if there is none within `within_s`.
+
+        It looks again for `within_s` seconds, because the record is written after the reply. Call
+        it from a thread. Raises StoreError.
+        """
         until = time.monotonic() + within_s
         is_its = exchanges.c.request_id == request_id, exchanges.c.key_hash == key_hash
         query = _recorded().where(*is_its)
@@ -127,7 +137,11 @@ class OwnRecord:
 
 
 def _is_about(engine: sa.Engine, id: str) -> sa.ColumnElement[bool]:
-    """A held reply knows its exchange, and is found at once; one of an older version does not."""
+    """Return the condition for the exchange with this request id or review id.
+
+    Held replies store the id of their exchange, which is found fast by it. Those of older versions
+    do not, so their review id is compared.
+    """
     if id.startswith("req_"):
         return exchanges.c.request_id == id
     with reading(engine) as connection:
@@ -139,16 +153,20 @@ def _is_about(engine: sa.Engine, id: str) -> sa.ColumnElement[bool]:
 
 
 def since(engine: sa.Engine, started_at: float) -> Iterator[Recorded]:
-    """What policies decided on from a time on, in seconds since the epoch, the oldest first."""
+    """Yield the exchanges that policies decided on since a time, the oldest first.
+
+    `started_at` is in seconds since the epoch. Raises StoreError.
+    """
     later = exchanges.c.request_id >= first_id(started_at)
     decided = exchanges.c.policy.is_not(None), is_first_request
     return _select(engine, _recorded().where(later, *decided).order_by(exchanges.c.request_id))
 
 
 def verdicts_after(engine: sa.Engine, id: int) -> list[tuple[int, Recorded]]:
-    """The verdicts given after the one with this number, each with its own and its exchange.
+    """Return the verdicts with a number greater than `id`, each with its number and its exchange.
 
-    Of several people's on the same reply, the first: monitors count a reply once.
+    They have the order of their numbers. Where several people labelled a reply, only the first
+    verdict is returned, since monitors count a reply once. Raises StoreError.
     """
     same = verdicts.alias()
     first = sa.select(sa.func.min(same.c.id)).where(same.c.request_id == verdicts.c.request_id)
@@ -164,18 +182,24 @@ def verdicts_after(engine: sa.Engine, id: int) -> list[tuple[int, Recorded]]:
 
 
 class RecentConfidence(NamedTuple):
-    """What a policy went by lately; `model` is the one asked, `at` in seconds since the epoch."""
+    """A recent confidence that a policy used, of the model asked.
+
+    `at` is in seconds since the epoch.
+    """
 
     model: str
     confidence: float
     conversation: str | None
     at: float
     key: str | None = None  # the name that policies see
-    calibrator: str | None = None  # that gave it
+    calibrator: str | None = None  # the one that gave the confidence
 
 
 def recent_confidences(engine: sa.Engine, policy: str) -> list[RecentConfidence]:
-    """Of the replies that a policy decided on lately, the oldest first."""
+    """Return the confidences of the replies that a policy decided on lately, the oldest first.
+
+    At most `MOST_RECENT` exchanges are read. Raises StoreError.
+    """
     row = exchanges.c
     told = row.confidence, row.conversation, row.started_at, row.key, row.calibrator
     columns = row.facts, row.model, *told
@@ -185,7 +209,7 @@ def recent_confidences(engine: sa.Engine, policy: str) -> list[RecentConfidence]
         rows = connection.execute(query).all()
     found = []
     for text, model, confidence, *rest in reversed(rows):
-        for values in json.loads(text or "[{}]"):  # as in `recorded_facts`, in a tenth of the time
+        for values in json.loads(text or "[{}]"):  # ten times as fast as `facts_in`
             if (known := values.get("confidence", confidence)) is not None:
                 named = values.get("model", model or "")
                 found.append(RecentConfidence(named, known, *rest))
@@ -193,7 +217,7 @@ def recent_confidences(engine: sa.Engine, policy: str) -> list[RecentConfidence]
 
 
 def _recorded() -> sa.Select[Any]:
-    """Exchanges, each with the latest of its verdicts."""
+    """Return the query for exchanges, each with its latest verdict."""
     latest = sa.select(verdicts.c.is_correct).order_by(verdicts.c.given_at.desc()).limit(1)
     latest = latest.where(verdicts.c.request_id == exchanges.c.request_id)
     return sa.select(*exchanges.c, latest.scalar_subquery().label("is_correct"))

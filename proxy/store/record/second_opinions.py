@@ -1,4 +1,4 @@
-"""What the record says of second opinions and judges: who was asked, and what they said."""
+"""Reports of second opinions and judges in the record: who was asked, and what they answered."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from proxy.store.record.statistics import LOOKED_AT, Window
 from proxy.store.record.writer import exchanges, first_id, is_first_request
 from proxy.store.verdicts.verdicts import reading
 
-_HAS_OPINIONS: Final = '%"opinions":%'  # in the facts
-_ASKED_ONE: Final = '%"second_opinion"%'  # in the calls
-_HAS_SIGNALS: Final = '%"judge":%', '%"logprobs":%'  # in the facts
-_ASKED_JUDGE: Final = '%"judge"%'  # in the calls
+_HAS_OPINIONS: Final = '%"opinions":%'  # a pattern for the facts
+_ASKED_ONE: Final = '%"second_opinion"%'  # a pattern for the calls
+_HAS_SIGNALS: Final = '%"judge":%', '%"logprobs":%'  # patterns for the facts
+_ASKED_JUDGE: Final = '%"judge"%'  # a pattern for the calls
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """An exchange in which others were asked, or heard anyway, as after an escalation; or which has
-    signals.
+    """An exchange with second opinions, asked for or not, or with signals.
 
-    `calls` are those that were made for a second opinion, as the record tells them, `judging` those
-    of a judge; `opinions` what each comparison came to: `agree`, `differ` or `untold`.
+    After an escalation, opinions are there without being asked for. `calls` are the recorded calls
+    for a second opinion, `judging` those of a judge. `opinions` are the results of the comparisons:
+    `agree`, `differ` or `untold`.
     """
 
     model: str | None
@@ -41,14 +41,20 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Hearings:
-    """Those among the latest exchanges of a window; `is_whole` says whether these are all."""
+    """The exchanges with opinions or signals among the latest of a window.
+
+    `is_whole` says whether all exchanges of the window were read.
+    """
 
     rows: tuple[Heard, ...]
     is_whole: bool
 
 
 def heard(engine: sa.Engine, window: Window, limit: int = LOOKED_AT) -> Hearings:
-    """Look through the latest `limit` exchanges of a window; raises StoreError."""
+    """Return the exchanges with opinions or signals among the latest `limit` of a window.
+
+    Raises StoreError.
+    """
     row = exchanges.c
     inside = sa.and_(
         row.request_id >= first_id(window.since),

@@ -1,9 +1,9 @@
-"""What pages show of the record: the latest exchanges, and a window of time from a bounded sample.
+"""Statistics for pages: the latest exchanges, and a window of time from a bounded sample.
 
-A window is cut into slices. How many exchanges there are in each is counted; what they were is
-read from the latest of each, `MOST_OF_A_SLICE` at most, every one of which stands for its share.
-With less traffic than that the figures are exact; with a million exchanges no page is slower.
-Every function here may wait for the database and raises StoreError when it cannot be used.
+A window is cut into slices. The exchanges of each slice are counted. Their contents are read from
+the latest of each slice, `MOST_OF_A_SLICE` at most, each of which represents its share. With less
+traffic than that the figures are exact. With a million exchanges no page is slower. Every function
+here may wait for the database, and raises StoreError when it cannot be used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from proxy.store.verdicts.labels import Stratum, held_replies
 from proxy.store.verdicts.verdicts import reading, verdicts
 
 MOST_OF_A_SLICE: Final = 300
-LOOKED_AT: Final = 20_000  # of the latest exchanges, when some among them are looked for
+LOOKED_AT: Final = 20_000  # how many of the latest exchanges a search reads
 MOST_LABELS: Final = 20_000
 TOLD_BY_ACTION: Final = (HeldForReviewError.code, BlockedByPolicyError.code)
 
@@ -56,14 +56,14 @@ class Seen:
 
     @property
     def failure(self) -> str | None:
-        """The error's code; None for what a policy withheld: its action says that."""
+        """The error's code, or None for a reply that a policy withheld, which its action says."""
         return None if self.error in TOLD_BY_ACTION else self.error
 
 
 class Sampled(NamedTuple):
-    """One exchange of a sample; it stands for `weight` of them."""
+    """One exchange of a sample; it represents `weight` exchanges."""
 
-    at: int  # which slice
+    at: int  # the number of the slice
     weight: float
     model: str | None
     team: str | None
@@ -78,7 +78,7 @@ class Sampled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A stretch of time in slices of equal length, in seconds since the epoch."""
+    """A period in slices of equal length, with its ends in seconds since the epoch."""
 
     since: float
     until: float
@@ -90,15 +90,15 @@ class Window:
         return [self.since + step * at for at in range(self.slices + 1)]
 
     def bounds(self) -> Iterator[tuple[str, str]]:
-        """The first id of each slice, and the first one after it."""
+        """Yield the smallest id of each slice, and the smallest id after it."""
         return pairwise(map(first_id, self.edges))
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What there was in a window: the number of exchanges of each slice, and some of them.
+    """The number of exchanges in each slice of a window, and some of the exchanges.
 
-    `first_at` is when the first of all was, None where there is none.
+    `first_at` is when the first exchange of the window started, None if there is none.
     """
 
     window: Window
@@ -116,7 +116,10 @@ class Sample:
 
     @property
     def a_day(self) -> float | None:
-        """Exchanges a day, from the first one to the end; None of too short a time to tell."""
+        """Exchanges a day, from the first one to the window's end.
+
+        None if the time is too short.
+        """
         if self.first_at is None:
             return None
         days = telling_days(self.window.until - self.first_at)
@@ -125,7 +128,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which exchanges are looked for; None is any."""
+    """A filter of exchanges; None matches any value."""
 
     model: str | None = None
     team: str | None = None
@@ -138,9 +141,10 @@ ANY: Final = Asked()
 def latest(
     engine: sa.Engine, asked: Asked = ANY, *, after: str | None = None, limit: int = 100
 ) -> list[Seen]:
-    """The latest exchanges, the newest first, of those after the id `after`.
+    """Return the latest exchanges, the newest first, of those after the id `after`.
 
-    Filters look through the latest `LOOKED_AT` only: a model that nobody asks is no long search.
+    A filter is applied to the latest `LOOKED_AT` exchanges only, so that a search for a model
+    without traffic is not slow.
     """
     columns = [exchanges.c[name] for name in Seen.__slots__ if name in exchanges.c]
     wanted = {name: value for name, value in asdict(asked).items() if value is not None}
@@ -159,7 +163,10 @@ def latest(
 
 
 def calibrator_in_force(engine: sa.Engine) -> str | None:
-    """The calibrator, with its recalibration, that scored last; of the latest exchanges alone."""
+    """Return the calibrator, with its recalibration, that scored last, or None if none did.
+
+    Only the latest `LOOKED_AT` exchanges are read.
+    """
     newest = sa.select(exchanges.c.calibrator).order_by(exchanges.c.request_id.desc())
     few = newest.limit(LOOKED_AT).subquery()
     with reading(engine) as connection:
@@ -169,7 +176,7 @@ def calibrator_in_force(engine: sa.Engine) -> str | None:
 
 
 def sample(engine: sa.Engine, window: Window) -> Sample:
-    """What there was in a window of time."""
+    """Count the exchanges of a window by slice, and read a sample of them."""
     slices = list(enumerate(window.bounds()))
     counting = sa.union_all(*(_count(at, *bounds) for at, bounds in slices))
     looking = sa.union_all(*(_some(at, *bounds) for at, bounds in slices))
@@ -214,11 +221,11 @@ def _some(at: int, since: str, until: str) -> sa.Select[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Labelled:
-    """A reply with a verdict, the latest where there are several.
+    """A reply with its latest verdict.
 
-    `stratum` says why it was looked at, as in proxy/store/verdicts/labels.py; `share` is the
-    probability with which an audited one was drawn. `before` is the number without what else
-    `confidence`, which `calibrator` gave, knows: without signals, else without others.
+    `stratum` says why it was labelled, as in proxy/store/verdicts/labels.py; `share` is the
+    probability with which an audited one was drawn. `confidence` comes from `calibrator`. `before`
+    is the confidence without signals, or else without other models' opinions, if it has any.
     """
 
     confidence: float
@@ -233,10 +240,10 @@ class Labelled:
 
 
 def labelled(engine: sa.Engine, since: float, limit: int = MOST_LABELS) -> list[Labelled]:
-    """The replies whose verdicts were given after a time, the latest first.
+    """Return the replies whose latest verdict was given since a time, `limit` at most.
 
-    Facts alone, of the latest `limit`: what proxy/store/verdicts/labels.py reads whole. Of a
-    conversation one reply counts for each reason why it was looked at.
+    Only facts are read; proxy/store/verdicts/labels.py reads the content too. In each stratum one
+    reply of a conversation counts.
     """
     same = verdicts.alias()
     last = sa.select(same.c.id).where(same.c.request_id == verdicts.c.request_id)
@@ -267,7 +274,7 @@ def labelled(engine: sa.Engine, since: float, limit: int = MOST_LABELS) -> list[
 
 
 def _knows_more() -> sa.ColumnElement[bool]:
-    """Whether a number knows others, a judge or log-probabilities."""
+    """Return the condition that a confidence uses other models, a judge or log-probabilities."""
     name = exchanges.c.calibrator
     return sa.or_(*(name.contains(each) for each in (WITH_OTHERS, "+judge", "+logprobs@")))
 
@@ -296,8 +303,10 @@ def _labelled(
 
 
 def _before(facts: str | None) -> float | None:
-    """The number without signals, else without others, of a reply of one choice: a verdict does not
-    say which of several it is about."""
+    """Return the confidence without signals, or else without other models, if there is one.
+
+    It is None for several choices, since a verdict does not say which of them it is about.
+    """
     choices = json.loads(facts) if facts else []
     said = choices[0] if len(choices) == 1 else {}
     before = said.get("unaided", said.get("alone"))
@@ -305,7 +314,7 @@ def _before(facts: str | None) -> float | None:
 
 
 def names(rows: tuple[Sampled, ...]) -> tuple[list[str], list[str]]:
-    """The models and the teams in a sample, those with the most exchanges first."""
+    """Return the models and the teams in a sample, those with the most exchanges first."""
     return _by_weight(rows, "model"), _by_weight(rows, "team")
 
 

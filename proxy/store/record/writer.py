@@ -1,7 +1,7 @@
 """The record of exchanges: one row each, written in batches by a thread of its own.
 
-A reply never waits for its row. While the database is away, rows wait in a queue. It is bounded:
-rows beyond it, and rows that the database refuses, are shed and counted.
+A reply never waits for its row. While the database is unavailable, rows wait in a bounded queue.
+Rows beyond the bound, and rows that the database refuses, are dropped and counted.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ exchanges = sa.Table(
     metadata,
     sa.Column("request_id", sa.String, primary_key=True),
     sa.Column("started_at", sa.Float, nullable=False),  # seconds since the epoch
-    sa.Column("key_hash", sa.String, nullable=False),  # or the id of a client key of ours
+    sa.Column("key_hash", sa.String, nullable=False),  # or the id of one of our client keys
     sa.Column("path", sa.String, nullable=False),
     sa.Column("upstream", sa.String),
     sa.Column("model", sa.String),
     sa.Column("is_stream", sa.Boolean, nullable=False),
-    sa.Column("status", sa.Integer, nullable=False),  # of HTTP, as the client got it
+    sa.Column("status", sa.Integer, nullable=False),  # the HTTP status that the client got
     sa.Column("error", sa.String),  # our machine code
     sa.Column("confidence", sa.Float),
     sa.Column("confidence_status", sa.String),
     sa.Column("reason", sa.String),
-    sa.Column("action", sa.String),  # what was carried out
+    sa.Column("action", sa.String),  # the one carried out
     sa.Column("would_action", sa.String),  # in shadow mode
     sa.Column("policy", sa.String),  # policy/rule@version
     sa.Column("calibrator", sa.String),
@@ -58,21 +58,24 @@ exchanges = sa.Table(
     sa.Column("team", sa.String),
     sa.Column("key", sa.String),  # the name that policies see
     sa.Column("generation", sa.Integer),  # of the configuration, counted from the start
-    sa.Column("facts", sa.String),  # that the policy went by, see facts.py
+    sa.Column("facts", sa.String),  # those that the policy used, see facts.py
     sa.Column("shadowed", sa.String),  # JSON: what rules in shadow would have done
-    sa.Column("score", sa.Float),  # what a recalibration made the confidence of
-    sa.Column("conversation", sa.String),  # a digest of how it was opened, see openings.py
-    sa.Column("standing_approval", sa.String),  # that let a call go which would have been held
+    sa.Column("score", sa.Float),  # the confidence before a recalibration
+    sa.Column("conversation", sa.String),  # a digest of its opening, see openings.py
+    sa.Column("standing_approval", sa.String),  # the id of the one that released a call
     sa.Column("support", sa.Float),  # null where there was no context
-    sa.Column("basis", sa.String),  # of the confidence, names between commas; null: not known
+    sa.Column("basis", sa.String),  # names, separated by commas; null: not known
     sa.Column("act", sa.String),
     sa.Column("needs_facts", sa.Boolean),
     sa.Column("is_familiar", sa.Boolean),
 )
 conversation_of_row: Final = sa.func.coalesce(exchanges.c.conversation, exchanges.c.request_id)
-"""Where an older version noted none, each exchange is one of its own."""
+"""The conversation, or the request id where an older version stored no conversation."""
 is_first_request: Final = sa.or_(exchanges.c.upstream.is_not(None), exchanges.c.review_id.is_(None))
-"""Not a client that asks again for what is held: versions before `polls` recorded that as well."""
+"""The condition that a request did not only ask again for a held reply.
+
+Versions before the table `polls` recorded such requests as exchanges.
+"""
 COLUMNS = tuple(exchanges.columns.keys())
 Row = tuple[Any, ...]
 """One value for each of `COLUMNS`."""
@@ -80,27 +83,29 @@ DAY_S: Final = 86_400
 
 
 def first_id(at: float) -> str:
-    """What no exchange from a time on, in seconds since the epoch, has an id before: ids begin with
-    the time, see `exchange.new_request_id`."""
+    """Return the smallest id that an exchange from a time on, in seconds since the epoch, can have.
+
+    Ids begin with the time, see `exchange.new_request_id`.
+    """
     return f"req_{max(0, int(at * 1_000)):012x}"
 
 
-AWAY_S: Final = 1.0  # until a database that is away is asked again
-ROWS_AT_ONCE = 128  # in one statement: every statement makes the event loop wait for its lock
+AWAY_S: Final = 1.0  # seconds until an unavailable database is tried again
+ROWS_AT_ONCE = 128  # in one statement; each statement takes a lock that delays the event loop
 _STARTED_AT, _TOTAL_MS = COLUMNS.index("started_at"), COLUMNS.index("total_ms")
 _NAMES = tuple(f'"{name}"' for name in COLUMNS)
 
 
 @lru_cache(maxsize=1_024)
 def _insert(columns: tuple[int, ...], rows: int) -> str:
-    """The statement that inserts so many rows of these columns."""
+    """Return the SQLite statement that inserts `rows` rows of these columns."""
     one = f"({', '.join('?' * len(columns))})"
     names = ", ".join(_NAMES[column] for column in columns)
     return f"INSERT INTO {exchanges.name} ({names}) VALUES {', '.join([one] * rows)}"
 
 
 def in_powers(batch: Sequence[Row]) -> Iterator[Sequence[Row]]:
-    """The rows in lists of 128, 64, 32 .. 1: few statements, each prepared once for good."""
+    """Yield the rows in lists of 128, 64, 32 .. 1, so that few statements are prepared."""
     start, size = 0, ROWS_AT_ONCE
     while size:
         while len(batch) - start >= size:
@@ -110,9 +115,12 @@ def in_powers(batch: Sequence[Row]) -> Iterator[Sequence[Row]]:
 
 
 def _put(connection: sa.Connection, batch: Alike) -> None:
-    """In as few steps as a database knows; raises SQLAlchemyError, StoreError, ValueError."""
+    """Insert rows: with few statements in SQLite, with COPY in PostgreSQL.
+
+    Raises SQLAlchemyError, StoreError or ValueError.
+    """
     if connection.dialect.name == "sqlite":
-        for types, alike in batch.items():  # without what is null, which costs as much as a value
+        for types, alike in batch.items():  # nulls are left out: they cost as much as values
             columns = tuple(n for n, kind in enumerate(types) if kind is not NoneType)
             for rows in in_powers([*map(itemgetter(*columns), alike)]):
                 connection.exec_driver_sql(_insert(columns, len(rows)), tuple(chain(*rows)))
@@ -130,7 +138,10 @@ def _put(connection: sa.Connection, batch: Alike) -> None:
 
 
 def _storable_rows(rows: Alike) -> Alike:
-    """Each value as `storable` gives it; nearly all are that already, and looked at together."""
+    """Return the rows with each value as `storable` returns it.
+
+    Nearly all values need no change, so the rows of one shape are checked together.
+    """
     return {types: _storable_alike(types, alike) for types, alike in rows.items()}
 
 
@@ -145,7 +156,7 @@ def _storable_alike(
 
 
 class Records:
-    """Opened at start; `add` may be called from the event loop and never waits."""
+    """The queue of rows to be written; `add` never waits, so the event loop may call it."""
 
     def __init__(
         self,
@@ -159,20 +170,20 @@ class Records:
         self._max_queue = max_queue
         self._most_rows = most_rows
         self._rows: deque[Row | Poll] = deque()
-        # what comes within `every_s` shares a transaction
+        # rows added within `every_s` share a transaction
         self._worker = Worker("records", self._write_all, gather_s=every_s)
         self._engine: sa.Engine | None = None
         self._shed = ShedCounter("records_shed")
         self._why_away = ""
-        self._written_of: Row | Poll | None = None  # the first of the batch that is being written
+        self._written_of: Row | Poll | None = None  # the first row of the current batch
 
     @property
     def shed(self) -> int:
-        """How many rows were not written."""
+        """The number of rows that were not written."""
         return self._shed.count
 
     def lag_s(self) -> float:
-        """How long the oldest row that is not written yet waits; 0 where none does."""
+        """Return how many seconds the oldest unwritten row has waited; 0 if all are written."""
         oldest = self._written_of
         if oldest is None:
             try:
@@ -182,12 +193,15 @@ class Records:
         return max(0.0, time.time() - _ended_at(oldest))
 
     def open(self) -> None:
-        """Creates the table where it is missing; raises StoreError."""
+        """Open the database, create or migrate its tables, and start the thread.
+
+        Raises StoreError.
+        """
         self._engine = open_engine(self._url, is_durable=False)
         self._worker.start()
 
     def add(self, row: Row | Poll) -> None:
-        """Queues a row, or a poll; sheds it when too many wait already."""
+        """Append a row or a poll to the queue; drop and count it when too many wait already."""
         if len(self._rows) >= self._max_queue:
             self._shed.add(1, "queue_full")
             return
@@ -195,14 +209,18 @@ class Records:
         self._worker.wake()
 
     def close(self) -> None:
-        """Writes what is still queued and ends the thread."""
+        """Write what is still queued, end the thread and close the database."""
         if self._engine is not None:
             self._worker.close()
             self._engine.dispose()
             self._engine = None
 
     def _write_all(self) -> None:
-        """Writes what waits; while the database is away it goes on to wait, until the end."""
+        """Write what is queued.
+
+        While the database is unavailable, rows stay queued and are tried again. At the end they are
+        dropped and counted.
+        """
         is_last, was_away = self._worker.pause(0), False
         while self._rows:
             batch = [self._rows.popleft() for _ in range(min(len(self._rows), self._most_rows))]
@@ -222,9 +240,9 @@ class Records:
             log.info("records_written_again")
 
     def _write(self, batch: list[Row | Poll]) -> list[Row | Poll]:
-        """Writes a batch; when the database refuses it, each row alone, so that one is lost.
+        """Write a batch, or each row alone if the database refuses it, so that few are lost.
 
-        Returns what is left to be written because the database is away.
+        Returns the rows left to be written because the database is unavailable.
         """
         assert self._engine is not None
         again = [each for each in batch if isinstance(each, Poll)]
@@ -250,7 +268,7 @@ class Records:
 
 
 def _ended_at(row: Row | Poll) -> float:
-    """When an exchange, or a poll, was over."""
+    """Return when an exchange ended or a poll was answered, in seconds since the epoch."""
     if isinstance(row, Poll):
         return row.at
     started_at, total_ms = row[_STARTED_AT], row[_TOTAL_MS]

@@ -1,4 +1,4 @@
-"""Held and audited replies, their queue, their history, and the outbox."""
+"""Held and audited replies: their queue, their history, and the outbox."""
 
 __all__ = [
     "approvals",

@@ -1,9 +1,9 @@
-"""Replies that several people have to approve: who has, and when that is enough.
+"""Approvals of replies that several people have to approve.
 
-Each approval is of one content. Whoever edits the reply proposes another one, and what was approved
-before it counts no more: the others approve what goes out. All of it stands in the reply's own row,
-which is locked while it is looked at: of two who approve at the same time, on whatever machine, one
-comes second and sees the first.
+Each approval is of one content. An edit of the reply proposes another content, for which earlier
+approvals do not count: people approve what is sent. All of it is in the reply's own row, which is
+locked meanwhile. If two people approve at the same time, on any machines, the second one sees the
+first.
 """
 
 from __future__ import annotations
@@ -24,49 +24,52 @@ from proxy.store.reviews.held_replies import HELD, RELEASED, HeldReply, held_rep
 from proxy.store.reviews.standing import Standing, agreed, give
 from proxy.store.verdicts.verdicts import keep_label
 
-APPROVED, EDITED = "approved", "edited"  # what happened to a reply that stays held
-_DIGITS: Final = 16  # of a revision, in hex
+APPROVED, EDITED = "approved", "edited"  # events of a reply that stays held
+_DIGITS: Final = 16  # hexadecimal digits of a revision
 
 
 def person_of(reviewer: str) -> str:
-    """One text for all spellings of a reviewer's name, whatever token or login it came with."""
+    """Return a reviewer's name without case, invisible characters and combining marks.
+
+    All spellings of a name give the same text, whatever token or login they came with.
+    """
     seen = (each for each in reviewer if unicodedata.category(each) not in ("Cf", "Cc", "Mn"))
     return unicodedata.normalize("NFKC", "".join(seen)).casefold().strip()
 
 
 def approved_by(approved: str | None) -> list[dict[str, Any]]:
-    """Who approved the content that waits, in their order: `by`, `at`, `correct` and `note`."""
+    """Return the approvals of the current content: `by`, `at`, `correct` and `note` of each."""
     found: list[dict[str, Any]] = json.loads(approved) if approved else []
     return found
 
 
 def has_approved(approved: str | None, reviewer: str) -> bool:
-    """Whether this person is among those who approved."""
+    """Return whether this person is among those who approved."""
     return person_of(reviewer) in {person_of(each["by"]) for each in approved_by(approved)}
 
 
 def revision_of(proposed: bytes | None) -> str | None:
-    """What names an edit that waits for others' approval; None for upstream's own reply."""
+    """Return the digest that names an edit waiting for approval; None for upstream's own reply."""
     return None if proposed is None else hashlib.sha256(proposed).hexdigest()[:_DIGITS]
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """What one reviewer says: `revision` names the edit that they read, `revised` is their own."""
+    """One reviewer's approval: `revision` names the edit that they read, `revised` is their own."""
 
     reviewer: str
     is_correct: bool | None = None
     revised: bytes | None = None
     note: str | None = None
     revision: str | None = None
-    standing: Standing | None = None  # that the approval shall cover calls like this one
+    standing: Standing | None = None  # a request to approve calls like this one too
 
 
 def approve(connection: sa.Connection, held: HeldReply, given: Approval) -> HeldReply | None:
-    """Adds an approval, and releases the reply if it is the last of those that it needs.
+    """Add an approval; release the reply if it is the last one needed; return the changed reply.
 
-    Nothing changes where this person has approved the same already. None where the reply is
-    decided, or what waits is another content than the one that they read.
+    Nothing changes if this person has approved the same content already. Returns None if the reply
+    is decided or expired, or if its content is not the one that they read.
     """
     now, table = time.time(), held_replies.c
     is_its, is_open = table.id == held.id, (table.state == HELD, table.expires_at > now)
@@ -109,7 +112,7 @@ def approve(connection: sa.Connection, held: HeldReply, given: Approval) -> Held
 def _cover(
     connection: sa.Connection, held: HeldReply, given: Approval, people: list[dict[str, Any]]
 ) -> None:
-    """Covers calls like this one where all who approved said so, within the narrower bounds."""
+    """Give a standing approval if all who approved asked for it, within the narrowest bounds."""
     if given.standing is not None and (bounds := agreed(people)) is not None:
         for_s, most_uses = bounds
         standing = replace(given.standing, for_s=for_s, most_uses=most_uses)

@@ -1,7 +1,7 @@
-"""Audited replies on their way into the queue: written by a thread, which no reply waits for.
+"""Audited replies are written into the queue by a thread, for which no reply waits.
 
-What waits is bounded by count and bytes, and so is what is open in the queue: an audit beyond that
-is shed and counted.
+The number and bytes of waiting replies are bounded, and so is the number of open audits. An audit
+beyond that is dropped and counted.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from proxy.store.tables import metadata
 from proxy.wire.worker_threads import ShedCounter, Worker
 
 held_replies = metadata.tables["held_replies"]
-AT_ONCE = 50  # rows in a transaction, for which others that write wait
+AT_ONCE = 50  # rows in a transaction, during which other writers wait
 
 
 class _Drawn(NamedTuple):
     reply: HeldReply
-    max_open: int  # as its configuration has it
+    max_open: int  # the limit in its configuration
 
 
 class AuditWriter:
-    """Opens the store and starts its thread with the first reply that is drawn.
+    """The thread that writes audits; it starts, and opens the store, with the first one.
 
-    At most `max_queue` replies of `max_bytes` together wait to be written. `add` may be called from
-    the event loop and never waits.
+    At most `max_queue` replies of `max_bytes` together wait to be written. `add` never waits, so
+    the event loop may call it.
     """
 
     def __init__(self, url: str, *, max_queue: int = 1_000, max_bytes: int = 64 * 2**20) -> None:
@@ -43,18 +43,21 @@ class AuditWriter:
         self._max_bytes = max_bytes
         self._waiting: deque[_Drawn] = deque()
         self._bytes = 0
-        self._lock = threading.Lock()  # of the two above
+        self._lock = threading.Lock()  # for the two above
         self._worker = Worker("audits", self._write_all)
         self._engine = LazyEngine(url)
         self._shed = ShedCounter("audits_shed")
 
     @property
     def shed(self) -> int:
-        """How many audits were drawn and not written."""
+        """The number of audits that were drawn and not written."""
         return self._shed.count
 
     def add(self, drawn: HeldReply, max_open: int) -> None:
-        """Queues a reply; sheds it when too many wait already, here or, `max_open`, for a label."""
+        """Append a reply to the queue; drop and count it if the queue is full.
+
+        The thread drops it, too, if `max_open` audits wait for a label already.
+        """
         size = _size(drawn)
         with self._lock:
             is_full = len(self._waiting) >= self._max_queue or self._bytes + size > self._max_bytes
@@ -68,7 +71,7 @@ class AuditWriter:
         self._worker.wake()
 
     def close(self) -> None:
-        """Writes what is still queued and ends the thread."""
+        """Write what is still queued, end the thread and close the database."""
         self._worker.close()
         self._engine.close()
 

@@ -1,8 +1,8 @@
-"""What happened to replies under review, a row for each turn, written with the change itself.
+"""The events of replies under review: one row each, written in the transaction of the change.
 
-Whoever follows the desk reads on from the last number seen, whichever process wrote the row.
-Numbers are given in order, and in PostgreSQL may become visible out of it: what must not be missed
-(webhooks) goes by `is_announced`.
+A reader continues after the last number that it has seen, whichever process wrote the row. Numbers
+are given in order, but in PostgreSQL they may become visible in another order. Webhooks, which must
+not miss any, use `is_announced`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ KEPT_S: Final = 30 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One turn, with the facts of its reply that are no text."""
+    """One event, with the facts of its reply that are not text."""
 
     number: int
     review_id: str
@@ -49,18 +49,18 @@ class Event:
 
 
 def noted(review_id: str, event: str, at: float, by: str | None = None) -> dict[str, Any]:
-    """A row of it."""
+    """Return the values of an event's row."""
     return {"review_id": review_id, "event": event, "at": at, "by": by}
 
 
 def happened(review_id: str, event: str, at: float, by: str | None = None) -> sa.Insert:
-    """The statement that notes it."""
+    """Return the statement that inserts an event."""
     return review_events.insert().values(noted(review_id, event, at, by))
 
 
 def event_columns(*more: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    """A query for Events, joined with their replies; `more` columns stand beside theirs."""
-    held = metadata.tables["held_replies"]  # its module notes events, and imports this one
+    """Return the query for Events, joined with their replies, with `more` columns at the end."""
+    held = metadata.tables["held_replies"]  # not imported: its module imports this one
     event = review_events.c
     own = (event.id.label("number"), event.review_id, event.event, event.at, event.by)
     names = ("kind", "queue", "team", "model", "policy", "confidence", "request_id", "expires_at")

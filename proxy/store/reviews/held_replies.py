@@ -1,8 +1,8 @@
-"""Held replies, and those drawn to be audited: what people are asked to review.
+"""Held replies, and those drawn to be audited: the replies that people review.
 
-A held reply is written before the client hears that it is held; whoever releases it may do so
-from another process (`pinocchio reviews`). The bytes kept are those that upstream sent. Replies
-that call tools are bound to the request that they answer, see `proxy/holds/binding.py`.
+A held reply is written before the client learns that it is held. Another process may release it
+(`pinocchio reviews`). The bytes kept are those that upstream sent. Replies that call tools are
+bound to the request that they answer, see `proxy/holds/binding.py`.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ log = structlog.get_logger(__name__)
 
 HOLD, AUDIT = "hold", "audit"
 HELD, RELEASED, REJECTED, EXPIRED = "held", "released", "rejected", "expired"
-ESCALATED = "escalated"  # what happened to a reply that went to another queue; it stays held
+ESCALATED = "escalated"  # an event: a reply was moved to another queue, where it stays held
 STATES = (HELD, RELEASED, REJECTED, EXPIRED)
-OPEN = "open"  # how people and programs call what is stored as HELD
+OPEN = "open"  # the public name of HELD
 STATE_NAMES = (OPEN, RELEASED, REJECTED, EXPIRED)
-_SPELLINGS = {OPEN: HELD, "waits": HELD, "waiting": HELD}  # older ones too
-BLOCKED = "blocked"  # no state, but what an expired reply may come to
+_SPELLINGS = {OPEN: HELD, "waits": HELD, "waiting": HELD}  # also older names
+BLOCKED = "blocked"  # no state, but what `on_expiry` may say
 ON_EXPIRY = {"reject": EXPIRED, "deliver": RELEASED, "block": BLOCKED}
-EXPIRED_AT_ONCE = 200  # other writers come in between
-COUNT_EVERY_S, FEWEST_LEFT = 1.0, 100  # what may wait is counted each time where it is near
+EXPIRED_AT_ONCE = 200  # rows in a transaction, so that other writers wait briefly
+COUNT_EVERY_S, FEWEST_LEFT = 1.0, 100  # seconds; replies below the limit, where each is counted
 IN_ALL = "limits.max_held"
 HELD_ALREADY = "a reply to this request is held already; ask for it again"
-MOST_OF_ONE_REQUEST = 20  # held replies of one request that are looked at, the newest first
+MOST_OF_ONE_REQUEST = 20  # held replies read for one request, the newest first
 
 _held = sa.Table(
     "held_replies",
     metadata,
     sa.Column("id", sa.String, primary_key=True),
-    sa.Column("key_hash", sa.String, nullable=False),  # of the key that asked; only it may fetch
+    sa.Column("key_hash", sa.String, nullable=False),  # of the only key that may fetch it
     sa.Column("state", sa.String, nullable=False, index=True),
     sa.Column("queue", sa.String, nullable=False),
     sa.Column("model", sa.String, nullable=False),
@@ -72,21 +72,21 @@ _held = sa.Table(
     sa.Column("kind", sa.String, nullable=False, server_default=HOLD),
     sa.Column("request_id", sa.String, nullable=True, index=True),  # of its exchange
     sa.Column("team", sa.String, nullable=True),
-    sa.Column("path", sa.String, nullable=True),  # that was asked, after `/v1`
+    sa.Column("path", sa.String, nullable=True),  # the request's, after `/v1`
     sa.Column("request", sa.LargeBinary, nullable=True),  # its body, as the client sent it
-    sa.Column("revised", sa.LargeBinary, nullable=True),  # what a reviewer wrote in its place
+    sa.Column("revised", sa.LargeBinary, nullable=True),  # a reviewer's edit of the reply
     sa.Column("decided_by", sa.String, nullable=True),
     sa.Column("note", sa.Text, nullable=True),
     sa.Column("share", sa.Float, nullable=True),  # the probability with which an audit was drawn
-    sa.Column("approvals", sa.Integer, nullable=True),  # that it needs; null: one
-    sa.Column("approved", sa.Text, nullable=True),  # by whom, where it needs several; JSON
+    sa.Column("approvals", sa.Integer, nullable=True),  # how many it needs; null: one
+    sa.Column("approved", sa.Text, nullable=True),  # JSON: by whom, where it needs several
     sa.Column("proposed", sa.LargeBinary, nullable=True),  # an edit that others have to approve
-    sa.Column("escalate_at", sa.Float, nullable=True),  # null once it is done
-    sa.Column("escalate_to", sa.String, nullable=True),  # the queue that it goes to, or went to
-    sa.Column("findings", sa.Text, nullable=True),  # of the calibrator; JSON, quotes the reply
+    sa.Column("escalate_at", sa.Float, nullable=True),  # null once it has moved
+    sa.Column("escalate_to", sa.String, nullable=True),  # the queue to which it moves, or has moved
+    sa.Column("findings", sa.Text, nullable=True),  # JSON: the calibrator's, which quote the reply
 )
 held_replies = _held
-sa.Index(  # the order of the queue, with all that it can be narrowed to: rows are read when shown
+sa.Index(  # the queue's order and filters, so that only the rows shown are read
     "review_order",
     *(_held.c.state, _held.c.confidence, _held.c.created_at, _held.c.id),
     *(_held.c.queue, _held.c.team, _held.c.kind),
@@ -101,10 +101,10 @@ sa.Index("held_of_key", _held.c.key_hash, _held.c.state)
 class HeldReply:
     """One reply that a policy holds; times are seconds since the epoch.
 
-    With `kind` AUDIT it is one that was delivered, drawn with probability `share` to be labelled.
+    With `kind` AUDIT it was delivered, and drawn with probability `share` to be labelled.
 
-    A reply with a `request_digest` is bound to that request: `rule_digest` is the rule that held
-    it, `calls` its tool calls as `approvals.digest_of_calls` writes them.
+    A reply with a `request_digest` is bound to that request: `rule_digest` is that of the rule that
+    held it, `calls` are its tool calls as `approvals.digest_of_calls` writes them.
     """
 
     id: str
@@ -143,22 +143,22 @@ class HeldReply:
 
     @property
     def needed(self) -> int:
-        """How many people have to approve it."""
+        """The number of people who have to approve it."""
         return self.approvals or 1
 
     @property
     def edit(self) -> bytes | None:
-        """What a reviewer wrote in its place, also while others have to approve that."""
+        """A reviewer's edit of the reply, also one still to be approved by others, or None."""
         return self.revised if self.proposed is None else self.proposed
 
     @property
     def as_proposed(self) -> HeldReply:
-        """The reply with the edit that waits for approval in its place, if there is one."""
+        """The reply with the edit that waits for approval as its content, if there is one."""
         return self if self.proposed is None else replace(self, reply=self.proposed)
 
     @property
     def outgoing(self) -> bytes:
-        """What a client gets once it is released: the reviewer's words, or those of upstream."""
+        """The bytes that a client gets after a release: a reviewer's edit, or upstream's reply."""
         return self.reply if self.revised is None else self.revised
 
     @property
@@ -172,10 +172,10 @@ class HeldReply:
 
     @property
     def standing(self) -> str:
-        """What it comes to now: its state, but for what time has changed.
+        """The state that counts now: the stored one, or the one that follows from the time.
 
-        Where nobody decided in time that is what the policy says. A bound reply that was released
-        and not taken in time has expired too: what was right to do then may not be now.
+        If nobody decided in time, the policy's `on_expiry` counts. A bound reply that was released
+        and not fetched in time has expired too, since its calls may no longer be right.
         """
         is_late = self.expires_at <= time.time()
         if self.state == EXPIRED or (self.state == HELD and is_late):
@@ -185,16 +185,20 @@ class HeldReply:
 
 
 def _wait_for_others(connection: sa.Connection, held: HeldReply) -> None:
-    """Lets a transaction end that holds a reply to the same request, whoever began it: of a proxy
-    that was killed PostgreSQL goes on to commit what it was told to. SQLite has one writer."""
+    """Wait for other transactions that hold a reply to the same request, in PostgreSQL.
+
+    PostgreSQL may still commit the transaction of a proxy that was killed. SQLite has one writer.
+    """
     if held.request_digest is not None and connection.dialect.name == "postgresql":
         lock = int.from_bytes(hashlib.sha256(held.request_digest.encode()).digest()[:7])
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(lock)))
 
 
 def _unseen(held: HeldReply, asked_at: float) -> sa.Select[Any]:
-    """What was held for the same request before it came, and was not there when it was looked for:
-    otherwise the request would have got that one."""
+    """Return the query for an open reply that was held for the same request before `asked_at`.
+
+    It was not stored yet when the request looked for one, else the request would have got it.
+    """
     same = (_held.c.request_digest, held.request_digest), (_held.c.key_hash, held.key_hash)
     is_same = [
         column == value for column, value in (*same, (_held.c.rule_digest, held.rule_digest))
@@ -205,7 +209,7 @@ def _unseen(held: HeldReply, asked_at: float) -> sa.Select[Any]:
 
 
 class Store:
-    """Every method raises StoreError when the database cannot be used."""
+    """The held replies, for the event loop; each method raises StoreError if the database fails."""
 
     def __init__(self, url: str, max_held: int = 100_000) -> None:
         self.url = url
@@ -213,10 +217,10 @@ class Store:
         self._engine: AsyncEngine | None = None
         self._is_open = False
         self._bound = BoundReplies(url)
-        self._counted = 0, -COUNT_EVERY_S  # replies that wait, when, on the monotonic clock
+        self._counted = 0, -COUNT_EVERY_S  # held replies, and the monotonic time of the count
 
     async def open(self) -> None:
-        """Creates the file or the tables where they are missing."""
+        """Create or migrate the database, and allow its use."""
         (await asyncio.to_thread(open_engine, self.url)).dispose()
         self._is_open = True
 
@@ -230,11 +234,13 @@ class Store:
     async def hold(
         self, held: HeldReply, caller: Caller = ANYONE, asked_at: float | None = None
     ) -> None:
-        """Durable when it returns; refuses beyond `max_held` replies that wait, in all and for the
-        caller's key and team.
+        """Store a held reply; it is durable when this returns.
 
-        `asked_at` is when the request came. Whoever asked the same before may be gone, and what
-        was held for them be written only now: a bound reply has to wait for that, and is refused.
+        Raises TooManyHeldError where as many replies as allowed are held, in all or for the
+        caller's key or team.
+
+        `asked_at` is when the request came. A client may ask, leave and ask again, and the first
+        reply be held only now. Then a bound reply to the second request is refused with StoreError.
         """
         row = row_of(held)
         try:
@@ -257,14 +263,17 @@ class Store:
         self._counted = self._counted[0] + 1, self._counted[1]
 
     def _has_room(self) -> bool:
-        """Whether so few wait that nobody has to count them again: a long queue takes a while."""
+        """Return whether the last count is recent and far below the limit.
+
+        Then no new count is needed: counting a long queue is slow.
+        """
         count, at = self._counted
         is_far = self._max_held - count > max(FEWEST_LEFT, self._max_held / 10)
         return is_far and time.monotonic() - at < COUNT_EVERY_S
 
     def _limits(self, caller: Caller) -> Iterator[tuple[int, sa.Select[Any], str]]:
-        """How many may wait, the query that counts them, and what sets the limit."""
-        is_waiting = _held.c.state == HELD, _held.c.kind == HOLD  # audits have a bound of their own
+        """Yield the limits: how many replies may be held, the query for their count, and a name."""
+        is_waiting = _held.c.state == HELD, _held.c.kind == HOLD  # audits have their own limit
         waiting = sa.select(sa.func.count()).select_from(_held).where(*is_waiting)
         if not self._has_room():
             yield self._max_held, waiting, IN_ALL
@@ -281,25 +290,31 @@ class Store:
         return found[0] if found else None
 
     def may_have(self, request_digest: str) -> bool:
-        """Whether a reply may be bound to a request: for nearly all, none is.
+        """Return whether a reply may be bound to this request; for nearly all requests it is False.
 
-        Where this cannot tell, `of_request` has to.
+        If True, `of_request` has to look.
         """
         return self._bound.may_have(request_digest)
 
     async def of_request(self, request_digest: str, key_hash: str) -> Sequence[HeldReply]:
-        """The replies that are bound to a request, the newest first."""
+        """Return the replies bound to this request and key, the newest first.
+
+        At most `MOST_OF_ONE_REQUEST` are returned.
+        """
         is_its = sa.and_(_held.c.request_digest == request_digest, _held.c.key_hash == key_hash)
         newest = sa.select(_held).where(is_its).order_by(_held.c.created_at.desc())
         return await self._select(newest.limit(MOST_OF_ONE_REQUEST))
 
     async def undecided(self, ids: Collection[str]) -> set[str]:
-        """Those of these replies that are still held."""
+        """Return the ids of those replies that are still held."""
         query = sa.select(_held.c.id).where(_held.c.id.in_(ids), _held.c.state == HELD)
         return {row[0] for row in await self._rows(query)}
 
     async def take(self, id: str, again_s: float) -> bool:
-        """Hands a bound reply out; False when it first was more than `again_s` seconds ago."""
+        """Mark a bound reply as handed out; return whether the client may have it.
+
+        A client may have it again for `again_s` seconds after the first time.
+        """
         first = _held.update().where(_held.c.id == id, _held.c.taken_at.is_(None))
         if await self._change(first.values(taken_at=time.time()), "taken", id):
             return True
@@ -309,10 +324,12 @@ class Store:
     async def use_standing(
         self, key_hash: str, rule_digest: str, calls: Sequence[Call]
     ) -> list[str] | None:
-        """Counts a use of standing approvals that cover each of these calls, and gives their ids;
-        None where one of them is not covered."""
+        """Count one use of a standing approval for each call; return the ids of those used.
+
+        Returns None, and counts nothing, where a call is not covered.
+        """
         tools = {tool for tool, _ in calls}
-        if any(storable(tool) != tool for tool in tools):  # nor is one given for such a name
+        if any(storable(tool) != tool for tool in tools):  # no approval is given for such a name
             return None
         found = await self._rows(candidates(key_hash, rule_digest, tools))
         ids = [*matching(calls, found)]
@@ -327,7 +344,11 @@ class Store:
         return used
 
     def _opened(self) -> AsyncEngine:
-        """Connected on first use: most proxies hold nothing, and the import takes memory."""
+        """Return the engine, connected at the first call.
+
+        Raises StoreError if the store is not open. Most proxies hold nothing, and the import takes
+        memory.
+        """
         if not self._is_open:
             raise StoreError(f"the store {place_of(self.url)} is not open")
         if self._engine is None:
@@ -346,7 +367,10 @@ class Store:
         return rows
 
     async def _change(self, statement: sa.Update, kind: str, id: str) -> bool:
-        """Changes one reply, and notes it in the chain as an event of this kind."""
+        """Change one reply, and note it in the chain as an event of this kind.
+
+        Return whether it matched.
+        """
         try:
             async with self._opened().begin() as connection:
                 is_done = (await connection.execute(statement)).rowcount == 1
@@ -358,16 +382,21 @@ class Store:
 
 
 def expire_some(connection: sa.Connection) -> int:
-    """Marks some of what nobody decided in time, in a transaction that keeps no other writer
-    waiting for long; returns how many, 0 when all is done."""
+    """Mark some of the replies that nobody decided in time as expired, in a short transaction.
+
+    Returns how many, 0 when none are left.
+    """
     now = time.time()
     is_late = _held.c.state == HELD, _held.c.expires_at <= now
     return _change_some(connection, is_late, {"state": EXPIRED, "decided_at": now}, EXPIRED, now)
 
 
 def escalate_some(connection: sa.Connection) -> int:
-    """Moves some of what nobody decided in time to the queue that its policy names; returns how
-    many, 0 when all is done. Each goes once, whoever else does this at the same time."""
+    """Move some of the replies that nobody decided in time to the queue that their policy names.
+
+    Returns how many, 0 when none are left. Each reply moves once, even if several processes do this
+    at the same time.
+    """
     now = time.time()
     is_due = _held.c.escalate_at <= now, _held.c.state == HELD, _held.c.expires_at > now
     moved = {"queue": _held.c.escalate_to, "escalate_at": None}
@@ -383,11 +412,11 @@ def _change_some(
     event: str,
     now: float,
 ) -> int:
-    """Changes some rows in a transaction of their own, and notes the event of each."""
+    """Change some rows in a transaction of their own, with an event for each; return how many."""
     some = sa.select(_held.c.id).where(*which).limit(EXPIRED_AT_ONCE)
     if not connection.execute(some.limit(1)).all():
-        return 0  # nearly always, and then nobody has to wait for the lock
-    connection.rollback()  # SQLite lets nobody write who goes on from what he read
+        return 0  # the usual case, which takes no lock
+    connection.rollback()  # SQLite may refuse to write in a transaction that has read
     change = _held.update().where(_held.c.id.in_(some.with_for_update(skip_locked=True)))
     change = change.values(values).returning(_held.c.id)
     if ids := connection.execute(change).scalars().all():
@@ -398,16 +427,16 @@ def _change_some(
 
 
 def state_name(state: str) -> str:
-    """The one name of a state, in the API, the console and on the command line."""
+    """Return the public name of a state, for the API, the console and the command line."""
     return OPEN if state == HELD else state
 
 
 def stored_state(name: str) -> str | None:
-    """The state that a name means, in today's spelling or an older one; None for no state."""
+    """Return the stored state for a name, current or older; None for an unknown name."""
     state = _SPELLINGS.get(name, name)
     return state if state in STATES else None
 
 
 def row_of(held: HeldReply) -> dict[str, Any]:
-    """What is inserted for a reply."""
+    """Return the column values of a reply, for an insert."""
     return {column.name: storable(getattr(held, column.name)) for column in _held.columns}

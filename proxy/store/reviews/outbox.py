@@ -1,8 +1,8 @@
-"""The outbox of webhooks: what is to be told, to whom, and when it is tried next.
+"""The outbox of webhooks: the deliveries, their targets, and the times of the next attempts.
 
-An event is announced once: in one transaction it is marked, and gets a delivery for each target. A
-delivery is claimed by moving the time at which it is due: should the process that claimed it end,
-another one tries again then. So each is sent at least once, and after a restart too.
+An event is announced once: one transaction marks it and creates a delivery for each target. A
+process claims a delivery by moving its due time. If that process ends, another one tries again at
+that time. So each delivery is sent at least once, also after a restart.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from proxy.store.verdicts.verdicts import reading
 deliveries = sa.Table(
     "webhook_deliveries",
     metadata,
-    sa.Column("id", sa.String, primary_key=True),  # what receivers know it by
+    sa.Column("id", sa.String, primary_key=True),  # the id that receivers see
     sa.Column("event_number", sa.Integer, nullable=False),
     sa.Column("target", sa.String, nullable=False),  # digest of the URL, which may be a secret
-    sa.Column("due_at", sa.Float, index=True),  # None once it is given up
+    sa.Column("due_at", sa.Float, index=True),  # null once it is given up
     sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
     sa.Column("given_up_at", sa.Float),
 )
 ANNOUNCED_AT_ONCE: Final = 200
-FRESH_S: Final = 86_400.0  # what happened longer ago, while nobody was there to tell it, is no news
+FRESH_S: Final = 86_400.0  # older events are marked, but not delivered
 MOST_WAITING: Final = 100_000
-KEPT_S: Final = 7 * 86_400.0  # what was given up, for those who ask why
+KEPT_S: Final = 7 * 86_400.0  # for deliveries that were given up
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One event for one target; `attempts` counts the one that is about to be made."""
+    """One event for one target; `attempts` includes the one about to be made."""
 
     id: str
     target: str
@@ -50,7 +50,10 @@ class Delivery:
 
 
 class Outbox:
-    """Methods wait for the database and belong on a thread; each raises StoreError."""
+    """The deliveries in the store at `url`.
+
+    Methods wait for the database, so call them from a thread. Each raises StoreError.
+    """
 
     def __init__(self, url: str) -> None:
         self._engine = LazyEngine(url)
@@ -59,7 +62,10 @@ class Outbox:
         self._engine.close()
 
     def announce(self, targets_of: Callable[[Event], Iterable[str]]) -> int:
-        """Makes deliveries of events that are not announced yet; returns how many events."""
+        """Create the deliveries of events that are not announced yet.
+
+        Return how many events these were.
+        """
         number = review_events.c.id
         is_new = review_events.c.is_announced.is_(False)
         some = sa.select(number).where(is_new).order_by(number).limit(ANNOUNCED_AT_ONCE)
@@ -84,7 +90,7 @@ class Outbox:
         return len(numbers)
 
     def claim(self, limit: int, lease_s: float) -> list[Delivery]:
-        """So many of those that are due, which are this process's for `lease_s` seconds."""
+        """Return up to `limit` deliveries that are due, and claim them for `lease_s` seconds."""
         now = time.time()
         table = deliveries.c
         due = sa.select(table.id).where(table.due_at <= now).order_by(table.due_at).limit(limit)
@@ -102,21 +108,24 @@ class Outbox:
             return [_delivery(row) for row in rows]
 
     def sent(self, id: str) -> None:
+        """Delete a delivery that was sent."""
         with self._changing() as connection:
             connection.execute(deliveries.delete().where(deliveries.c.id == id))
 
     def postpone(self, id: str, wait_s: float) -> None:
+        """Set the next attempt of a delivery to `wait_s` seconds from now."""
         change = deliveries.update().where(deliveries.c.id == id)
         with self._changing() as connection:
             connection.execute(change.values(due_at=time.time() + wait_s))
 
     def give_up(self, id: str) -> None:
+        """Mark a delivery as given up, so that it is not tried again."""
         change = deliveries.update().where(deliveries.c.id == id)
         with self._changing() as connection:
             connection.execute(change.values(due_at=None, given_up_at=time.time()))
 
     def forget(self) -> None:
-        """Deletes what was given up long ago."""
+        """Delete the deliveries that were given up more than `KEPT_S` seconds ago."""
         with self._changing() as connection:
             is_old = deliveries.c.given_up_at < time.time() - KEPT_S
             connection.execute(deliveries.delete().where(is_old))
@@ -131,7 +140,7 @@ class Outbox:
 
 
 def delivery_counts(engine: sa.Engine) -> dict[str, int]:
-    """How many wait, and how many were given up in the last days; raises StoreError."""
+    """Count the deliveries that are `waiting` and those `given_up`; raises StoreError."""
     given_up = sa.select(sa.func.count()).select_from(deliveries)
     given_up = given_up.where(deliveries.c.given_up_at.is_not(None))
     with reading(engine) as connection:

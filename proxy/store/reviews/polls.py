@@ -1,7 +1,8 @@
-"""Polls: requests of a client that asks again for a reply that is held for it.
+"""Polls: requests with which a client asks again for a reply held for it.
 
-They are no exchanges: nobody is asked, nothing is scored or decided. Each is a short row that names
-the held reply, so that it can be explained and counted; the exchange is that of the first request.
+They are not exchanges: no upstream is asked, and nothing is scored or decided. Each is a short row
+that names the held reply, so that it can be explained and counted. The exchange is that of the
+first request.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ polls = sa.Table(
     sa.Column("request_id", sa.String, primary_key=True),
     sa.Column("review_id", sa.String, nullable=False),  # of the held reply
     sa.Column("at", sa.Float, nullable=False),  # seconds since the epoch
-    sa.Column("status", sa.Integer, nullable=False),  # of HTTP, as the client got it
+    sa.Column("status", sa.Integer, nullable=False),  # the HTTP status that the client got
     sa.Column("action", sa.String),  # hold while it waits, deliver once it was released
     sa.Column("error", sa.String),  # our machine code
 )
@@ -28,8 +29,10 @@ sa.Index("polls_of_review", polls.c.review_id)
 
 
 class Standing(NamedTuple):
-    """Where a held reply stands: `request_id` is that of its exchange, `polls` how often its client
-    asked again. Times are seconds since the epoch."""
+    """The state of a held reply: `request_id` names its exchange, `polls` counts its polls.
+
+    Times are seconds since the epoch.
+    """
 
     review_id: str
     request_id: str | None
@@ -40,7 +43,7 @@ class Standing(NamedTuple):
 
 
 class Poll(NamedTuple):
-    """One value for each column."""
+    """One poll, with a value for each column."""
 
     request_id: str
     review_id: str
@@ -51,19 +54,19 @@ class Poll(NamedTuple):
 
 
 def put_polls(connection: sa.Connection, found: list[Poll]) -> None:
-    """Writes them in a transaction of others; raises SQLAlchemyError."""
+    """Insert polls in the caller's transaction; raises SQLAlchemyError."""
     connection.execute(polls.insert(), [each._asdict() for each in found])
 
 
 def poll_by(engine: sa.Engine, request_id: str) -> Poll | None:
-    """The poll with this request id; raises StoreError."""
+    """Return the poll with this request id, or None; raises StoreError."""
     with reading(engine) as connection:
         row = connection.execute(polls.select().where(polls.c.request_id == request_id)).first()
     return Poll(*row) if row else None
 
 
 def standing_of(engine: sa.Engine, review_id: str) -> Standing | None:
-    """The held reply with this id; raises StoreError."""
+    """Return the state of the held reply with this id, or None; raises StoreError."""
     held = metadata.tables["held_replies"].c
     columns = held.id, held.request_id, held.state, held.decided_by, held.expires_at
     query = sa.select(*columns, counted_polls(held.id)).where(held.id == review_id)
@@ -73,7 +76,10 @@ def standing_of(engine: sa.Engine, review_id: str) -> Standing | None:
 
 
 def stored_reply(engine: sa.Engine, review_id: str) -> HeldReply | None:
-    """The held reply with this id as it is stored; nothing expires. Raises StoreError."""
+    """Return the held reply with this id as it is stored, without expiring it, or None.
+
+    Raises StoreError.
+    """
     held = metadata.tables["held_replies"]
     with reading(engine) as connection:
         row = connection.execute(held.select().where(held.c.id == review_id)).first()
@@ -81,6 +87,6 @@ def stored_reply(engine: sa.Engine, review_id: str) -> HeldReply | None:
 
 
 def counted_polls(review_id: sa.ColumnElement[Any]) -> sa.ScalarSelect[int]:
-    """How often the held reply that a column names was asked for again, as a column."""
+    """Return a column that counts the polls of the held reply that a column names."""
     counting = sa.select(sa.func.count()).select_from(polls).where(polls.c.review_id == review_id)
     return counting.scalar_subquery()

@@ -1,7 +1,7 @@
-"""The review queue as people work on it: pages, decisions, labels, counts.
+"""The review queue as people use it: pages, decisions, labels and counts.
 
-Methods wait for the database and belong on a thread; each raises StoreError. A decision, the label
-that comes with it and the note that it happened are one transaction.
+Methods wait for the database, so call them from a thread. Each raises StoreError. A decision, its
+label and its event are one transaction.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from proxy.store.reviews.standing import Standing, StandingApproval, give, liste
 from proxy.store.reviews.used_links import LinkUse, forget_uses, use_up
 from proxy.store.verdicts.verdicts import keep_label, reading, verdicts
 
-MOST_TURNS = 500  # that are read at once
+MOST_TURNS = 500  # events read at once
 _LISTED = (
     *("id", "kind", "state", "queue", "team", "model", "policy", "confidence", "calibrator"),
     *("request_id", "created_at", "expires_at", "on_expiry"),
@@ -47,8 +47,8 @@ _LISTED = (
     *("escalate_at", "escalate_to", "findings"),
 )
 SEEN_QUEUES: ContextVar[frozenset[str] | None] = ContextVar("seen_queues", default=None)
-"""The queues that whoever asks may see; None: all."""
-MOST_LISTED = 65_536  # bytes of a request, or of a reply, that a line of the queue comes with
+"""The queues that the current reviewer may see; None means all."""
+MOST_LISTED = 65_536  # bytes of a request or reply that a line of the queue includes
 _BEGINNING = sa.func.substr(held_replies.c.question, 1, 500)
 Place = tuple[float | None, float, str]
 """Where a page ends: confidence, time and id of its last reply."""
@@ -56,8 +56,11 @@ Place = tuple[float | None, float, str]
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A line of the queue: a HeldReply with the question's beginning, and its bytes where they are
-    few; `reply` is empty, `request` and `edit` are None where they are not."""
+    """A line of the queue: a HeldReply with only the beginning of its question.
+
+    Where the bytes are longer than `MOST_LISTED`, `reply` is empty, and `request` and `edit` are
+    None.
+    """
 
     id: str
     kind: str
@@ -96,7 +99,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What a reviewer said of a reply: correct or not."""
+    """A reviewer's judgement of a reply: correct or not."""
 
     reviewer: str
     is_correct: bool
@@ -105,7 +108,7 @@ class Label:
 
 
 class ReviewQueue:
-    """The database is opened by the first method that needs it."""
+    """The review queue of the store at `url`; the first method that needs the database opens it."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -123,10 +126,11 @@ class ReviewQueue:
     def page(
         self, state: str, limit: int, after: Place | None = None, **narrowed: str | None
     ) -> list[Listed]:
-        """So many replies, the surest errors first, and before them what has no score.
+        """Return up to `limit` replies: first those without a score, then by rising confidence.
 
-        `narrowed` to a `queue`, `team` or `kind`. Two ranges of one index: databases differ in
-        where they sort what has no confidence.
+        Replies past their time are expired first. `after` is where the page before ended.
+        `narrowed` may name a `queue`, `team` or `kind`. Two queries read two ranges of one index,
+        since databases differ in how they sort nulls.
         """
         self.expire()
         table = held_replies.c
@@ -137,7 +141,7 @@ class ReviewQueue:
         if (seen := SEEN_QUEUES.get()) is not None:
             query = query.where(table.queue.in_(sorted(seen)))
         if state == HELD:
-            query = query.where(table.expires_at + 0 > time.time())  # by no index but its order's
+            query = query.where(table.expires_at + 0 > time.time())  # `+ 0`: not by its own index
         for name, value in narrowed.items():
             if value is not None:
                 query = query.where(table[name] == storable(value))
@@ -156,7 +160,7 @@ class ReviewQueue:
         return listed
 
     def count(self, state: str, **narrowed: str | None) -> int:
-        """Return how many replies `page` would list in all."""
+        """Return how many replies have a state, with the filters of `page`, in all queues."""
         table = held_replies.c
         query = sa.select(sa.func.count()).select_from(held_replies).where(table.state == state)
         if state == HELD:
@@ -167,7 +171,7 @@ class ReviewQueue:
         return int(self._rows(query)[0][0])
 
     def ids_like(self, text: str) -> list[str]:
-        """Return ids that begin with a text, or have it behind a dash or _; two at most."""
+        """Return ids that begin with a text, or have it after a dash or underscore; two at most."""
         column = held_replies.c.id
         inside = [column.contains(f"{mark}{text}", autoescape=True) for mark in "-_"]
         query = sa.select(column).where(sa.or_(column.startswith(text, autoescape=True), *inside))
@@ -181,7 +185,10 @@ class ReviewQueue:
         return [Listed(**row._mapping) for row in self._rows(query.order_by(*order).limit(limit))]
 
     def get(self, id: str) -> HeldReply | None:
-        """One reply, marked as expired if its time is over."""
+        """Return one reply, marked as expired if its time is over, or None.
+
+        Replies in queues that are not seen are not returned.
+        """
         rows = self._rows(sa.select(held_replies).where(held_replies.c.id == storable(id)))
         found = HeldReply(**rows[0]._mapping) if rows else None
         if found is not None and found.state == HELD and found.expires_at <= time.time():
@@ -191,11 +198,14 @@ class ReviewQueue:
         return found if found is None or seen is None or found.queue in seen else None
 
     def labels(self, held: HeldReply) -> list[Label]:
-        """What reviewers said of a reply, the first first."""
+        """Return the reviewers' labels of a reply, the oldest first."""
         return self.said_of(held)[0]
 
     def said_of(self, held: HeldReply) -> tuple[list[Label], list[Event]]:
-        """The labels of a reply, and what happened to it."""
+        """Return the labels of a reply, and its events, each the oldest first.
+
+        At most `MOST_TURNS` events are returned.
+        """
         columns = verdicts.c.reviewer, verdicts.c.is_correct, verdicts.c.given_at, verdicts.c.note
         of_it = verdicts.c.request_id == held.request_id  # None equals nothing
         labels = sa.select(*columns).where(of_it).order_by(verdicts.c.id)
@@ -206,23 +216,23 @@ class ReviewQueue:
             return said, [Event(**row._mapping) for row in happened]
 
     def events_after(self, number: int) -> list[Event]:
-        """What happened since, the oldest first; some of it where it is very much."""
+        """Return the events with a greater number, the oldest first, `MOST_TURNS` at most."""
         later = event_columns().where(review_events.c.id > number)
         rows = self._rows(later.order_by(review_events.c.id).limit(MOST_TURNS))
         return [Event(**row._mapping) for row in rows]
 
     def last_event(self) -> int:
-        """The number of the latest event; 0 before the first."""
+        """Return the number of the latest event, or 0 if there is none."""
         [row] = self._rows(sa.select(sa.func.coalesce(sa.func.max(review_events.c.id), 0)))
         return int(row[0])
 
     # --- counts ---------------------------------------------------------------------------------
 
     def open_counts(self) -> list[dict[str, Any]]:
-        """What waits in each queue, by kind: `count`, `oldest_at` and mean `confidence`.
+        """Return the open replies by queue and kind: `count`, `oldest_at` and mean `confidence`.
 
-        `time_used` is the largest share of its time, 0 to 1, that one of them has waited,
-        `escalated` how many came from another queue, where nobody decided.
+        `time_used` is the largest share, 0 to 1, of its time that one of them has waited.
+        `escalated` is how many came from another queue, in which nobody decided.
         """
         table, now = held_replies.c, time.time()
         time_given = sa.func.nullif(table.expires_at - table.created_at, 0)
@@ -240,7 +250,10 @@ class ReviewQueue:
         return [dict(row._mapping) for row in rows]
 
     def decided_counts(self, since: float) -> list[dict[str, Any]]:
-        """What was decided from a time on, by day (days since the epoch), reviewer and state."""
+        """Return how many replies were decided since a time, by day, reviewer and state.
+
+        Days count from the epoch. Each row has the mean `confidence` too.
+        """
         table = held_replies.c
         day = sa.cast(sa.func.floor(table.decided_at / DAY_S), sa.Integer)
         columns = (
@@ -252,8 +265,7 @@ class ReviewQueue:
         return [dict(row._mapping) for row in self._rows(query.order_by(day))]
 
     def traffic(self, since: float) -> dict[str, Any]:
-        """What was asked from a time on and is recorded: how many, with what mean confidence, and
-        what was done with them."""
+        """Return the count, mean confidence and actions of the recorded exchanges since a time."""
         row = exchanges.c
         columns = (row.action, sa.func.count(), sa.func.count(row.confidence))
         query = sa.select(*columns, sa.func.sum(row.confidence)).group_by(row.action)
@@ -281,12 +293,12 @@ class ReviewQueue:
         link: LinkUse | None = None,
         standing: Standing | None = None,
     ) -> HeldReply | None:
-        """Releases or rejects what is still open; None when somebody or time was faster.
+        """Release or reject an open reply.
 
-        What several people have to approve stays open until the last of them does. `revision` is
-        the edit that this one read, see `approvals.py`: of another one nothing is approved. A
-        `link` that brought the decision is used up by it, and decides nothing where it was before.
-        With `standing`, calls like this one are covered too.
+        Return the changed reply, or None if nothing was decided. If several people have to approve,
+        it stays open until the last of them does. `revision` names the edit that this reviewer
+        read, see `approvals.py`; another edit is not approved. A `link` is used up by the decision;
+        a used one decides nothing. With `standing`, calls like these are approved too.
         """
         with self._changing() as connection:
             verdict = "approve" if state == RELEASED else "reject"
@@ -300,42 +312,45 @@ class ReviewQueue:
                 given = Approval(reviewer, is_correct, revised, storable(note), revision, standing)
                 after = approve(connection, held, given)
             if after is None:
-                connection.rollback()  # nothing was decided: the link is as before
+                connection.rollback()  # nothing was decided, so the link stays unused
             return after
 
     def standing(self, *, is_all: bool = False) -> list[StandingApproval]:
-        """Approvals that cover calls, of the queues that are seen: those in force, or all."""
+        """Return the standing approvals of the queues that are seen: those in force, or all."""
         rows = self._rows(listed(SEEN_QUEUES.get(), is_all=is_all))
         return [StandingApproval(**row._mapping) for row in rows]
 
     def standing_by_id(self, id: str) -> StandingApproval | None:
-        """One of these, in force or not, however many are newer."""
+        """Return a standing approval, in force or not.
+
+        Returns None if there is none in the queues that are seen.
+        """
         rows = self._rows(listed(SEEN_QUEUES.get(), is_all=True, id=id))
         return StandingApproval(**rows[0]._mapping) if rows else None
 
     def revoke(self, id: str, by: str) -> bool:
-        """Ends a standing approval; False where there is none to end."""
+        """End a standing approval; return False if there is none, or it was revoked before."""
         with self._changing() as connection:
             return revoke(connection, id, by)
 
     def audit_of(self, request_id: str) -> HeldReply | None:
-        """What was drawn of an exchange and waits for its verdict."""
+        """Return the audit of an exchange that waits for a verdict, or None."""
         is_its = held_replies.c.request_id == request_id, held_replies.c.kind == AUDIT
         query = sa.select(held_replies).where(*is_its, held_replies.c.state == HELD)
         rows = self._rows(query.limit(1))
         return HeldReply(**rows[0]._mapping) if rows else None
 
     def rehearse(self) -> None:
-        """Reads and decides a reply that never was, so that the first decision of the day takes no
-        longer than the next: statements are compiled, a connection is there.
+        """Decide on a made-up reply and roll it back, so that the first real decision is not slow.
 
-        Where the database cannot be used, whoever asks first hears of it.
+        It compiles the statements and opens a connection. Errors are ignored; the first real use of
+        the database raises them.
         """
         with suppress(StoreError):
             self.try_to_hold()
 
     def try_to_hold(self, reply: bytes = b"") -> None:
-        """Write a held reply and a decision on it, and take both back; raises StoreError."""
+        """Write a held reply and a decision on it, and roll both back; raises StoreError."""
         now = time.time()
         unheard = HeldReply(
             id=f"rehearsal-{secrets.token_hex(8)}",
@@ -364,8 +379,10 @@ class ReviewQueue:
             keep_label(connection, request_id, is_correct, reviewer, storable(note))
 
     def expire(self, slices: int = 1) -> None:
-        """Marks what nobody decided in time, and moves what goes to another queue first, in so many
-        slices at most of each."""
+        """Mark replies past their time as expired, and move those that are due to be escalated.
+
+        Does `slices` transactions of each at most.
+        """
         try:
             with self.engine.connect() as connection:
                 for work in (expire_some, escalate_some):
@@ -384,7 +401,7 @@ class ReviewQueue:
                 note_change(connection, "expired", held_replies, table.id == held.id)
 
     def forget_events(self) -> None:
-        """Deletes what happened long ago, and which links were used then."""
+        """Delete the events, and the uses of links, that are older than `KEPT_S`."""
         with self._changing() as connection:
             is_old = review_events.c.at < time.time() - KEPT_S
             connection.execute(review_events.delete().where(is_old))
@@ -404,7 +421,7 @@ class ReviewQueue:
 
 
 def _small(name: str) -> sa.Label[Any]:
-    """A column of bytes, NULL where they are too many for a list."""
+    """Return a column of bytes that is NULL where they are longer than `MOST_LISTED`."""
     column = held_replies.c[name]
     return sa.case((sa.func.length(column) <= MOST_LISTED, column)).label(name)
 

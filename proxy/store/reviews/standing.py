@@ -1,8 +1,8 @@
-"""Standing approvals: a reviewer's approval of a call that covers calls like it, for a while.
+"""Standing approvals: an approval of a call that covers similar calls for a limited time.
 
-Like it is a call of the same tool by the same key, held by the same rule, with the same arguments
-but for those that the reviewer let be any. Each use counts in one statement, whoever else uses it
-at the same time, on whatever machine; the last one allowed is the last one.
+A similar call is one of the same tool by the same key, held by the same rule, with the same
+arguments except those that the reviewer left open. Each use is counted in one statement, so that
+the limit holds even if several machines use an approval at the same time.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ standing_approvals = sa.Table(
     "standing_approvals",
     metadata,
     sa.Column("id", sa.String, primary_key=True),
-    sa.Column("review_id", sa.String, nullable=False),  # of the reply that was approved with it
-    sa.Column("key_hash", sa.String, nullable=False),  # of the client's key; no other one's calls
-    sa.Column("rule_digest", sa.String, nullable=False),  # of the rule that held it
+    sa.Column("review_id", sa.String, nullable=False),  # the reply that was approved with it
+    sa.Column("key_hash", sa.String, nullable=False),  # of the key whose calls are covered
+    sa.Column("rule_digest", sa.String, nullable=False),  # of the rule that held the reply
     sa.Column("queue", sa.String, nullable=False),
     sa.Column("tool", sa.String, nullable=False),
     sa.Column("arguments", sa.Text, nullable=False),  # JSON, as `pattern_of` makes it
     sa.Column("created_at", sa.Float, nullable=False),  # seconds since the epoch
-    sa.Column("created_by", sa.String, nullable=False),  # all of them, where several approve
+    sa.Column("created_by", sa.String, nullable=False),  # all names, where several people approved
     sa.Column("expires_at", sa.Float, nullable=False),
     sa.Column("most_uses", sa.Integer, nullable=False),
     sa.Column("uses", sa.Integer, nullable=False),
@@ -41,7 +41,7 @@ standing_approvals = sa.Table(
     sa.Index("standing_of_key", "key_hash", "rule_digest"),
 )
 _standing = standing_approvals
-NEW, USED, REVOKED = "standing", "standing used", "standing revoked"  # in the chain
+NEW, USED, REVOKED = "standing", "standing used", "standing revoked"  # kinds in the chain
 MOST_LISTED: Final = 500
 Call = tuple[str, str]
 """A tool's name and the text of its arguments."""
@@ -49,7 +49,7 @@ Call = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a reviewer wants to cover: for how long, how often, and which calls."""
+    """A reviewer's request for a standing approval: which calls, for how long, and how many."""
 
     tool: str
     arguments: str
@@ -57,13 +57,13 @@ class Standing:
     most_uses: int
 
     def told(self) -> dict[str, Any]:
-        """As it stands beside one of several approvals, until the last is given."""
+        """Return the values to store with one of several approvals until the last is given."""
         return {"for_s": self.for_s, "uses": self.most_uses, "pattern": json.loads(self.arguments)}
 
 
 @dataclass(frozen=True, slots=True)
 class StandingApproval:
-    """One that was given; times are seconds since the epoch."""
+    """A standing approval that was given; times are seconds since the epoch."""
 
     id: str
     review_id: str
@@ -94,10 +94,10 @@ class StandingApproval:
 
 
 def pattern_of(arguments: str, any_of: Collection[str] = ()) -> str:
-    """The arguments that a call has to have: SHA-256 of each value, but for those of any value.
+    """Return the pattern that a call's arguments have to match, as JSON: the SHA-256 of each value.
 
-    Of arguments that are no JSON object the whole text counts; raises ValueError where one of
-    `any_of` is not among them.
+    The values of `any_of` are left open. If the arguments are no JSON object, the whole text has to
+    match. Raises ValueError where one of `any_of` is not among the arguments.
     """
     values = _comparable(arguments)
     if unknown := [name for name in any_of if name not in (values or {})]:
@@ -109,7 +109,7 @@ def pattern_of(arguments: str, any_of: Collection[str] = ()) -> str:
 
 
 def covers(pattern: str, arguments: str) -> bool:
-    """Whether a call with these arguments is like the one that was approved."""
+    """Return whether a call's arguments match the pattern of an approval."""
     told, values = json.loads(pattern), _comparable(arguments)
     if values is None or "text" in told:
         return values is None and told.get("text") == _digest(arguments)
@@ -120,7 +120,7 @@ def covers(pattern: str, arguments: str) -> bool:
 
 
 def _comparable(arguments: str) -> dict[str, Any] | None:
-    """The arguments by their names; None where their text has to be compared."""
+    """Return the arguments by name; None if they have to be compared as text."""
     values = _object(arguments)
     try:
         _canonical(values)
@@ -130,9 +130,9 @@ def _comparable(arguments: str) -> dict[str, Any] | None:
 
 
 def _object(arguments: str) -> dict[str, Any] | None:
-    """None for what is no JSON object, or one in which a member stands twice.
+    """Return the arguments as a dict; None for text that is no JSON object, or has a member twice.
 
-    Numbers with a fraction or an exponent stay as they are written, and NaN is no JSON.
+    Numbers with a fraction or an exponent stay as they are written. NaN is not JSON.
     """
     try:
         value = json.loads(
@@ -154,7 +154,7 @@ def _once(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Written(str):
-    """A number as it is written: 1e999 is no null, and 1.0 no 1."""
+    """A number as it is written: 1e999 is not null, and 1.0 is not 1."""
 
     __slots__ = ()
 
@@ -168,7 +168,7 @@ def _digest(value: Any) -> str:
 
 
 def _canonical(value: Any) -> str:
-    """The same text for the same JSON value, and for no other one; raises RecursionError."""
+    """Return a text that is the same for equal JSON values only; raises RecursionError."""
     if isinstance(value, _Written):
         return str(value)
     if isinstance(value, list):
@@ -183,7 +183,7 @@ def _canonical(value: Any) -> str:
 
 
 def give(connection: sa.Connection, held: Any, standing: Standing, by: str) -> str:
-    """Keeps one, in the transaction of the approval that it came with; returns its id."""
+    """Insert a standing approval in the transaction of its approval; return its id."""
     now = time.time()
     values = {
         "id": f"standing-{secrets.token_hex(8)}",
@@ -203,8 +203,10 @@ def give(connection: sa.Connection, held: Any, standing: Standing, by: str) -> s
 
 
 def agreed(people: Sequence[dict[str, Any]]) -> tuple[float, int] | None:
-    """The bounds on which all who approved agree, the narrower ones; None where one of them did
-    not say so, or of other calls."""
+    """Return the narrowest bounds, in seconds and uses, that all who approved have asked for.
+
+    Returns None where one of them asked for none, or for other calls.
+    """
     told = [each.get("like_this") for each in people]
     said = [each for each in told if each is not None]
     if len(said) < len(told) or any(each["pattern"] != said[0]["pattern"] for each in said):
@@ -213,7 +215,10 @@ def agreed(people: Sequence[dict[str, Any]]) -> tuple[float, int] | None:
 
 
 def candidates(key_hash: str, rule_digest: str, tools: Collection[str]) -> sa.Select[Any]:
-    """Those that may cover calls of these tools, the first to expire first."""
+    """Return the query for approvals that may cover calls of these tools.
+
+    The first to expire comes first.
+    """
     table = _standing.c
     is_its = table.key_hash == key_hash, table.rule_digest == rule_digest, table.tool.in_(tools)
     query = sa.select(table.id, table.tool, table.arguments).where(*is_its, *_is_open())
@@ -221,8 +226,11 @@ def candidates(key_hash: str, rule_digest: str, tools: Collection[str]) -> sa.Se
 
 
 def use(connection: sa.Connection, ids: Sequence[Sequence[str]]) -> list[str] | None:
-    """Counts a use for each call, of the first of its `ids` that may still be used; None where one
-    has none left, and then the transaction is to be undone."""
+    """Count a use for each call, of the first of its `ids` that is still in force.
+
+    Returns the ids that were used, sorted. Returns None if one call has none left; the caller then
+    has to roll back.
+    """
     used = [_use_one(connection, each) for each in ids]
     if None in used:
         return None
@@ -241,7 +249,7 @@ def _use_one(connection: sa.Connection, ids: Sequence[str]) -> str | None:
 
 
 def revoke(connection: sa.Connection, id: str, by: str) -> bool:
-    """Whether it was there and not revoked before."""
+    """End a standing approval; return False if there is none, or it was revoked before."""
     is_its = _standing.c.id == id, _standing.c.revoked_at.is_(None)
     change = _standing.update().where(*is_its)
     if connection.execute(change.values(revoked_at=time.time(), revoked_by=by)).rowcount != 1:
@@ -253,7 +261,10 @@ def revoke(connection: sa.Connection, id: str, by: str) -> bool:
 def listed(
     queues: Collection[str] | None, *, is_all: bool = False, id: str | None = None
 ) -> sa.Select[Any]:
-    """A query for StandingApprovals of some queues, the newest first; or for the one of an id."""
+    """Return the query for standing approvals, the newest first: in some queues, or with an id.
+
+    `queues` None means all. Only those in force are selected, unless `is_all`.
+    """
     query = sa.select(_standing).order_by(_standing.c.created_at.desc()).limit(MOST_LISTED)
     query = query if id is None else query.where(_standing.c.id == id)
     query = query if queues is None else query.where(_standing.c.queue.in_(sorted(queues)))
@@ -261,7 +272,7 @@ def listed(
 
 
 def matching(calls: Sequence[Call], found: Sequence[Any]) -> Iterator[list[str]]:
-    """For each call the ids of those that cover it."""
+    """Yield for each call the ids of the approvals that cover it."""
     for tool, arguments in calls:
         yield [row.id for row in found if row.tool == tool and covers(row.arguments, arguments)]
 

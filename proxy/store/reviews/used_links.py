@@ -1,8 +1,8 @@
-"""Links of chat messages that were used: each decides once, whichever process is asked.
+"""Links in chat messages that were used: each decides once, whichever process gets the request.
 
-A person has one use for a reply as it stands, however many messages have led there: of two who post
-the same link at the same time, on whatever machine, one comes second and changes nothing. The use
-is written in the transaction of the decision, so it stands where that stands, and not without it.
+A person has one use for each content of a reply, even if several messages link to it. If two
+requests use the same link at the same time, on any machines, the second one changes nothing. The
+use is written in the transaction of the decision, so both are stored or neither is.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ used_links = sa.Table(
     "used_links",
     metadata,
     sa.Column("review_id", sa.String, primary_key=True),
-    sa.Column("reviewer", sa.String, primary_key=True),  # the person, in one spelling
-    sa.Column("revision", sa.String, primary_key=True),  # of the edit; empty: upstream's own reply
+    sa.Column("reviewer", sa.String, primary_key=True),  # as `person_of` spells it
+    sa.Column("revision", sa.String, primary_key=True),  # of the edit; empty: upstream's reply
     sa.Column("verdict", sa.String, nullable=False),  # approve, reject
     sa.Column("used_at", sa.Float, nullable=False, index=True),  # seconds since the epoch
 )
@@ -32,7 +32,7 @@ used_links = sa.Table(
 
 @dataclass(frozen=True, slots=True)
 class LinkUse:
-    """Who decides by a link on what, as the link says it."""
+    """A link's reply, reviewer and edit, as the link names them."""
 
     review_id: str
     reviewer: str
@@ -46,14 +46,14 @@ class LinkUse:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """What a link was used for."""
+    """The decision for which a link was used."""
 
     verdict: str
     used_at: float
 
 
 def use_up(connection: sa.Connection, use: LinkUse, verdict: str) -> bool:
-    """Notes the use in this transaction; False where it was used before."""
+    """Note the use of a link in this transaction; return False if it was used before."""
     new = insert_into(used_links, connection).values(
         **use.key, verdict=verdict, used_at=time.time()
     )
@@ -62,7 +62,7 @@ def use_up(connection: sa.Connection, use: LinkUse, verdict: str) -> bool:
 
 
 def found_use(engine: sa.Engine, use: LinkUse) -> Used | None:
-    """What a link was used for, if it was; raises StoreError."""
+    """Return the decision for which a link was used, or None; raises StoreError."""
     columns = used_links.c.verdict, used_links.c.used_at
     of_it = [used_links.c[name] == value for name, value in use.key.items()]
     with reading(engine) as connection:
@@ -71,6 +71,6 @@ def found_use(engine: sa.Engine, use: LinkUse) -> Used | None:
 
 
 def forget_uses(connection: sa.Connection) -> None:
-    """Deletes what was used long ago, by links that hold no longer."""
+    """Delete the uses that are older than `KEPT_S`, whose links are no longer valid."""
     is_old = used_links.c.used_at < time.time() - KEPT_S
     connection.execute(used_links.delete().where(is_old))

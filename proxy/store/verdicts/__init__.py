@@ -1,3 +1,3 @@
-"""Reviewers' verdicts, and the data of the drift monitors."""
+"""Reviewers' verdicts, volunteered feedback, and the data of the drift monitors."""
 
 __all__ = ["drift", "feedback", "labels", "verdicts"]

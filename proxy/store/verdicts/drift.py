@@ -1,8 +1,8 @@
-"""What monitors of drift go by, and where they stand: in the database, so that restarts go on.
+"""The drift monitors' data and state, kept in the database so that monitors survive a restart.
 
-A monitor is about the scores of one model and team, or about verdicts, under one calibrator. How
-far all of them have read is one row more; whoever writes first for a stretch of the record has
-read it, and another process that did the same lets go of it.
+A monitor watches the scores of one model and team, or verdicts, under one calibrator. One more row
+holds how far all monitors have read. The process that first writes for a stretch of the record has
+read it. Another process that read the same discards its result.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ monitors = sa.Table(
     metadata,
     sa.Column("kind", sa.String, primary_key=True),  # scores, calibration, or position
     sa.Column("calibrator", sa.String, primary_key=True),
-    sa.Column("model", sa.String, primary_key=True),  # "" where it is about all
+    sa.Column("model", sa.String, primary_key=True),  # "" for all models
     sa.Column("team", sa.String, primary_key=True),
     sa.Column("seen", sa.Integer, nullable=False),  # replies, or verdicts
-    sa.Column("state", sa.Text, nullable=False),  # JSON, of the monitor's own
+    sa.Column("state", sa.Text, nullable=False),  # JSON that the monitor defines
     sa.Column("alarmed_at", sa.Float),  # seconds since the epoch
     sa.Column("alarmed_by", sa.String),  # the request id at which the alarm was raised
 )
@@ -44,7 +44,7 @@ counted_conversations = sa.Table(
 )
 sa.Index("counted_at", counted_conversations.c.at)
 MOST_COUNTED: Final = 200_000
-LOOKED_AT: Final = 20_000  # of the latest numbers, to know which calibrators give them now
+LOOKED_AT: Final = 20_000  # of the latest confidences, read to find the calibrators in use
 KEY: Final = ("kind", "calibrator", "model", "team")
 POSITION: Final = ("position", "", "", "")
 
@@ -53,7 +53,7 @@ Kind = Literal["scores", "calibration"]
 
 
 class MonitorKey(NamedTuple):
-    """What a monitor is about; `calibrator` has no recalibration where scores are watched."""
+    """The subject of a monitor; `calibrator` has no recalibration where scores are watched."""
 
     kind: Kind
     calibrator: str
@@ -63,7 +63,7 @@ class MonitorKey(NamedTuple):
 
 @dataclass(slots=True)
 class Monitor:
-    """A row; `state` is what the monitor said of itself."""
+    """A monitor's row; `state` is what the monitor itself stores."""
 
     key: MonitorKey
     seen: int
@@ -74,14 +74,14 @@ class Monitor:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Up to where the record and the verdicts were read."""
+    """The last request and the last verdict that the monitors have read."""
 
     request_id: str = ""
     verdict_id: int = 0
 
 
 class Scored(NamedTuple):
-    """What the calibrator itself said of a reply."""
+    """A reply's score by the calibrator itself; `at` is in seconds since the epoch."""
 
     request_id: str
     calibrator: str
@@ -93,7 +93,7 @@ class Scored(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """A verdict on an audited reply: the confidence that was told, and whether it was right."""
+    """A verdict on an audited reply: the confidence given, and whether the reply was correct."""
 
     verdict_id: int
     request_id: str
@@ -105,7 +105,10 @@ class Judged(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """That a reply of a conversation, at a time, has been fed to a monitor."""
+    """A reply of a conversation that was fed to a monitor.
+
+    `about` is the monitor's key, as JSON.
+    """
 
     about: str
     conversation: str
@@ -113,7 +116,7 @@ class Counted(NamedTuple):
 
 
 def read_monitors(engine: sa.Engine) -> tuple[list[Monitor], Position]:
-    """All monitors, and how far they have read; raises StoreError."""
+    """Return all monitors, and how far they have read; raises StoreError."""
     with reading(engine) as connection:
         rows = connection.execute(monitors.select().order_by(*(monitors.c[n] for n in KEY))).all()
     position, found = Position(), []
@@ -128,7 +131,10 @@ def read_monitors(engine: sa.Engine) -> tuple[list[Monitor], Position]:
 
 
 def counted_of(engine: sa.Engine, conversations: Sequence[str]) -> list[Counted]:
-    """What has counted of these conversations, the earliest first; raises StoreError."""
+    """Return which replies of these conversations have counted, the oldest first.
+
+    Raises StoreError.
+    """
     its, found = counted_conversations.c, []
     with reading(engine) as connection:
         for start in range(0, len(conversations), _AT_ONCE):
@@ -145,7 +151,11 @@ def write_monitors(
     after: Position,
     counted: Sequence[Counted] = (),
 ) -> bool:
-    """Writes them at once; False, and nothing, where another process has read on meanwhile."""
+    """Write monitors, position and counted replies in one transaction; return whether it was done.
+
+    Returns False, and writes nothing, where another process has moved the position meanwhile.
+    Raises StoreError.
+    """
     try:
         with engine.begin() as connection:
             if not _move(connection, before, after):
@@ -159,7 +169,10 @@ def write_monitors(
 
 
 def forget_monitors(engine: sa.Engine) -> int:
-    """Takes all of them off, so that the next look begins anew from where they stand; how many."""
+    """Delete all monitors, so that new ones begin at the current position; return how many.
+
+    Raises StoreError.
+    """
     try:
         with engine.begin() as connection:
             its = monitors.delete().where(monitors.c.kind != POSITION[0])
@@ -170,15 +183,21 @@ def forget_monitors(engine: sa.Engine) -> int:
 
 
 def distrusted(engine: sa.Engine) -> set[str]:
-    """The calibrators whose calibration has drifted, with their recalibrations."""
+    """Return the calibrators, with their recalibrations, whose calibration has drifted.
+
+    Raises StoreError.
+    """
     alarmed = monitors.c.kind == "calibration", monitors.c.alarmed_at.is_not(None)
     with reading(engine) as connection:
         return set(connection.execute(sa.select(monitors.c.calibrator).where(*alarmed)).scalars())
 
 
 def newest_calibrators(engine: sa.Engine) -> set[str]:
-    """What gave the newest number of a reply alone, the newest that knows others, and those that
-    know signals, with their recalibrations; of the latest `LOOKED_AT` numbers alone."""
+    """Return the calibrators in use, with their recalibrations: the newest of each kind.
+
+    One kind scores replies alone, one knows others, and others know some of the signals. Only the
+    latest `LOOKED_AT` confidences are read. Raises StoreError.
+    """
     query = sa.select(exchanges.c.request_id, exchanges.c.calibrator).where(*_scored("", 1e11))
     few = query.order_by(exchanges.c.request_id.desc()).limit(LOOKED_AT).subquery()
     last = sa.func.max(few.c.request_id)
@@ -189,7 +208,10 @@ def newest_calibrators(engine: sa.Engine) -> set[str]:
 
 
 def _known_by(name: str) -> tuple[bool, str]:
-    """What numbers of a name know beyond their reply: others, and which signals."""
+    """Return what a calibrator knows beyond the reply.
+
+    That is whether it knows others' replies, and which signals.
+    """
     signals = name.removeprefix(without_signals(name)).partition("@")[0]
     signals = signals.replace(PRIOR, "judge")  # labels replace the prior
     return knows_others(name), signals
@@ -198,10 +220,10 @@ def _known_by(name: str) -> tuple[bool, str]:
 def scored_after(
     engine: sa.Engine, request_id: str, before: float, limit: int, share: float = 1.0
 ) -> list[Scored]:
-    """Replies asked for after a request and before a time, in their order.
+    """Return the scored replies after a request and before a time, in their order, `limit` at most.
 
-    Of a share of all conversations, about, and of each of those every reply: where turns differ,
-    a sample of replies would have other turns the busier a deployment is.
+    With a `share` below 1, all replies of about that share of conversations are read: if replies
+    were sampled, a busier deployment would have other turns in its sample. Raises StoreError.
     """
     score = _own_score(engine)
     row = exchanges.c
@@ -219,7 +241,10 @@ def scored_after(
 
 
 def count_scored(engine: sa.Engine, request_id: str, before: float) -> tuple[int, str]:
-    """How many replies are waiting to be looked at, and the id of the last."""
+    """Return how many scored replies wait to be read, and the id of the last, or else `request_id`.
+
+    Raises StoreError.
+    """
     columns = sa.func.count(), sa.func.max(exchanges.c.request_id)
     query = sa.select(*columns).where(*_scored(request_id, before))
     with reading(engine) as connection:
@@ -228,7 +253,10 @@ def count_scored(engine: sa.Engine, request_id: str, before: float) -> tuple[int
 
 
 def judged_after(engine: sa.Engine, verdict_id: int, limit: int) -> list[Judged]:
-    """Verdicts on audited replies after one, in their order; of several on a reply, the first."""
+    """Return the verdicts on audited replies after a verdict, in their order, `limit` at most.
+
+    Where several people labelled a reply, only the first verdict is returned. Raises StoreError.
+    """
     held, same = metadata.tables["held_replies"], verdicts.alias()
     first = sa.select(sa.func.min(same.c.id)).where(same.c.request_id == verdicts.c.request_id)
     joined = verdicts.join(exchanges, exchanges.c.request_id == verdicts.c.request_id)
@@ -251,15 +279,17 @@ def judged_after(engine: sa.Engine, verdict_id: int, limit: int) -> list[Judged]
 def histograms(
     engine: sa.Engine, since: float, before: float, bins: int
 ) -> dict[tuple[str, str, str], list[int]]:
-    """How many conversations had their first score in which of so many equal bins, by calibrator
-    without recalibration, model and team."""
+    """Return histograms of the first scores of conversations, in `bins` equal bins from 0 to 1.
+
+    The keys are the calibrator without recalibration, the model and the team. Raises StoreError.
+    """
     row = exchanges.c
     of_it = row.calibrator, row.model, row.team, conversation_of_row
     first = sa.select(sa.func.min(row.request_id)).where(*_scored(first_id(since), before))
     first = first.group_by(*of_it)
     score = _own_score(engine)
     place = score * bins if engine.dialect.name == "sqlite" else sa.func.floor(score * bins)
-    place = sa.cast(place, sa.Integer)  # SQLite cuts off and may lack floor, PostgreSQL rounds
+    place = sa.cast(place, sa.Integer)  # SQLite truncates and may lack floor, PostgreSQL rounds
     group = exchanges.c.calibrator, exchanges.c.model, exchanges.c.team, place
     query = sa.select(*group, sa.func.count()).where(row.request_id.in_(first))
     found: dict[tuple[str, str, str], list[int]] = {}
@@ -272,8 +302,11 @@ def histograms(
 
 
 def _own_score(engine: sa.Engine) -> sa.ColumnElement[float]:
-    """What the calibrator itself said of the reply alone: neither a recalibration nor what others
-    replied is a shift of the traffic. Of several choices that were compared, the first's."""
+    """Return the expression of the calibrator's own score of the reply alone.
+
+    A recalibration, or another model's reply, is not a shift of the traffic. Of several choices
+    that were compared, it is the first one's score.
+    """
     text, is_sqlite = exchanges.c.facts, engine.dialect.name == "sqlite"
     facts: Any = sa.type_coerce(text, sa.JSON) if is_sqlite else sa.cast(text, sa.JSON)
     is_heard = exchanges.c.calibrator.contains(WITH_OTHERS)
@@ -293,11 +326,11 @@ def _scored(after: str, before: float) -> tuple[sa.ColumnElement[bool], ...]:
 
 _PLACES: Final = 8
 _place = sa.func.coalesce(exchanges.c.conversation, sa.func.substr(exchanges.c.request_id, 17))
-"""Hexadecimal digits that are drawn evenly, the same for all replies of a conversation."""
+"""Evenly distributed hexadecimal digits, the same for all replies of a conversation."""
 
 
 def _note_counted(connection: sa.Connection, counted: Sequence[Counted]) -> None:
-    """Adds what has counted, and forgets the oldest beyond `MOST_COUNTED`."""
+    """Store the replies that counted, and delete the oldest beyond `MOST_COUNTED`."""
     its = counted_conversations
     for start in range(0, len(counted), _AT_ONCE):
         some = [each._asdict() for each in counted[start : start + _AT_ONCE]]

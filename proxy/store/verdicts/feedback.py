@@ -1,8 +1,8 @@
 """Feedback: labels that somebody volunteers, of replies that they chose themselves.
 
-They stand in a table of their own and never among the verdicts: who sees a wrong reply complains,
-who sees a right one says nothing, so a sample of them says nothing about the replies that nobody
-labelled. No estimate, certificate, recalibration or monitor reads them.
+They are in a table of their own and never among the verdicts. People complain about wrong replies
+and say nothing about right ones, so such labels say nothing about the replies without a label. No
+estimate, certificate, recalibration or monitor reads them.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ feedback = sa.Table(
 )
 
 Outcome = Literal["kept", "not_found"]
-_AT_ONCE: Final = 200  # rows in a transaction, for which others that write wait
+_AT_ONCE: Final = 200  # rows in a transaction, during which other writers wait
 
 
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """One label; `id` is that of a request, or of a held reply."""
+    """One label to store; `id` is that of a request or of a held reply."""
 
     id: str
     is_correct: bool
@@ -51,7 +51,7 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A label as it is kept."""
+    """One label as stored; `given_at` is in seconds since the epoch."""
 
     request_id: str
     is_correct: bool
@@ -61,9 +61,9 @@ class Given:
 
 
 class FeedbackStore:
-    """Feedback in a database that somebody else opens, and closes.
+    """Feedback in a database that the caller opens and closes.
 
-    Methods wait for the database, belong on a thread, and raise StoreError.
+    Methods wait for the database, so call them from a thread. Each raises StoreError.
     """
 
     def __init__(self, engine: Callable[[], sa.Engine]) -> None:
@@ -72,9 +72,10 @@ class FeedbackStore:
     def keep(
         self, labels: Sequence[Feedback], by: str, key_hash: str | None = None
     ) -> list[Outcome]:
-        """Keeps each label in place of the one that the same giver gave before; tells of each.
+        """Store labels, each in place of an earlier one by the same giver.
 
-        With `key_hash`, only labels of what this key asked for; what is not is not found.
+        Return the outcome of each. With `key_hash`, only requests of this key can be labelled;
+        others are `not_found`.
         """
         found: list[Outcome] = []
         for start in range(0, len(labels), _AT_ONCE):
@@ -87,13 +88,13 @@ class FeedbackStore:
         return found
 
     def of(self, request_id: str | None) -> list[Given]:
-        """What was said of one reply, the first first."""
+        """Return the labels of one reply, the oldest first."""
         with reading(self._engine()) as connection:
             return given_on(connection, [request_id or ""]).get(request_id or "", [])
 
 
 def given_on(connection: sa.Connection, request_ids: Sequence[str]) -> dict[str, list[Given]]:
-    """What was said of these replies, the first first."""
+    """Return the labels of these replies by request id, the oldest first."""
     query = sa.select(*_columns()).where(feedback.c.request_id.in_(request_ids))
     found: dict[str, list[Given]] = {}
     for row in connection.execute(query.order_by(feedback.c.id)):
@@ -102,7 +103,10 @@ def given_on(connection: sa.Connection, request_ids: Sequence[str]) -> dict[str,
 
 
 def feedback_counts(engine: sa.Engine, since: float = 0.0) -> tuple[int, int]:
-    """How many labels were volunteered of replies from a time on, and how many say wrong."""
+    """Return how many labels replies since a time have, and how many of these say wrong.
+
+    `since` is in seconds since the epoch. Raises StoreError.
+    """
     wrong = sa.func.sum(sa.case((feedback.c.is_correct, 0), else_=1))
     query = sa.select(sa.func.count(), wrong).where(feedback.c.request_id >= first_id(since))
     with reading(engine) as connection:
@@ -143,7 +147,7 @@ def _kept(
 def _requests(
     connection: sa.Connection, ids: Sequence[str], key_hash: str | None
 ) -> Mapping[str, str]:
-    """The recorded requests that ids name, by id: their own, or that of a held reply.
+    """Return the recorded requests by the ids that name them: of a request, poll or held reply.
 
     A client gets a released reply under the id of the request that asked for it again.
     """

@@ -1,10 +1,10 @@
-"""Verdicts, each beside what was recorded of the reply that it is about, and what was kept of it.
+"""Verdicts, each with the record of its reply and the content that was kept of it.
 
-Why a reply was looked at decides what its label says about others:
+The reason why a reply was labelled decides what its label says about other replies:
 
-    held       a policy kept it back; whoever labels held replies chooses among them
+    held       a policy held it; reviewers choose which held replies they label
     audited    it was delivered, and drawn at random with a known share
-    other      somebody labelled it for a reason of their own: it stands for itself alone
+    other      somebody labelled it for another reason: it represents itself alone
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ held_replies = metadata.tables["held_replies"]
 
 Stratum = Literal["held", "audited", "other"]
 DELIVERED: Final = ("deliver", "annotate", "escalate")
-_SEVERAL: Final = '%"n":%'  # in the facts of a request for several choices
+_SEVERAL: Final = '%"n":%'  # a pattern for the facts of a request for several choices
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledReply:
     """A reply to a request for one choice, its confidence and its latest verdict.
 
-    `confidence` is as it was told, `score` the calibrator's own before a recalibration of the
-    deployment; None without one, or where an older version did not record it. `calibrator` names
-    who said it, with that recalibration. `model` is the answering one as far as that is known, else
-    the one asked. `question` is the same for replies to the same question, `conversation` for those
-    of one conversation. `share` is the probability with which an audited reply was drawn. Bytes are
-    None where they were not kept, or not asked for.
+    `confidence` is the one given, `score` the calibrator's own before the deployment's
+    recalibration; None without one, or where an older version did not record it. `calibrator` names
+    both. `model` is the answering model if known, else the one asked. `question` is equal for
+    replies to the same question, `conversation` for those of one conversation. `share` is the
+    probability with which an audited reply was drawn. Bytes are None where they were not kept or
+    not requested.
     """
 
     request_id: str
-    at: float  # when it was asked for, in seconds since the epoch
-    given_at: float  # the verdict
+    at: float  # the time of the request, in seconds since the epoch
+    given_at: float  # the time of the verdict
     stratum: Stratum
     share: float | None
     is_correct: bool
@@ -54,7 +54,7 @@ class LabelledReply:
     calibrator: str
     model: str
     team: str | None
-    facts: Facts | None  # that the policy went by
+    facts: Facts | None  # those that the policy used
     action: str | None
     question: str
     conversation: str | None = None
@@ -64,11 +64,11 @@ class LabelledReply:
 
     @property
     def domain(self) -> str | None:
-        """What the question is about, as rules saw it."""
+        """The domain of the question, as rules saw it."""
         return self.facts.domain if self.facts else None
 
     def is_by(self, calibrator: str) -> bool:
-        """Whether this version gave the score, whatever the deployment recalibrated it with.
+        """Return whether this calibrator gave the score, with any recalibration by the deployment.
 
         A checkpoint's name may end in its own curve, `embedded@3f2a+platt@9c1d`.
         """
@@ -77,10 +77,10 @@ class LabelledReply:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """How many conversations with scored replies there were, of requests for one choice.
+    """How many conversations had scored replies to requests for one choice.
 
-    `other` are those that went out changed or not at all for another reason than a hold; no
-    sample of them is drawn.
+    `other` are those that were changed or not delivered for another reason than a hold; no sample
+    of them is drawn.
     """
 
     delivered: int = 0
@@ -89,17 +89,21 @@ class Totals:
 
 
 def base_of(calibrator: str) -> str:
-    """`embedded@3f2a+platt@9c1d` -> `embedded@3f2a`."""
+    """Return a calibrator without its recalibration.
+
+    `embedded@3f2a+platt@9c1d` -> `embedded@3f2a`.
+    """
     return calibrator.partition("+")[0]
 
 
 def labelled(
     engine: sa.Engine, since: float = 0.0, *, has_content: bool = False
 ) -> Iterator[LabelledReply]:
-    """Every labelled reply asked for since a time, in the order of time; raises StoreError.
+    """Yield every labelled reply to a request since a time, in the order of requests.
 
-    Of several verdicts on one the latest counts. Replies without a confidence are left out, and
-    those to requests for several choices: a verdict does not say which it is about.
+    The latest of several verdicts counts. Replies without a confidence are left out, and so are
+    those to requests for several choices, since a verdict does not say which choice it is about.
+    Requests and replies are read only if `has_content`. Raises StoreError.
     """
     held = held_replies
     of_them = [held.c.kind, held.c.share, held.c.question, held.c.path, held.c.reply]
@@ -125,9 +129,9 @@ def labelled(
 
 
 def totals(engine: sa.Engine, since: float = 0.0, calibrator: str | None = None) -> Totals:
-    """How many conversations labels may stand for, one reply of each.
+    """Count the conversations that labels may represent, by what happened to their scored replies.
 
-    `calibrator` is a version without recalibration.
+    With `calibrator`, a version without recalibration, only its replies count. Raises StoreError.
     """
     stratum = sa.case(
         (exchanges.c.review_id.is_not(None), "held"),
@@ -140,14 +144,16 @@ def totals(engine: sa.Engine, since: float = 0.0, calibrator: str | None = None)
         is_its = exchanges.c.calibrator == calibrator
         is_recalibrated = exchanges.c.calibrator.startswith(f"{calibrator}+", autoescape=True)
         query = query.where(is_its | is_recalibrated)
-    query = query.where(exchanges.c.upstream.is_not(None))  # what was held before is no new reply
+    query = query.where(exchanges.c.upstream.is_not(None))  # a poll is no new reply
     with reading(engine) as connection:
         return Totals(**{name: of for name, of in connection.execute(query.group_by(sa.text("1")))})
 
 
 def delivered_replies(engine: sa.Engine, since: float = 0.0) -> dict[str, int]:
-    """How many scored replies were delivered in each conversation that has a label; of those with
-    one reply, nothing is told. Raises StoreError."""
+    """Return how many scored replies were delivered in each conversation that has a label.
+
+    Conversations with one such reply are left out. Raises StoreError.
+    """
     has_label = sa.select(exchanges.c.conversation)
     has_label = has_label.join(verdicts, verdicts.c.request_id == exchanges.c.request_id)
     count, conversation = sa.func.count(), exchanges.c.conversation
@@ -167,7 +173,10 @@ def delivered_replies(engine: sa.Engine, since: float = 0.0) -> dict[str, int]:
 
 
 def first_replies(engine: sa.Engine, since: float = 0.0) -> dict[str, str]:
-    """The request id of the first scored reply of each conversation that has a label."""
+    """Return the request id of the first scored reply of each conversation that has a label.
+
+    Raises StoreError.
+    """
     has_label = sa.select(exchanges.c.conversation)
     has_label = has_label.join(verdicts, verdicts.c.request_id == exchanges.c.request_id)
     conversation = exchanges.c.conversation
@@ -186,7 +195,10 @@ class Given(NamedTuple):
 
 
 def all_verdicts(engine: sa.Engine, since: float = 0.0) -> list[Given]:
-    """Every reviewer's on replies asked for since a time, in their order; raises StoreError."""
+    """Return all reviewers' verdicts on replies to requests since a time, in the order of verdicts.
+
+    Raises StoreError.
+    """
     columns = verdicts.c.request_id, verdicts.c.reviewer, verdicts.c.is_correct
     query = (
         sa.select(*columns).where(verdicts.c.request_id >= first_id(since)).order_by(verdicts.c.id)
@@ -219,7 +231,7 @@ _OF_EXCHANGE: Final = (
 
 
 def _is_counted(since: float) -> tuple[sa.ColumnElement[bool], ...]:
-    """By the primary key first."""
+    """Return the conditions of a reply that counts, the one on the primary key first."""
     return (
         exchanges.c.request_id >= first_id(since),
         exchanges.c.confidence.is_not(None),

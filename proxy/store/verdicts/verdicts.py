@@ -1,7 +1,7 @@
-"""What was found out about replies later: verdicts, and certificates that no longer hold.
+"""Later findings about replies: verdicts, and certificates that no longer hold.
 
-A verdict is a person's label of a recorded reply; several people may label the same one. A
-withdrawn grant is one that monitors have stopped relying on, and stays so after a restart.
+A verdict is a person's label of a recorded reply. Several people may label the same one. A
+withdrawn grant is one that monitors have stopped relying on, also after a restart.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ verdicts = sa.Table(
     sa.Column("request_id", sa.String, nullable=False),
     sa.Column("is_correct", sa.Boolean, nullable=False),
     sa.Column("given_at", sa.Float, nullable=False),  # seconds since the epoch
-    sa.Column("reviewer", sa.String, nullable=False, server_default=""),  # "": not told
+    sa.Column("reviewer", sa.String, nullable=False, server_default=""),  # "": unknown
     sa.Column("note", sa.Text),
     sa.Index("one_verdict_of_a_reviewer", "request_id", "reviewer", unique=True),
 )
@@ -43,7 +43,7 @@ _withdrawn = sa.Table(
 
 @dataclass(frozen=True, slots=True)
 class Withdrawal:
-    """A grant that does not count any more, by its digest; for people, what it was about."""
+    """A grant that no longer counts, by its digest; the other members are for people."""
 
     grant_digest: str
     policy: str
@@ -53,7 +53,10 @@ class Withdrawal:
 
 
 class Findings:
-    """Every method raises StoreError when the database cannot be used, and may wait for it."""
+    """Verdicts and withdrawals in the store at `url`.
+
+    Each method may wait for the database, and raises StoreError.
+    """
 
     def __init__(self, url: str) -> None:
         self.engine = open_engine(url)
@@ -62,13 +65,13 @@ class Findings:
         self.engine.dispose()
 
     def withdrawals(self) -> list[Withdrawal]:
-        """All of them, the oldest first."""
+        """Return all withdrawals, the oldest first."""
         with reading(self.engine) as connection:
             rows = connection.execute(_withdrawn.select().order_by(_withdrawn.c.withdrawn_at))
             return [Withdrawal(*row) for row in rows]
 
     def withdraw(self, withdrawal: Withdrawal) -> None:
-        """Keeps it; the first reason for a grant stands."""
+        """Store a withdrawal, unless its grant was withdrawn before."""
         with self._writing() as connection:
             new = insert_into(_withdrawn, connection).values(**asdict(withdrawal))
             kept = new.on_conflict_do_nothing().returning(_withdrawn.c.grant_digest)
@@ -77,7 +80,7 @@ class Findings:
                 note_change(connection, "withdrawn", _withdrawn, is_it)
 
     def verdict_of(self, request_id: str, reviewer: str) -> bool | None:
-        """How a reviewer labelled a reply, if they did."""
+        """Return whether a reviewer labelled a reply as correct, or None for no label."""
         query = sa.select(verdicts.c.is_correct).where(
             verdicts.c.request_id == request_id, verdicts.c.reviewer == reviewer
         )
@@ -87,7 +90,7 @@ class Findings:
     def give_verdict(
         self, request_id: str, is_correct: bool, reviewer: str = "", note: str | None = None
     ) -> None:
-        """Keeps a label of a reply, in place of the one that this reviewer gave before."""
+        """Store a label of a reply, in place of an earlier one by this reviewer."""
         with self._writing() as connection:
             keep_label(connection, request_id, is_correct, reviewer, note)
 
@@ -103,7 +106,10 @@ class Findings:
 def keep_label(
     connection: sa.Connection, request_id: str, is_correct: bool, reviewer: str, note: str | None
 ) -> None:
-    """Keeps a label of a reply, in place of the one that this reviewer gave before."""
+    """Store a label of a reply, in place of an earlier one by this reviewer.
+
+    The label is noted in the chain.
+    """
     values = {"is_correct": is_correct, "given_at": time.time(), "note": note}
     whose = {"request_id": request_id, "reviewer": reviewer}
     new = insert_into(verdicts, connection).values(**whose, **values)
@@ -114,7 +120,7 @@ def keep_label(
 
 @contextmanager
 def reading(engine: sa.Engine) -> Iterator[sa.Connection]:
-    """A connection to read from; raises StoreError."""
+    """Open a connection for reads; raises StoreError."""
     try:
         with engine.connect() as connection:
             yield connection

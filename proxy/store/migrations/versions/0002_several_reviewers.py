@@ -45,13 +45,16 @@ def _of_verdicts() -> list[sa.Column[Any]]:
 
 
 def _missing(table: str, columns: list[sa.Column[Any]]) -> list[sa.Column[Any]]:
-    """Those that are not there: versions between two releases may have added some."""
+    """Return the columns that a table lacks; versions between two releases may have added some."""
     there = {column["name"] for column in sa.inspect(op.get_bind()).get_columns(table)}
     return [column for column in columns if column.name not in there]
 
 
 def _drop_one_verdict_for_each_request() -> None:
-    """SQLite cannot drop a constraint: the table is made anew, row by row."""
+    """Drop the constraint of one verdict for each request.
+
+    SQLite cannot drop a constraint, so there the table is copied row by row.
+    """
     found = sa.inspect(op.get_bind()).get_unique_constraints("verdicts")
     if not any(each["column_names"] == ["request_id"] for each in found):
         return

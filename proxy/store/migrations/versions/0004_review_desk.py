@@ -1,4 +1,4 @@
-"""Keys have roles; what happens to replies under review is noted, and told to webhooks."""
+"""Roles of keys; events of replies under review, which webhooks deliver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Monitors of drift stand in the database, so that a restart goes on with them."""
+"""Drift monitors in the database, so that they continue after a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chain of HMACs over what is recorded."""
+"""The chain of HMACs over the recorded rows."""
 
 from __future__ import annotations
 

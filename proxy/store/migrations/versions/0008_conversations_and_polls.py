@@ -1,4 +1,4 @@
-"""Exchanges say which conversation they belong to; a client that asks again is no exchange."""
+"""The conversation of each exchange; polls for held replies in a table of their own."""
 
 from __future__ import annotations
 

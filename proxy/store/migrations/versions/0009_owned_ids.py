@@ -1,4 +1,4 @@
-"""Which key made an id of upstream's; keys have surfaces, and those of reviewers have queues."""
+"""The owners of upstream's ids; the surfaces of keys, and the queues of reviewers' keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A held reply may need the approval of several reviewers; null: of one."""
+"""The number of approvals that a held reply needs; null means one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A held reply may go to another queue where nobody decides in time; null: it stays in its own."""
+"""The queue to which a held reply is escalated if nobody decides in time; null means none."""
 
 from __future__ import annotations
 

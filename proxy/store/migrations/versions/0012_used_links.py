@@ -1,4 +1,4 @@
-"""A link of a chat message decides once: who used it, on which reply and edit, and how."""
+"""The uses of links in chat messages, each of which decides once."""
 
 from __future__ import annotations
 

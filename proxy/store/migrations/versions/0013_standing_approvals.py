@@ -1,4 +1,4 @@
-"""Approvals of calls like one that was approved, and in the record which of them let a reply go."""
+"""Standing approvals of calls, and the one that released a reply in its record."""
 
 from __future__ import annotations
 

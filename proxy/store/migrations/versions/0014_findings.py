@@ -1,4 +1,4 @@
-"""What the calibrator found out besides the confidence, in the record and with stored replies."""
+"""The calibrator's findings besides the confidence, in the record and with held replies."""
 
 from __future__ import annotations
 
