@@ -25,7 +25,7 @@ LONGEST: Final = 500
 
 _MOST_BORDERS: Final = 16
 _WRAPPERS: Final = re.compile(
-    r"(?:(?:functions?|tools?|default_api|api|namespace|mcp|multi_tool_use)(?:[.:/]+|__))+",
+    r"(?:(?:functions?|tools?|default[\W_]{0,3}api|api|namespace|mcp|multi_tool_use)(?:[.:/]+|__))+",
     re.IGNORECASE,
 )  # models copy these prefixes from their templates
 _ENDS: Final = re.compile(r"[:#]\d+|\(|<\|")  # a counter, arguments or a token of the template
