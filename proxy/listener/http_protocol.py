@@ -497,7 +497,7 @@ class HttpProtocol(asyncio.Protocol):
     def shutdown(self) -> None:
         """Close the connection, after the reply in progress.
 
-        Uvicorn calls this when the server ends.
+        It is called by uvicorn when the server ends.
         """
         if self.running is None:
             self.outlet.close()
