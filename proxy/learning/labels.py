@@ -60,7 +60,7 @@ class Labels:
         return replace(self, replies=kept, totals=known)
 
     def in_domains(self, domains: Domains) -> Labels:
-        """Return the labels with the domains that would select curves now, not the recorded ones."""
+        """Return the labels with the domains that select curves now, not the recorded ones."""
         return replace(self, replies=[_in_its_domain(each, domains) for each in self.replies])
 
     def weights(self) -> list[float]:
