@@ -461,7 +461,7 @@ def load_config_policy(config: Config, path: Path | None, override: str | None =
 
 
 def load_policy_of(folder: Path, name: str) -> Policy:
-    """Load a policy: a file in the configuration's folder, else a pack by name.
+    """Load a policy: a file in the configuration's folder, else a pack, or a file by its path.
 
     Raises InvalidDocumentError.
     """

@@ -104,7 +104,7 @@ class Connections:
     def add(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> bool:
         """Add a connection, closing another one where there is no room.
 
-        Return False where none can be.
+        Return False where there is no room and none can be closed.
         """
         self._strangers[connection] = None
         self._go_on(loop)

@@ -164,7 +164,11 @@ class Cycle:
         self._tell()
 
     def leave(self) -> None:
-        """Note that the client has left, and cancel the task that answers if it is watched."""
+        """Note that the client has left before its reply was whole, and wake `receive`.
+
+        The task that answers is cancelled if it is watched. After a whole reply only `receive` is
+        woken.
+        """
         if not self.response_complete:
             self.has_left = True
             if self._is_watched and self.task is not None:

@@ -39,7 +39,7 @@ def known_head(data: bytes, scope: Scope, *, has_body: bool = True) -> KnownHead
     """Return the head of the single request in `data`, which was read to its end.
 
     `has_body` says whether its whole body is in the data, or none of it. None for a head that is
-    too long to keep, or whose end is not certain.
+    too long or without a length, or whose end is not certain.
     """
     head = known_bytes(data, has_body=has_body)
     return None if head is None else KnownHead(head, scope)

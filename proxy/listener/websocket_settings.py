@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Final
 
 PING_EVERY_S: Final = 20.0
-PONG_WITHIN_S: Final = 60.0  # generous, for a peer that reads slowly answers pings late
+PONG_WITHIN_S: Final = 60.0  # of a peer that reads; one that does not is given longer
 
 
 def websocket_settings(max_size: int) -> dict[str, Any]:

@@ -68,7 +68,10 @@ def evaluation_of(exchange: Exchange, trace: Trace) -> Evaluation | None:
 
 
 def _judged_call(exchange: Exchange, trace: Trace) -> CallSpan | None:
-    """Return the last successful call, preferably of the model whose answer was kept."""
+    """Return the last successful call of the model whose answer was kept.
+
+    Without one, the last successful call, or the last call at all, or None.
+    """
     kept = next((call.model for call in exchange.calls if call.is_kept), None)
     good = [each for each in trace.calls if each.error is None]
     its = [each for each in good if kept is None or each.model == kept]
