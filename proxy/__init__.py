@@ -1,1 +1,1 @@
-"""The HTTP side: from a client's connection to its upstream, and what people decide in between."""
+"""The HTTP side: from a client's connection to its upstream, and people's decisions in between."""

@@ -1,9 +1,9 @@
-"""Who is let in under one configuration: key, surface, limits, and what the request comes to.
+"""The admission of requests under one configuration: key, surface, limits and routes.
 
 A limit per key is a column and a field of `ClientKey` in `store/client_keys.py` (with a migration),
-an option of `commands/keys.py`, and a line in `Admission._new_guest`; one per team is a field of
-`TeamConfig` in `config/sections.py` and the same line. Limits that are counted are taken in
-`_take`; what counts them is in `gate/rate_limits.py`.
+an option of `commands/keys.py`, and a line in `Admission._new_guest`. A limit per team is a field
+of `TeamConfig` in `config/sections.py` and the same line. Counted limits are taken in `_take`; they
+are counted in `gate/rate_limits.py`.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from proxy.wire.caller import CALLER, TAKE, Caller
 from proxy.wire.http import Scope, raw_path_of
 from proxy.wire.spelling import names_in
 
-ALIVE: Final = ("/livez", "/health/liveliness", "/health/liveness")  # the longer are LiteLLM's
+ALIVE: Final = ("/livez", "/health/liveliness", "/health/liveness")  # two names are LiteLLM's
 READY: Final = ("/readyz", "/health/readiness")
-PROBES: Final = frozenset((*ALIVE, *READY))  # of whoever runs the proxy; they need no key
+PROBES: Final = frozenset((*ALIVE, *READY))  # for operators; they need no key
 NO_TEAM: Final = TeamConfig()
 
 
 @dataclass(frozen=True, slots=True)
 class Guest:
-    """What a key, or its absence, comes to under one generation."""
+    """The rights and routes of a key, or of callers without one, under one generation."""
 
     key: ClientKey | None
     caller: Caller
     rates: tuple[Rate, ...]
     routes: Routes
-    surfaces: tuple[str, ...] | None  # that it may use
+    surfaces: tuple[str, ...] | None  # those that it may use; None: all
 
 
 class Admission:
-    """Lets requests in under the generation `number`.
+    """The admission of requests under the generation `number`.
 
-    `routes_for` gives the handlers of callers who have this policy and see this much of it;
-    `is_open` says that nobody needs a key because only this machine should reach the proxy.
+    `routes_for` returns the handlers for a policy and for what its callers see of it. `is_open`
+    says that no key is needed because only this machine should reach the proxy.
     """
 
     def __init__(
@@ -71,11 +71,14 @@ class Admission:
         self._mark = mark_of(setup.config)
         routes = routes_for(setup.policy, setup.config.attach)
         self._anyone = Guest(None, Caller(number), (), routes, setup.config.surfaces)
-        self._keys: Mapping[str, ClientKey] = {}  # all there are, by their digest
+        self._keys: Mapping[str, ClientKey] = {}  # all keys by their digest
         self._guests: dict[str, Guest] = {}
 
     def enter(self, scope: Scope) -> Guest:
-        """Lets a request in, and says who asks in its scope; raises ProxyError for a refusal."""
+        """Admit a request, set the caller in its scope, and return its guest.
+
+        Raises ProxyError for a refusal.
+        """
         guest = self._anyone
         scope[CALLER] = guest.caller
         pass_on(scope, self._mark)
@@ -88,8 +91,10 @@ class Admission:
         return guest
 
     def enter_again(self, guest: Guest) -> bool:
-        """Lets another request in with the head of one that this guest was let in with; False where
-        it has to `enter`, and nothing has been done. Raises RateLimitedError."""
+        """Admit another request with the same head as an earlier one of this guest.
+
+        Return False, with nothing done, where the request has to `enter`. Raises RateLimitedError.
+        """
         key = guest.key
         if key is None:
             if guest is not self._anyone:
@@ -119,7 +124,10 @@ class Admission:
             raise RateLimitedError(f"too many requests: {most}", wait_s)
 
     def _key(self, secret: bytes) -> ClientKey:
-        """What is looked up, and compared, is a hash: how long that takes tells nothing."""
+        """Return the key of a secret; raises InvalidKeyError.
+
+        Only hashes are looked up and compared, so the time that takes reveals nothing.
+        """
         digest = digest_of(secret)
         key = self._keys.get(digest)
         if key is None or not hmac.compare_digest(key.digest, digest):
@@ -129,7 +137,7 @@ class Admission:
         return key
 
     def _guest(self, key: ClientKey, scope: Scope) -> Guest:
-        """What the key comes to; raises ProxyError where it is over or cannot be served."""
+        """Return the key's guest; raises ProxyError where the key has ended or cannot be used."""
         state, guest = key.state(time.time()), self._guests.get(key.id)
         if guest is not None and state == "active":
             return guest
@@ -141,8 +149,11 @@ class Admission:
         return guest
 
     def _new_guest(self, key: ClientKey) -> Guest:
-        """Raises ProxyError where what the key names is not in the configuration."""
-        if problem_of(key, self._setup) is not None:  # the log says which, see reloading.py
+        """Make the key's guest.
+
+        Raises ProxyError where the configuration lacks its team or policy.
+        """
+        if problem_of(key, self._setup) is not None:  # logged by reloading.py
             text = f"the client key {key.id} cannot be used; the proxy's log says why"
             raise ProxyError(text, code="key_unusable")
         config = self._setup.config
@@ -164,6 +175,6 @@ class Admission:
         return Guest(key, caller, rates, self._routes_for(policy, attach), surfaces)
 
     def use_keys(self, keys: Iterable[ClientKey]) -> None:
-        """From now on these are all the keys there are."""
+        """Replace all keys; guests are made again at their next request."""
         self._keys = {key.digest: key for key in keys}
         self._guests = {}

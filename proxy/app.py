@@ -1,6 +1,6 @@
-"""The application: from a connection to the configuration that holds, and from there to a handler.
+"""The application: from a connection to the configuration in force, and from there to a handler.
 
-Pure ASGI: a relayed request passes no framework. FastAPI serves what is the proxy's own, under
+It is pure ASGI: a relayed request passes no framework. FastAPI serves the proxy's own API under
 `/pinocchio/v1/`, and is imported by the first request for it.
 """
 
@@ -98,12 +98,12 @@ def create_app(
     admin: AdminSocket | None = None,
     guardrails: socket.socket | None = None,
 ) -> App:
-    """One proxy whose configuration stays as it is. `load` replaces the configured calibrator;
-    `is_open` turns the Host check on, as long as no keys are required. The review desk is served
-    on `admin`, if there is one, other gateways on `guardrails`.
+    """Create a proxy whose configuration does not change.
 
-    `on_ready` is called once, from another thread, when the calibrator is there.
-    Nothing is opened before the application starts up.
+    `load` replaces the configured calibrator. `on_ready` is called once, from another thread, when
+    the calibrator is loaded. `is_open` turns the Host check on, as long as no keys are required.
+    The review desk is served on `admin`, other gateways on `guardrails`, if given. Nothing is
+    opened before the application starts up.
     """
     config = config or Config()
     book = PolicyBook(policy or load_policy(config.policies))
@@ -127,9 +127,12 @@ def create_app_of(
     peers: Peers | None = None,
     buckets: TakesRequests | None = None,
 ) -> App:
-    """As `create_app`; `reload` reads the setup anew, when its files have changed, on another
-    thread, and raises StartupError when it cannot be used. One of several workers has `peers`, and
-    what it shares with them: `buckets`, and calibrators that were `preloaded`."""
+    """Create a proxy as `create_app` does, from a setup that may be reloaded.
+
+    `reload` reads the setup again when its files have changed, on another thread, and raises
+    StartupError for one that cannot be used. One of several workers has `peers`, and shares
+    `buckets` and `preloaded` calibrators with them.
+    """
     standing = Standing(setup) if peers is None else peers.standing
     config = standing.setup.config
     scoring = Scoring(
@@ -165,7 +168,7 @@ def create_app_of(
 
 
 def _stand_in_of(config: CalibratorConfig, preloaded: Preloaded) -> Scoring | None:
-    """Who scores in the calibrator's place; None where nobody does."""
+    """Return the stand-in's scoring, or None where none is configured."""
     if config.stand_in is None:
         return None
     return Scoring(
@@ -178,7 +181,7 @@ def _stand_in_of(config: CalibratorConfig, preloaded: Preloaded) -> Scoring | No
 
 
 def _telemetry(config: Config, metrics: Metrics) -> Telemetry | None:
-    """Who tells others of what happens, None where nobody is to be told; raises StartupError."""
+    """Return the telemetry, or None where none is configured; raises StartupError."""
     if not config.telemetry.is_on:
         return None
     from proxy.telemetry.telemetry import Telemetry
@@ -200,7 +203,7 @@ class App:
         self._parts = parts
         config, peers = standing.setup.config, parts.peers
         self._reloading = Reloading(standing, parts, reload)
-        self._leads = peers is None or peers.leads  # and does what is to be done once
+        self._leads = peers is None or peers.leads  # the leader does the work that is done once
         self._desk: DeskServer | None = None
         self._admin_url = config.admin.url or (admin.url if admin else None)
         if admin is not None and self._leads:
@@ -231,7 +234,7 @@ class App:
             self._join(peers)
 
     def _join(self, peers: Peers) -> None:
-        """What this worker answers the others, and hears from them; on another thread."""
+        """Register handlers for the messages of other workers; they run on another thread."""
         parts = self._parts
         peers.on("result", lambda key: parts.results.kept(*key))
         peers.on("response", lambda key: parts.conversations.answer_for(*key))
@@ -245,13 +248,16 @@ class App:
         self._reloading.join(peers)
 
     def reload(self) -> None:
-        """Reads the configuration anew, soon; may be called by the handler of a signal."""
+        """Ask for a reload of the configuration; signal handlers may call this."""
         self._reloading.ask()
 
     def drain(self) -> None:
-        """Says at `/readyz` from now on that it will end; everything is answered as before."""
+        """Report at `/readyz` from now on that the proxy will end.
+
+        Requests are answered as before.
+        """
         if self._parts.peers is not None and not self.is_draining:
-            self._parts.peers.tell("drain")  # which comes back to all
+            self._parts.peers.tell("drain")  # the supervisor sends it on to all workers
         self._begin_to_drain()
 
     def _begin_to_drain(self) -> None:
@@ -260,7 +266,7 @@ class App:
             log.info("draining", in_flight=self._reloading.in_flight)
 
     def end_waits(self) -> None:
-        """Lets nobody wait for a reviewer any longer: they hear where to fetch their reply."""
+        """End all waits for reviewers; clients are told where they can fetch their reply."""
         self._parts.verdicts.end_waits()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -270,7 +276,7 @@ class App:
             return
         if self._telemetry is not None:
             self._telemetry.enter(scope["headers"])
-        generation = self._reloading.current  # for this request, to its end
+        generation = self._reloading.current  # used for this request to its end
         if kind == "websocket":
             work: Awaitable[None] = self._websocket(generation, scope, receive, send)
         else:
@@ -283,13 +289,15 @@ class App:
     def _again(
         self, guest: Guest, endpoint: Endpoint, request: Request, client: Client
     ) -> Awaitable[None] | None:
-        """Begins to answer a request with a head with which the guest was let in; None for one that
-        has to come in as any other does."""
+        """Begin to answer a request whose head the guest has sent before.
+
+        Return None for one that has to be admitted as any other.
+        """
         generation = self._reloading.current
         try:
             if not generation.admission.enter_again(guest):
                 return None
-        except ProxyError:  # who comes in hears why not
+        except ProxyError:  # the usual admission answers with the reason
             return None
         if self._telemetry is not None:
             self._telemetry.enter(request.headers)
@@ -299,20 +307,20 @@ class App:
     def _ending_with(
         self, key: str | None, work: Awaitable[None], client: Client
     ) -> Awaitable[None]:
-        """The work, which ends with the key that it is done for."""
+        """Return the work, wrapped so that it ends when its key does."""
         if key is None:
             return work
         return self._reloading.live.run(key, work, partial(end_with_key, key, client))
 
     def _handler(self, generation: Generation, scope: Scope) -> ASGIApplication:
-        """Whoever answers a request, a refusal too."""
+        """Admit a request and return its handler, which may be one that answers a refusal."""
         admission = generation.admission
         try:
             scope[METRICS] = self._counts
             guest = admission.enter(scope)
         except ProxyError as error:
             self._note_refusal(scope, error)
-            return partial(refuse, error.with_traceback(None))  # whose frames would keep it
+            return partial(refuse, error.with_traceback(None))  # frames would keep the request
         has_key = guest.key is not None
         if CLIENT in scope and (has_key or not admission.needs_keys):
             scope[CLIENT].note_known(has_key)
@@ -322,7 +330,7 @@ class App:
         known: Known | None = scope.get(KNOWN)
         if known is not None and isinstance(handler, Endpoint):
             request = request_of(scope)
-            presented(request)  # which all that follow have from it
+            presented(request)  # read once, for all further requests with this head
             request.keep()
             known.again = partial(self._again, guest, handler, request)
         return handler
@@ -345,15 +353,15 @@ class App:
             return
 
         async def hang_up() -> None:
-            with suppress(OSError, RuntimeError):  # it has left, or was refused
+            with suppress(OSError, RuntimeError):  # the client has left, or was refused
                 await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": GONE})
 
         await self._reloading.live.run(key, work, hang_up)
 
     def _note_refusal(self, scope: Scope, error: ProxyError) -> None:
-        """A line for a request that is not let in; a record only where a key says whose it is."""
+        """Log a request that is refused, and record it where its key is known."""
         if isinstance(error, HostNotAllowedError):
-            return  # a page in a browser may make any number of them
+            return  # a page in a browser may send any number of such requests
         request = request_of({"method": "GET", **scope})
         request.path = masked(request.path)
         is_known = scope[CALLER].id is not None
@@ -361,13 +369,13 @@ class App:
         exchange.close(error.status, error.machine_code)
 
     def _other(self, method: str, path: str) -> ASGIApplication:
-        """Whoever answers what is not under `/v1/`."""
+        """Return the handler of a path that is not under `/v1/`."""
         if method == "GET" and path in self._probes:
             return self._probes[path]
         return self._own_api if path.startswith("/pinocchio/") else self._not_found
 
     async def _not_found(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Whoever opens the address in a browser, or probes it, hears where to go."""
+        """Answer an unknown path with the places of the API, the state and the desk."""
         places = "the API is under /v1/, the proxy's state is at /readyz"
         if self._admin_url and self._parts.is_loopback:
             places += f", the review desk is {self._admin_url}"
@@ -406,7 +414,7 @@ class App:
         if peers is not None:
             facts["worker"] = peers.index
             facts["workers"] = {"wanted": peers.board.wanted, "running": peers.board.running}
-        if refusal is not None:  # the log and the desk say why: anybody may read this
+        if refusal is not None:  # without the reasons, since anybody may read this
             facts["configuration_refused_at"] = round(refusal.at, 3)
         return Reply(200 if status == "ok" else 503, JSON, json.dumps(facts).encode())
 
@@ -457,7 +465,7 @@ class App:
             self._courier.start()
 
     def _hear(self, kind: str, id: str) -> None:
-        """What happened in the store, by whomever; on a thread."""
+        """Handle a notification of the store about a change, from any process; runs on a thread."""
         if self._parts.peers is not None and self._leads:
             self._parts.peers.tell_others("told", (kind, id))
         if kind == KEYS:
@@ -466,7 +474,7 @@ class App:
             self._loop.call_soon_threadsafe(self._parts.verdicts.hear, id)
 
     def _note_told(self, is_told: bool) -> None:
-        """Whether anything would be heard: then the store need not be asked so often."""
+        """Note whether notifications of the store arrive, so that it is polled less often."""
         if self._parts.peers is not None and self._leads:
             self._parts.peers.tell_others("is told", is_told)
         self._reloading.is_told = self._parts.verdicts.is_told = is_told

@@ -1,13 +1,13 @@
-"""What can go wrong in the proxy, and how a client is told; the words stand where it is raised.
+"""The errors of the proxy, and how clients see them; messages are written where they are raised.
 
     ProxyError                      status, type, code and param of OpenAI's error envelope
     ├── BadRequestError             400  the request cannot be read
-    ├── TooSlowError                408  a request that did not arrive in time
+    ├── TooSlowError                408  the request did not arrive in time
     ├── HeadTooLargeError           431  more bytes or fields of header than are read
-    ├── ShedError                   503  more than the proxy takes on: ask again in a moment
+    ├── ShedError                   503  more than the proxy can take: retry in a moment
     │   ├── BusyError               503  all connections are taken
-    │   └── OverloadedError         503  too much that is large is being read
-    ├── InvalidKeyError             401  no client key, or none that is good
+    │   └── OverloadedError         503  too many large bodies are being read
+    ├── InvalidKeyError             401  no client key, or no valid one
     ├── BodyTooLargeError           413  larger than `limits.max_body`
     ├── HostNotAllowedError         403  not of this machine, while open on loopback
     ├── NotAllowedError             403  at the review desk: another role, or another site's page
@@ -18,23 +18,23 @@
     ├── BlockedByPolicyError        422  a policy blocks the reply
     │   └── UnreadableReplyError    422  a policy has to decide on a reply that cannot be read
     ├── DecidedError                409  at the review desk: somebody, or time, was faster
-    ├── NotScoredError              422  who asks for a number alone, and there is none
+    ├── NotScoredError              422  only a score was requested, and there is none
     ├── UnusableEditError           422  at the review desk: the edited reply would be broken
     ├── RateLimitedError            429  more requests than the key or its team may make
     ├── StoreError                  503  a reply that must be held cannot be stored
-    │   └── TooManyHeldError        503  as many wait as may: of the key, of its team, or in all
+    │   └── TooManyHeldError        503  the limit of held replies of the key, its team, or in all
     ├── UpstreamLoopError           508  a request came back: an upstream is this proxy itself
     └── UpstreamError               502  upstream gave no (whole) HTTP answer
         ├── UpstreamTimeoutError    504  nothing arrived in time
         ├── UpstreamClosedError     503  its breaker is open: it failed several times in a row
         └── UpstreamBrokenError     502  the answer broke off
 
-    StartupError                    the proxy cannot start; carries a named exit status
+    StartupError                    the proxy cannot start; has a named exit status
 
-Codes are part of the interface: the same code stands in the envelope and in the log. A hold is
-never 409, 429 or 5xx, which official clients retry: they would pay twice. Too many requests are
-429, because nothing was paid for yet and a retry is right. Errors that upstream
-answers with are no exceptions here; they are relayed as they are.
+Codes are part of the interface: the envelope and the log have the same code. A hold is never 409,
+429 or 5xx, which official clients retry: they would pay twice. Too many requests are 429, because
+nothing was paid for yet and a retry is right. Errors that upstream answers with are no exceptions
+here; they are relayed unchanged.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-UNREADABLE_EVENT = "unreadable_event"  # of a stream
-RETRY_AFTER_S = 2  # of what is refused because too much goes on
+UNREADABLE_EVENT = "unreadable_event"  # the code of an event of a stream that cannot be read
+RETRY_AFTER_S = 2  # for requests that are refused under load
 
 
 class ProxyError(Exception):
     """An error that a client sees as OpenAI's envelope, marked `x-pinocchio-error: true`.
 
-    `details` are further members of the error object, for clients that see no headers of a stream.
+    `details` are further members of the error object, for clients that cannot see a stream's
+    headers.
     """
 
     status: ClassVar[int] = 500
@@ -88,14 +89,17 @@ class BadRequestError(ProxyError):
 
 
 class UpgradeRefusedError(ProxyError):
-    """A WebSocket that is refused for HTTP. Clients that try a WebSocket first (Codex) fall back to
-    HTTP at once on this status, and only on this one."""
+    """A WebSocket is refused in favour of HTTP.
+
+    Clients that try a WebSocket first (Codex) fall back to HTTP at once on this status, and only on
+    this one.
+    """
 
     status, type, code = 426, "invalid_request_error", "websocket_undecided"
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
-        self.headers.append((b"upgrade", b"HTTP/1.1"))  # RFC 9110, 15.5.22 asks for it
+        self.headers.append((b"upgrade", b"HTTP/1.1"))  # required by RFC 9110, 15.5.22
 
 
 class TooSlowError(ProxyError):
@@ -107,7 +111,7 @@ class HeadTooLargeError(ProxyError):
 
 
 class ShedError(ProxyError):
-    """More than the proxy takes on; asking again after a moment is right."""
+    """The proxy cannot take more now; a retry after a moment is right."""
 
     status = 503
 
@@ -133,7 +137,7 @@ class InvalidKeyError(ProxyError):
 
 
 class RateLimitedError(ProxyError):
-    """`wait_s` is how long the client has to wait, in seconds."""
+    """Too many requests; the client has to wait `wait_s` seconds."""
 
     status, type, code = 429, "requests", "rate_limit_exceeded"
 
@@ -179,7 +183,7 @@ class BlockedByPolicyError(ProxyError):
 
 
 class UnreadableReplyError(BlockedByPolicyError):
-    """A reply that an enforced policy would have to decide on and that cannot be read."""
+    """An enforced policy has to decide on a reply that cannot be read."""
 
     code = "unreadable_reply"
 
@@ -190,7 +194,7 @@ class UnreadableReplyError(BlockedByPolicyError):
 
 
 class DecidedError(ProxyError):
-    """`review` is the reply as it was decided on."""
+    """A review is decided already; `review` is the reply with that decision."""
 
     status, type, code = 409, "invalid_request_error", "review_decided"
 
@@ -203,7 +207,7 @@ class DecidedError(ProxyError):
 
 
 class NotScoredError(ProxyError):
-    """`reason` is the word for why there is no number."""
+    """There is no score; `reason` is the word for why."""
 
     status, type, code = 422, "invalid_request_error", "not_scored"
 
@@ -213,7 +217,7 @@ class NotScoredError(ProxyError):
 
 
 class UnusableEditError(ProxyError):
-    """`param` says where in `content` the mistake is."""
+    """An edited reply would be broken; `param` names the place of the mistake in `content`."""
 
     status, type, code = 422, "invalid_request_error", "unusable_edit"
 
@@ -224,13 +228,16 @@ class StoreError(ProxyError):
 
 
 class TooManyHeldError(StoreError):
-    """Reviewers are behind; the store is well, so nobody should be called out to look after it."""
+    """Too many replies are held: reviewers are behind, but the store is well.
+
+    This needs no alarm about the store.
+    """
 
     code = "too_many_held"
 
 
 class UpstreamLoopError(ProxyError):
-    """Not retried: the next round would end here too, until the configuration is corrected."""
+    """A request came back to this proxy; it is not retried until the configuration is corrected."""
 
     status, type, code = 508, "upstream_error", "upstream_is_this_proxy"
     may_be_retried = False
@@ -252,7 +259,7 @@ class UpstreamTimeoutError(UpstreamError):
 
 
 class UpstreamClosedError(UpstreamError):
-    """`wait_s` is how long nobody is sent there, in seconds."""
+    """An upstream's breaker is open; no request is sent there for `wait_s` seconds."""
 
     status, code = 503, "upstream_unavailable"
 
@@ -266,7 +273,7 @@ class UpstreamBrokenError(UpstreamError):
 
 
 class ExitStatus(enum.IntEnum):
-    """What the process answers when it stops; printed by name with the reason."""
+    """The process's exit status, printed by name with the reason."""
 
     OK = 0
     FAILED = 1
@@ -279,7 +286,7 @@ class ExitStatus(enum.IntEnum):
 
 
 class StartupError(Exception):
-    """The proxy cannot start: one sentence, and the exit status that names the kind."""
+    """The proxy cannot start: one sentence, and the exit status for its kind."""
 
     def __init__(self, status: ExitStatus, message: str) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
-"""One configuration at work: what happens to the requests that `admission.py` lets in.
+"""One configuration in use: what happens to the requests that `admission.py` lets in.
 
 A change of the configuration makes a new generation beside the old one. Every request reads the
-current one once, at its beginning, and stays with it to its end.
+current one once, at its beginning, and keeps it to its end.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What lives as long as the proxy does, whatever its configuration becomes.
+    """The parts that live as long as the proxy does, across configurations.
 
-    `is_loopback` says that only this machine should reach it; `peers` are the other workers, where
-    there are several.
+    `is_loopback` says that only this machine should reach it. `peers` connects to the other
+    workers, where there are several.
     """
 
     scoring: Scoring
@@ -64,7 +64,7 @@ class Parts:
 
 
 def _digest_of(setup: Setup) -> str:
-    """Return the digest of a configuration; an empty one where a file is gone by now."""
+    """Return the digest of a configuration, empty where a file cannot be read any more."""
     try:
         return setup.digest()
     except OSError:
@@ -72,7 +72,7 @@ def _digest_of(setup: Setup) -> str:
 
 
 class Generation:
-    """`number` counts from 1, at the start; `admission` says who is let in under it.
+    """The generation `number`, counted from 1; `admission` lets requests in under it.
 
     `digest` is the same wherever the configuration is the same, on other machines too.
     """
@@ -92,7 +92,7 @@ class Generation:
             self.scores = WithStandIn(self.scores, stand_in)
         self._audit = audit_of(setup.config, parts.audits)
         self.in_flight = 0
-        self.is_retired = False  # a later one is the current one
+        self.is_retired = False  # True once a later generation is current
         self._parts = parts
         self._is_open = parts.is_loopback and not setup.config.needs_keys
         self._realtime: ASGIApplication | None = None
@@ -101,7 +101,7 @@ class Generation:
         self.routes = self.routes_for(setup.policy, setup.config.attach)
 
     def routes_for(self, policy: Policy, attach: AttachConfig) -> Routes:
-        """Shared by all callers whose policy is the same and who see the same of it."""
+        """Return the routes shared by all callers with the same policy and the same `attach`."""
         for its_policy, its_attach, routes in self._routes:
             if its_policy is policy and its_attach == attach:
                 return routes
@@ -133,7 +133,7 @@ class Generation:
         return routes
 
     def realtime(self) -> ASGIApplication:
-        """The handler of WebSockets."""
+        """Return the handler of WebSockets, made at its first use."""
         if self._realtime is None:
             from proxy.passthrough.websockets import Realtime
 

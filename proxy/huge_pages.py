@@ -1,7 +1,7 @@
-"""Python's objects in huge pages, once what a process that serves needs is loaded.
+"""Huge pages for Python's objects, once everything that a serving process needs is loaded.
 
-A processor remembers where some thousand pages lie, and looks for others in tables that are in
-memory too. Objects of one request lie in many small pages, and code that it passes in many more.
+A processor caches the places of some thousand pages, and looks for others in tables that are in
+memory too. The objects of one request are in many small pages, and its code in many more.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from pathlib import Path
 
 import structlog
 
-PAGE, HUGE_PAGE = 2**12, 2**21  # bytes; where pages are of other sizes, nothing is joined
+PAGE, HUGE_PAGE = 2**12, 2**21  # bytes; pages of other sizes are not joined
 MADV_COLLAPSE = 25  # of Linux 6.1 and later
-PRESENT_AND_OURS = 1 << 63 | 1 << 56  # of an entry of /proc/self/pagemap
-MOSTLY = 0.75  # of a huge page is there already: joining it takes little more memory
-AGAIN_S = 30.0  # then what requests take is there too
+PRESENT_AND_OURS = 1 << 63 | 1 << 56  # bits of an entry of /proc/self/pagemap
+MOSTLY = 0.75  # the least used share of a huge page, so that joining takes little more memory
+AGAIN_S = 30.0  # until the second time, when requests have taken their memory
 HUGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 log = structlog.get_logger(__name__)
 
 
 def join_pages_by_and_by() -> None:
-    """Joins pages in a thread of its own, now and once more when requests have come; the log says
-    how many, for those who debug."""
+    """Join pages in a thread of its own, now and once more after requests have arrived.
+
+    The number is logged at the level `debug`.
+    """
 
     def join() -> None:
         for wait_s in (0.0, AGAIN_S):
@@ -42,14 +44,13 @@ def join_pages_by_and_by() -> None:
 
 
 def join_pages() -> int:
-    """Has Linux join the small pages of Python's objects to huge ones, and returns how many of
-    these there are now.
+    """Make Linux join the small pages of Python's objects to huge ones, and return their number.
 
-    Pages that another process shares stay as they are, and all do where the machine's owner has
+    Pages that another process shares stay unchanged, and all do where the machine's owner has
     turned huge pages off.
     """
     joined = 0
-    # another system, a sandbox, or a kernel that knows no such thing
+    # suppressed: another system, a sandbox, or a kernel without this call
     with suppress(OSError, AttributeError, ValueError):
         if mmap.PAGESIZE != PAGE or "[never]" in HUGE_PAGES.read_text(encoding="ascii"):
             return 0
@@ -64,7 +65,7 @@ def join_pages() -> int:
 
 
 def _worth_joining() -> Iterator[int]:
-    """Addresses of memory that makes a huge page each; raises OSError where nobody can tell."""
+    """Yield the addresses of mostly used huge pages; raises OSError where the kernel hides them."""
     with open("/proc/self/pagemap", "rb", buffering=0) as pages:
         for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
             place, rights, _, _, inode, *name = line.split(maxsplit=5)

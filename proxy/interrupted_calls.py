@@ -1,14 +1,14 @@
-"""Calls of tools that an agent's own framework has stopped, held at the desk for a person.
+"""Tool calls that an agent's own framework has stopped, held at the desk for a person.
 
     POST /pinocchio/v1/calls        {"call": {"id", "name", "arguments"}, "messages": [..], ..}
-    GET  /pinocchio/v1/calls/{id}   what was decided; `?wait_s=30` waits for it
+    GET  /pinocchio/v1/calls/{id}   the decision; `?wait_s=30` waits for it
 
-Nothing of it comes from a policy: the framework asked (`pinocchio.langchain` and the others), and
-keeps its run. The desk shows such a call as any other that is held. One key's call in one
-conversation has one review, however often it is asked about: servers count the ids of calls anew in
-each conversation, so an id alone names none. An approval is for one run. Where the client does not
-name its run, the same call asks anew an hour after the approval was first handed out. The
-confidence is the recorded one of the reply that made the call, never one that the client says.
+No policy is involved: the framework asked (`pinocchio.langchain` and the others), and keeps its
+run. The desk shows such a call as any other that is held. One key's call in one conversation has
+one review, however often the client asks about it. Servers number calls from the beginning in each
+conversation, so an id alone identifies none. An approval is for one run. Where the client does not
+name its run, the same call needs a new approval an hour after the last one was first handed out.
+The confidence is the recorded one of the reply that made the call, never one that the client sends.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ log = structlog.get_logger(__name__)
 
 MOST_BYTES: Final = 16 * 2**20  # of a body
 LONGEST_NAME: Final = 256  # characters, of ids too
-LONGEST_S: Final = 30 * 86_400.0  # for which a call may wait
+LONGEST_S: Final = 30 * 86_400.0  # the longest time for which a call may wait
 EXPIRES_S: Final = 7 * 86_400.0
 LONGEST_WAIT_S: Final = 60.0
-RECORDED_WITHIN_S: Final = 2.0  # the record of an exchange is written after its reply
-AGAIN_S: Final = 3_600.0  # for which an approval can be read again by a client that names no run
+RECORDED_WITHIN_S: Final = 2.0  # the longest wait for a record, written after its reply
+AGAIN_S: Final = 3_600.0  # how long a client that names no run can read an approval again
 MOST_ROUNDS: Final = 1_000  # approvals of one call that are kept at the same time
 _MEMBERS: Final = (
     *("call", "messages", "tools", "model", "request_id", "run"),
@@ -66,7 +66,7 @@ _OF_CALL: Final = frozenset({"id", "name", "arguments"})
 
 @dataclass(frozen=True, slots=True)
 class InterruptedCall:
-    """What an agent tells of a call; `request_id` is that of the reply which makes it."""
+    """An agent's call as the client sends it; `request_id` is that of the reply that makes it."""
 
     id: str
     name: str
@@ -79,16 +79,16 @@ class InterruptedCall:
     request_id: str | None
     escalate_s: float | None = None
     escalate_to: str | None = None
-    approvals: int = 1  # different people who have to approve it
-    run: str | None = None  # of the agent's, as the client names it
+    approvals: int = 1  # the number of different people who have to approve it
+    run: str | None = None  # the client's name of the agent's run
 
     def request(self) -> bytes:
-        """The question as a chat completion's, which the desk knows how to show."""
+        """Return the question as a chat completion's request, which the desk can show."""
         tools = {"tools": self.tools} if self.tools else {}
         return dumps({"model": self.model, "messages": self.messages, **tools})
 
     def reply(self) -> bytes:
-        """A completion that makes this call and no other."""
+        """Return a completion that makes this call and no other."""
         call = {
             "id": self.id,
             "type": "function",
@@ -101,7 +101,7 @@ class InterruptedCall:
 
 
 class InterruptedCalls:
-    """Holds calls of agents and tells what became of them; `record` is None where none is kept.
+    """Holds calls of agents and returns their decisions; `record` is None where none is kept.
 
     Methods raise ProxyError.
     """
@@ -113,29 +113,29 @@ class InterruptedCalls:
         self._record, self._metrics = record, metrics
 
     async def hold(self, body: Any, request: Request) -> Json:
-        """Holds a call, or finds that it is held already."""
+        """Hold a call, unless it is held already, and return its state as `told_of`."""
         if not is_known(request):
             text = "a held call belongs to a key: send one, as for a completion"
             raise BadRequestError(text, code="no_key")
         call, key_hash = read_call(body), hash_key(request)
         known = await self._in_force(call, key_hash, request)
-        if call.approvals > known.needed:  # whoever asks for more must not get what fewer approved
+        if call.approvals > known.needed:  # fewer approvals than requested must not count
             text = f"the call {call.id[:100]!r} is held until {known.needed} approve, not more"
             raise BadRequestError(text, param="approvals", code="call_differs")
         return told_of(known)
 
     async def verdict(self, id: str, wait_s: float, request: Request) -> Json:
-        """What was decided on a call, after a while of waiting."""
+        """Return the state of a call, after at most `wait_s` seconds of waiting for a decision."""
         held = await self._own(id, request)
         if held.standing == HELD and wait_s > 0:
             await self._verdicts.wait(held, min(wait_s, LONGEST_WAIT_S))
             held = await self._own(id, request)
         if held.standing == RELEASED:
-            await self._store.take(held.id, AGAIN_S)  # whoever knows the review may read it again
+            await self._store.take(held.id, AGAIN_S)  # whoever knows the id may read it again
         return told_of(held)
 
     async def _in_force(self, call: InterruptedCall, key_hash: str, request: Request) -> HeldReply:
-        """The review of a call; a new one where the last approval belonged to an earlier run."""
+        """Return the review of a call; a new one where the last approval was for an earlier run."""
         digest = await asyncio.to_thread(digest_of, call)
         for before in range(MOST_ROUNDS):
             id = review_id_of(key_hash, digest, before)
@@ -165,7 +165,7 @@ class InterruptedCalls:
         held = held_call(call, id, key_hash, recorded, request.caller.team)
         try:
             await self._store.hold(held, request.caller)
-        except StoreError:  # somebody else may have asked about the same call at the same time
+        except StoreError:  # another request may have held the same call at the same time
             if (other := await self._store.get(id)) is None:
                 raise
             return other
@@ -175,10 +175,10 @@ class InterruptedCalls:
 
 
 def digest_of(call: InterruptedCall) -> str:
-    """SHA-256 of what is asked for: the call, its arguments as written, its conversation and run.
+    """Return the SHA-256 of the call, its arguments as written, its conversation and its run.
 
-    Numbers count to their last digit and booleans are no numbers, since tools differ in what they
-    make of them. Raises BadRequestError for what is nested too deeply to be compared.
+    Numbers count to their last digit and booleans are no numbers, because tools treat them
+    differently. Raises BadRequestError for a conversation that is nested too deeply.
     """
     try:
         told = [call.id, call.name, as_written(call.arguments), call.messages, call.run]
@@ -189,8 +189,10 @@ def digest_of(call: InterruptedCall) -> str:
 
 
 def review_id_of(key_hash: str, digest: str, before: int) -> str:
-    """The same for the same key and call, whichever process asks; `before` counts the approvals
-    that earlier runs have had."""
+    """Return the review's id, the same for the same key and call in every process.
+
+    `before` counts the approvals of earlier runs.
+    """
     named = hashlib.sha256(dumps(["call", key_hash, digest, before])).hexdigest()
     return CHAT.held_prefix + named[:32]
 
@@ -198,9 +200,11 @@ def review_id_of(key_hash: str, digest: str, before: int) -> str:
 def held_call(
     call: InterruptedCall, id: str, key_hash: str, recorded: Recorded | None, team: str | None
 ) -> HeldReply:
-    """The record of a held call. A label of it is one of the whole reply only where the reply made
-    this call alone; else it is kept under an id of its own. A reply that made no such call has
-    nothing to say of it."""
+    """Return a call as a held reply.
+
+    Its label counts for the whole reply only where the reply made this call alone; else it gets a
+    new request id. The record of a reply that made no such call is ignored.
+    """
     now, request = time.time(), call.request()
     names = [[tool.name for tool in facts.tools] for facts in recorded.facts] if recorded else []
     if not any(call.name in made for made in names):
@@ -229,8 +233,11 @@ def held_call(
 
 
 def told_of(held: HeldReply) -> Json:
-    """What an agent goes on with: `state`, and once that is decided the `verdict` with the call as
-    it may be run (`arguments`), or why not (`message`)."""
+    """Return the state of a held call for the agent.
+
+    Once `state` is decided, there is a `verdict` with the call to run (`name`, `arguments`), or the
+    reason against it (`message`).
+    """
     standing = held.standing
     facts: Json = {"review_id": held.id, "state": state_name(standing)}
     facts |= {"confidence": held.confidence, "expires_at": held.expires_at}
@@ -249,11 +256,11 @@ def _call_in(reply: bytes) -> Json:
     return {"name": call.name, "arguments": json.loads(call.arguments)}
 
 
-# What a client sends
+# --- the client's body ----------------------------------------------------------------------------
 
 
 def read_call(body: Any) -> InterruptedCall:
-    """Reads a body strictly; raises BadRequestError, which names the member."""
+    """Read a body strictly; raises BadRequestError, which names the member."""
     if not isinstance(body, dict):
         raise BadRequestError("the body must be an object with 'call' and 'messages'")
     _check_members(body, _MEMBERS, "")
@@ -281,8 +288,10 @@ def read_call(body: Any) -> InterruptedCall:
 
 
 def _escalation(value: Any, queue: str, expires_s: float) -> dict[str, Any]:
-    """After how many seconds without a verdict a call goes to which other queue, before it
-    expires."""
+    """Return the seconds after which an undecided call goes to another queue, and the queue.
+
+    They are arguments of `InterruptedCall`; empty without an escalation. Raises BadRequestError.
+    """
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -318,7 +327,7 @@ def _objects(owner: Json, member: str) -> list[Json]:
 
 
 def _arguments(value: Any) -> str:
-    """The arguments as JSON text."""
+    """Return the arguments as JSON text; raises BadRequestError."""
     try:
         found = json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):
@@ -336,7 +345,10 @@ def _seconds(value: Any, member: str = "expires_s") -> float:
 
 
 def _approvals(value: Any) -> int:
-    """How many people: as many as a policy may ask for."""
+    """Return the number of people, at most as many as a policy may ask for.
+
+    Raises BadRequestError.
+    """
     is_number = isinstance(value, int) and not isinstance(value, bool)
     if not is_number or not 1 <= value <= MAX_APPROVALS:
         raise _wrong("approvals", f"a number of people from 1 to {MAX_APPROVALS}")

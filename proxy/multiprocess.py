@@ -1,8 +1,8 @@
-"""Several workers as one proxy: what the supervisor forks, and what it gives them.
+"""Several workers as one proxy: the processes that the supervisor forks, and what they share.
 
-The socket is bound once, and all workers accept on it: whoever has time takes the next connection,
-and one that dies leaves nothing behind in a queue of its own. The first worker has the desk, and
-does what is to be done once. What limits count is in memory that all see.
+The socket is bound once, and all workers accept on it: a free worker takes the next connection, and
+one that dies leaves nothing behind in a queue of its own. The first worker has the desk, and does
+the work that is done only once. Counters of limits are in shared memory.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from proxy.workers.supervisor import NOT_STARTED, SCORER, RefusedError, Supervis
 log = structlog.get_logger(__name__)
 
 LOOPBACK = "127.0.0.1"
-ORPHAN_MARGIN_S = 15.0  # beyond its grace; then a worker without a supervisor ends at once
+ORPHAN_MARGIN_S = 15.0  # added to the grace, after which an orphaned worker exits at once
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all workers of a proxy have, made before they are forked.
+    """Resources of all workers, made before they are forked.
 
     `on_ready` is called in the first worker, each time that it is ready.
     """
@@ -67,7 +67,7 @@ class Shared:
 
 
 def serve_workers(setup: Setup, shared: Shared) -> int:
-    """Runs all of them until they are told to stop; gives the exit status."""
+    """Run the supervisor and all workers until they are stopped, and return the exit status."""
     config = setup.config
     runs, reload = {}, shared.reload
     if shares_scorer(config):
@@ -83,7 +83,7 @@ def serve_workers(setup: Setup, shared: Shared) -> int:
     for index in range(config.workers.count):
         runs[index] = partial(_run_worker, shared)
     gc.collect()
-    gc.freeze()  # what is here by now is shared, as long as nobody writes to it
+    gc.freeze()  # pages of loaded objects stay shared as long as nobody writes to them
     supervisor = Supervisor(
         runs,
         Board(config.workers.count),
@@ -97,14 +97,17 @@ def serve_workers(setup: Setup, shared: Shared) -> int:
 
 
 def _scorer_config(config: Config, token: str) -> Config:
-    """What the scorer's process goes by; recalibrations and facts are of those who ask."""
+    """Return the configuration of the scorer's process, without recalibrations and facts.
+
+    The workers apply those themselves.
+    """
     calibrator = config.calibrator.model_copy(update={"recalibration": (), "facts": None})
     changed = {"calibrator": calibrator, "scorer": ScorerConfig(token=SecretStr(token))}
     return config.model_copy(update=changed)
 
 
 def _asking_scorer(url: str, token: str, setup: Setup) -> Setup:
-    """The setup of a worker whose scores come from the process beside it."""
+    """Return the setup of a worker that gets its scores from the scorer's process."""
     engine = ScoringServer(kind="scorer", base_url=url, api_key=SecretStr(token))
     elsewhere = {"engine": engine, "device": "auto", "dtype": "auto", "threads": None}
     calibrator = setup.config.calibrator.model_copy(update=elsewhere)
@@ -112,7 +115,7 @@ def _asking_scorer(url: str, token: str, setup: Setup) -> Setup:
 
 
 class _Configuration:
-    """What the supervisor knows of the configuration: it holds what a new worker begins with."""
+    """The supervisor's view of the configuration; `standing` is what a new worker starts with."""
 
     def __init__(self, setup: Setup, reload: Callable[[], Setup] | None) -> None:
         self.standing = Standing(setup)
@@ -124,7 +127,7 @@ class _Configuration:
         self._watch.begin()
 
     def has_changed(self) -> bool:
-        """Looks once."""
+        """Check the files once, and return whether they have changed and can be reloaded."""
         self._watch.turn()
         changed, self._has_changed = self._has_changed, False
         return changed and self._reload is not None
@@ -178,7 +181,7 @@ class _Configuration:
 
 
 class _WorkerServer(Server):
-    """Hears of a stop from the supervisor, and tells it once it serves."""
+    """A server that is stopped by the supervisor, and reports when it serves."""
 
     peers: Peers
 
@@ -193,7 +196,7 @@ class _WorkerServer(Server):
 
 
 class _Scorer:
-    """What a scoring server is asked at its end: it keeps nobody waiting."""
+    """The scoring server's side of its end: no client waits there for a reviewer."""
 
     is_draining = False
 
@@ -252,7 +255,7 @@ def _serve(
 
 
 def _end_orphaned(server: Server, within_s: float) -> None:
-    """The supervisor is gone: nobody starts this worker anew, or would end it."""
+    """End a worker whose supervisor is gone, which could neither restart nor end it."""
     log.error("supervisor_gone", hint="this worker ends what goes on, and then itself")
     server.handle_exit(signal.SIGTERM, None)
     ending = threading.Timer(within_s + ORPHAN_MARGIN_S, os._exit, [NOT_STARTED])

@@ -1,11 +1,11 @@
-"""The scoring server on Ray Serve: replicas on a cluster, as many as the load asks for.
+"""The scoring server on Ray Serve: replicas on a cluster, as many as the load needs.
 
     serve deploy deploy/ray/serve_config.yaml
 
-Each replica is a process with the calibrator loaded once, and speaks the words of
+Each replica is a process with the calibrator loaded once. It speaks the protocol of
 `proxy/scoring/engines/scorer_protocol.py` to `calibrator.engine: {kind: scorer}`. `args` are the
-sections of proxy.yaml that a scoring server reads; Ray's own options of the deployment `scorer`
-stand in the same file. A request whose replica dies is answered with an error, never with a number.
+sections of proxy.yaml that a scoring server reads; Ray's own options of the deployment `scorer` are
+in the same file. A request whose replica dies is answered with an error, never with a score.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from proxy.scoring.server.app import ScoringApp, check_scoring_server
 from proxy.wire.http import ASGIApplication, Receive, Scope, Send
 
 SECTIONS = {"calibrator", "limits", "scorer"}
-BATCH_CHARACTERS = 16_000  # of a batch after padding; what a scorer reads of an item is less
-ITEM_CHARACTERS = 3_000  # more of an item is cut, or costs no more
+BATCH_CHARACTERS = 16_000  # of a batch after padding
+ITEM_CHARACTERS = 3_000  # of an item; longer ones are cut, or cost no more
 CANARY = Item("warm-up", "warm-up")
-TOLERANCE = 0.01  # of the canary's score, whatever it is batched with
+TOLERANCE = 0.01  # of the canary's score, which depends a little on its batch
 
 
 def padded_characters(items: Sequence[Item]) -> int:
-    """What a batch costs: as many rows as items, each as long as the longest."""
+    """Return a batch's cost in characters: as many rows as items, each as long as the longest."""
     longest = max(len(item.question) + len(item.answer) for item in items)
     return len(items) * (min(longest, ITEM_CHARACTERS) + 1)
 
 
 class ServeQueue:
-    """Stands before the calibrator where `Scoring` does in other processes.
+    """The queue before the calibrator, which other processes have in `Scoring`.
 
-    It waits for nobody: what arrives while a batch is computed forms the next one.
+    It waits for no further items: those that arrive while a batch is computed form the next one.
     """
 
     is_ready = True
@@ -63,13 +63,13 @@ class ServeQueue:
         self._scorer = scorer
 
     def start(self) -> None:
-        """The calibrator is there before its queue."""
+        """Do nothing: the calibrator is loaded before its queue."""
 
     def close(self) -> None:
-        """Ray Serve lets requests end before it stops a replica."""
+        """Do nothing: Ray Serve lets requests end before it stops a replica."""
 
     async def tickets(self, items: Sequence[Item]) -> list[Ticket]:
-        """Each item's, finished."""
+        """Return a finished ticket for each item, in their order."""
         return list(await asyncio.gather(*(self._ticket(item) for item in items)))
 
     @serve.batch(
@@ -84,10 +84,10 @@ class ServeQueue:
 
 
 class Entry:
-    """The ASGI application of whatever replica this process is."""
+    """The ASGI application of this process's replica."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":  # the replica's own begins earlier and ends later
+        if scope["type"] == "lifespan":  # the replica itself begins earlier and ends later
             while (message := await receive())["type"] != "lifespan.shutdown":
                 await send({"type": f"{message['type']}.complete"})
             await send({"type": "lifespan.shutdown.complete"})
@@ -100,27 +100,29 @@ class Replica:
     """One calibrator; made and called by Ray Serve."""
 
     def __init__(self, args: dict[str, Any]) -> None:
-        config = configured(args)  # here, for secrets stand in this machine's environment
+        config = configured(args)  # on this machine, whose environment has the secrets
         scorer = self.load(config.calibrator)
         self._canary_score = scorer.score_batch([CANARY])[0].score
         self._queue = ServeQueue(scorer)
         self.http: ASGIApplication = ScoringApp(config, self._queue, is_open=True)
 
     def load(self, config: CalibratorConfig) -> Scorer:
-        """On one thread, as the deployment asks for one core, unless told otherwise."""
+        """Load the calibrator, on one thread by default: the deployment asks for one core."""
         return load_scorer(config.checkpoint, config.device, threads=config.threads or 1)
 
     async def check_health(self) -> None:
-        """Raises where the calibrator fails, or says something else than when it was loaded; Ray
-        Serve then puts another replica in this one's place."""
+        """Check the calibrator's score of a fixed item; Ray Serve replaces a replica that raises.
+
+        Raises CalibratorError where the score has changed since the start.
+        """
         (ticket,) = await self._queue.tickets([CANARY])
         score = ticket.result().score
-        if not abs(score - self._canary_score) <= TOLERANCE:  # nor is NaN
+        if not abs(score - self._canary_score) <= TOLERANCE:  # true for NaN, too
             raise CalibratorError(f"a score was {self._canary_score} and is {score} now")
 
 
 def configured(args: dict[str, Any]) -> Config:
-    """The configuration of a replica; raises ValueError or StartupError with what is wrong."""
+    """Return the configuration of a replica; raises ValueError or StartupError with the mistake."""
     if unknown := sorted(args.keys() - SECTIONS):
         raise StartupError(
             ExitStatus.UNUSABLE_INPUT,
@@ -148,6 +150,9 @@ SCORER: serve.Deployment = serve.deployment(
 
 
 def app(args: dict[str, Any]) -> Application:
-    """For `import_path: proxy.ray_serve:app`."""
+    """Return the application for `import_path: proxy.ray_serve:app`.
+
+    Raises ValueError or StartupError.
+    """
     configured(args)
     return SCORER.bind(args)

@@ -1,11 +1,11 @@
-"""From one generation of the configuration to the next, while requests go on.
+"""The change from one generation of the configuration to the next, while requests go on.
 
-What has changed is read and checked on another thread. What cannot be used is told in the log, and
-the old configuration stays. Otherwise the new one holds from the next request on; the old one's
-connections are closed when its last request has ended.
+Changed files are read and checked on another thread. If they cannot be used, the log says so and
+the old configuration stays. Otherwise the new one is in force from the next request on. The old
+one's connections are closed when its last request has ended.
 
-Of several workers the supervisor looks at the files, and each worker prepares what they say when it
-is asked to: only when all have, all swap (`proxy/workers/agreement.py`).
+With several workers the supervisor watches the files, and each worker prepares the new generation
+when it is asked to: only when all have, all swap (`proxy/workers/agreement.py`).
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ NEEDS_RESTART = (
 )
 
 
-TOLD_LOOK_EVERY_S = 2.0  # at keys whose changes are told
+TOLD_LOOK_EVERY_S = 2.0  # between checks of the keys, while notifications of changes arrive
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why the files as they are cannot be used, since when (seconds since the epoch)."""
+    """The reasons why the files cannot be used, and since when (seconds since the epoch)."""
 
     at: float
     problems: tuple[str, ...]
@@ -53,7 +53,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a proxy begins with: a worker that is started later, with what holds by then."""
+    """The state that a proxy starts with; a worker that starts later gets the state in force."""
 
     setup: Setup
     number: int = 1
@@ -65,7 +65,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """A generation that nobody uses yet, and the keys that it was made with."""
+    """A generation that is not in use yet, and the keys that it was made with."""
 
     generation: Generation
     version: tuple[int, int] | None
@@ -73,7 +73,7 @@ class _Prepared:
 
 
 class Reloading:
-    """Holds the `current` generation; `reload` gives the setup anew, or raises StartupError."""
+    """The holder of the `current` generation; `reload` reads the setup, or raises StartupError."""
 
     def __init__(
         self, standing: Standing, parts: Parts, reload: Callable[[], Setup] | None
@@ -83,25 +83,28 @@ class Reloading:
         self._reload = reload
         self._retired: list[Generation] = []
         self._closing: set[asyncio.Task[None]] = set()
-        self._newest = first  # on the watch's thread; about to be the current one
-        self._suspects: frozenset[Path] = frozenset()  # files in which a refused setup is wrong
-        self.refusal = standing.refusal  # of what the files say now
-        self.refusals = standing.refusals  # so many times since the start
-        self.taken_at = standing.taken_at  # when the newest configuration that can be used was read
-        self._prepared: _Prepared | None = None  # for which the supervisor has to give the word
-        self._lock = threading.RLock()  # of what is the newest, where several threads change it
+        self._newest = first  # set on the watch's thread; about to be the current one
+        self._suspects: frozenset[Path] = frozenset()  # files with the mistakes of a refused setup
+        self.refusal = standing.refusal  # of the files as they are now
+        self.refusals = standing.refusals  # the number of refusals since the start
+        self.taken_at = standing.taken_at  # when the newest usable configuration was read
+        self._prepared: _Prepared | None = None  # waits for the supervisor's swap
+        self._lock = threading.RLock()  # for the newest generation and the version of the keys
         self._keys = KeyStore(first.setup.config.store)
         self._keys_version: tuple[int, int] | None = None
         self._are_keys_readable = True
         self._known: list[ClientKey] = []
         self._next_end = math.inf  # when the next key expires
-        self.is_told = False  # whether keys that are made and revoked elsewhere are heard of
+        self.is_told = False  # whether notifications of changed keys arrive
         self._keys_looked_at = 0.0  # by time.monotonic
         self.live = LiveWork()
         self._watch = Watch(self._files, self._on_change, self._look_at_keys)
 
     async def start(self) -> None:
-        """Raises StoreError where keys are required and cannot be read."""
+        """Read the keys where they are required, and start the watch.
+
+        Raises StoreError where required keys cannot be read.
+        """
         self._loop = asyncio.get_running_loop()
         if self.current.admission.needs_keys:
             self._keys_version, keys = await asyncio.to_thread(self._read_keys)
@@ -119,22 +122,22 @@ class Reloading:
         await self.current.router.aclose()
 
     def ask(self) -> None:
-        """As if a file had changed; may be called by the handler of a signal."""
+        """Ask for a reload, as if a file had changed; signal handlers may call this."""
         self._watch.ask()
 
     def join(self, peers: Peers) -> None:
-        """From now on the supervisor says when to read the files, and when to use what they say."""
+        """Let the supervisor decide when to read the files and when to use them."""
         peers.on("prepare", lambda number: self._begin_to_prepare(peers, number))
         peers.on("swap", self._swap_prepared)
         peers.on("refused", self._hear_refusal)
 
     @property
     def in_flight(self) -> int:
-        """How many requests are being answered, by any generation."""
+        """The number of requests that are being answered, by any generation."""
         return sum(each.in_flight for each in (self.current, *self._retired))
 
     async def serve(self, generation: Generation, work: Awaitable[None]) -> None:
-        """Does the work of a request with a generation, which stays as long as that takes."""
+        """Await the work of a request, and keep its generation open until it ends."""
         generation.in_flight += 1
         try:
             await work
@@ -178,7 +181,7 @@ class Reloading:
         self.refusals += 1
 
     def _prepare(self, setup: Setup) -> _Prepared:
-        """Makes the next generation of what was read; raises StartupError, StoreError."""
+        """Make the next generation from a setup; raises StartupError and StoreError."""
         before = self._newest
         setup, left = with_what_stays(before.setup, setup)
         if left and self._leads:
@@ -200,10 +203,10 @@ class Reloading:
     def _leads(self) -> bool:
         return self._parts.peers is None or self._parts.peers.leads
 
-    # --- where a supervisor gives the word --------------------------------------------------------
+    # --- under a supervisor -----------------------------------------------------------------------
 
     def _begin_to_prepare(self, peers: Peers, number: int) -> None:
-        """Reading may take a while, in which this worker has to go on answering the others."""
+        """Prepare on another thread: reading may take a while, and other workers need answers."""
         args = peers, number
         threading.Thread(target=self._prepare_for, args=args, name="prepare", daemon=True).start()
 
@@ -234,7 +237,7 @@ class Reloading:
     # --- keys -------------------------------------------------------------------------------------
 
     def _look_at_keys(self) -> None:
-        """Hands the keys on when somebody has made or revoked one."""
+        """Check the keys, or only their times where a change would be notified."""
         passed_s = time.monotonic() - self._keys_looked_at
         if self.is_told and passed_s < TOLD_LOOK_EVERY_S:
             self._look_at_times()
@@ -242,7 +245,7 @@ class Reloading:
             self.look_at_keys()
 
     def look_at_keys(self) -> None:
-        """At once, for somebody has heard of a change; on any thread but the event loop's."""
+        """Check the keys now, and use them if they have changed; not on the event loop."""
         with self._lock:
             self._keys_looked_at = time.monotonic()
             self._look_at_keys_of_newest()
@@ -265,16 +268,16 @@ class Reloading:
             log.error("key_unusable", problem=problem)
         self._loop.call_soon_threadsafe(self._use_keys, self._newest, keys)
         if self.refusal is not None:
-            self._on_change()  # a key may have been what was in the way
+            self._on_change()  # a key may have been the reason of the refusal
 
     def _look_at_times(self) -> None:
-        """Whether a key has expired, which nobody writes down."""
+        """End the work of keys that have expired, which no change of the store shows."""
         if self._next_end <= time.time():
-            self._next_end = math.inf  # until the event loop has looked
+            self._next_end = math.inf  # set again on the event loop
             self._loop.call_soon_threadsafe(self._end_with_keys)
 
     def _read_keys(self) -> tuple[tuple[int, int], list[ClientKey]]:
-        version = self._keys.version()  # first: what changes meanwhile is seen the next time
+        version = self._keys.version()  # read first, so that a later change is seen next time
         return version, self._keys.all()
 
     # --- on the event loop ----------------------------------------------------------------------
@@ -285,7 +288,7 @@ class Reloading:
         self._end_with_keys()
 
     def _end_with_keys(self) -> None:
-        """Work for keys that are not good any more ends."""
+        """End the work for keys that are no longer valid, and note when the next key expires."""
         now = time.time()
         active = [key for key in self._known if key.state(now) == "active"]
         self._next_end = min((key.expires_at or math.inf for key in active), default=math.inf)
@@ -307,7 +310,7 @@ class Reloading:
             )
 
     def close_unused(self) -> None:
-        """Closes the upstreams of generations without requests that no other one needs."""
+        """Close the upstreams of idle retired generations, unless another generation needs them."""
         drained = [each for each in self._retired if not each.in_flight]
         self._retired = [each for each in self._retired if each.in_flight]
         kept = [u for each in (self.current, *self._retired) for u in each.router.upstreams]
@@ -318,14 +321,14 @@ class Reloading:
 
 
 def suspects_of(error: Exception) -> frozenset[Path]:
-    """The files in which a refused setup is wrong."""
+    """Return the files that hold the mistakes of a refused setup; empty where they are unknown."""
     cause = error.__cause__
     problems = cause.problems if isinstance(cause, InvalidDocumentError) else ()
     return frozenset(Path(problem.source) for problem in problems)
 
 
 def digest_of(setup: Setup) -> str:
-    """Of the files that it was read from; whoever reads the same has the same."""
+    """Return a digest of the setup's files; processes that read the same have the same."""
     digest = hashlib.sha256()
     for path in sorted(setup.files):
         text = path.read_bytes() if path.is_file() else b""
@@ -334,19 +337,20 @@ def digest_of(setup: Setup) -> str:
 
 
 def with_what_stays(before: Setup, after: Setup) -> tuple[Setup, list[str]]:
-    """The new setup with the sections that only a restart changes, and which have."""
+    """Return the new setup with the old sections that need a restart, and those that differ."""
     config, left = _with_what_stays(before.config, after.config)
     setup = replace(after, config=config)
-    if "calibrator" in left:  # what was read may be for another checkpoint
+    if "calibrator" in left:  # the new files may be for another checkpoint
         old = before.recalibrations, before.of_stand_in
         setup = replace(setup, recalibrations=old[0], of_stand_in=old[1], facts=before.facts)
     return setup, left
 
 
 def _with_what_stays(before: Config, after: Config) -> tuple[Config, list[str]]:
-    """The new configuration with the sections that only a restart changes, and which have.
+    """Return the new configuration with the old sections that need a restart, and their names.
 
-    Of the calibrator's, the facts need none, and its and its stand-in's recalibrations neither.
+    Only the names of sections that differ are returned. Recalibrations and facts of the calibrator
+    and its stand-in need no restart.
     """
     kept = {name: getattr(before, name) for name in NEEDS_RESTART}
     if _without_files(before.calibrator) == _without_files(after.calibrator):

@@ -1,4 +1,4 @@
-"""The proxy's own API, under `/pinocchio/v1/`: an ordinary FastAPI application."""
+"""The proxy's own API under `/pinocchio/v1/`, an ordinary FastAPI application."""
 
 from __future__ import annotations
 
@@ -22,25 +22,25 @@ from proxy.wire.caller import ANYONE, CALLER
 from proxy.wire.http import request_of
 from proxy.wire.json_splice import dumps
 
-SOMEBODY = "a client"  # who gives feedback while no keys are required
+SOMEBODY = "a client"  # the name of clients that give feedback without a key
 
 
 def create_api(results: Results, feedback: FeedbackStore, calls: InterruptedCalls) -> FastAPI:
-    """The routes of the callers' listener."""
+    """Create the application with the routes of the callers' listener."""
     api = FastAPI(title="Pinocchio Proxy", openapi_url=None, redirect_slashes=False)
     api.add_exception_handler(ProxyError, envelope)
     api.add_exception_handler(HTTPException, unknown)
 
     @api.get("/pinocchio/v1/results/{request_id}")
     async def result(request_id: str, request: Request) -> Response:
-        """A stream's outcome, for the key that asked."""
+        """Return a stream's outcome, for the key that asked."""
         check_query(request, ())
         found = await results.get(request_id, hash_key(request_of(request.scope)))
         return Response(dumps(found), media_type="application/json")
 
     @api.post("/pinocchio/v1/feedback")
     async def give_feedback(request: Request) -> dict[str, Any]:
-        """Labels of replies that this key asked for: one, or a list of them."""
+        """Keep labels of replies that this key asked for: one, or a list of them."""
         body = _parsed(await _body(request))
         by = request.scope.get(CALLER, ANYONE).key or SOMEBODY
         key_hash = hash_key(request_of(request.scope))
@@ -48,14 +48,14 @@ def create_api(results: Results, feedback: FeedbackStore, calls: InterruptedCall
 
     @api.post("/pinocchio/v1/calls")
     async def hold_call(request: Request) -> Response:
-        """Puts a call that an agent's framework has stopped before the desk."""
+        """Hold a call that an agent's framework has stopped, for the desk."""
         body = _parsed(await _body(request, MOST_BYTES_OF_CALL))
         held = await calls.hold(body, request_of(request.scope))
         return Response(dumps(held), media_type="application/json")
 
     @api.get("/pinocchio/v1/calls/{id}")
     async def call_verdict(id: str, request: Request) -> Response:
-        """What was decided on it, for the key that asked."""
+        """Return the decision on a call, for the key that asked."""
         check_query(request, ("wait_s",))
         wait_s = _seconds(request.query_params.get("wait_s", "0"))
         found = await calls.verdict(id, wait_s, request_of(request.scope))
@@ -65,7 +65,7 @@ def create_api(results: Results, feedback: FeedbackStore, calls: InterruptedCall
 
 
 async def _body(request: Request, most: int = MOST_BYTES) -> bytes:
-    """Raises BodyTooLargeError."""
+    """Read the body; raises BodyTooLargeError beyond `most` bytes."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)

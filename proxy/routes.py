@@ -1,4 +1,4 @@
-"""Which path goes to which handler, for callers that one configuration treats alike."""
+"""The handlers of all paths, for callers that one configuration treats alike."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from proxy.wire.spelling import ANY_ID, id_at, is_listed, means, names_in, shows
 class Routes:
     """Handlers of everything under `/v1/`.
 
-    A path that is spelled as it should be is looked up; any other is gone by what it may mean to
-    upstream, so that no spelling leads past what is decided on.
+    A path in its usual spelling is looked up. Any other is handled by what it may mean to the
+    upstream, so that no spelling avoids a policy's decision.
     """
 
     def __init__(self, services: Services, surfaces: Surfaces) -> None:
@@ -68,7 +68,7 @@ class Routes:
         self._relay_messages = in_anthropics_words(surfaces.relay)
 
     def other(self, scope: Scope) -> ASGIApplication | None:
-        """Whoever answers what is no exact path; None for what is not under `/v1/`."""
+        """Return the handler of a path that is not looked up, or None outside `/v1/`."""
         method, path = scope["method"], scope["path"]
         if not path.startswith("/v1/"):
             return None
@@ -84,11 +84,12 @@ class Routes:
         return self._unscored(method, path, names)
 
     def check_websocket(self, scope: Scope) -> None:
-        """Refuse a WebSocket where a policy decides, where a request could name what is another
-        key's, and on a scored surface where `websockets: refuse` is configured.
+        """Refuse a WebSocket that would avoid a policy, a check of ids, or the configuration.
 
-        Raises UpgradeRefusedError for a scored surface, which can be asked over HTTP, and
-        BadRequestError for any other path.
+        A WebSocket is refused where a policy decides, where a request could name what is another
+        key's, and on a scored surface where `websockets: refuse` is configured. Raises
+        UpgradeRefusedError for a scored surface, which can be used over HTTP, and BadRequestError
+        for any other path.
         """
         is_strict = self.is_enforced or self.needs_keys or self.refuses_websockets
         if not is_strict or not scope["path"].startswith("/v1/"):
@@ -122,9 +123,10 @@ class Routes:
 async def _other_method(
     services: Services, surfaces: Surfaces, format: Format, request: Request
 ) -> Reply:
-    """A request for a completion by another method than POST: many servers do not look at it.
+    """Answer a request on a completion's path with another method than POST.
 
-    Without a body it can be none.
+    Many servers ignore the method, so a request with a body is handled as a completion. Any other
+    is relayed.
     """
     if request.body:
         return await handle(format, services, request)
@@ -132,7 +134,7 @@ async def _other_method(
 
 
 async def _refuse_spelling(request: Request) -> Reply:
-    """Raises the BadRequestError that says what is wrong with the path."""
+    """Raise the BadRequestError that explains the mistake in the path."""
     names_in(request.path)
     raise BadRequestError("the path cannot be read", code="invalid_path")
 
@@ -142,17 +144,17 @@ def _is_anthropics(path: str) -> bool:
 
 
 def error_body_for(path: str) -> ErrorBody:
-    """The envelope that clients of this path read."""
+    """Return the function that formats errors for clients of this path."""
     return MESSAGES.error_body if _is_anthropics(path) else ProxyError.body
 
 
 async def refuse(error: ProxyError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answers a request that is not let in."""
+    """Answer a request that is not admitted with its error."""
     await send_reply(error_reply(error, error_body_for(scope["path"])), scope, send)
 
 
 async def end_with_key(key: str, client: Client) -> None:
-    """Tells a client that its key has ended, or hangs up where a reply has begun."""
+    """Answer a client that its key has ended, or close the connection where a reply has begun."""
     if client.status:
         client.hang_up()
     else:

@@ -1,6 +1,6 @@
-"""Starting and running one proxy, in reading order: check, bind, say, serve.
+"""The start of one proxy, in reading order: check, bind, announce, serve.
 
-Mistakes a person makes at the start become one sentence and a named exit status.
+Mistakes of the person who starts it become one sentence and a named exit status.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-PLACEHOLDER = "YOUR_KEY"  # for whoever pastes the invitation to fill in
+PLACEHOLDER = "YOUR_KEY"  # the reader of the invitation replaces it
 
 
 def reload_setup(
@@ -68,10 +68,13 @@ def reload_setup(
     listening: tuple[str, int] | None = None,
     workers: int | None = None,
 ) -> Setup:
-    """Reads the files of a proxy that is `listening` again; raises StartupError for what cannot be
-    used."""
+    """Read and check the files of a running proxy again.
+
+    `listening` is its host and port, `workers` a given number of workers. Raises StartupError for a
+    setup that cannot be used.
+    """
     try:
-        if load_document(path, env=os.environ).value is None:  # by accident: defaults may be laxer
+        if load_document(path, env=os.environ).value is None:  # an accident; defaults may be laxer
             raise StartupError(ExitStatus.UNUSABLE_INPUT, f"{path}: the file is empty")
     except InvalidDocumentError as error:
         raise unusable(error) from error
@@ -86,7 +89,7 @@ def reload_setup(
 
 
 def check_exposure(setup: Setup, host: str) -> None:
-    """Refuses to lend an upstream key to everybody; raises StartupError."""
+    """Refuse to lend an upstream key to everybody; raises StartupError."""
     config = setup.config
     if is_loopback(host) or config.needs_keys:
         return
@@ -101,7 +104,7 @@ def check_exposure(setup: Setup, host: str) -> None:
 
 
 def check_keys(setup: Setup) -> None:
-    """Client keys must name teams and policies that exist; raises StartupError."""
+    """Check that client keys name teams and policies that exist; raises StartupError."""
     if not setup.config.needs_keys:
         return
     store = KeyStore(setup.config.store)
@@ -115,18 +118,21 @@ def check_keys(setup: Setup) -> None:
         advice = "; correct the configuration, or revoke the key with `pinocchio keys revoke ID`"
         lines = "\n".join(problem + advice for problem in problems)
         raise StartupError(ExitStatus.UNUSABLE_INPUT, lines)
-    check_models(setup)  # the book has the policies of the keys by now
+    check_models(setup)  # again, since the book now holds the policies of the keys
 
 
 def check_stored_keys(setup: Setup) -> None:
-    """As `check_keys`, where the store is there already: a check makes none."""
+    """Check the keys as `check_keys`, if the store exists: a check makes none.
+
+    Raises StartupError.
+    """
     path = path_of(setup.config.store)
     if path is None or path.exists():
         check_keys(setup)
 
 
 def check_setup(setup: Setup, host: str) -> None:
-    """Refuses what could not work or would not be safe; raises StartupError."""
+    """Refuse a setup that could not work or would not be safe; raises StartupError."""
     check_exposure(setup, host)
     with refusal_placed(setup.path, "admin", "host"):
         check_admin(setup.config.admin)
@@ -154,20 +160,20 @@ def with_files(setup: Setup) -> Setup:
 
 
 def without_domains(config: Config, recalibrations: Recalibrations | None) -> str:
-    """A sentence about curves that no reply can get; empty where there are none."""
+    """Return a sentence about curves that no reply can get, empty where there are none."""
     goes_by_domain = any(each.by == "domain" for each in recalibrations or ())
     return NONE_PICKS if goes_by_domain and not picks_curves(config) else ""
 
 
 def check_models(setup: Setup) -> None:
-    """Every model that a policy has asked must have a route; raises StartupError."""
+    """Check that every model that a policy asks has a route; raises StartupError."""
     router = Router(setup.config)
     if problems := [found for policy in setup.book for found in model_problems(policy, router)]:
         raise StartupError(ExitStatus.UNUSABLE_INPUT, "\n".join(map(str, problems)))
 
 
 def with_workers(setup: Setup, count: int | None) -> Setup:
-    """The setup with so many workers, where somebody said how many; raises StartupError."""
+    """Return the setup with `count` workers; None changes nothing. Raises StartupError."""
     if count is None:
         return setup
     try:
@@ -187,7 +193,10 @@ def serve(
     say: Callable[[str], None],
     workers: int | None = None,
 ) -> None:
-    """Runs one proxy until it is told to stop; raises StartupError before it listens."""
+    """Run one proxy until it is stopped; raises StartupError before it serves.
+
+    `say` prints a line for people. `policy` and `workers` replace what is configured.
+    """
     configure_logs(os.environ.get("PINOCCHIO_LOG_LEVEL", "info"))
     setup = with_workers(load_setup(path, policy), workers)
     check_setup(setup, host)
@@ -208,7 +217,7 @@ def serve(
         for text in setup.book.namesakes():
             log.warning("policies_share_a_name", hint=text)
         for each in setup.book:
-            for warning in lint(each):  # only now: with a thousand rules it takes seconds
+            for warning in lint(each):  # after the start, since a thousand rules take seconds
                 log.warning("policy_warning", policy=each.name, warning=str(warning))
 
     reload = None
@@ -231,7 +240,7 @@ def serve(
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What listens by now, and what it is to serve."""
+    """The sockets that listen, and what they will serve."""
 
     setup: Setup
     listening: socket.socket
@@ -264,7 +273,7 @@ def _run_one(started: Started) -> None:
 
 
 def _run_several(started: Started) -> None:
-    """Raises SystemExit with the status of a worker that could not begin."""
+    """Run several workers; raises SystemExit with the status of one that could not start."""
     from proxy.multiprocess import Shared, serve_workers
 
     shared = Shared(
@@ -280,7 +289,7 @@ def _run_several(started: Started) -> None:
 
 
 def check_folder(store: str) -> None:
-    """A database in a file needs a folder that can be written to; raises StartupError."""
+    """Check that the folder of a database file exists and is writable; raises StartupError."""
     if path := path_of(store):
         folder = path.resolve().parent
         if not folder.is_dir() or not os.access(folder, os.W_OK):
@@ -291,7 +300,7 @@ def check_folder(store: str) -> None:
 
 
 def check_store(config: Config) -> None:
-    """The store must open before anything is promised to be held; raises StartupError."""
+    """Check that the store opens, before any reply is held; raises StartupError."""
     check_folder(config.store)
     try:
         open_engine(config.store).dispose()
@@ -300,7 +309,7 @@ def check_store(config: Config) -> None:
 
 
 def greeting(setup: Setup, url: str) -> list[str]:
-    """What is known at once: where it listens, which calibrator, policy and upstreams."""
+    """Return the lines of the start: address, calibrator, policy, upstreams and workers."""
     return [
         f"Pinocchio Proxy listens on {url}",
         f"  calibrator {setup.config.calibrator.summary} (loading), "
@@ -321,7 +330,7 @@ def gpu_line(config: Config) -> list[str]:
 
 
 def workers_line(config: Config) -> list[str]:
-    """How many serve, where they are several, and where their scores are computed."""
+    """Return a line with the number of workers and the place of their scores; empty for one."""
     if config.workers.count == 1:
         return []
     whose = "one scorer for all of them" if shares_scorer(config) else "each scores for itself"
@@ -329,7 +338,10 @@ def workers_line(config: Config) -> list[str]:
 
 
 def invitation(setup: Setup, url: str) -> list[str]:
-    """A line to paste, once there is a calibrator to answer it, and what its figure means."""
+    """Return a command to paste, for when the calibrator is loaded, and what its figure means.
+
+    Empty where no route leads to the demo.
+    """
     if (model := demo_model(setup.config)) is None:
         return []
     from proxy.upstreams.demo.demo import EMBEDDED_AUROC, first_question, rows
@@ -356,7 +368,7 @@ def invitation(setup: Setup, url: str) -> list[str]:
 
 
 def demo_model(config: Config) -> str | None:
-    """A model that the demo answers for, not always rightly; None where no route names one."""
+    """Return a model that the demo answers, not always rightly; None where no route leads there."""
     if not any(upstream.demo for upstream in config.upstreams.values()):
         return None
     from proxy.upstreams.demo.demo import STRONG

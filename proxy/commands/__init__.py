@@ -1,3 +1,3 @@
-"""Commands of whoever runs a proxy, reviews its replies or learns from them, one file each."""
+"""The commands for those who run a proxy, review its replies or learn from them, one file each."""
 
 __all__ = ["app", "serve"]

@@ -1,8 +1,8 @@
 """All commands of the proxy, each from its own module.
 
-A command is a function of its own module, such as `drift.py`, and stands in the tuple below; a
+A command is a function of its own module, such as `drift.py`, and is listed in the tuple below. A
 group of commands has a `cli` of its own. Their groups in `pinocchio --help` are in
-`pinocchio/help.py`; researchers' commands are in `calibrator/commands/app.py`.
+`pinocchio/help.py`. Researchers' commands are in `calibrator/commands/app.py`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ for command in (
     cli.command()(command)
 cli.command("test")(run_fixtures)
 for commands in (feedback, recalibrate, tune):
-    cli.add_typer(commands.cli)  # without a name: its commands stand beside the others
+    cli.add_typer(commands.cli)  # without a name: its commands join the others
 for name, group in (("export", export), ("keys", keys), ("audit", audit)):
     cli.add_typer(group.cli, name=name)
 cli.add_typer(reviews, name="reviews")

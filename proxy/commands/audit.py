@@ -1,4 +1,4 @@
-"""The commands on the chain over the record: `audit verify`, `audit head`, `audit declare`."""
+"""The commands for the chain over the record: `audit verify`, `audit head`, `audit declare`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def verify_record(
     from proxy.store.chain.chain import KEY_VARIABLE, chain_key, has_key_file
     from proxy.store.chain.verification import is_head, verify
 
-    if head is not None and not is_head(head):  # a slip must not look as if somebody had tampered
+    if head is not None and not is_head(head):  # a typing error must not look like tampering
         message = f"--head must be SEQUENCE:MAC, as `audit head` printed it, not {head!r}"
         raise stop(ExitStatus.UNUSABLE_INPUT, message)
     with opened_record(config) as record:

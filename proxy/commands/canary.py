@@ -1,4 +1,4 @@
-"""A canary: a plain question and answer, scored to see whether a calibrator works."""
+"""The canary: a plain question and answer, scored to see whether a calibrator works."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from calibrator import Recalibrations, Scorer
 
 CANARY: Final = ("What is the capital of France?", "The capital of France is Paris.")
-SAME: Final = 0.01  # two scores of one text may differ so much, in half precision
+SAME: Final = 0.01  # the largest difference of two scores of one text, in half precision
 
 
 class Tried(NamedTuple):
-    """What became of the canary; `name` is that of its numbers, `memory` is in bytes."""
+    """The result of a canary; `name` is that of its numbers, `memory` is in bytes."""
 
     level: Literal["ok", "fail"]
     text: str
@@ -27,19 +27,22 @@ class Tried(NamedTuple):
 
 
 def tried(load: Callable[[], Scorer], place: str, its: Recalibrations | None) -> Tried:
-    """Loads a calibrator, scores the canary, and closes it."""
+    """Load a calibrator, score the canary, and close the calibrator.
+
+    `place` names it in a failure, `its` are its recalibrations. Errors are returned as a failure.
+    """
     from calibrator import CalibratorError
     from proxy.capacity.machine import resident_memory
     from proxy.scoring.recalibrated import name_with
 
-    gc.collect()  # what it would free meanwhile is not the calibrator's
+    gc.collect()  # memory freed meanwhile would distort the calibrator's own
     began, before = time.perf_counter(), resident_memory()
     try:
         scorer = load()
         loaded_s = time.perf_counter() - began
         try:
             is_well, text = _scored(scorer)
-            memory = max(0, resident_memory() - before)  # while the scorer is there
+            memory = max(0, resident_memory() - before)  # measured before the scorer is closed
         finally:
             if (close := getattr(scorer, "close", None)) is not None:
                 close()
@@ -47,16 +50,16 @@ def tried(load: Callable[[], Scorer], place: str, its: Recalibrations | None) ->
         return Tried("fail", f"{place}: {error}")
     name = name_with(scorer.name, its)
     told = f"{name}: {text}, loaded in {loaded_s:.1f} s"
-    if kernel := getattr(scorer, "kernel", None):  # the embedded one's, which may not be built here
+    if kernel := getattr(scorer, "kernel", None):  # of the embedded one; it may not be built here
         told += f", kernel: {kernel}"
     return Tried("ok" if is_well else "fail", told, name, memory)
 
 
 def _scored(scorer: Scorer) -> tuple[bool, str]:
-    """Whether a scorer gives the canary a confidence, and the same one twice; and a sentence."""
+    """Return whether a scorer gives the canary the same probability twice, and a sentence."""
     from calibrator import Item
 
-    scorer.score_batch([Item(*CANARY)])  # the first takes longest
+    scorer.score_batch([Item(*CANARY)])  # a warm-up, for the first one takes longest
     began = time.perf_counter()
     [first] = scorer.score_batch([Item(*CANARY)])
     passed_ms = (time.perf_counter() - began) * 1_000

@@ -1,4 +1,4 @@
-"""`pinocchio check`: what is wrong with a configuration and its policies."""
+"""`pinocchio check`: the mistakes in a configuration and its policies."""
 
 from __future__ import annotations
 
@@ -87,7 +87,10 @@ def check(
 
 
 def _facts_line(setup: Setup) -> list[str]:
-    """Return how many facts of the operator there are; raises StartupError for a broken file."""
+    """Return a line with the number of the operator's facts, or none without a file of facts.
+
+    Raises StartupError for a broken file.
+    """
     from proxy.scoring.loader import calibrator_refusal_placed, load_fact_file
 
     with calibrator_refusal_placed(setup.path, "facts"):
@@ -98,7 +101,7 @@ def _facts_line(setup: Setup) -> list[str]:
 
 
 def _beyond_the_reply(policy: Policy, *, is_weighed: bool) -> Iterator[str]:
-    """Whom the policy asks about a reply, and whether signals count yet."""
+    """Yield a line for each model that the policy asks about a reply, and on unweighed signals."""
     if policy.second_opinion is not None:
         yield str(policy.second_opinion)
     if policy.judge is not None:

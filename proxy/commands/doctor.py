@@ -1,4 +1,4 @@
-"""`pinocchio doctor`: whether what a proxy needs is there and works, a line for each part."""
+"""`pinocchio doctor`: whether all that a proxy needs exists and works, a line for each part."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 Level = Literal["ok", "skip", "warn", "fail"]
 COLORS: Final = {"ok": "green", "skip": "bright_black", "warn": "yellow", "fail": "red"}
 UPSTREAM_S: Final = 10.0
-MOST_SKEW_S: Final = 5.0  # more is told; keys, holds and certificates go by the clock
-SOON_S: Final = 7 * 86_400.0  # a key that expires within it is told
+MOST_SKEW_S: Final = 5.0  # more is a warning; keys, holds and certificates depend on the clock
+SOON_S: Final = 7 * 86_400.0  # a key that expires earlier is a warning
 LEAST_FREE: Final = 2**30  # bytes of disk
 NEARLY: Final = 0.9  # of a limit
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was found of one part; only `fail` changes the exit status."""
+    """The finding on one part; only `fail` changes the exit status."""
 
     level: Level
     about: str
@@ -49,12 +49,12 @@ class Finding:
 
 @dataclass(slots=True)
 class Patient:
-    """What is looked at; checks add what later ones go by."""
+    """The installation to examine; checks add facts that later checks use."""
 
     setup: Setup
     url: str
-    skews_s: dict[str, float] = field(default_factory=dict)  # by whose clock it is
-    calibrator: str | None = None  # the name of its numbers, once it has given one
+    skews_s: dict[str, float] = field(default_factory=dict)  # by the owner of the other clock
+    calibrator: str | None = None  # the name of its numbers, once it has scored
     calibrator_bytes: int | None = None  # of memory, once it is loaded here
     store: Condition | None = None
 
@@ -89,7 +89,10 @@ def doctor(
 
 
 def examine(config: Path | None, url: str, *, scores: bool = True) -> Iterator[Finding]:
-    """Yields what is found, part after part; without a usable configuration there is only that."""
+    """Yield the findings, part after part; only those on a configuration that cannot be used.
+
+    `url` is that of the running proxy. The calibrator is loaded where `scores` is True.
+    """
     from proxy.config.setup import load_setup
     from proxy.startup import check_setup, with_files
 
@@ -146,7 +149,7 @@ async def _ask_upstreams(patient: Patient) -> list[Finding]:
 
 
 async def _ask(patient: Patient, router: Router, name: str, section: UpstreamConfig) -> Finding:
-    """Asks an upstream for its models, over the connection and with the key of requests."""
+    """Request an upstream's list of models, over the connection and with the key of requests."""
     from proxy.upstreams.loops import address_of, meant_address
     from proxy.upstreams.pool.forward_proxy import forward_proxy_for
     from proxy.upstreams.upstream import UpstreamRequest
@@ -179,7 +182,7 @@ async def _ask(patient: Patient, router: Router, name: str, section: UpstreamCon
 
 
 def _judged(status: int, *, has_key: bool) -> tuple[Level, str]:
-    """What an answer to the question for models says of the upstream."""
+    """Return the level of an upstream's status for its list of models, and a phrase."""
     if status in (401, 403):
         if has_key:
             return "fail", "it refuses the key of the configuration"
@@ -201,7 +204,7 @@ def _note_date(patient: Patient, name: str, date: bytes | None) -> None:
 
 
 def _scorer(patient: Patient) -> Iterator[Finding]:
-    """What cannot score a plain answer, twice alike, scores no other."""
+    """Yield whether the calibrator, and its stand-in, score the canary twice alike."""
     from proxy.commands.canary import tried
     from proxy.scoring.loader import scorer_loader, stand_in_loader
 
@@ -221,7 +224,7 @@ def _scorer(patient: Patient) -> Iterator[Finding]:
 
 
 def _gpu(patient: Patient) -> Iterator[Finding]:
-    """How to score with the paper's model, where a GPU and the extra for it are here."""
+    """Yield how to score with the paper's model, where an idle GPU and its extra exist."""
     from calibrator import ON_A_GPU, has_gpu_and_torch, torch_sees_gpu
 
     if patient.setup.config.calibrator.summary != "embedded" or not has_gpu_and_torch():
@@ -236,7 +239,7 @@ def _gpu(patient: Patient) -> Iterator[Finding]:
 
 
 def _workers(patient: Patient) -> Iterator[Finding]:
-    """Whether the cores and the memory that are there suit the number of processes."""
+    """Yield whether the cores and the memory suit the number of processes."""
     from proxy.capacity.machine import Machine, Processes
     from proxy.scoring.loader import can_be_forked, shares_scorer
 
@@ -293,7 +296,10 @@ def _disk(folder: Path) -> Finding:
 
 
 def _clock(patient: Patient) -> Iterator[Finding]:
-    """HTTP dates are whole seconds, so only what is far off says anything."""
+    """Yield one finding: whether this machine's clock agrees with the upstreams'.
+
+    HTTP dates are whole seconds, so only large differences count.
+    """
     if not patient.skews_s:
         yield Finding("skip", "clock", "nobody to compare it with: no upstream told its own")
         return
@@ -311,7 +317,7 @@ def _limits(patient: Patient) -> Iterator[Finding]:
     from proxy.listener.open_files import connections_for, raise_file_limit
 
     limits = patient.setup.config.limits
-    files = raise_file_limit()  # of this process; a proxy does the same
+    files = raise_file_limit()  # raised as a proxy does
     room, wanted = connections_for(files), limits.max_connections
     if wanted is not None and wanted > room:
         text = (
@@ -337,7 +343,10 @@ def _limits(patient: Patient) -> Iterator[Finding]:
 
 
 def _is_current(patient: Patient) -> bool:
-    """Whether the store has the tables of this version: opening another one would change it."""
+    """Return whether the store has the tables of this version.
+
+    Opening an older one would change it.
+    """
     return patient.store is not None and patient.store.state == "current"
 
 
@@ -374,7 +383,7 @@ def _keys(patient: Patient) -> Iterator[Finding]:
 
 
 def _certificates(patient: Patient) -> Iterator[Finding]:
-    """Whether what policies with `max_error` rely on counts for the numbers that there are."""
+    """Yield whether the certificates of policies with `max_error` are valid for the calibrator."""
     certified = [policy for policy in patient.setup.book if policy.certificate_path is not None]
     withdrawn = _withdrawn(patient) if certified else frozenset()
     for policy in certified:
@@ -408,7 +417,7 @@ def _withdrawn(patient: Patient) -> frozenset[str]:
 
 
 def _oidc(patient: Patient) -> Iterator[Finding]:
-    """Whether people could log in where the configuration says."""
+    """Yield whether the configured OpenID issuer answers, so that people could log in."""
     admin = patient.setup.config.admin
     if not admin.enabled or admin.oidc is None:
         return
@@ -423,7 +432,10 @@ def _oidc(patient: Patient) -> Iterator[Finding]:
 
 
 def _telemetry(patient: Patient) -> Iterator[Finding]:
-    """Whether those who are told would listen; a project without traces yet may not be there."""
+    """Yield whether the receivers of telemetry answer.
+
+    A project without traces may not exist yet.
+    """
     from proxy.telemetry.scores import UnreadableScoresError, score_keepers
 
     config = patient.setup.config.telemetry
@@ -440,7 +452,7 @@ def _telemetry(patient: Patient) -> Iterator[Finding]:
 
 
 def _collector(config: OtelConfig) -> Finding:
-    """Sends a collector nothing, which is a request like any other."""
+    """Send a collector an empty request, and return whether it accepts that."""
     import httpx
 
     from calibrator import install_command
@@ -462,7 +474,7 @@ def _collector(config: OtelConfig) -> Finding:
 
 
 def _proxy(patient: Patient) -> Iterator[Finding]:
-    """What the running proxy says of itself."""
+    """Yield what the running proxy reports at `/readyz`."""
     import httpx
 
     about = "running proxy"

@@ -1,4 +1,4 @@
-"""What the commands share: how they end with a sentence and a status, and what they print."""
+"""The shared parts of commands: how they end with a sentence and a status, and how they print."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AsOption = Annotated[
 
 
 def stop(status: ExitStatus, message: str) -> typer.Exit:
-    """Says why on stderr; raise what it returns."""
+    """Print a message and the status on stderr, and return the exception to raise."""
     typer.echo(message, err=True)
     if status is not ExitStatus.OK:
         typer.echo(f"pinocchio: {status.name.lower()} (exit status {status.value})", err=True)
@@ -35,7 +35,7 @@ def stop(status: ExitStatus, message: str) -> typer.Exit:
 
 @contextmanager
 def errors_told() -> Iterator[None]:
-    """What start-up and the store raise ends the process with its sentence and status."""
+    """End the process with sentence and status of a StartupError or StoreError raised inside."""
     try:
         yield
     except StartupError as error:
@@ -46,8 +46,7 @@ def errors_told() -> Iterator[None]:
 
 @contextmanager
 def calibrator_errors_told() -> Iterator[None]:
-    """What the calibrator's side raises, and files that cannot be read or written, end the process
-    with a sentence."""
+    """End the process with the sentence of a CalibratorError or OSError raised inside."""
     from calibrator import CalibratorError
 
     try:
@@ -57,9 +56,9 @@ def calibrator_errors_told() -> Iterator[None]:
 
 
 def existing_store(url: str) -> str:
-    """The URL; ends the process where it names a file of SQLite that is not there.
+    """Return the URL; end the process where it names an SQLite file that does not exist.
 
-    Opening would make an empty one, and in the wrong folder nothing would seem to be recorded.
+    Opening it would make an empty one, and in the wrong folder nothing would seem to be recorded.
     """
     from proxy.store.tables import path_of
 
@@ -73,22 +72,22 @@ def existing_store(url: str) -> str:
 
 
 def user() -> str:
-    """The name under which a verdict from a terminal is kept."""
+    """Return the name under which a verdict from a terminal is kept."""
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # a container's user without a name
+    except (OSError, KeyError):  # a user without a name, as in a container
         return "terminal"
 
 
 def plain(text: str) -> str:
-    """Foreign text for a terminal: what could move its cursor is shown as its escape."""
+    """Return foreign text with control characters escaped; they could move a terminal's cursor."""
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )
 
 
 def plain_json(text: str) -> str:
-    """JSON for a terminal: the same values, and what could move its cursor is escaped."""
+    """Return JSON with the same values and escaped control characters, for a terminal."""
     return "".join(each if each.isprintable() or each == "\n" else _escape(each) for each in text)
 
 

@@ -1,15 +1,15 @@
-"""The command `export`: what the store has, as the labelled rows that everything else reads, and
-with `weights` a calibrator in the forms of other engines.
+"""The command `export`: the store's content as the labelled rows that all other commands read.
 
     {"id", "question_id", "domain", "question", "response", "model", "correct": 0|1, "confidence",
      "calibrator", "judged", "judge", "logprobs",
      "team", "policy", "action", "kind", "state", "share", "at_s",
      "reviewers": [{"reviewer", "correct", "at_s", "note"}]}
 
-The question is the text that the calibrator reads, the response the message that it judged; one
-that calls tools has the conversation before it beside, in `messages` and `tools`. What is not known
-is left out. `kind` says why a reply is there (`hold`, or `audit`, drawn with probability `share`);
-without a share it stands for itself alone.
+The question is the text that the calibrator reads, the response the message that it judged. A
+response that calls tools has the conversation before it in `messages` and `tools`. Unknown members
+are left out. `kind` says why a reply is there (`hold`, or `audit`, drawn with probability `share`);
+without a share it stands for itself alone. `export weights` writes a calibrator in the forms of
+other engines.
 """
 
 from __future__ import annotations
@@ -120,7 +120,10 @@ def weights(
 
 
 def row_of(exported: Exported) -> dict[str, Any] | None:
-    """A labelled row; None for what no calibrator reads, or has several choices."""
+    """Return a labelled row, or None for a reply that no calibrator reads.
+
+    That is one of an unknown format, with several choices, with images, or without a question.
+    """
     from calibrator import NotScorableError, Question
     from proxy.desk.edits.editable import surface_of
     from proxy.formats import NoAnswerError
@@ -170,19 +173,19 @@ def row_of(exported: Exported) -> dict[str, Any] | None:
 
 
 def _conversation(asked: Question, message: dict[str, Any]) -> dict[str, Any]:
-    """What stands before a reply where tools are, which a calibrator reads beside the text."""
+    """Return the conversation before a reply where tools are used; calibrators read it, too."""
     used = asked.tool_use(message)
     return {} if used is None else {"messages": list(used.messages), "tools": list(used.tools)}
 
 
 def _signals(facts: str | None) -> dict[str, Any]:
-    """What a judge and log-probabilities said, for `recalibrate --signals`."""
+    """Return the signals of a judge and of log-probabilities, for `recalibrate --signals`."""
     recorded = json.loads(facts)[0] if facts else {}
     return {name: recorded.get(name) for name in ("judged", "judge", "logprobs")}
 
 
 def _findings(kept: str | None) -> dict[str, Any]:
-    """What the calibrator found out besides the confidence."""
+    """Return the calibrator's findings besides the confidence."""
     found = json.loads(kept) if kept else {}
     names = ("support", "basis", "unsupported", "act", "needs_facts", "familiar", "because")
     return {name: found.get(name) for name in names}
@@ -199,13 +202,16 @@ def _told(given: Given) -> dict[str, Any]:
 
 
 def _volunteered(label: Volunteered) -> dict[str, Any]:
-    """Feedback is never what `correct` says: people choose what they give it on."""
+    """Return feedback as a member of a row.
+
+    It never sets `correct`, because people choose the replies that they give feedback on.
+    """
     values = {"by": label.given_by, "correct": int(label.is_correct), "at_s": label.given_at}
     return values | ({"note": label.note} if label.note else {})
 
 
 def facts_of(exchange: dict[str, Any]) -> dict[str, Any]:
-    """A recorded exchange without content: its columns, those in JSON unpacked."""
+    """Return a recorded exchange without content: its columns, with those in JSON unpacked."""
     told = {name: value for name, value in exchange.items() if value is not None}
     for name in {"facts", "calls", "shadowed"} & told.keys():
         told[name] = json.loads(told[name])
@@ -214,7 +220,7 @@ def facts_of(exchange: dict[str, Any]) -> dict[str, Any]:
 
 @contextmanager
 def _opened(output: Path | None) -> Iterator[TextIO]:
-    """Where the lines go; ends the process where that cannot be written."""
+    """Open the output, stdout without a path; end the process where it cannot be written."""
     from calibrator import writer
 
     if output is None:

@@ -1,4 +1,4 @@
-"""The commands on client keys: `keys create`, `keys list` and `keys revoke`."""
+"""The commands for client keys: `keys create`, `keys list` and `keys revoke`."""
 
 from __future__ import annotations
 
@@ -137,7 +137,10 @@ def revoke(id: str, config: ConfigOption = None) -> None:
 
 
 def _add(key: ClientKey, setup: Setup, store: KeyStore) -> Setup:
-    """Raises StartupError for what the configuration could not serve."""
+    """Add a key to the store.
+
+    Raises StartupError for one that the configuration could not serve.
+    """
     from proxy.config.sections import NAME
     from proxy.config.setup import problem_of
     from proxy.gate.secret_keys import ATTACH
@@ -162,12 +165,12 @@ def _add(key: ClientKey, setup: Setup, store: KeyStore) -> Setup:
 
 
 def _names(listed: str | None) -> str | None:
-    """Names with commas between, without blanks."""
+    """Return comma-separated names without blanks around them; None unchanged."""
     return None if listed is None else ",".join(name.strip() for name in listed.split(","))
 
 
 def _problem_of_names(key: ClientKey) -> str | None:
-    """What is wrong with the surfaces of a caller or the queues of a reviewer, as a sentence."""
+    """Return a sentence about invalid surfaces of a caller or queues of a reviewer, or None."""
     from policies import nearest
     from proxy.config.allowed_surfaces import SURFACES
 
@@ -184,7 +187,10 @@ def _problem_of_names(key: ClientKey) -> str | None:
 
 
 def _problem_of_reviewer(key: ClientKey) -> str | None:
-    """What is about completions has no meaning at the desk; verdicts need a name."""
+    """Return a sentence about a desk key that has callers' settings or no name, or None.
+
+    Settings for completions have no meaning at the desk, and verdicts need a name.
+    """
     of_callers = ("team", "policy", "requests_per_minute", "max_held", "attach", "surfaces")
     for name in of_callers:
         if getattr(key, name) is not None:
@@ -201,9 +207,9 @@ def _setup(config: Path | None) -> Setup:
 
 
 def _with_store(config: Path | None, work: Callable[[KeyStore], T], *, may_make: bool = False) -> T:
-    """Does one piece of work on the configured store; ends the process when it cannot, also where
-    there is no store and the work may not make one.
+    """Call `work` with the configured store's keys, and return its result.
 
+    Ends the process when the store cannot be used, or does not exist and `may_make` is False.
     Policies are not read: a mistake in one must not keep a key from being revoked.
     """
     from proxy.config.setup import load_store_config

@@ -28,8 +28,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.
 
 @contextmanager
 def opened_record(config: Path | None, store: str | None = None) -> Iterator[Findings]:
-    """The configured record, or that of a store's URL; needs no policy, and ends the process where
-    there is none."""
+    """Open the configured record, or that of a store's URL; end the process where there is none.
+
+    Policies are not read.
+    """
     from proxy.config.setup import load_store_config
     from proxy.store.verdicts.verdicts import Findings
 
@@ -42,7 +44,7 @@ def opened_record(config: Path | None, store: str | None = None) -> Iterator[Fin
 
 
 def usable_setup(config: Path | None, policy: str | None = None) -> Setup:
-    """The configuration with its policies; ends the process where they cannot be used."""
+    """Load the configuration with its policies; end the process where they cannot be used."""
     from proxy.config.setup import load_setup
 
     with errors_told():
@@ -50,7 +52,7 @@ def usable_setup(config: Path | None, policy: str | None = None) -> Setup:
 
 
 def seconds(text: str) -> float:
-    """A duration such as `30d`; ends the process for anything else."""
+    """Convert a duration such as `30d` to seconds; end the process for anything else."""
     from policies import duration_s
 
     if (found := duration_s(text)) is None:
@@ -60,7 +62,7 @@ def seconds(text: str) -> float:
 
 
 class RecordedTraffic(NamedTuple):
-    """What was decided on, the configured policy, and which others decided, in sentences."""
+    """Recorded exchanges, the policy to compare with, and sentences about other policies."""
 
     exchanges: list[Exchange]
     policy: Policy
@@ -70,9 +72,10 @@ class RecordedTraffic(NamedTuple):
 def recorded_exchanges(
     config: Path | None, span: str, name: str, team: str | None = None, *, is_all: bool = False
 ) -> RecordedTraffic:
-    """Read what policies decided on within the last `span`: of a team, or by the policy `name`.
+    """Read the exchanges of the last `span` that policies decided on: a team's, or policy `name`'s.
 
-    Where no policy of this name decided on anything, or with `is_all`, by any policy.
+    Where no policy of this name decided on anything, or with `is_all`, those of every policy are
+    read. Ends the process for an unknown team, or where the record cannot be read.
     """
     from proxy.store.record.reader import since
 
@@ -105,7 +108,7 @@ def _left_out(count: int, name: str) -> list[str]:
 
 
 def _other_policies(exchanges: Sequence[Exchange], setup: Setup, default: str) -> list[str]:
-    """A sentence for each policy that decided and is not the one that is compared with."""
+    """Return a sentence for each policy, other than the compared one, that decided."""
     names = Counter(each.label.partition("/")[0] for each in exchanges if each.label)
     known = {each.name for each in setup.book}
     replies = counted(len(exchanges), "reply", "replies")
@@ -119,7 +122,7 @@ def _other_policies(exchanges: Sequence[Exchange], setup: Setup, default: str) -
 
 
 def as_it_stands(policy: Policy, findings: Findings) -> Policy:
-    """The policy without the grants of its certificate that were withdrawn."""
+    """Return the policy without the withdrawn grants of its certificate."""
     from policies import certified
     from proxy.policy_context.certificates import still_granted
 

@@ -1,4 +1,4 @@
-"""`pinocchio recalibrate`: from files of labelled rows, or from the verdicts in the store."""
+"""`pinocchio recalibrate`: fits from files of labelled rows, or from the verdicts in the store."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def _configured(config: Path | None) -> Config:
 
 
 def _versions(config: Path | None) -> RecalibrationVersions:
-    """The folder that the configuration names; ends the process where it names none."""
+    """Return the folder of versions that the configuration names; end the process without one."""
     from calibrator import versions_named
 
     if (versions := versions_named(_configured(config).calibrator.recalibration)) is None:
@@ -183,7 +183,10 @@ def _learn(
     output: Path | None,
     as_json: bool,
 ) -> None:
-    """Fits on verdicts, tries, and writes or promotes."""
+    """Fit on verdicts, try the result, and write or promote it; print the outcome.
+
+    Ends the process with NOT_PROMOTED where it is not better.
+    """
     from calibrator import check_target
     from proxy.policy_context.domains import NONE_PICKS, picks_curves
 
@@ -212,7 +215,7 @@ def _learn(
 def _learnt_curve(
     engine: Any, start: float, whole: Config, kind: Kind, by: By | None, of: Of, held_only: bool
 ) -> tuple[Learnt, Recalibration | None]:
-    """A curve for numbers of one kind, and the one that counts for them now."""
+    """Fit a curve for numbers of one kind; return it and the one that is in force for them."""
     from calibrator import resolve_recalibrations
     from proxy.learning.labels import read_labels
     from proxy.learning.recalibrating import learn_recalibration, name_with_others
@@ -228,7 +231,7 @@ def _learnt_curve(
         labels = read_labels(engine, start, base)
     current = counting.with_others if of == "others" else counting.alone
     if current is not None and current.calibrator not in ("", base):
-        current = None  # it is for numbers that are given no more
+        current = None  # it is for numbers that are no longer given
     if "domain" in (by, current.by if current else None):
         labels = labels.in_domains(Domains(whole, Router(whole)))
     learnt = learn_recalibration(
@@ -246,7 +249,7 @@ def _learnt_curve(
 def _learnt_signals(
     engine: Any, start: float, whole: Config, held_only: bool
 ) -> tuple[Learnt, SignalWeights | None]:
-    """Weights of signals, and those that count now."""
+    """Fit weights of signals; return them and those that are in force."""
     from calibrator import resolve_recalibrations
     from proxy.learning.labels import read_labels
     from proxy.learning.signals import learn_signals
@@ -263,7 +266,7 @@ def _learnt_signals(
 
 
 def _known(named: Sequence[Path], current: Recalibration | None) -> list[Recalibration]:
-    """Those whose confidences may stand in the record."""
+    """Return the recalibrations whose confidences the record may hold."""
     from calibrator import versions_named
 
     if (versions := versions_named(named)) is not None:
@@ -317,7 +320,7 @@ def _print_learnt(
 
 
 def _parts(found: Recalibration | SignalWeights) -> dict[str, list[str]]:
-    """The groups with a curve of their own, or the numbers that weights of signals give."""
+    """Return the groups with their own curve, or the numbers that weights of signals give."""
     from calibrator import SignalWeights
 
     if isinstance(found, SignalWeights):

@@ -1,4 +1,4 @@
-"""`pinocchio serve`: run the proxy, or the scoring server alone."""
+"""`pinocchio serve`: runs the proxy, or the scoring server alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def serve(
     ] = False,
 ) -> None:
     """Run the proxy."""
-    # numpy reads it when it is imported. With a thread for each core its library waits for cores
+    # numpy reads this when it is imported. With a thread for each core its library waits for cores
     # that others use: a score of a short reply took ten times as long on a busy machine.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with errors_told():

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 DEFAULT_DESK_PORT: Final = 8_001
 BLOCKS: Final = " ▁▂▃▄▅▆▇█"
-ROWS: Final = 6  # of each table: a terminal has 24 lines
+ROWS: Final = 6  # of each table, for a terminal of 24 lines
 LEAST_SURE: Final = 4
 ANSWER_S: Final = 10.0
 UNSCORED: Final = ("scored", "truncated", "unfamiliar", "not_supported")
@@ -31,7 +31,7 @@ Series = Mapping[Labels, float]
 
 
 class UnreachableError(Exception):
-    """The desk gives no figures: one sentence why, and whether it may later."""
+    """The desk gives no figures: one sentence, and whether another try may help."""
 
     def __init__(self, message: str, *, may_pass: bool) -> None:
         super().__init__(message)
@@ -40,26 +40,26 @@ class UnreachableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """What the desk told at one moment: every series by name and labels, the least sure holds."""
+    """The desk's figures at one moment: all series by name and labels, and the least sure holds."""
 
     at: float
     series: Mapping[str, Series]
     waiting: list[dict[str, Any]] = field(default_factory=list)
 
     def total(self, name: str, **labels: str) -> float:
-        """The sum of all series of a name that have these labels."""
+        """Return the sum of all series of a name that have these labels."""
         wanted = labels.items()
         return sum(v for its, v in self.series.get(name, {}).items() if its >= wanted)
 
     def label(self, name: str, label: str) -> str:
-        """What a label says in the first series of a name that has it."""
+        """Return a label's value in the first series of a name that has it, else an empty text."""
         found = (dict(its).get(label, "") for its in self.series.get(name, {}))
         return next(filter(None, found), "")
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What happened from one sight to a later one; a proxy that began anew counts from 0."""
+    """The change from one sight to a later one; a restarted proxy counts from 0."""
 
     before: Sight
     after: Sight
@@ -69,7 +69,7 @@ class Change:
         return max(0.001, self.after.at - self.before.at)
 
     def by(self, name: str, *labels: str) -> dict[tuple[str, ...], float]:
-        """How much the series of a counter grew, added up by these labels."""
+        """Return the growth of a counter's series, summed by these labels."""
         before = self.before.series.get(name, {})
         grown: dict[tuple[str, ...], float] = {}
         for its, now in self.after.series.get(name, {}).items():
@@ -80,7 +80,7 @@ class Change:
         return grown
 
     def buckets(self, name: str) -> list[tuple[float, float]]:
-        """The bounds of a histogram, and how much came into each bucket."""
+        """Return the upper bound of each bucket of a histogram, and how many values it gained."""
         counts = {float(le): grown for (le,), grown in self.by(f"{name}_bucket", "le").items()}
         below, found = 0.0, []
         for bound in sorted(counts):
@@ -89,7 +89,7 @@ class Change:
         return found
 
     def quantile(self, name: str, share: float) -> float | None:
-        """About where a share of what came into a histogram is below; None where nothing did."""
+        """Estimate a quantile of a histogram's new values; None without any."""
         buckets = self.buckets(name)
         wanted, low, seen = share * sum(count for _, count in buckets), 0.0, 0.0
         for bound, count in buckets:
@@ -119,7 +119,7 @@ def top(
     """
     from rich.console import Console
 
-    # what clients write is no markup: a bracket in a model's name would end the command
+    # clients' text is no markup: a bracket in a model's name would end the command
     console = Console(markup=False, emoji=False, highlight=False)
     with errors_told(), _client(config, url) as desk, suppress(KeyboardInterrupt):
         try:
@@ -158,7 +158,7 @@ def _client(config: Path | None, url: str | None) -> httpx.Client:
 
 
 def look(desk: httpx.Client) -> Sight:
-    """What the desk tells now; raises UnreachableError."""
+    """Fetch the desk's figures; raises UnreachableError."""
     import httpx
     from prometheus_client.parser import text_string_to_metric_families
 
@@ -186,7 +186,10 @@ def look(desk: httpx.Client) -> Sight:
 
 
 def _watch(desk: httpx.Client, first: Sight, every: float, console: Any) -> None:
-    """Until it is interrupted; what does not answer for a while is asked on."""
+    """Show the figures until interrupted.
+
+    A desk that does not answer for a while is asked again.
+    """
     from rich.live import Live
 
     begin, last, place = first, first, str(desk.base_url)
@@ -202,7 +205,7 @@ def _watch(desk: httpx.Client, first: Sight, every: float, console: Any) -> None
                 live.update(_lost(shown, str(error)), refresh=True)
                 continue
             if now.total("pinocchio_confidence_count") < begin.total("pinocchio_confidence_count"):
-                begin = Sight(now.at, {})  # it was started anew
+                begin = Sight(now.at, {})  # the proxy was restarted
             shown = picture(Change(last, now), begin, place)
             last = now
             live.update(shown, refresh=True)
@@ -212,7 +215,7 @@ def _watch(desk: httpx.Client, first: Sight, every: float, console: Any) -> None
 
 
 def picture(change: Change, begin: Sight, place: str) -> RenderableType:
-    """What there is to see; confidences are those since `begin`, or all where there are none."""
+    """Return the whole picture; confidences are those since `begin`, or all if none is new."""
     from rich.columns import Columns
     from rich.console import Group
 
@@ -272,7 +275,7 @@ def _table(title: str, *columns: str) -> Table:
 
 
 def _most(grown: Mapping[tuple[str, ...], float], whole: Callable[..., float]) -> Iterator[Any]:
-    """The rows with most news, then those with most of all."""
+    """Yield the rows that grew most, then those with the largest totals, at most ROWS."""
     rows = [(key, count, whole(key)) for key, count in grown.items()]
     return iter(sorted(rows, key=lambda row: (-row[1], -row[2], row[0]))[:ROWS])
 
@@ -292,7 +295,7 @@ def _requests(change: Change) -> Table:
 
 
 def _times(change: Change) -> Table:
-    """In the last interval; where nothing came in it, since the proxy's start, and dim."""
+    """Return the times of the last interval, or, dimmed, of all time where it has none."""
     table = _table("Time", "", "#p50", "#p99")
     for name, said in (("overhead", "ours"), ("upstream", "upstream's"), ("score", "scoring")):
         metric = f"pinocchio_{name}_seconds"
@@ -314,7 +317,7 @@ def _duration(seconds: float | None) -> str:
 
 
 def _confidences(since: Change) -> Iterator[RenderableType]:
-    """A bar for each twentieth, from unsure to sure."""
+    """Yield a bar for each twentieth, from unsure to sure."""
     from rich.text import Text
 
     counts = [count for _, count in since.buckets("pinocchio_confidence")]
@@ -368,7 +371,7 @@ def _least_sure(now: Sight) -> Table:
 
 
 def _errors(change: Change) -> Table:
-    """What went wrong, new or not."""
+    """Return a table of the errors, new ones or not."""
     table = _table("Errors", "what", "#new", "#all")
     scores = change.by("pinocchio_scores_total", "status", "reason")
     whole = change.after.total

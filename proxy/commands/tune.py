@@ -1,4 +1,4 @@
-"""`pinocchio tune`: the calibrator in use learns from verdicts in the store, or from rows."""
+"""`pinocchio tune`: fine-tunes the calibrator in use on verdicts in the store, or on rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 cli = typer.Typer()
 
 NOT_BETTER = 3
-OF_STORE = ("since", "held_only", "store")  # options that mean nothing where rows of files teach
+OF_STORE = ("since", "held_only", "store")  # options without a meaning for rows of files
 Files = Annotated[
     list[Path] | None,
     typer.Argument(help=f"Learn from these rows instead of the verdicts. {ROWS_HELP}"),
@@ -96,7 +96,7 @@ def tune(
 def _in_use(
     config: Path | None, calibrator: str | None, output: Path | None
 ) -> tuple[TunableCheckpoint, Recalibration | None]:
-    """The checkpoint to begin with, and the recalibration where it is the configured one."""
+    """Return the checkpoint to start from, and the recalibration if it is the configured one."""
     from calibrator import TunableCheckpoint, check_output, resolve_recalibrations
     from proxy.config.engines import InProcess
     from proxy.config.setup import load_store_config
@@ -117,7 +117,7 @@ def _in_use(
 def _from_files(
     files: list[Path], start: TunableCheckpoint, current: Recalibration | None
 ) -> tuple[TuningTrial, dict[str, Any], list[str]]:
-    """What rows teach, facts of them, and what was wrong with others."""
+    """Learn from rows; return the trial, facts about the rows, and notes on rows left out."""
     from calibrator import TUNING_STEPS, Progress, copies_in, load_labelled
     from proxy.learning.tuning import learn_tuning_of_rows
 
@@ -166,7 +166,7 @@ def _tried(gathered: Gathered, current: Recalibration | None, held_only: bool) -
 
 
 def quality_of(found: Trial) -> dict[str, float]:
-    """What a checkpoint's card says of it, on verdicts that it was not fitted on."""
+    """Return the figures of a checkpoint's card, on verdicts that it was not fitted on."""
     figures = found.after
     return {
         "auroc": round(figures.auroc, 4),

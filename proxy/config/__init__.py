@@ -1,4 +1,4 @@
-"""`proxy.yaml`: read once, strictly, into immutable values."""
+"""The settings of `proxy.yaml`, read once, strictly, into immutable values."""
 
 __all__ = [
     "allowed_surfaces",

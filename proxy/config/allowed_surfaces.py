@@ -1,4 +1,4 @@
-"""Which surfaces of the API a caller may use: all, or those that its key or team names."""
+"""The surfaces of the API that a caller may use: all, or those that its key or team names."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ OTHERS: Final = (
     *("assistants", "threads", "containers", "evals", "videos", "skills", "other"),
 )
 SURFACES: Final = SCORED + OTHERS
-"""Each is the first name under `/v1/`; `other` is whatever has none here."""
+"""All surfaces. Each is the first name under `/v1/`; `other` is any other path."""
 
 
 def surface_of(names: Sequence[str]) -> str | None:
-    """The surface that the names in a path (`spelling`) belong to; None for no path of the API."""
+    """Return the surface of a path, given as its names (`spelling`), or None outside the API."""
     if not names or names[0].casefold() != "v1":
         return None
     first = "".join(names[1:2]).casefold().partition(".")[0]
@@ -27,10 +27,10 @@ def surface_of(names: Sequence[str]) -> str | None:
 
 
 def check_minting(names: Sequence[str]) -> None:
-    """Raises NotAllowedError for a place that gives clients credentials of upstream's.
+    """Refuse a path that gives clients credentials of the upstream's.
 
-    With these a client talks to upstream past its key here, its limits and the record: whoever
-    wants that names the surface in `surfaces`.
+    With such a credential a client talks to the upstream past its key here, its limits and the
+    record. Operators who want that name the surface in `surfaces`. Raises NotAllowedError.
     """
     if mints_credentials(names):
         surface = surface_of(names)
@@ -42,7 +42,10 @@ def check_minting(names: Sequence[str]) -> None:
 
 
 def check_surface(names: Sequence[str], allowed: Collection[str]) -> None:
-    """Raises NotAllowedError for a surface that is not `allowed`."""
+    """Refuse a path whose surface is not in `allowed`; paths outside the API pass.
+
+    Raises NotAllowedError.
+    """
     surface = surface_of(names)
     if surface is not None and surface not in allowed:
         raise NotAllowedError(

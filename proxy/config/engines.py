@@ -1,4 +1,4 @@
-"""`calibrator.engine` of proxy.yaml: which engine computes the scores, and where it is."""
+"""`calibrator.engine` of proxy.yaml: which engine computes the scores, and where it runs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,15 @@ BaseUrl = Annotated[str, AfterValidator(_base_url)]
 
 
 def can_stand_in_a_header(name: str) -> bool:
-    """Names of scores are told in `x-pinocchio-calibrator`."""
+    """Return whether a name of scores fits the header `x-pinocchio-calibrator`."""
     return re.fullmatch(r"[!-~]{1,200}", name) is not None
 
 
 def _visible(value: str) -> str:
-    """A model's name becomes a part of the name of its scores."""
+    """Return a model's name unchanged; raise ValueError where it does not fit a header.
+
+    The name becomes a part of the name of its scores.
+    """
     if not can_stand_in_a_header(value):
         raise ValueError("a model's name is at most 200 visible ASCII characters, without spaces")
     return value
@@ -38,13 +41,13 @@ ModelName = Annotated[str, AfterValidator(_visible)]
 
 
 class InProcess(Section):
-    """The calibrator is loaded into the proxy's own process."""
+    """The default engine: the calibrator is loaded into the proxy's own process."""
 
     kind: Literal["in_process"] = "in_process"
 
 
 class Remote(Section):
-    """An engine over HTTP; `concurrency` batches may be under way at a time."""
+    """An engine over HTTP that computes at most `concurrency` batches at a time."""
 
     kind: str
     base_url: BaseUrl | None = None
@@ -53,11 +56,14 @@ class Remote(Section):
 
     @property
     def place(self) -> str:
-        """For people: which it is."""
+        """The engine's kind and address, for people."""
         return f"{self.kind} at {self.base_url}"
 
     def check_checkpoint(self, is_named: bool, is_recalibrated: bool) -> None:
-        """Raises ValueError where `calibrator.checkpoint` is missing, or one too many."""
+        """Refuse a missing or superfluous `calibrator.checkpoint`.
+
+        `is_named` says whether the configuration names one. Raises ValueError.
+        """
         if not is_named:
             raise ValueError(
                 f"name the checkpoint whose prompt and labels {self.kind} is asked with"
@@ -65,7 +71,10 @@ class Remote(Section):
 
 
 class ScoringServer(Remote):
-    """`pinocchio serve --scorer-only`, or what speaks the same; a `checkpoint` is checked."""
+    """`pinocchio serve --scorer-only`, or a server of the same protocol.
+
+    A named `checkpoint` is compared with the server's.
+    """
 
     kind: Literal["scorer"]
     base_url: BaseUrl
@@ -76,32 +85,33 @@ class ScoringServer(Remote):
 
 
 class TokenIds(Remote):
-    """An engine that is asked with the token ids of a checkpoint's prompt, text only.
+    """An engine that receives the token ids of a checkpoint's prompt, text only.
 
-    `omit_placeholder`: also where the checkpoint was trained with an image beside every text.
+    `omit_placeholder` leaves the image placeholder out of the prompt of a checkpoint that was
+    trained with an image beside every text.
     """
 
     base_url: BaseUrl
-    model: ModelName | None = None  # None: the only one that it serves
+    model: ModelName | None = None  # None: the only model that the engine serves
     omit_placeholder: bool = False
 
 
 class Vllm(TokenIds):
-    """vLLM's `/generative_scoring`."""
+    """The engine vLLM, by its `/generative_scoring`."""
 
     kind: Literal["vllm"]
 
 
 class Sglang(TokenIds):
-    """SGLang's `/v1/score`."""
+    """The engine SGLang, by its `/v1/score`."""
 
     kind: Literal["sglang"]
 
 
 class Decisions(Remote):
-    """A decision model, by the name under which litellm knows it, as in `typesafe/jev`.
+    """A decision model, by the name under which litellm knows it, such as `typesafe/jev`.
 
-    It is asked about one reply at a time, `concurrency` at once.
+    Each request carries one reply; at most `concurrency` requests run at once.
     """
 
     kind: Literal["decisions"]
@@ -118,7 +128,7 @@ class Decisions(Remote):
 
 
 def _engine(value: Any) -> Any:
-    """Null, as a section without lines is, names no kind: the default."""
+    """Replace null, which an empty section is in YAML, by the default engine."""
     return InProcess() if value is None else value
 
 

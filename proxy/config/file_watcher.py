@@ -1,8 +1,8 @@
-"""A thread that looks, four times a second, at the files of the configuration and at the keys.
+"""A thread that checks four times a second whether the configuration's files or keys have changed.
 
-Looking means asking for the times of a few files. Notifications of the file system would have to
-be for whole folders, because editors and mounted configurations replace files: the database, which
-lies beside them by default, writes there all the time.
+A check reads the times of a few files. Notifications of the file system would have to cover whole
+folders, because editors and mounted configurations replace files. The database lies in the same
+folder by default and writes there all the time.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from proxy.wire.worker_threads import Worker
 EVERY_S = 0.25
 
 Sight = tuple[int, int, int]
-"""What changes when a file does: its time, size and inode."""
+"""A file's time of modification (ns), its size (bytes) and its inode."""
 
 
 class Watch:
-    """Calls `on_change` once files have changed and then stayed as they are for one turn.
+    """A watch that calls `on_change` once files have changed and then kept still for one turn.
 
-    Both functions are called on the thread of the watch, and may not raise.
+    `files` lists the files, `every_turn` is called at the end of every turn. `on_change` and
+    `every_turn` are called on the watch's thread and may not raise.
     """
 
     def __init__(
@@ -43,20 +44,20 @@ class Watch:
         self._worker.start()
 
     def begin(self) -> None:
-        """Takes the files as they are for what is in use; then somebody else calls `turn`."""
+        """Remember the files as they look now; the caller then calls `turn` itself."""
         self._used = self._before = self._look()
 
     def ask(self) -> None:
-        """As if a file had changed; may be called by the handler of a signal."""
+        """Treat the files as changed at the next turn; signal handlers may call this."""
         self._is_asked = True
 
     def stop(self) -> None:
         self._worker.close()
 
     def turn(self) -> None:
-        """Looks once."""
+        """Check the files once, call `on_change` if they have changed, then `every_turn`."""
         used, now = self._used, self._look()
-        # a file that is new here was read now
+        # a file that the watch sees for the first time has just been read
         has_changed = any(used.setdefault(path, sight) != sight for path, sight in now.items())
         if self._is_asked or (has_changed and now == self._before):
             self._is_asked = False
@@ -71,7 +72,10 @@ class Watch:
 
 
 def sight_of(path: Path) -> Sight:
-    """Another one when a file is changed, replaced or there for the first time."""
+    """Return a file's time, size and inode, which differ once it is changed, replaced or created.
+
+    A file that cannot be read gives three zeros.
+    """
     try:
         stat = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""`guardrails:` of proxy.yaml: a listener that other gateways ask about the replies they have."""
+"""`guardrails:` of proxy.yaml: a listener for other gateways that want their replies scored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEFAULT_PORT = 8_002
 
 
 class GuardrailsConfig(Section):
-    """What other gateways ask over HTTP; beyond loopback a token is required."""
+    """The listener for other gateways; beyond loopback a token is required."""
 
     host: str = "127.0.0.1"
     port: int = Field(default=DEFAULT_PORT, ge=0, le=65_535)
@@ -24,5 +24,5 @@ class GuardrailsConfig(Section):
 
     @property
     def secret(self) -> bytes:
-        """The token as it is sent; empty where none is asked for."""
+        """The token as bytes; empty where none is required."""
         return self.token.get_secret_value().encode()

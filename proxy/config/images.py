@@ -1,4 +1,4 @@
-"""`calibrator.images` in `proxy.yaml`: what is done about the images of questions."""
+"""`calibrator.images` of `proxy.yaml`: how the images of questions are handled."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9*._-]+)(:(\d{1,5}|\*))?")
 
 
 def _fetch(value: Any) -> Any:
-    """`false` is no fetching, `true` fetching from any public host."""
+    """Read `false` as no fetching and `true` as fetching from any public host."""
     if isinstance(value, bool):
         return {"hosts": ("*",)} if value else None
     return value
 
 
 class FetchConfig(Section):
-    """From where the images of questions may be fetched.
+    """The hosts from which the images of questions may be fetched.
 
-    A host stands for itself, `*` in it for anything but a port; without a port it is meant with its
-    scheme's own one.
+    `*` in a host matches anything but a port. A host without a port means its scheme's default
+    port.
     """
 
     hosts: Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
-    allow_private: bool = False  # addresses of this network
+    allow_private: bool = False  # whether addresses of the local network are allowed
 
     @field_validator("hosts")
     @classmethod
@@ -41,7 +41,7 @@ class FetchConfig(Section):
         return hosts
 
     def allows(self, host: str, port: int | None) -> bool:
-        """Whether a host of a URL is one of these; `port` is None for its scheme's own one."""
+        """Return whether a URL's host is allowed; `port` is None for its scheme's default port."""
         asked = (f"[{host}]" if ":" in host else host) + ("" if port is None else f":{port}")
         return any(_matches(each, asked) for each in self.hosts)
 
@@ -52,13 +52,13 @@ def _matches(host: str, asked: str) -> bool:
 
 
 class ImagesConfig(Section):
-    """For a calibrator that reads images: which it is shown. For others: `ignore`."""
+    """The images that a calibrator reads. One that reads no images needs `ignore`."""
 
     fetch: Annotated[FetchConfig | None, BeforeValidator(_fetch)] = None
     max_bytes: Size = 10 * 2**20  # of an encoded image
     max_count: int = Field(default=8, gt=0)  # of one question
     ignore: bool = False  # a calibrator that reads none scores the text alone
-    score_generated: bool = False  # replies of `/v1/images/generations`, by their prompt
+    score_generated: bool = False  # whether images of `/v1/images/generations` are scored
 
     @model_validator(mode="after")
     def _has_something_to_score(self) -> ImagesConfig:

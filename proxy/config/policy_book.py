@@ -1,7 +1,7 @@
 """The policies that a configuration, its teams and its keys name, each loaded once.
 
-A client may ask for one of them, or for a pack, by name: in addition to the one that holds for it,
-never in its place.
+A client may name one of them, or a pack, in a request. That policy then applies in addition to the
+client's own and never replaces it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from proxy.wire.headers import POLICY, Headers
 
 
 class PolicyBook:
-    """`default` is the policy of whoever has none of their own; names are looked up in `folder`."""
+    """The loaded policies; `default` is for callers without their own, `folder` has the files."""
 
     def __init__(self, default: Policy, folder: Path | None = None) -> None:
         self.default = default
@@ -25,7 +25,10 @@ class PolicyBook:
         self._asked_for: dict[str, Policy] = {}
 
     def load(self, name: str | None) -> Policy:
-        """A pack, or a file beside the configuration; raises InvalidDocumentError."""
+        """Return a policy by its name, loading it once: a pack, or a file in the folder.
+
+        None gives the default policy. Raises InvalidDocumentError.
+        """
         if name is None:
             return self.default
         if name not in self._loaded:
@@ -36,7 +39,7 @@ class PolicyBook:
         return iter((self.default, *self._loaded.values()))
 
     def namesakes(self) -> list[str]:
-        """A sentence for each name that different policies have, since others know a name only."""
+        """Return a warning for each name that several different policies share."""
         digests: dict[str, set[str]] = {}
         for policy in self:
             digests.setdefault(policy.name, set()).add(policy.digest)
@@ -48,9 +51,10 @@ class PolicyBook:
         ]
 
     def asked_for(self, headers: Headers) -> Policy:
-        """The configured policy or the pack that a request names; raises BadRequestError.
+        """Return the configured policy or the pack that a request's header names.
 
-        Named twice, one would be passed over in silence, and that might be the stricter one.
+        Two headers are refused, because one of them would be ignored silently, and that might be
+        the stricter one. Raises BadRequestError; the request must hold the header.
         """
         name, *others = (value.decode("latin-1") for field, value in headers if field == POLICY)
         if others:
@@ -66,7 +70,7 @@ class PolicyBook:
         for policy in self:
             if policy.name == name:
                 return policy
-        if name not in pack_names():  # else it could be a path
+        if name not in pack_names():  # a client must not name a path
             raise BadRequestError(
                 f"no policy is called {name[:64]!r}: {POLICY.decode()} names one of the "
                 f"configuration or a pack ({', '.join(pack_names())})",
@@ -75,6 +79,6 @@ class PolicyBook:
         return load_policy(name)
 
     def files(self) -> set[Path]:
-        """What the policies were read from; they change when it does."""
+        """Return the files that the policies were read from, certificates included."""
         sources = {Path(policy.source) for policy in self if policy.source}
         return sources | {p.certificate_path for p in self if p.certificate_path is not None}

@@ -1,4 +1,4 @@
-"""The sentences about mistakes in `proxy.yaml`: what, where, and which name was probably meant."""
+"""Sentences about mistakes in `proxy.yaml`: what is wrong, where, and the name probably meant."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proxy.config.engines import ENGINES
 
 Location = tuple[str | int, ...]
 
-_KINDS: Final = {  # pydantic's words name classes of ours
+_KINDS: Final = {  # used because pydantic's own messages name our classes
     "model_type": "must be a mapping",
     "model_attributes_type": "must be a mapping",
     "dict_type": "must be a mapping",
@@ -32,21 +32,24 @@ _KINDS: Final = {  # pydantic's words name classes of ours
     "literal_error": "must be {expected}",
 }
 _SECRET_NAMES: Final = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH", re.IGNORECASE)
-_SHORTEST_SECRET: Final = 4  # characters; a shorter text stands in too many words
-_SWITCHES: Final = {("admin",), ("calibrator", "images", "fetch")}  # sections or true or false
+_SHORTEST_SECRET: Final = 4  # characters; a shorter text occurs in too many words
+_SWITCHES: Final = {("admin",), ("calibrator", "images", "fetch")}  # a section, true or false
 
 
 def hint(name: str, known: Collection[str]) -> str:
-    """How a sentence about an unknown name ends."""
+    """Return the end of a sentence about an unknown name: the nearest known name, or all."""
     meant = nearest(name, known)
     return f"; did you mean {meant!r}?" if meant else f"; known here: {', '.join(known)}"
 
 
 def problem_of(document: Document, found: Any, known: Collection[str]) -> Problem:
-    """One finding of pydantic as a sentence with its line; `known` keys stand beside its own."""
+    """Return one finding of pydantic as a problem with its line.
+
+    `known` are the keys that are valid where the finding is.
+    """
     loc = tuple(found["loc"])
     if loc[:2] == ("calibrator", "engine"):
-        loc = loc[:2] + loc[3:]  # without the kind, which stands in no key
+        loc = loc[:2] + loc[3:]  # without the kind, which is no key of the file
     if found["type"] == "extra_forbidden":
         message = f"unknown key {loc[-1]!r}{hint(str(loc[-1]), known)}"
         return sentence(document, loc[:-1], message, at=loc)
@@ -64,15 +67,20 @@ def problem_of(document: Document, found: Any, known: Collection[str]) -> Proble
 
 
 def sentence(document: Document, loc: Location, message: str, at: Location = ()) -> Problem:
-    """A problem with its key's path as people write it: `upstreams.openai.base_url`."""
+    """Return a problem that begins with its key's path, such as `upstreams.openai.base_url`.
+
+    The line is that of the key `at`, or of `loc` where `at` is empty.
+    """
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
     text = f"{path.lstrip('.')}: {message}" if path else message
     return Problem(document.source, document.line(at or loc), _without_secrets(document, text))
 
 
 def _without_secrets(document: Document, text: str) -> str:
-    """A sentence with the names of variables in place of secrets that they hold: sentences quote
-    what stands at a wrong place, and go to terminals and logs."""
+    """Replace secrets in a sentence by the names of the variables that hold them.
+
+    Sentences quote misplaced values and go to terminals and logs.
+    """
     for name, value in document.substituted.items():
         if _SECRET_NAMES.search(name) and len(value) >= _SHORTEST_SECRET:
             text = text.replace(value, f"${{{name}}}")
@@ -80,9 +88,9 @@ def _without_secrets(document: Document, text: str) -> str:
 
 
 def located(path: Path | None, key: Location, message: str) -> str:
-    """What is wrong with a key, with its file and line if it stands in one.
+    """Return a message about a key, with file and line where the file has the key.
 
-    The file is read again, so that only a mistake costs the time.
+    The file is read again, so that only mistakes cost that time.
     """
     if path is None or not key:
         return message

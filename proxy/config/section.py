@@ -1,4 +1,4 @@
-"""What sections of a configuration are made of: strict, immutable, with hidden secrets."""
+"""The base of all sections of a configuration: strict, immutable, with hidden secrets."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _is_empty_as_null(cls, value: Any) -> Any:
-        """A section whose lines are all commented out is null in YAML: its defaults hold."""
+        """Replace null, which a section of comments alone is in YAML, by an empty mapping."""
         return {} if value is None else value
 
 
 def _secret(value: Any) -> Any:
-    """An unquoted `${KEY:-}` is null in YAML, and a key of digits a number."""
+    """Convert null and numbers to text: an unquoted `${KEY:-}` is null, a key of digits an int."""
     return "" if value is None else str(value) if isinstance(value, int) else value
 
 
 def _size(value: Any) -> Any:
-    """64MB -> 67108864."""
+    """Convert text such as "64MB" to bytes, here 67108864; raise ValueError for any other text."""
     if not isinstance(value, str):
         return value
     if not (match := _SIZE.fullmatch(value.strip())):

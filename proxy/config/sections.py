@@ -1,7 +1,7 @@
-"""`proxy.yaml`: parsed once, strictly, into immutable values.
+"""The sections of `proxy.yaml`, parsed once, strictly, into immutable values.
 
 Every section is optional. A mistake is refused with file, line, key and the nearest valid key;
-`load_config` collects all of them before it gives up.
+`load_config` collects all mistakes before it raises.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")  # of teams and keys
 
 
 def _store(value: str) -> str:
-    """The rest of a URL is the database's business; it may have a password, and is not repeated."""
+    """Check the scheme of a store's URL; raise ValueError for another.
+
+    The database checks the rest. The message does not repeat the URL, which may hold a password.
+    """
     if not re.match(r"sqlite:///.|postgres(ql)?://.", value):
         kind = value.partition("://")[0] if "://" in value else "no URL"
         raise ValueError(
@@ -53,7 +56,10 @@ def _store(value: str) -> str:
 
 
 def _device(value: str) -> str:
-    """The name alone: whether it is there is found out where a checkpoint computes on it."""
+    """Check a device's name; raise ValueError for an unknown one.
+
+    Whether the device exists is found out where a checkpoint computes on it.
+    """
     try:
         check_device(value)
     except CheckpointError as error:
@@ -66,18 +72,18 @@ def _path(value: Any) -> Any:
 
 
 def _one_path(value: Any) -> Any:
-    """One path; empty text in YAML is none."""
+    """Convert text to a path; empty text is None."""
     return None if value == "" else _path(value)
 
 
 def _paths(value: Any) -> Any:
-    """One path or a list of them; empty text in YAML is none."""
+    """Convert one path, or a list of paths, to a tuple; empty text is no path."""
     given = value if isinstance(value, list | tuple) else [value] if value else []
     return tuple(map(_path, given))
 
 
 def _keys(value: Any) -> Any:
-    """An empty list of keys is what `open` says; keys themselves never stand in the file."""
+    """Read an empty list of keys as `open`; raise ValueError for keys in the file itself."""
     if isinstance(value, list):
         if value:
             raise ValueError(
@@ -88,12 +94,12 @@ def _keys(value: Any) -> Any:
 
 
 def _admin(value: Any) -> Any:
-    """`admin: false` turns the listener off."""
+    """Read `admin: true` or `admin: false` as the section's `enabled`."""
     return {"enabled": value} if isinstance(value, bool) else value
 
 
 def _surfaces(value: Any) -> Any:
-    """A list in YAML; each name is one of SURFACES."""
+    """Convert a list of surfaces to a tuple; raise ValueError for an unknown surface."""
     if not isinstance(value, list | tuple):
         return value
     for name in value:
@@ -105,15 +111,15 @@ def _surfaces(value: Any) -> Any:
 FilePath = Annotated[Path | None, BeforeValidator(_one_path)]
 FilePaths = Annotated[tuple[Path, ...], BeforeValidator(_paths)]
 Surfaces = Annotated[tuple[str, ...] | None, BeforeValidator(_surfaces)]
-"""What clients may use under `/v1/`; None: all of it."""
+"""The surfaces under `/v1/` that clients may use; None: all of them."""
 
 
 class StandInConfig(Section):
-    """A calibrator in the proxy's own process, for replies that the other one gives no number."""
+    """A calibrator in the proxy's own process, for replies that the main one does not score."""
 
     checkpoint: str = "embedded"
     recalibration: FilePaths = ()
-    timeout_s: float = Field(default=0.5, gt=0)  # beyond the time that the other one had
+    timeout_s: float = Field(default=0.5, gt=0)  # in addition to the main calibrator's timeout
 
     @model_validator(mode="after")
     def _is_one(self) -> StandInConfig:
@@ -126,7 +132,7 @@ Corrected = TypeVar("Corrected", "CalibratorConfig", StandInConfig)
 
 
 def _stand_in(value: Any) -> Any:
-    """`stand_in: embedded` is `{checkpoint: embedded}`."""
+    """Read `stand_in: embedded` as `{checkpoint: embedded}`."""
     return {"checkpoint": value} if isinstance(value, str) else value
 
 
@@ -134,41 +140,41 @@ StandIn = Annotated[StandInConfig | None, BeforeValidator(_stand_in)]
 
 
 class RatedModel(Section):
-    """How able a model is that the calibrator does not know."""
+    """The rating of a model that the calibrator does not know."""
 
-    like: str = Field(min_length=1)  # the name of a model that it does
+    like: str = Field(min_length=1)  # the name of a model that the calibrator knows
 
 
 class CalibratorConfig(Section):
     checkpoint: str = Field(
         default_factory=lambda: os.environ.get("PINOCCHIO_CALIBRATOR") or "embedded"
     )
-    recalibration: FilePaths = ()  # what `pinocchio recalibrate` wrote, one or several
-    facts: FilePath = None  # names and texts that replies are held against, as JSON lines
-    client_domains: bool = False  # whether x-pinocchio-domain picks one of its curves
+    recalibration: FilePaths = ()  # files that `pinocchio recalibrate` wrote
+    facts: FilePath = None  # names and texts that replies are compared with, as JSON lines
+    client_domains: bool = False  # whether x-pinocchio-domain selects a recalibration curve
     device: Annotated[str, AfterValidator(_device)] = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"  # of language models
     threads: int | None = Field(default=None, gt=0)
     timeout_s: float = Field(default=2.0, gt=0)
     max_queue: int = Field(default=1_024, gt=0)
     images: ImagesConfig = ImagesConfig()
-    engine: Engine = InProcess()  # who computes the scores
-    models: dict[str, RatedModel] = Field(default_factory=dict)  # by the name that upstream gives
-    stand_in: StandIn = None  # who scores where this one is late, too busy, or not there
+    engine: Engine = InProcess()
+    models: dict[str, RatedModel] = Field(default_factory=dict)  # by the upstream's name for it
+    stand_in: StandIn = None  # scores where this calibrator is late, too busy or missing
 
     @property
     def names_checkpoint(self) -> bool:
-        """Whether somebody said which; otherwise it is the default."""
+        """Whether the configuration names a checkpoint; otherwise the default applies."""
         return "checkpoint" in self.model_fields_set
 
     @property
     def rated_like(self) -> dict[str, str]:
-        """The names under which the operator wants other models to be rated."""
+        """The models unknown to the calibrator, each with the known model that it is rated like."""
         return {name: model.like for name, model in self.models.items()}
 
     @property
     def summary(self) -> str:
-        """For people: what scores, and where, if not in this process."""
+        """The checkpoint, and the engine where scores are computed elsewhere, for people."""
         if isinstance(self.engine, InProcess):
             return self.checkpoint
         named = f"{self.checkpoint}, " if self.names_checkpoint else ""
@@ -176,7 +182,7 @@ class CalibratorConfig(Section):
 
     @property
     def longest_s(self) -> float:
-        """How long a reply may wait for its score, that of a stand-in too."""
+        """The longest time in seconds that a reply waits for its score, a stand-in's included."""
         return self.timeout_s + (self.stand_in.timeout_s if self.stand_in is not None else 0.0)
 
     @model_validator(mode="after")
@@ -225,32 +231,32 @@ class CalibratorConfig(Section):
 
 
 class AttachConfig(Section):
-    """Where the confidence is put."""
+    """The places where the confidence is attached."""
 
     headers: bool = True
     body: bool = True
 
 
 class RecordsConfig(Section):
-    """The record of exchanges, in the store: facts, no text but that of reviewed replies."""
+    """The record of exchanges in the store: facts, and no text but that of reviewed replies."""
 
     keep_days: float = Field(default=30, ge=0)  # 0: nothing is recorded
-    keep_content_days: float = Field(default=30, ge=0)  # once a reply was decided on or expired
+    keep_content_days: float = Field(default=30, ge=0)  # after a reply was decided on or expired
 
 
 class AuditConfig(Section):
-    """A random share of delivered replies is kept, with its text, to be labelled."""
+    """A random share of delivered replies that is kept, with its text, to be labelled."""
 
     share: float = Field(default=0.0, ge=0, le=1)  # 0: nothing is kept
-    keep_days: float = Field(default=14, gt=0)  # until a reply leaves the queue without a label
+    keep_days: float = Field(default=14, gt=0)  # then a reply leaves the queue without a label
     max_open: int = Field(default=10_000, gt=0)  # replies that wait for a label
 
 
 class TeamConfig(Section):
-    """What holds for the keys of a team that do not say otherwise; None: as for everybody."""
+    """The settings of a team's keys, unless a key has its own; None means the general setting."""
 
     policy: str | None = Field(default=None, min_length=1)
-    domain: str | None = Field(default=None, min_length=1)  # what its questions are about
+    domain: str | None = Field(default=None, min_length=1)  # the domain of its questions
     requests_per_minute: int | None = Field(default=None, gt=0)  # of all its keys together
     max_held: int | None = Field(default=None, gt=0)  # replies, of all its keys together
     attach: AttachConfig | None = None
@@ -259,9 +265,9 @@ class TeamConfig(Section):
 
 
 class ScorerConfig(Section):
-    """Of `pinocchio serve --scorer-only`, the scoring server for other processes."""
+    """The settings of `pinocchio serve --scorer-only`, the scoring server for other processes."""
 
-    token: Secret = Field(  # which they have to send; beyond loopback one is required
+    token: Secret = Field(  # which those processes send; beyond loopback one is required
         default_factory=lambda: SecretStr(os.environ.get("PINOCCHIO_SCORER_TOKEN", ""))
     )
 
@@ -272,11 +278,11 @@ class LimitsConfig(Section):
     commit_after_s: float = Field(default=15, gt=0)
     clarify_timeout_s: float = Field(default=10, gt=0)  # of a model that writes the question
     max_held: int = Field(default=100_000, gt=0)
-    standing_s: float = Field(default=3_600, ge=0)  # of an approval for further calls; 0: none
+    standing_s: float = Field(default=3_600, ge=0)  # life of an approval for more calls; 0: none
     standing_uses: int = Field(default=100, gt=0)
-    max_connections: int | None = Field(default=None, gt=0)  # None: as the open files allow
-    drain_s: float = Field(default=0, ge=0)  # after SIGTERM, in which it still answers
-    grace_s: int = Field(default=30, gt=0)  # then, for what goes on
+    max_connections: int | None = Field(default=None, gt=0)  # None: as many as open files allow
+    drain_s: float = Field(default=0, ge=0)  # after SIGTERM; new requests are still answered
+    grace_s: int = Field(default=30, gt=0)  # after that, for requests that are in progress
 
 
 def _unknown_upstream(name: str, known: Collection[str]) -> str:
@@ -316,8 +322,8 @@ class Config(Section):
     audit: AuditConfig = AuditConfig()
     keys: Annotated[Literal["open", "required"], BeforeValidator(_keys)] = "open"
     surfaces: Surfaces = None
-    websockets: Literal["relay", "refuse"] = "relay"  # on scored surfaces, where nothing enforces
-    shared_ids: Annotated[tuple[str, ...], Field(strict=False)] = ()  # globs: whoever names them
+    websockets: Literal["relay", "refuse"] = "relay"  # on scored surfaces without enforcement
+    shared_ids: Annotated[tuple[str, ...], Field(strict=False)] = ()  # globs, open to every key
     teams: dict[str, TeamConfig] = Field(default_factory=dict)
     admin: Annotated[AdminConfig, BeforeValidator(_admin)] = AdminConfig()
     webhooks: Annotated[tuple[WebhookConfig, ...], Field(strict=False)] = ()
@@ -325,7 +331,7 @@ class Config(Section):
     workers: Workers = WorkersConfig()
     scorer: ScorerConfig = Field(default_factory=ScorerConfig)
     telemetry: TelemetryConfig = TelemetryConfig()
-    guardrails: GuardrailsConfig | None = None  # None: no such listener
+    guardrails: GuardrailsConfig | None = None  # None: no listener for guardrails
 
     @property
     def needs_keys(self) -> bool:
@@ -333,7 +339,10 @@ class Config(Section):
         return self.keys == "required"
 
     def contradictions(self) -> list[tuple[tuple[str | int, ...], str]]:
-        """What the sections do not agree on: where it stands, and a sentence about it."""
+        """Return the contradictions between sections, each with its place and a sentence.
+
+        Only the findings of the first check that has any are returned.
+        """
         return (
             self._lost_models()
             or fallback_problems(self.models, self.upstreams)
@@ -343,7 +352,10 @@ class Config(Section):
         )
 
     def _about_audits(self) -> list[tuple[tuple[str | int, ...], str]]:
-        """A label without the record of its reply says nothing about a confidence."""
+        """Return a problem where audited replies are kept longer than the record.
+
+        A label without the record of its reply says nothing about a confidence.
+        """
         shares = (self.audit.share, *(team.audit_share for team in self.teams.values()))
         if not any(shares) or self.audit.keep_days <= self.records.keep_days:
             return []
@@ -354,7 +366,10 @@ class Config(Section):
         return [(("audit",) if self.audit.share else ("teams",), text)]
 
     def _about_keys(self) -> list[tuple[tuple[str | int, ...], str]]:
-        """A client key never goes upstream, and without keys nobody can tell teams apart."""
+        """Return problems of teams and keys.
+
+        A client key never goes upstream, and without keys nobody can tell teams apart.
+        """
         found: list[tuple[tuple[str | int, ...], str]] = [
             (("teams", name), "a team's name is at most 64 of A-Z, a-z, 0-9, '.', '_' and '-'")
             for name in self.teams
@@ -389,14 +404,15 @@ class Config(Section):
 
 
 def find_config(path: Path | None) -> Path | None:
-    """The file that is read: the one asked for, else `./proxy.yaml` if there is one."""
+    """Return the given path, else `./proxy.yaml` if that file exists, else None."""
     return path or (DEFAULT_FILE if DEFAULT_FILE.is_file() else None)
 
 
 def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Config:
-    """Reads and checks a configuration; None means the defaults.
+    """Read and check a configuration; None means the defaults.
 
-    Raises InvalidDocumentError with every problem's file and line.
+    `env` holds the variables that the file may use; None means the environment. Raises
+    InvalidDocumentError with the file and line of every problem.
     """
     if path is None:
         return Config()
@@ -419,7 +435,7 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
 
 
 def _placed(config: Config, folder: Path) -> Config:
-    """Recalibrations and facts are named from the configuration's folder, as a policy is."""
+    """Resolve the paths of recalibrations and facts from the configuration's folder."""
     calibrator = _recalibrated_from(config.calibrator, folder)
     if calibrator.facts is not None:
         calibrator = calibrator.model_copy(update={"facts": folder / calibrator.facts})
@@ -437,18 +453,24 @@ def _recalibrated_from(section: Corrected, folder: Path) -> Corrected:
 
 
 def load_config_policy(config: Config, path: Path | None, override: str | None = None) -> Policy:
-    """The policy that applies: a pack by name, or a file beside the configuration."""
+    """Return the policy that applies: a pack by name, or a file beside the configuration.
+
+    `override` replaces the name in the configuration. Raises InvalidDocumentError.
+    """
     return load_policy_of(path.parent if path else Path(), override or config.policies)
 
 
 def load_policy_of(folder: Path, name: str) -> Policy:
-    """A pack by name, or a file in the configuration's folder; raises InvalidDocumentError."""
+    """Load a policy: a file in the configuration's folder, else a pack, or a file by its path.
+
+    Raises InvalidDocumentError.
+    """
     beside = folder / name
     return load_policy(str(beside) if beside.is_file() else name)
 
 
 def _prepared(value: dict[str, Any]) -> dict[str, Any]:
-    """YAML has lists, the immutable configuration has tuples; an empty section is its default."""
+    """Convert lists to tuples where the configuration has tuples, and leave out empty sections."""
     return {
         key: tuple(item)
         if key in ("models", "webhooks", "shared_ids") and isinstance(item, list)
@@ -459,7 +481,7 @@ def _prepared(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _keys_at(loc: tuple[str | int, ...]) -> list[str]:
-    """The keys that the section at `loc` knows."""
+    """Return the keys that the section at `loc` knows."""
     if tuple(loc[:2]) == ("calibrator", "engine") and len(loc) > 2:
         return list(ENGINES[str(loc[2])].model_fields)
     section: type[Section] = Config
@@ -476,7 +498,7 @@ def _keys_at(loc: tuple[str | int, ...]) -> list[str]:
 
 
 def _section_in(annotation: Any) -> type[Section] | None:
-    """The section that a key has, or each entry under it; None for a plain value."""
+    """Return the section class that a key, or each entry under it, has; None for a plain value."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
     return next(filter(None, map(_section_in, get_args(annotation))), None)

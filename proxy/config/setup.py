@@ -1,4 +1,4 @@
-"""A configuration with what it names, read and checked: what one generation is made of."""
+"""A configuration with the files that it names, read and checked: the basis of one generation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from calibrator import FactFile, Recalibrations
 
 
-_OWN: Final[dict[str, Any]] = {  # what differs between machines without making a difference
+_OWN: Final[dict[str, Any]] = {  # left out of the digest: these may differ between machines
     **dict.fromkeys(("store", "workers", "policies"), True),
     "admin": {"host", "port"},
     "guardrails": {"host", "port"},
@@ -36,23 +36,23 @@ _OWN: Final[dict[str, Any]] = {  # what differs between machines without making 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What the configuration gave, checked; `path` is None where all of it is built in."""
+    """A checked configuration and its files; `path` is None where all of it is built in."""
 
     path: Path | None
     config: Config
     book: PolicyBook
     recalibrations: Recalibrations | None = None
-    of_stand_in: Recalibrations | None = None  # what corrects the numbers of the stand-in
-    facts: FactFile | None = None  # what replies are held against, beside their conversations
+    of_stand_in: Recalibrations | None = None  # those that correct the stand-in's scores
+    facts: FactFile | None = None  # compared with replies, beside their conversations
 
     @property
     def policy(self) -> Policy:
-        """The policy of whoever has none of their own."""
+        """The policy of callers without their own."""
         return self.book.default
 
     @property
     def files(self) -> set[Path]:
-        """What was read; the setup changes when they do."""
+        """The files that were read; the setup has to be loaded again when one changes."""
         own = {self.path} if self.path is not None else set()
         calibrator = self.config.calibrator
         named = calibrator.recalibration
@@ -64,8 +64,8 @@ class Setup:
     def digest(self) -> str:
         """Return 12 hex digits that proxies with the same configuration have in common.
 
-        Of policies, certificates and recalibrations their content counts, not where the files are.
-        Secrets count as set or not set, and addresses of this machine not at all. Raises OSError.
+        Policies, certificates and recalibrations count by their content, not by their place.
+        Secrets count as set or not set. Addresses of this machine do not count. Raises OSError.
         """
         default = {"": self.policy.digest}
         teams = self.config.teams.items()
@@ -91,7 +91,7 @@ def _files_of(recalibrations: Sequence[Path]) -> set[Path]:
 
 
 def problem_of(key: ClientKey, setup: Setup) -> str | None:
-    """What the configuration lacks for a key, as a sentence."""
+    """Return a sentence about a key's team or policy that the configuration lacks, or None."""
     teams = setup.config.teams
     if key.team is not None and key.team not in teams:
         meant = nearest(key.team, teams)
@@ -105,14 +105,18 @@ def problem_of(key: ClientKey, setup: Setup) -> str | None:
 
 
 def problems_of(keys: Iterable[ClientKey], setup: Setup) -> list[str]:
-    """What the configuration lacks for the keys that are in use."""
+    """Return a sentence for each active key whose team or policy the configuration lacks."""
     now = time.time()
     found = (problem_of(key, setup) for key in keys if key.state(now) == "active")
     return [problem for problem in found if problem is not None]
 
 
 def load_setup(path: Path | None, policy: str | None = None) -> Setup:
-    """Reads configuration and policy; raises StartupError with every problem's file and line."""
+    """Read the configuration and its policies; `policy` replaces the configured default policy.
+
+    Recalibrations and facts are not loaded here. Raises StartupError with the file and line of
+    every problem.
+    """
     found, config = find_config(path), load_store_config(path)
     with _told_of_policy(found, *(() if policy else ("policies",))):
         default = load_config_policy(config, found, policy)
@@ -125,7 +129,10 @@ def load_setup(path: Path | None, policy: str | None = None) -> Setup:
 
 @contextmanager
 def _told_of_policy(path: Path | None, *key: str) -> Iterator[None]:
-    """A policy that cannot be read is a mistake of the key that names it; others have lines."""
+    """Convert a policy's InvalidDocumentError to a StartupError.
+
+    A problem without a line, such as an unreadable policy, gets the line of the key that names it.
+    """
     try:
         yield
     except InvalidDocumentError as error:
@@ -134,7 +141,11 @@ def _told_of_policy(path: Path | None, *key: str) -> Iterator[None]:
 
 
 def load_store_config(path: Path | None) -> Config:
-    """The configuration alone: whoever only needs the store is not stopped by a broken policy."""
+    """Read the configuration without its policies.
+
+    A broken policy thus does not stop commands that only need the store.
+    Raises StartupError.
+    """
     try:
         return load_config(find_config(path))
     except InvalidDocumentError as error:
@@ -147,7 +158,7 @@ def unusable(error: InvalidDocumentError) -> StartupError:
 
 @contextmanager
 def refusal_placed(path: Path | None, *key: str) -> Iterator[None]:
-    """A refusal is told with file and line of the key that it is about."""
+    """Add the file and line of a key to a StartupError that is raised inside."""
     try:
         yield
     except StartupError as error:

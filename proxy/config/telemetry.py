@@ -1,4 +1,4 @@
-"""`telemetry:` of proxy.yaml: who is told of calls and confidences, besides log and record."""
+"""`telemetry:` of proxy.yaml: where calls and confidences are sent, besides log and record."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ Address = Annotated[str, AfterValidator(_address)]
 
 
 class OtelConfig(Section):
-    """A collector of OpenTelemetry, over HTTP: `/v1/traces` and `/v1/logs` of `endpoint`."""
+    """An OpenTelemetry collector over HTTP: `/v1/traces` and `/v1/logs` of `endpoint`."""
 
     endpoint: Address = "http://127.0.0.1:4318"
     headers: dict[str, Secret] = Field(default_factory=dict)
     service_name: str = "pinocchio-proxy"
-    sample: float = Field(default=1.0, ge=0, le=1)  # of requests that bring no trace of their own
+    sample: float = Field(default=1.0, ge=0, le=1)  # the share of requests without a client's trace
 
 
 class LangfuseConfig(Section):
-    """Confidences become scores of the client's traces, or of ours where `otel` sends them."""
+    """Langfuse: confidences score the client's traces, or ours where `otel` sends them."""
 
     base_url: Address = "https://cloud.langfuse.com"
     public_key: str = ""
     secret_key: Secret = SecretStr("")
-    score: str = "confidence"  # its name there
-    verdict: str = "correct"  # the name of the score by which people say what is right
+    score: str = "confidence"  # the confidence's name there
+    verdict: str = "correct"  # the name of the score by which people judge replies
 
     @model_validator(mode="after")
     def _has_keys(self) -> LangfuseConfig:
@@ -48,7 +48,7 @@ class LangfuseConfig(Section):
 
 
 class PhoenixConfig(Section):
-    """Confidences become annotations of the client's spans, or of ours where `otel` sends them."""
+    """Phoenix: confidences annotate the client's spans, or ours where `otel` sends them."""
 
     base_url: Address = "http://127.0.0.1:6006"
     api_key: Secret = SecretStr("")
@@ -58,7 +58,7 @@ class PhoenixConfig(Section):
 
 
 class TelemetryConfig(Section):
-    """Nothing is sent unless one of them is there."""
+    """The services that receive calls and confidences; none by default."""
 
     otel: OtelConfig | None = None
     langfuse: LangfuseConfig | None = None

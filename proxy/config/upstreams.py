@@ -1,4 +1,4 @@
-"""Where requests go: upstreams, and the routes from models' names to them."""
+"""The upstreams, and the routes from models' names to them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FAILURE = re.compile(r"[45](\d\d|xx)|timeout|unreachable")
 
 
 def _failures(value: Any) -> Any:
-    """`[5xx, 429]`: statuses may be numbers in YAML."""
+    """Convert failures such as `[5xx, 429]` to texts; raise ValueError for an unknown one."""
     if not isinstance(value, list | tuple):
         return value
     for each in value:
@@ -28,25 +28,25 @@ def _failures(value: Any) -> Any:
 
 
 class BreakerConfig(Section):
-    """After `failures` in a row an upstream is not asked for `open_s` seconds."""
+    """A pause of `open_s` seconds for an upstream after `failures` failures in a row."""
 
     failures: int = Field(default=5, gt=0)
     open_s: float = Field(default=30, gt=0)
 
 
 class FallbackConfig(Section):
-    """Which models are asked in turn where the one that was asked for fails."""
+    """The models that are tried in turn where the requested one fails."""
 
     to: Annotated[tuple[str, ...], Field(strict=False, min_length=1)]
     on: Annotated[tuple[str, ...], BeforeValidator(_failures), Field(min_length=1)] = (
         *("unreachable", "timeout"),
         *("5xx", "429"),
     )
-    within_s: float | None = Field(default=None, gt=0)  # of each model, until its reply begins
+    within_s: float | None = Field(default=None, gt=0)  # for each model's reply to begin
 
 
 class UpstreamConfig(Section):
-    """Where requests go: `base_url`, `litellm` (with or without one) or `demo` say what it is."""
+    """An upstream: `base_url`, `litellm` (with or without `base_url`) or `demo` says which kind."""
 
     base_url: str | None = None
     api_key: Secret = SecretStr("")
@@ -56,7 +56,7 @@ class UpstreamConfig(Section):
     via: Literal["relay", "litellm"] = "relay"
     timeout_s: float = Field(default=600, gt=0)
     breaker: BreakerConfig | None = None
-    http_client: Literal["pool", "aiohttp"] | None = None  # changes nothing; once chose the client
+    http_client: Literal["pool", "aiohttp"] | None = None  # accepted for old files, without effect
 
     @property
     def lends_a_key(self) -> bool:
@@ -85,7 +85,10 @@ class UpstreamConfig(Section):
         return self
 
     def _check_speaks(self) -> None:
-        """`speaks` is about bytes that are relayed to a `base_url`."""
+        """Refuse `speaks` for an upstream that does not relay bytes to a `base_url`.
+
+        Raises ValueError.
+        """
         if self.demo:
             raise ValueError("'demo: true' answers by itself; remove speaks")
         if self.litellm:
@@ -98,18 +101,21 @@ class UpstreamConfig(Section):
 
 
 class ModelRoute(Section):
-    """Model names that match the glob go to the upstream; the first match wins."""
+    """A route: model names that match the glob go to the upstream. The first match wins."""
 
     match: str
     upstream: str
-    domain: str | None = Field(default=None, min_length=1)  # what they are asked about
+    domain: str | None = Field(default=None, min_length=1)  # the domain of their questions
     fallback: FallbackConfig | None = None
 
 
 def fallback_problems(
     routes: Sequence[ModelRoute], upstreams: Mapping[str, UpstreamConfig]
 ) -> list[tuple[tuple[str | int, ...], str]]:
-    """What fallbacks cannot do: where it stands, and a sentence about it."""
+    """Return the problems of fallbacks, each with its place in the file and a sentence.
+
+    A fallback model needs a route, and an upstream of its own key where the upstream differs.
+    """
     found: list[tuple[tuple[str | int, ...], str]] = []
     for i, route in enumerate(routes):
         for model in route.fallback.to if route.fallback else ():

@@ -13,8 +13,11 @@ MOST_WORKERS = 64
 
 
 class WorkersConfig(Section):
-    """`scorer` is `each` for a calibrator in every worker, `shared` for one in a process of its own
-    that all ask, `auto` for what suits the calibrator: a language model is shared."""
+    """The number of workers, and the place of their calibrator.
+
+    `scorer` is `each` for a calibrator in every worker, `shared` for one in a process of its own
+    that all workers ask, and `auto` for a choice by calibrator: a language model is shared.
+    """
 
     count: int = Field(default=1, ge=1, le=MOST_WORKERS)
     scorer: Literal["auto", "each", "shared"] = "auto"
@@ -30,7 +33,7 @@ class WorkersConfig(Section):
 
 
 def _workers(value: Any) -> Any:
-    """`workers: 4` is `{count: 4}`."""
+    """Read `workers: 4` as `{count: 4}`."""
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return {"count": value} if is_number else value
 

@@ -1,7 +1,7 @@
-"""What the calibrator learns from what reviewers decide.
+"""What the calibrator learns from reviewers' decisions.
 
-Verdicts with their weights, recalibration from the store, drift, what second opinions were worth.
-Nothing here is on a request's way.
+Verdicts with their weights, recalibration from the store, drift, the worth of second opinions. No
+request waits for any of this.
 """
 
 __all__ = [

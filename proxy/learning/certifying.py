@@ -1,9 +1,8 @@
-"""What a certificate may be made from in the store: verdicts on a fair sample of delivered replies.
+"""The verdicts in the store that a certificate may use: a fair sample of delivered replies.
 
-The exact test of `pinocchio certify` is about replies drawn at random with one and the same
-probability: audited ones, of one share. One of each conversation counts,
-and one of each question. Held replies are in no such sample, nor are those that
-somebody labelled for a reason of their own.
+The exact test of `pinocchio certify` assumes replies drawn at random with the same probability:
+audited ones, of one share. One reply of each conversation counts, and one of each question. Held
+replies are in no such sample, nor are replies that somebody labelled for other reasons.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from proxy.store.verdicts.labels import LabelledReply, first_replies, labelled
 def audited_labels(
     engine: Any, since: float, calibrator: str, scope: Scope, policy: Policy | None = None
 ) -> list[Labelled]:
-    """The audited replies in this scope that have a verdict, scored by this very calibrator.
+    """Return the audited replies in this scope with a verdict, scored by exactly this calibrator.
 
-    `policy` is the one whose rule the scope names. Raises CalibratorError where there is none, or
-    where they were drawn with several shares; StoreError.
+    `policy` is the one whose rule the scope names. Raises CalibratorError where there are none, or
+    where they were drawn with several shares, and StoreError.
     """
     firsts = first_replies(engine, since)
     return _labels_of(_audited(engine, since), firsts, calibrator, scope, policy)
@@ -47,7 +46,10 @@ def _labels_of(
     scope: Scope,
     policy: Policy | None,
 ) -> list[Labelled]:
-    """The labels of one calibrator's confidences; raises CalibratorError as `audited_labels`."""
+    """Return the labels of one calibrator's confidences.
+
+    Raises CalibratorError as `audited_labels`.
+    """
     its = [each for each in audited if each.calibrator == calibrator]
     found = [each for each in its if _is_in(scope, policy, each)]
     if not found:
@@ -81,22 +83,29 @@ def audited_knowing(
     scope: Scope,
     policy: Policy | None = None,
 ) -> dict[str | None, list[Labelled]]:
-    """The same of confidences of this checkpoint that know second opinions, a judge or
-    log-probabilities, by their calibrator, as they are given now; empty where there are none."""
+    """Return the audited labels of confidences that know more than the reply, by their calibrator.
+
+    These are confidences of this checkpoint that know second opinions, a judge or
+    log-probabilities, under names that are still given with the recalibrations in force
+    (`counting`). The result is empty where there are none. Raises StoreError.
+    """
     audited, firsts = _audited(engine, since), first_replies(engine, since)
     its = {each.calibrator for each in audited if each.is_by(checkpoint)}
     knowing = {name for name in its if knows_others(name) or knows_signals(name)}
     names = sorted(name for name in knowing if _is_given_now(name, counting))
     found: dict[str | None, list[Labelled]] = {}
     for name in names:
-        with suppress(CalibratorError):  # none of them is in this scope
+        with suppress(CalibratorError):  # no label in this scope, or several shares
             found[name] = _labels_of(audited, firsts, name, scope, policy)
     return found
 
 
 def _is_given_now(name: str, counting: Recalibrations) -> bool:
-    """Whether numbers that know more than their reply have this name as long as these count."""
-    if has_prior(name):  # whose own labels are still to come
+    """Return whether a confidence that knows more than its reply still gets this name.
+
+    `counting` are the recalibrations in force.
+    """
+    if has_prior(name):  # weighed by a prior, until weights are learnt from labels
         return counting.signals is None
     if knows_signals(name):
         return counting.signals is not None and name in counting.signals.names()
@@ -109,8 +118,10 @@ def _is_given_now(name: str, counting: Recalibrations) -> bool:
 
 
 def _is_first(reply: LabelledReply, scope: Scope, firsts: Mapping[str, str]) -> bool:
-    """Whether the proxy's monitor of this scope would have counted it; of what reaches a rule,
-    nobody knows which reply was the first."""
+    """Return whether the proxy's monitor of this scope would have counted the reply.
+
+    For the scope of a rule it is not known which reply was the first, so each counts.
+    """
     if scope.rule is not None or reply.conversation is None:
         return True
     return firsts.get(reply.conversation, reply.request_id) == reply.request_id

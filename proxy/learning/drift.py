@@ -1,16 +1,16 @@
-"""Drift: whether scores come from where they came from, and confidences mean what they say.
+"""Drift: whether the scores' distribution changes, and whether confidences are still calibrated.
 
-    alarms = look(engine)                  # reads on from where the last look ended
+    alarms = look(engine)                  # continues where the last look ended
     weekly(engine)                         # this week's scores beside those before
-    standing(engine)                       # where every monitor stands
+    standing(engine)                       # the state of every monitor
 
 One reply of each conversation counts, and again after a day: turns, retries and load tests are no
 independent evidence (`policies.SeenConversations`). For each model and team a monitor of scores
-(`policies.ScoreMonitor`) sees what the calibrator itself says of each reply, whether anybody labels
-it or not; a new recalibration is no drift to it. For each calibrator with its recalibration a
-monitor of calibration (`policies.CalibrationMonitor`) sees verdicts on audited replies. Each raises
-a false alarm with a probability of at most `FALSE_ALARM_RATE`, ever, however often one looks; an
-alarm stays until `pinocchio drift --reset`.
+(`policies.ScoreMonitor`) sees the calibrator's own score of each reply, labelled or not. A new
+recalibration is no drift to it. For each calibrator with its recalibration a monitor of calibration
+(`policies.CalibrationMonitor`) sees verdicts on audited replies. Each monitor raises a false alarm
+with a probability of at most `FALSE_ALARM_RATE` over all time, however often one looks. An alarm
+stays until `pinocchio drift --reset`.
 """
 
 from __future__ import annotations
@@ -47,10 +47,13 @@ if TYPE_CHECKING:
 
 FALSE_ALARM_RATE: Final = 0.01
 LAG_S: Final = 60.0
-"""So young replies wait for the next look: others that began before may not be recorded yet."""
+"""The age in seconds that a reply must have.
+
+Others that began before it may not be recorded yet.
+"""
 AT_ONCE: Final = 5_000
 MOST_GROUPS: Final = 64
-"""Pairs of model and team that are watched; clients choose the names of models."""
+"""The most pairs of model and team that are watched; clients choose the names of models."""
 LONGEST_MODEL: Final = 128
 """Characters by which models are told apart: PostgreSQL has no key of more than 2,700 bytes."""
 BINS: Final = 100
@@ -60,7 +63,7 @@ REFERENCE_S: Final = 4 * WEEK_S
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """What a monitor found, after so many replies or verdicts; `text` is for people."""
+    """An alarm of a monitor after `seen` replies or verdicts; `text` is for people."""
 
     key: MonitorKey
     seen: int
@@ -71,10 +74,10 @@ class Alarm:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A monitor as it stands: `bands` are those of calibration, none for scores.
+    """The state of a monitor; `bands` are those of calibration, empty for scores.
 
-    It `is_current` where its calibrator gave the newest number of a reply alone, or the newest that
-    knows others: what an earlier one did is past.
+    It `is_current` if its calibrator gave the newest confidence of a reply alone, or the newest
+    that knows others. Monitors of earlier calibrators are not.
     """
 
     key: MonitorKey
@@ -95,9 +98,11 @@ class Week:
 
 
 def look(engine: Any, *, lag_s: float = LAG_S, most: int | None = None) -> list[Alarm]:
-    """Reads on from the last look; returns the alarms that are new. Raises StoreError.
+    """Read what is new since the last look into the monitors, and return the new alarms.
 
-    With `most`, of many new replies so many are looked at, evenly, so that a look stays cheap.
+    Replies younger than `lag_s` are left for the next look. With `most`, at most about that many of
+    the new replies are read, spread evenly, so that a look stays cheap. The monitors are written to
+    the store. Raises StoreError.
     """
     alarms: list[Alarm] = []
     before = time.time() - lag_s
@@ -118,19 +123,19 @@ def look(engine: Any, *, lag_s: float = LAG_S, most: int | None = None) -> list[
             reader.take_verdict(verdict)
         after = Position(last, judged[-1].verdict_id if judged else position.verdict_id)
         if not write_monitors(engine, reader.changed(), position, after, reader.counted):
-            return alarms  # another process looks; it tells what it finds
+            return alarms  # another process looks at the same time, and reports its findings
         alarms += reader.alarms
 
 
 class _Reader:
-    """Monitors as they were written, fed with what is new."""
+    """The stored monitors, fed with what is new."""
 
     def __init__(self, monitors: Sequence[Monitor], before: Sequence[Counted]) -> None:
         self._rows = {each.key: each for each in monitors}
         self._seen: dict[str, SeenConversations] = defaultdict(_no_conversations)
         for each in before:
             self._seen[each.about].is_first(each.conversation, each.at)
-        self.counted: list[Counted] = []  # for the first time
+        self.counted: list[Counted] = []  # conversations that count newly
         self._fed: dict[MonitorKey, ScoreMonitor | CalibrationMonitor] = {}
         self.alarms: list[Alarm] = []
 
@@ -160,7 +165,10 @@ class _Reader:
         self._count(row, monitor.is_alarmed, judged.request_id)
 
     def _has_counted(self, key: MonitorKey, reply: Scored | Judged) -> bool:
-        """Whether another reply of its conversation counted for this monitor within a day."""
+        """Return whether another reply of its conversation counted for this monitor within a day.
+
+        If not, this reply is noted as the one that counts.
+        """
         if reply.conversation is None:
             return False
         about = json.dumps(key)
@@ -175,7 +183,7 @@ class _Reader:
         return [self._rows[key] for key in self._fed]
 
     def _row(self, key: MonitorKey) -> Monitor | None:
-        """Its row, a new one where there is room."""
+        """Return the monitor's row; a missing one is made where there is room, else None."""
         row = self._rows.get(key)
         if row is None:
             if sum(known.kind == key.kind for known in self._rows) >= MOST_GROUPS:
@@ -202,7 +210,7 @@ def _conversations(*replies: Sequence[Scored | Judged]) -> list[str]:
 
 
 def standing(engine: Any) -> list[Standing]:
-    """Every monitor as it stands; raises StoreError."""
+    """Return the state of every monitor; raises StoreError."""
     monitors, _ = read_monitors(engine)
     newest = newest_calibrators(engine)
     now = {"scores": set(map(base_of, newest)), "calibration": newest}
@@ -219,8 +227,10 @@ def standing(engine: Any) -> list[Standing]:
 
 
 def alarms_now(engine: Any) -> dict[tuple[str, str], int]:
-    """How many monitors of each kind and calibrator in use have raised an alarm; raises
-    StoreError."""
+    """Return the number of alarmed monitors by kind and calibrator, for calibrators in use.
+
+    Raises StoreError.
+    """
     counts: dict[tuple[str, str], int] = {}
     for each in standing(engine):
         if each.is_current:
@@ -230,7 +240,10 @@ def alarms_now(engine: Any) -> dict[tuple[str, str], int]:
 
 
 def weekly(engine: Any, now: float | None = None) -> list[Week]:
-    """This week beside the four before, where there is something to compare; raises StoreError."""
+    """Return this week's scores beside the four weeks before, where both have enough to compare.
+
+    `now` is the end of the week in Unix seconds. Raises StoreError.
+    """
     end = time.time() if now is None else now
     current = histograms(engine, end - WEEK_S, end, BINS)
     before = histograms(engine, end - WEEK_S - REFERENCE_S, end - WEEK_S, BINS)
@@ -246,7 +259,7 @@ def _weeks(
 
 
 def _score_monitor(row: Monitor) -> ScoreMonitor:
-    """Ranks within a bin are drawn; where it stands is a seed as good as any."""
+    """Load a score monitor; ranks within a bin are drawn at random, with its count as the seed."""
     if not row.state:
         return ScoreMonitor(false_alarm_rate=FALSE_ALARM_RATE)
     return ScoreMonitor.from_dict(row.state, FALSE_ALARM_RATE, seed=row.seen)
@@ -265,7 +278,7 @@ def _alarm_of(row: Monitor) -> Alarm | None:
 
 
 def _text(row: Monitor) -> str:
-    """What happened, and what to do."""
+    """Return a sentence about what happened and what to do."""
     key, kind = row.key, row.key.kind
     if kind == "scores":
         whose = f"model {key.model}" + (f", team {key.team}" if key.team else "")
@@ -284,7 +297,7 @@ def _text(row: Monitor) -> str:
 
 
 def _option(calibrator: str) -> str:
-    """Which numbers `recalibrate` is to learn for."""
+    """Return the option of `pinocchio recalibrate` for confidences of this calibrator."""
     if knows_signals(calibrator):
         return " --signals"
     return " --second-opinion" if knows_others(calibrator) else ""

@@ -1,4 +1,4 @@
-"""A thread that looks for drift once a minute, and says once what it finds."""
+"""A thread that looks for drift once a minute and logs each finding once."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ log = structlog.get_logger(__name__)
 
 EVERY_S: Final = 60.0
 MOST_A_LOOK: Final = 1_000
-"""Replies that are looked at each time, evenly over all: a hundredth of a second."""
+"""The most replies of each look, spread evenly over all new ones: a hundredth of a second."""
 
 
 class DriftWatch:
-    """Reads the record that `records.Records` writes; `alarms` counts those raised since start."""
+    """Watches the record that `records.Records` writes.
+
+    `alarms` counts the alarms since the start.
+    """
 
     def __init__(self, url: str, every_s: float = EVERY_S) -> None:
         self._url = url

@@ -1,9 +1,9 @@
-"""Feedback on replies, under `POST /pinocchio/v1/feedback`: by the key that asked, or a reviewer.
+"""Feedback on replies at `POST /pinocchio/v1/feedback`, from the asking key or a reviewer.
 
     {"request_id": "req_..", "correct": false, "note": "the capital is Canberra"}
     {"feedback": [{"request_id": "req_..", "correct": true}, ..]}
 
-What is said is kept apart from reviewers' verdicts, see proxy/store/verdicts/feedback.py.
+Feedback is kept apart from reviewers' verdicts, see proxy/store/verdicts/feedback.py.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = structlog.get_logger(__name__)
 MOST_AT_ONCE: Final = 1_000
 MOST_OF_A_NOTE: Final = 10_000  # characters
 MOST_BYTES: Final = 16 * 2**20  # of a body
-WRITTEN_WITHIN_S: Final = 3.0  # the record of an exchange is written after its reply
+WRITTEN_WITHIN_S: Final = 3.0  # the longest wait for a record, written after its reply
 _LOOK_EVERY_S: Final = 0.1
 _KEYS: Final = ("request_id", "correct", "note")
 
@@ -31,10 +31,12 @@ _KEYS: Final = ("request_id", "correct", "note")
 def keep_feedback(
     store: FeedbackStore, body: Any, by: str, key_hash: str | None = None
 ) -> dict[str, Any]:
-    """Keeps what a body says and tells of each label; waits, so call it from a thread.
+    """Keep the feedback of a body, and return the counts and the status of each label.
 
-    Raises BadRequestError for a body of another form, NotFoundError for a single label of a request
-    that is not recorded, or that another key made, and StoreError.
+    `by` names who gave it; `key_hash` is that of the key that must have made the requests, None for
+    any. Blocks, so call it from a thread. Raises BadRequestError for a body of another form,
+    NotFoundError for a single label of a request that is not recorded or was made by another key,
+    and StoreError.
     """
     is_single = isinstance(body, dict) and "feedback" not in body
     labels = [read_label(body)] if is_single else _labels(_several(body))
@@ -51,7 +53,7 @@ def keep_feedback(
 
 
 def _labels(items: Sequence[Any]) -> list[Feedback]:
-    """Raises BadRequestError for the first item that is no label."""
+    """Read all labels; raises BadRequestError for the first that is invalid."""
     return [read_label(item, f"feedback[{at}]") for at, item in enumerate(items)]
 
 
@@ -67,7 +69,7 @@ def _several(body: Any) -> list[Any]:
 
 
 def read_label(item: Any, place: str = "") -> Feedback:
-    """Read one label; raises BadRequestError, which names its place in a list."""
+    """Read one label; raises BadRequestError, which names its `place` in a list."""
     where = f"{place}: " if place else ""
     if not isinstance(item, dict):
         raise BadRequestError(f"{where}a label must be an object", param=place or None)
@@ -91,7 +93,10 @@ def read_label(item: Any, place: str = "") -> Feedback:
 def _kept_in_time(
     store: FeedbackStore, labels: Sequence[Feedback], by: str, key_hash: str | None
 ) -> list[Outcome]:
-    """Waits a little for exchanges that are so young that their record may not be written yet."""
+    """Keep the labels and return their outcomes.
+
+    Waits briefly for requests so young that their record may not be written yet.
+    """
     found = store.keep(labels, by, key_hash)
     until = time.monotonic() + WRITTEN_WITHIN_S
     while time.monotonic() < until:
@@ -108,7 +113,7 @@ def _kept_in_time(
 
 
 def _is_young(id: str) -> bool:
-    """Whether an id says that its request came a moment ago, see `exchange.new_request_id`."""
+    """Return whether an id's request was made just now, see `exchange.new_request_id`."""
     try:
         at = int(id.removeprefix("req_")[:12], 16) / 1_000
     except ValueError:

@@ -1,4 +1,4 @@
-"""Labelled replies with their weights: what every estimate from verdicts begins with.
+"""Labelled replies with their weights: the basis of every estimate from verdicts.
 
     found = read_labels(engine, since)          # Labels
     found.replies                               # LabelledReply, see proxy/store/verdicts/labels.py
@@ -7,10 +7,10 @@
 
 Delivered replies are drawn at random with a stated share (`audit.share`), and a label counts for
 1 / share of them. One reply of a conversation counts: its turns are no independent evidence, and
-neither are retries. All held replies are in the queue, and labels there count alike; both kinds are
+neither are retries. All held replies are in the queue, and labels there count alike. Both kinds are
 scaled to the totals that the record knows. Two things are assumed: whether an audited reply gets
-its verdict has nothing to do with whether it is right, and the same of held replies of one
-confidence. Labels of replies that nobody drew (`other`) have no weight and are left out.
+its verdict does not depend on whether it is right, and the same holds for held replies of one
+confidence. Labels of replies that were not drawn (`other`) have no weight and are left out.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ STRATA = {"delivered": ("audited",), "held": ("held",), "all": ("audited", "held
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Labelled replies that were drawn, in the order of time, and of how many.
+    """Labelled replies that were drawn, in the order of time, and the totals that they stand for.
 
-    `undrawn` counts those that were labelled without having been drawn, which are left out.
+    `undrawn` counts labels of replies that were not drawn, which are left out.
     """
 
     replies: Sequence[LabelledReply]
@@ -50,7 +50,7 @@ class Labels:
     undrawn: int = 0
 
     def of(self, population: Population) -> Labels:
-        """The labels of one kind of replies alone."""
+        """Return the labels of one population alone, with its totals."""
         kept = [each for each in self.replies if each.stratum in STRATA[population]]
         known = self.totals
         if population == "delivered":
@@ -60,18 +60,22 @@ class Labels:
         return replace(self, replies=kept, totals=known)
 
     def in_domains(self, domains: Domains) -> Labels:
-        """The same with the domains that would pick curves now, whatever was told then."""
+        """Return the labels with the domains that select curves now, not the recorded ones."""
         return replace(self, replies=[_in_its_domain(each, domains) for each in self.replies])
 
     def weights(self) -> list[float]:
-        """How many replies each one stands for; they add up to the totals of their strata."""
+        """Return how many replies each label stands for.
+
+        They add up to the totals of their strata.
+        """
         known = {"audited": self.totals.delivered, "held": self.totals.held}
         return weights_of(self.replies, known)
 
     def estimate(self, population: Population = "all", of: str = "is_correct") -> Interval:
-        """The mean of a member of the replies, 0 to 1, over such a population, with its interval.
+        """Estimate the mean of an attribute of the replies, 0 to 1, over a population.
 
-        nan where a kind of replies has no label.
+        `of` names the attribute. Returns the estimate with its interval, nan where a stratum has no
+        label.
         """
         from calibrator import Stratum, estimated_share
 
@@ -100,7 +104,7 @@ class Drawn(Protocol):
 
 
 def stood_for(labels: Iterable[Drawn]) -> dict[str, float]:
-    """How many replies the labels of each stratum stand for by the shares of their draw alone."""
+    """Sum up, for each stratum, how many replies its labels stand for by their shares alone."""
     sums = {"audited": 0.0, "held": 0.0}
     for each in labels:
         sums[each.stratum] += _by_draw(each)
@@ -108,7 +112,7 @@ def stood_for(labels: Iterable[Drawn]) -> dict[str, float]:
 
 
 def weights_of(labels: Sequence[Drawn], known: Mapping[str, float]) -> list[float]:
-    """How many replies each label stands for, as many together as are `known` of its stratum."""
+    """Return how many replies each label stands for, scaled to `known` replies of its stratum."""
     sums = stood_for(labels)
     return [_by_draw(each) * known[each.stratum] / sums[each.stratum] for each in labels]
 
@@ -128,9 +132,10 @@ def _arrays(replies: Iterable[LabelledReply], stratum: str, of: str) -> tuple[An
 def read_labels(
     engine: Any, since: float = 0.0, calibrator: str | None = None, *, has_content: bool = False
 ) -> Labels:
-    """The labels of replies asked for since a time; raises StoreError.
+    """Read the drawn labels of replies requested since a time, one for each conversation.
 
-    With `calibrator`, a checkpoint's version, of those alone that it scored.
+    With `calibrator`, a checkpoint's version, only labels of replies that it scored are read. With
+    `has_content`, the replies come with their texts. Raises StoreError.
     """
     found = [
         each
@@ -146,10 +151,10 @@ def read_labels(
 def one_per_conversation(
     replies: Sequence[LabelledReply], delivered: Mapping[str, int]
 ) -> list[LabelledReply]:
-    """The first labelled reply of each conversation, delivered and held ones apart.
+    """Return the first labelled reply of each conversation, delivered and held ones apart.
 
-    The more replies of a conversation were `delivered`, the likelier was one of them drawn; its
-    `share` says how likely.
+    The more replies of a conversation were `delivered`, the likelier one of them was drawn. The
+    `share` of the returned replies is that probability.
     """
     seen = SeenConversations(None, None)
     found = []

@@ -1,9 +1,9 @@
-"""A recalibration from verdicts: fitted with their weights, tried, and promoted if it is better.
+"""Recalibrations from verdicts, fitted with their weights and tried against the one in force.
 
-Curves are fitted on what the calibrator itself said (`score`), so that a new recalibration takes
-the place of the one before and is not built upon it. Where others were heard, the number of the
-reply alone is one thing and the number that knows them another: each has a recalibration of its
-own, fitted on numbers of its very name.
+Curves are fitted on the calibrator's own `score`, so that a new recalibration replaces the one
+before and is not built upon it. Where others were asked, the confidence of the reply alone and the
+one that knows them are different numbers: each has a recalibration of its own, fitted on numbers
+of exactly its name.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from proxy.learning.labels import Labels
 from proxy.store.verdicts.labels import LabelledReply
 
 LEAST_LABELS: Final = 50
-"""With fewer, a fold of five leaves too few others to fit on."""
+"""The least labels for a fit: with fewer, each of five folds leaves too few others."""
 
 
 class NotLearntError(CalibratorError):
-    """The verdicts do not allow what was asked for; the sentence says what is missing."""
+    """The verdicts do not allow the requested fit; the sentence says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Learnt:
-    """What was fitted on all labels, and how it did on labels that it did not see.
+    """A fit on all labels, and its trial on labels that it did not see.
 
-    `unknown` counts labels that were left out since nobody knows what the calibrator had said.
+    `unknown` counts labels that were left out because the calibrator's own score is unknown.
     """
 
     recalibration: Recalibration | SignalWeights
@@ -63,11 +63,11 @@ def learn_recalibration(
     is_held_only: bool = False,
     known: Sequence[Recalibration] = (),
 ) -> Learnt:
-    """Fits on labels of replies that `calibrator` scored, and compares with what counts now.
+    """Fit a recalibration on replies that `calibrator` scored, and compare it with `current`.
 
-    `calibrator` names a checkpoint, or what gives its numbers that know others. `known` are
-    recalibrations whose confidences can be undone where the score was not recorded.
-    Raises NotLearntError for too few labels, of one kind, or of held replies alone.
+    `calibrator` names a checkpoint, or the source of its numbers that know others. `known` are
+    recalibrations that can be undone where the own score was not recorded. Raises NotLearntError
+    for too few labels, for labels of one kind, or of held replies alone.
     """
     labels = usable(labels, is_held_only)
     replies, scores, unknown = _scored(labels.replies, calibrator, known)
@@ -91,7 +91,10 @@ def learn_recalibration(
 
 
 def usable(labels: Labels, is_held_only: bool = False) -> Labels:
-    """The labels of the replies that what is learnt would be for; raises NotLearntError."""
+    """Return the labels for which a fit is valid: those of held replies alone with `is_held_only`.
+
+    Raises NotLearntError where all labels are of held replies, without `is_held_only`.
+    """
     if is_held_only:
         return labels.of("held")
     if labels.replies and not labels.of("delivered").replies:
@@ -106,7 +109,7 @@ def usable(labels: Labels, is_held_only: bool = False) -> Labels:
 def _scored(
     replies: Sequence[LabelledReply], calibrator: str, known: Sequence[Recalibration]
 ) -> tuple[list[LabelledReply], list[float], int]:
-    """The replies of which the calibrator's own score is known, or can be found out."""
+    """Return the replies with a known own score, the scores, and the number of those without."""
     by_name = {one.name: one for one in known}
     scores = [own_score(each, calibrator, by_name) for each in replies]
     found = [
@@ -118,10 +121,10 @@ def _scored(
 def own_score(
     reply: LabelledReply, calibrator: str, by_name: Mapping[str, Recalibration]
 ) -> float | None:
-    """What `calibrator` itself said, recorded or with its recalibration undone.
+    """Return the calibrator's own score, recorded or with its recalibration undone, or None.
 
-    Of a reply that others were asked about, a checkpoint said the number without them; of one
-    whose number knows signals, nobody but their weights said that.
+    Of a reply about which others were asked, a checkpoint's own score is the one without them. A
+    number that knows signals is replaced by the one without signals.
     """
     confidence, name, score = reply.confidence, reply.calibrator, reply.score
     if knows_signals(name):
@@ -141,8 +144,10 @@ def own_score(
 
 
 def name_with_others(replies: Sequence[LabelledReply], checkpoint: str) -> str:
-    """What gave the latest of the numbers of this checkpoint that know others, without the
-    deployment's recalibration; raises NotLearntError where there are none."""
+    """Return the source of this checkpoint's latest numbers that know others.
+
+    The name has no recalibration of the deployment. Raises NotLearntError where there is none.
+    """
     prefix = checkpoint + WITH_OTHERS
     found = [each.calibrator for each in replies if each.calibrator.startswith(prefix)]
     if not found:
@@ -159,7 +164,10 @@ def check_enough(
     one: str = "labelled reply is",
     several: str = "labelled replies are",
 ) -> None:
-    """Raises NotLearntError for too few labels to learn from."""
+    """Refuse to learn from fewer than LEAST_LABELS labels; raises NotLearntError.
+
+    `one` and `several` are the words for what is counted.
+    """
     if count >= LEAST_LABELS:
         return
     undrawn = (

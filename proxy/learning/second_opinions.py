@@ -1,9 +1,9 @@
-"""What second opinions and judges were worth here: asked by the record, measured by verdicts.
+"""The worth of second opinions and judges: calls from the record, gains measured by verdicts.
 
-The number that knows others, or a judge and log-probabilities, stands beside the one of the same
-replies that does not. Both are held against the verdicts, with the weights of every other estimate
-(`labels.py`): an audited reply stands for those that were not drawn. Numbers of another name are
-other numbers, and are measured apart.
+The confidence that knows others, or a judge and log-probabilities, is compared with the one of the
+same replies that does not. Both are compared with the verdicts, with the weights of every other
+estimate (`labels.py`): an audited reply stands for those that were not drawn. Numbers of another
+name are measured apart.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from proxy.store.record.statistics import Labelled, Window, labelled
 from proxy.store.record.writer import DAY_S
 
 LEAST: Final = 30
-"""Labels, below which nothing is measured."""
+"""The least labels for a measurement."""
 LABELS_FOR_DAYS: Final = 90
-"""Verdicts count for longer than traffic: there are fewer."""
+"""The age in days up to which verdicts count; longer than for traffic, because there are fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What the numbers of one name were worth beside those without what they know, by `labels` of
-    replies that have both: without signals, where they know some, else without others.
+    """The gain of the numbers of one name over those without what they know.
 
-    `auroc` says how well each ranks, `kept` how large a share could be delivered, surest first,
-    with 95 % right. None where the labels are too few, or of one kind.
+    It is measured on `labels` of replies that have both: without signals where the numbers know
+    some, else without others. `auroc` says how well each ranks; `kept` is the largest share that
+    could be delivered, surest first, with 95 % right. Both are None where the labels are too few,
+    or of one kind.
     """
 
     calibrator: str
@@ -43,12 +44,12 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class SecondOpinions:
-    """What became of them: `asked` calls, of which `failed` gave no answer, for so many tokens.
+    """The second opinions of a window: `asked` calls, of which `failed` had no answer.
 
-    `agreed`, `differed` and `untold` are the comparisons, of which each choice of a reply has its
-    own; `replies` have a number that knows them. `judged` calls of a judge were made, of which
-    `unjudged` gave nothing to go by, for `judge_tokens`. `is_whole` is False where only the latest
-    exchanges of the window were looked at.
+    They took `tokens`. `agreed`, `differed` and `untold` count comparisons, one for each choice of
+    a reply. `replies` have a number that knows them. `judged` counts calls of a judge, `unjudged`
+    those without a usable answer, `judge_tokens` their tokens. `is_whole` is False where only the
+    latest exchanges of the window were read.
     """
 
     replies: int
@@ -66,7 +67,7 @@ class SecondOpinions:
 
     @property
     def is_any(self) -> bool:
-        """Whether there is anything to tell."""
+        """Whether there is anything to report."""
         return bool(self.asked or self.replies or self.judged or self.measured)
 
     def as_dict(self) -> dict[str, Any]:
@@ -76,9 +77,9 @@ class SecondOpinions:
 def read_second_opinions(
     engine: Any, days: float, model: str | None = None, team: str | None = None
 ) -> SecondOpinions:
-    """Tell of the last days, and of all verdicts that count; raises StoreError.
+    """Summarize the second opinions of the last days, and of all verdicts that count.
 
-    `model` and `team` narrow it to theirs.
+    `model` and `team` restrict it to theirs. Raises StoreError.
     """
     now = time.time()
 
@@ -96,9 +97,9 @@ def second_opinions(
     labels: Iterable[Labelled],
     is_wanted: Callable[[Any], bool] = lambda _: True,
 ) -> SecondOpinions:
-    """Tell of the exchanges of a window and of labels of any time; raises StoreError.
+    """Summarize the second opinions of a window's exchanges, and of labels of any time.
 
-    `is_wanted` says which exchanges count, by their `model` and `team`.
+    `is_wanted` says which exchanges count, by their `model` and `team`. Raises StoreError.
     """
     found = heard(engine, window)
     rows = [row for row in found.rows if is_wanted(row)]
@@ -126,7 +127,7 @@ def _tokens(calls: Iterable[Mapping[str, Any]]) -> int:
 
 
 def _measured(rows: Sequence[Heard], labels: Iterable[Labelled]) -> list[Measured]:
-    """By the name of the number, that with the most labels first."""
+    """Measure the numbers of each name, the one with the most labels first."""
     named: dict[str, list[Labelled]] = {}
     for label in labels:
         is_drawn = label.stratum != "other" and label.before is not None
@@ -152,8 +153,10 @@ def _of_name(name: str, rows: Sequence[Heard], labels: Sequence[Labelled]) -> Me
 
 
 def _known(rows: Sequence[Heard], labels: Sequence[Labelled]) -> dict[str, float]:
-    """How many replies the labels of each stratum stand for; where the window has none, by the
-    shares of their draw."""
+    """Return how many replies the labels of each stratum stand for.
+
+    Where the window has none, the shares of their draw decide.
+    """
     held = sum(row.weight for row in rows if row.review_id)
     known = {"held": held, "audited": sum(row.weight for row in rows) - held}
     return {name: known[name] or total for name, total in stood_for(labels).items()}

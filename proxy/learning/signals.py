@@ -1,7 +1,7 @@
-"""What a judge and log-probabilities are worth, learnt from verdicts as recalibrations are.
+"""The weights of a judge and of log-probabilities, learnt from verdicts as recalibrations are.
 
-They join what the calibrator itself said, of the reply alone or knowing others; what is tried is
-the number with them against the one that counts now, on verdicts that the weights did not see.
+They join the calibrator's own score, of the reply alone or knowing others. The confidence with them
+is tried against the one in force, on verdicts that the weights did not see.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from proxy.store.verdicts.labels import LabelledReply
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A labelled reply with signals, and the number that it has as things stand."""
+    """A labelled reply with signals, and the confidence that it would have now."""
 
     reply: LabelledReply
     own: LabelledSignals
@@ -43,9 +43,9 @@ class _Known:
 def learn_signals(
     labels: Labels, checkpoint: str, counting: Recalibrations, *, is_held_only: bool = False
 ) -> Learnt:
-    """Fits weights on labels of replies that `checkpoint` scored, and compares with what counts.
+    """Fit weights on labels of replies that `checkpoint` scored, and compare with what is in force.
 
-    Raises NotLearntError for too few labels, or of held replies alone; CalibratorError where no
+    Raises NotLearntError for too few labels, or of held replies alone, and CalibratorError where no
     combination of signals has enough of both kinds.
     """
     labels = usable(labels, is_held_only)
@@ -80,7 +80,7 @@ def learn_signals(
 
 
 def signals_of(reply: LabelledReply) -> Signals:
-    """What is recorded of a judge and of log-probabilities."""
+    """Return the recorded signals of a reply: a judge's verdict and log-probabilities."""
     if (facts := reply.facts) is None:
         return Signals()
     logprobs = (facts.logprobs[0], facts.logprobs[1]) if len(facts.logprobs) == 2 else None
@@ -88,7 +88,7 @@ def signals_of(reply: LabelledReply) -> Signals:
 
 
 def _known(reply: LabelledReply, checkpoint: str, counting: Recalibrations) -> _Known | None:
-    """None where it is not known what the calibrator itself had said."""
+    """Return the reply with its own score and its confidence now, or None without an own score."""
     name, facts = without_signals(reply.calibrator), reply.facts
     stage = _stage(name, checkpoint)
     own = reply.score
@@ -109,6 +109,6 @@ def _known(reply: LabelledReply, checkpoint: str, counting: Recalibrations) -> _
 
 
 def _stage(name: str, checkpoint: str) -> str:
-    """What gave a number of this checkpoint, without a recalibration of the deployment."""
+    """Return the source of a checkpoint's number, without the deployment's recalibration."""
     _, sign, hash_and_curve = name.partition(WITH_OTHERS)
     return checkpoint + sign + hash_and_curve.partition("+")[0] if sign else checkpoint

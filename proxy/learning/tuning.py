@@ -1,9 +1,9 @@
-"""Verdicts with the content that they are about, as fine-tuning reads them.
+"""Verdicts with their content, as fine-tuning reads them.
 
     gathered = gather(engine, since, start)     # of the replies that this very checkpoint scored
     learnt = learn_tuning(gathered, current)
 
-Content passes through in batches and is let go: of a reply some numbers and hashes remain.
+Content passes through in batches and is let go: some numbers and hashes of each reply remain.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ Floats = NDArray[np.float64]
 
 VERDICTS: Final = "verdict is", "verdicts are"
 LEAST_LABELS: Final = 100
-"""With fewer, a fold of five leaves too few others to choose by."""
+"""The least labels for fine-tuning: with fewer, each of five folds leaves too few to choose by."""
 MOST_LABELS: Final = 2_000
-"""The latest so many are learnt from, which takes some 20 MB and minutes."""
+"""The most labels, of which the latest are learnt from; they take some 20 MB and minutes."""
 BATCH: Final = 64
 SAME: Final = 0.02
-"""A confidence further from the recorded one is of another text than was scored then."""
+"""The largest difference to the recorded confidence; beyond it another text was scored then."""
 
 
 @dataclass
 class LeftOut:
-    """Verdicts that nothing is learnt from, by reason; `versions` are of other calibrators."""
+    """The verdicts that are not learnt from, by reason; `versions` counts other calibrators'."""
 
     undrawn: int = 0
     without_content: int = 0
@@ -62,7 +62,7 @@ class LeftOut:
     versions: Counter[str] = field(default_factory=Counter)
 
     def sentences(self) -> Iterator[str]:
-        """What was left out, and what helps."""
+        """Yield a sentence for each reason, with what helps."""
         if self.without_content:
             yield (
                 f"{counted(self.without_content, *VERDICTS)} on replies whose content is not "
@@ -98,14 +98,17 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Labelled replies in the order of time, without their content, and what was read in it."""
+    """Labelled replies in the order of time, without their content, and their readings."""
 
     labels: Labels
-    read: Read | None  # None without any reply
+    read: Read | None  # None without a reply
     left_out: LeftOut
 
     def readings(self) -> Readings:
-        """There must be a reply."""
+        """Return the readings with models, questions, verdicts and weights.
+
+        There must be a reply.
+        """
         assert self.read is not None
         replies = self.labels.replies
         return Readings(
@@ -117,7 +120,7 @@ class Gathered:
         )
 
     def facts(self) -> dict[str, Any]:
-        """What a checkpoint says of the labels that it learnt from; none of their content."""
+        """Return the facts about these labels that a checkpoint keeps; they hold no content."""
         replies, weights = self.labels.replies, self.labels.weights()
         digest = hashlib.sha256()
         for each, weight in zip(replies, weights, strict=True):
@@ -144,9 +147,9 @@ def gather(
     is_held_only: bool = False,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Gathered:
-    """Reads the verdicts on replies asked for since a time; raises StoreError.
+    """Read the verdicts on replies requested since a time.
 
-    `progress` hears how many more verdicts were looked at.
+    `progress` is called with the number of further verdicts read. Raises StoreError.
     """
     left_out = LeftOut()
     batches: deque[tuple[list[LabelledReply], Read]] = deque(maxlen=MOST_LABELS // BATCH)
@@ -178,7 +181,7 @@ def gather(
 def _wanted(
     reply: LabelledReply, start: TunableCheckpoint, strata: tuple[str, ...], left_out: LeftOut
 ) -> Item | None:
-    """The reply as it is read; counts what is left out."""
+    """Return the reply as an item to read, or None; count what is left out."""
     if not reply.is_by(start.version):
         left_out.versions[reply.calibrator] += 1
     elif reply.stratum == "other":
@@ -197,7 +200,7 @@ def _wanted(
 
 
 def item_of(reply: LabelledReply) -> Item | None:
-    """What was scored of a reply with content; None where it cannot be told from what is kept."""
+    """Return what was scored of a reply with content, or None where the content cannot be read."""
     format, completion = format_of(reply.path), json_object(reply.reply or b"")
     request = json_object(reply.request or b"")
     if format is None or completion is None or request is None:
@@ -220,7 +223,10 @@ def item_of(reply: LabelledReply) -> Item | None:
 def _unchanged(
     replies: list[LabelledReply], read: Read, start: TunableCheckpoint, left_out: LeftOut
 ) -> tuple[list[LabelledReply], Read] | None:
-    """Those that score as they did when they were recorded."""
+    """Return the replies, and their readings, whose scores are still those that were recorded.
+
+    The others are counted as changed. None where no reply is left.
+    """
     then = [own_score(each, start.version, {}) for each in replies]
     kept = [
         at
@@ -238,9 +244,9 @@ def learn_tuning(
     is_held_only: bool = False,
     progress: Callable[[], None] = lambda: None,
 ) -> TuningTrial:
-    """Fine-tunes, and compares with what counts now: the checkpoint as `current` recalibrates it.
+    """Train a fine-tuned version, and compare it with the checkpoint as `current` recalibrates it.
 
-    Raises NotLearntError for labels that are too few, of one kind, or of held replies alone.
+    Raises NotLearntError for too few labels, for labels of one kind, or of held replies alone.
     """
     replies = gathered.labels.replies
     if not is_held_only:
@@ -257,7 +263,10 @@ def learn_tuning_of_rows(
     current: Recalibration | None = None,
     progress: Callable[[], None] = lambda: None,
 ) -> TuningTrial:
-    """As `learn_tuning`, on labelled rows that all count alike."""
+    """Train on labelled rows that all count alike, and compare as `learn_tuning` does.
+
+    Raises NotLearntError for too few rows, or rows of one kind.
+    """
     _check_enough(rows)
     whose = [(r.model, r.domain, r.raw.get("team")) for r in rows]
     return try_tuning(found, _recalibrated(found.read.confidence, current, whose), progress)
@@ -285,7 +294,7 @@ def _recalibrated(
     current: Recalibration | None,
     whose: Sequence[tuple[str | None, str | None, str | None]],
 ) -> Floats:
-    """What is told of replies of these models, domains and teams now."""
+    """Return the confidences in force for replies of these models, domains and teams."""
     if current is None:
         return own
     pairs = zip(own.tolist(), whose, strict=True)

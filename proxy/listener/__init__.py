@@ -1,4 +1,4 @@
-"""The client's end: HTTP/1.1, and the server around it. The only room that knows uvicorn."""
+"""The client's end: HTTP/1.1 and its server. Only this package uses uvicorn."""
 
 __all__ = [
     "endpoint",

@@ -1,16 +1,15 @@
 """All connections of one server: how many there may be, and how long each may take.
 
-Whoever has not shown yet that they may come in is a stranger. Strangers have a share of the room;
-where it is full, the one that came first leaves, so that a flood of them drives out itself, and
-whoever comes with a key has the time to show it. The rest of the room is for those who did.
+A connection is a stranger's until its client has shown that it may come in. Strangers have a share
+of the connections. When it is full, the oldest stranger is closed: a flood of them drives out
+itself, and a client with a key has the time to show it. The rest is for known clients.
 
-A request begins at once where the one before it on its connection went well, or came with a good
-key. Others begin a few in each turn of the event loop: whoever sends thousands at a time waits
-behind those, and everybody else's next step comes after a few of theirs and not after all.
+A request begins at once where the one before it on its connection went well, or had a good key.
+Other requests begin a few in each turn of the event loop. A client that sends thousands at a time
+waits behind its own, and everybody else's next step comes after a few of them and not after all.
 
-Bodies that are still on their way, and came without a key, have a bound of bytes, all together:
-beyond it, of several, the one that has taken longest is refused. Whoever fills that room with few
-bytes a second has one that takes long.
+Unfinished bodies of clients without a key have a bound of bytes, all together. Beyond it the oldest
+of them is refused, if there are several. A client that fills that room slowly has the oldest one.
 """
 
 from __future__ import annotations
@@ -25,47 +24,50 @@ from uvicorn.server import ServerState
 
 from proxy.wire.outlet import Bursts
 
-SWEEP_S = 1.0  # how much later than promised a connection may be closed
+SWEEP_S = 1.0  # between two checks: connections may be closed that much too late
 SHARE_OF_STRANGERS = 0.75
-BEGUN_IN_A_TURN = 4  # requests of those who are not trusted yet
-MOST_BODY_BYTES = 48 * 2**20  # of bodies on their way, unless it is a single one
+BEGUN_IN_A_TURN = 4  # requests of clients that are not trusted yet
+MOST_BODY_BYTES = 48 * 2**20  # of all unfinished bodies; a single one may have more
 
 
 class Connection(Protocol):
-    """What is looked at now and then."""
+    """A connection as its server checks it."""
 
     def look(self, now: float) -> None:
-        """Ends the connection where it is over its time, by the loop's clock."""
+        """End the connection if its time is up; `now` is the loop's time."""
 
     def is_idle(self) -> bool:
-        """Whether it could be closed without anybody's missing a reply."""
+        """Return whether it can be closed without losing a reply."""
 
     def close_now(self) -> None: ...
 
     def refuse_body(self) -> None:
-        """Ends the request whose body is on its way."""
+        """End the request whose body is unfinished."""
 
 
 class Connections:
-    """Those of one server. `every` has WebSockets too, which are neither looked at nor closed."""
+    """The connections of one server, at most `most`; None: no bound.
+
+    `every` also holds WebSockets, which count but are neither checked nor closed here.
+    """
 
     def __init__(self, every: Collection[object], most: int | None) -> None:
-        self.is_draining = False  # then each connection is closed after its next reply
-        self.bursts = Bursts()  # of what is written to them
+        self.is_draining = False  # if True, each connection is closed after its next reply
+        self.bursts = Bursts()  # of writes to the connections
         self._every = every
         self._most = most
         self._most_strangers = None if most is None else max(1, int(most * SHARE_OF_STRANGERS))
-        self._strangers: dict[Connection, None] = {}  # the first one came first
+        self._strangers: dict[Connection, None] = {}  # the oldest first
         self._known: dict[Connection, None] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._bodies: dict[Connection, int] = {}  # bytes; the first one has taken longest
+        self._bodies: dict[Connection, int] = {}  # bytes of unfinished bodies, the oldest first
         self._body_bytes = 0
-        self._queue: deque[Callable[[], object]] = deque()  # what begins requests
+        self._queue: deque[Callable[[], object]] = deque()  # functions that begin requests
         self._begun = 0  # in this turn of the event loop
         self._has_turn = False
 
     def begin(self, begin: Callable[[], object], loop: asyncio.AbstractEventLoop) -> None:
-        """Calls `begin` now, or in its turn."""
+        """Call `begin` now, or queue it where this turn of the loop has begun enough requests."""
         if not self._has_turn:
             self._has_turn = True
             loop.call_soon(self._next_turn, loop)
@@ -84,7 +86,10 @@ class Connections:
             self._queue.popleft()()
 
     def note_body(self, connection: Connection, size: int) -> None:
-        """So many more bytes of a body have come, which is not whole."""
+        """Count `size` more bytes of a connection's unfinished body.
+
+        Where all bodies have too many bytes together, the oldest of several is refused.
+        """
         self._bodies[connection] = self._bodies.get(connection, 0) + size
         self._body_bytes += size
         if self._body_bytes > MOST_BODY_BYTES and len(self._bodies) > 1:
@@ -93,11 +98,14 @@ class Connections:
             longest.refuse_body()
 
     def end_body(self, connection: Connection) -> None:
-        """A body is whole, or nobody waits for its rest."""
+        """Stop counting a connection's body: it is whole, or its rest is not awaited."""
         self._body_bytes -= self._bodies.pop(connection, 0)
 
     def add(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> bool:
-        """Lets a connection in, for which another may have to leave; False where none can."""
+        """Add a connection, closing another one where there is no room.
+
+        Return False where there is no room and none can be closed.
+        """
         self._strangers[connection] = None
         self._go_on(loop)
         if self._most is None or self._most_strangers is None:
@@ -108,7 +116,7 @@ class Connections:
         return len(self._every) <= self._most or self._make_room(connection)
 
     def note_known(self, connection: Connection) -> None:
-        """Whoever is at the other end may come in."""
+        """Mark a connection as a known client's."""
         if connection in self._strangers:
             del self._strangers[connection]
             self._known[connection] = None
@@ -129,7 +137,7 @@ class Connections:
         return True
 
     def _oldest_stranger(self) -> Connection:
-        """Not one whose request is being answered, as long as there are others."""
+        """Return the oldest idle stranger, or the oldest stranger where none is idle."""
         idle = (each for each in self._strangers if each.is_idle())
         return next(idle, next(iter(self._strangers)))
 
@@ -153,7 +161,7 @@ _of_servers: WeakKeyDictionary[ServerState, Connections] = WeakKeyDictionary()
 
 
 def connections_of(server: ServerState, most: int | None) -> Connections:
-    """All connections of a server, at most `most`; None: as many as come."""
+    """Return the connections of a server, made once, at most `most`; None: no bound."""
     found = _of_servers.get(server)
     if found is None:
         found = _of_servers[server] = Connections(server.connections, most)

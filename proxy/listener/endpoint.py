@@ -2,8 +2,8 @@
 
 Routes of relayed traffic are plain ASGI endpoints: no body is declared as a model, read twice or
 copied. A client that disconnects cancels the work, and with it the call upstream. A body over
-`limits.max_body` is refused here; what grows when it is unpacked, or has too many JSON values, in
-`exchange/request.py`.
+`limits.max_body` is refused here. Bodies that grow when they are unpacked, or have too many JSON
+values, are refused in `exchange/request.py`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ log = structlog.get_logger(__name__)
 
 
 class Endpoint:
-    """An ASGI application around one handler; `error_body` words the errors of its format."""
+    """An ASGI application around one handler; `error_body` formats its errors."""
 
     def __init__(
         self, handler: Handler, max_body: int, error_body: ErrorBody = ProxyError.body
@@ -58,7 +58,7 @@ class Endpoint:
         return self._receive(request, _Ends(scope, receive, send), None, _declared(request))
 
     def answer(self, request: Request, client: Client) -> Awaitable[None]:
-        """Answers a client of our own server; its request has no body yet."""
+        """Answer a client of our own server; `request.body` is set here."""
         body = client.whole_body(self._max_body)
         if body is None:
             length = _declared(request) if client.length is None else client.length
@@ -69,7 +69,7 @@ class Endpoint:
     async def _receive(
         self, request: Request, ends: _Ends | Client, client: Client | None, length: int
     ) -> None:
-        """Answers once the body is here."""
+        """Read the body, then answer; a client that leaves before gets no reply."""
         try:
             request.body = await _read_body(ends.receive, length, self._max_body)
         except ProxyError as error:
@@ -84,11 +84,11 @@ class Endpoint:
         self, request: Request, ends: _Ends | Client, client: Client | None, watch: Watch
     ) -> None:
         watch.watch()
-        handler = self._handler  # a method by this name would be looked for first
+        handler = self._handler  # `self._handler()` would look for a method of the class first
         try:
             try:
                 reply = await handler(request)
-            except ProxyError as error:  # frames keep much
+            except ProxyError as error:  # without its traceback, whose frames keep much memory
                 reply = error_reply(error.with_traceback(None), self._error_body)
             except Exception as error:  # a fault of ours; the client still gets an envelope
                 log.error("internal_error", path=request.path, **place(error))
@@ -99,7 +99,7 @@ class Endpoint:
                     await send_reply(reply, ends.scope, ends.send, watch.unwatch)
                 elif not sent_whole(reply, client):
                     await _send(reply, client.send, watch.unwatch, client)
-            except Exception as error:  # the status is out: a body without its end has to say it
+            except Exception as error:  # the status is sent, so only a missing end shows the fault
                 log.error("reply_broke_off", path=request.path, **place(error))
             finally:
                 if reply.on_close is not None:
@@ -113,7 +113,7 @@ class Endpoint:
 
 @dataclass(slots=True)
 class _Ends:
-    """What an application of ASGI is given for a request, where another server than ours runs."""
+    """The three arguments of an ASGI application, for a request to another server than ours."""
 
     scope: Scope
     receive: Receive
@@ -121,8 +121,10 @@ class _Ends:
 
 
 class _Watch:
-    """Waits for a client to leave where another server than ours runs: it takes a task, which costs
-    as much as a small request."""
+    """Waits for a client of another server than ours to leave.
+
+    It takes a task, which costs as much as a small request.
+    """
 
     __slots__ = ("_receive", "_waiting", "has_left")
 
@@ -143,7 +145,7 @@ class _Watch:
         working.cancel()
 
     def unwatch(self) -> None:
-        waiting, self._waiting = self._waiting, None  # or each would keep the other
+        waiting, self._waiting = self._waiting, None  # breaks a reference cycle
         if waiting is not None:
             waiting.cancel()
 
@@ -153,14 +155,17 @@ class _ClientGoneError(Exception):
 
 
 def _declared(request: Request) -> int:
-    """The length of the body as the head says it; 0 where it does not."""
+    """Return the body's length as the head declares it, 0 where it does not."""
     told = request.values.get(b"content-length", b"")
     return int(told) if told.isdigit() else 0
 
 
 async def _read_body(receive: Receive, length: int, limit: int) -> bytes:
-    """Reads the body up to the limit; raises BodyTooLargeError beyond it, at once where its
-    `length` is."""
+    """Read the whole body.
+
+    Raises BodyTooLargeError beyond the limit, at once where the declared `length` is, and
+    _ClientGoneError where the client leaves.
+    """
     if length > limit:
         raise BodyTooLargeError(
             f"the body has {length} bytes, {limit} are allowed (limits.max_body)"
@@ -203,12 +208,15 @@ def _collected(send: Send) -> Send:
 
 
 def _nothing() -> None:
-    """There is nothing to do."""
+    """Do nothing."""
 
 
 def sent_whole(reply: Reply, client: Client) -> bool:
-    """Sends a reply at once; False for what `send_reply` has to send: one still arriving, to a slow
-    client, or to one of HTTP/1.0."""
+    """Send a whole reply at once and return True, or False for one that `send_reply` must send.
+
+    That is a reply whose body is still arriving, or whose client is slow, has left, or speaks
+    HTTP/1.0.
+    """
     pieces = reply.pieces()
     if pieces is None or client.is_old:
         return False
@@ -218,9 +226,10 @@ def sent_whole(reply: Reply, client: Client) -> bool:
 async def send_reply(
     reply: Reply, scope: Scope, send: Send, before_end: Callable[[], None] = _nothing
 ) -> None:
-    """Sends a reply; once its last bytes are out, servers report a disconnect that is none.
+    """Send a reply, and call `before_end` just before its last bytes.
 
-    HTTP/1.0 knows no chunks; such a client is sent every body whole.
+    After those, servers report a disconnect that is none. HTTP/1.0 has no chunks, so its clients
+    get every body whole.
     """
     if scope.get("http_version") == "1.0":
         send = _collected(send)
@@ -230,7 +239,7 @@ async def send_reply(
 async def _send(
     reply: Reply, send: Send, before_end: Callable[[], None], client: Client | None
 ) -> None:
-    """Sends a reply in messages of ASGI, or, where they can go at once, to a client of ours."""
+    """Send a reply as ASGI messages or, where possible, directly to a client of our own server."""
     pieces = reply.pieces()
     if pieces is not None:
         fields = names.with_length(reply.headers, sum(map(len, pieces)))
@@ -239,7 +248,7 @@ async def _send(
         await send({"type": "http.response.body", "body": b"".join(pieces)})
         return
     fields = reply.headers
-    if reply.status == NOT_MODIFIED:  # servers count the bytes that a length promises
+    if reply.status == NOT_MODIFIED:  # it has no body, and servers check a declared length
         fields = names.without(fields, b"content-length")
     if client is None or not client.begin(reply.status, fields):
         await send({"type": "http.response.start", "status": reply.status, "headers": fields})
@@ -260,7 +269,7 @@ async def _send(
 
 
 class _Writer:
-    """Sends the parts of a body: to the client of our own server as they are, else by ASGI."""
+    """Sends the parts of a body: directly to the client of our own server, else by ASGI."""
 
     __slots__ = ("_send", "client")
 

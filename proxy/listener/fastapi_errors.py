@@ -16,19 +16,19 @@ from proxy.wire.headers import ERROR
 
 
 async def envelope(_: Request, error: Exception) -> Response:
-    """An error of ours, as a handler of Starlette's."""
+    """Convert one of our errors to a response in OpenAI's envelope, as Starlette's handlers do."""
     assert isinstance(error, ProxyError)
     fields = {name.decode(): value.decode() for name, value in ((ERROR, b"true"), *error.headers)}
     return Response(error.body(), error.status, fields, media_type="application/json")
 
 
 METHOD_NOT_ALLOWED = 405
-_OTHERS: Final = ("request", "who", "body", "last_event_id")  # arguments that no query gives
+_OTHERS: Final = ("request", "who", "body", "last_event_id")  # arguments not from the query
 _CODES = {METHOD_NOT_ALLOWED: "method_not_allowed", 413: BodyTooLargeError.code}
 
 
 async def unknown(request: Request, error: Exception) -> Response:
-    """What routing raises: no such path, no such method."""
+    """Convert an error of routing, such as an unknown path or method, to a response."""
     assert isinstance(error, HTTPException)
     if error.status_code == NotFoundError.status:
         text = f"there is nothing at {request.scope['path']}"
@@ -44,7 +44,10 @@ async def unknown(request: Request, error: Exception) -> Response:
 
 
 def check_query(request: Request, known: Collection[str]) -> None:
-    """Raise BadRequestError for a query parameter that a path does not have, as a misspelt one."""
+    """Refuse a query parameter that is not in `known`, for instance a misspelt one.
+
+    Raises BadRequestError.
+    """
     for name in request.query_params:
         if name not in known:
             meant = nearest(name, known)
@@ -54,7 +57,10 @@ def check_query(request: Request, known: Collection[str]) -> None:
 
 
 def only_known_parameters(request: Request) -> None:
-    """Check a request's query parameters against the arguments of what handles it."""
+    """Check a request's query parameters against the arguments of its route's function.
+
+    Raises BadRequestError.
+    """
     arguments = inspect.signature(request.scope["endpoint"]).parameters
     check_query(
         request, [each for each in arguments if each not in {*request.path_params, *_OTHERS}]

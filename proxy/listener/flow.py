@@ -1,14 +1,14 @@
-"""Whether a connection is read from now, and whether its client takes what is written."""
+"""Flow control of a connection: whether it is read, and whether its client accepts more."""
 
 from __future__ import annotations
 
 import asyncio
 
-HIGH_WATER = 2**16  # bytes of a body that nobody has taken yet
+HIGH_WATER = 2**16  # bytes of a body that the application has not received yet
 
 
 class Flow:
-    """Both directions of one connection; the transport says when its buffer is full."""
+    """Both directions of one connection; the transport reports when its buffer is full."""
 
     __slots__ = ("_transport", "_waiting", "read_paused", "write_paused")
 
@@ -38,8 +38,8 @@ class Flow:
             waiting.set_result(None)
 
     async def drain(self) -> None:
-        """Waits until the client has taken enough of what was written, or has left."""
+        """Wait until the client has accepted enough of what was written, or has left."""
         while self.write_paused:
             if self._waiting is None:
                 self._waiting = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._waiting)  # of two who wait, one may be cancelled
+            await asyncio.shield(self._waiting)  # one of two waiting tasks may be cancelled

@@ -1,7 +1,7 @@
-"""One request at the server's end, and the reply to it: what the application talks to.
+"""One request on the server's side, and the reply to it: the application's counterpart.
 
-What is whole, a body or a reply, goes from hand to hand without a message of ASGI
-(`proxy.wire.http.Client`); such a reply leaves in one write, its head checked as one text.
+A whole body or reply is passed on without ASGI messages (`proxy.wire.http.Client`). Such a reply
+is sent in one write, and its head is checked as one text.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ log = structlog.get_logger(__name__)
 
 
 class Connection(Protocol):
-    """What a cycle needs of the connection that it came over."""
+    """The parts of a connection that its cycles use."""
 
     outlet: Outlet
     flow: Flow
-    tasks: set[asyncio.Task[None]]  # that are at work
+    tasks: set[asyncio.Task[None]]  # the tasks that answer requests
 
     def on_response_complete(self) -> None: ...
 
@@ -48,10 +48,10 @@ def _expects(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 
 
 class Cycle:
-    """One request and its response: both the `Client` of the application and its ends of ASGI.
+    """One request and its response: both the application's `Client` and its ASGI functions.
 
-    The `head` is what a scope says of it, or one that is known. A `body` that came with it is all
-    of it.
+    The `head` is an ASGI scope, or a head that the connection has sent before. A given `body` is
+    whole.
     """
 
     __slots__ = (
@@ -89,7 +89,7 @@ class Cycle:
     ) -> None:
         if isinstance(head, KnownHead):
             self._known: KnownHead | None = head
-            self._scope: Scope | None = None  # until somebody asks for it
+            self._scope: Scope | None = None  # made when it is first used
             self._is_head, self.is_old = head.is_head, False
         else:
             self._known, self._scope = None, head
@@ -98,25 +98,25 @@ class Cycle:
         self.outlet = connection.outlet
         self.flow = connection.flow
         self.keep_alive = keep_alive
-        self.task: asyncio.Task[None] | None = None  # that answers
-        self.has_left = False  # or was hung up on
+        self.task: asyncio.Task[None] | None = None  # the task that answers
+        self.has_left = False  # whether the client has left, or the connection was ended here
         if body is None:
             self.more_body, self.size = True, 0
-            self._parts: list[bytes] = []  # of the body, as far as it is not taken
+            self._parts: list[bytes] = []  # of the body that the application has not received
         else:
             self.more_body, self.size = False, len(body)
             self._parts = [body]
         self.length: int | None = None if body is None else self.size
-        self.status = 0  # until a reply has begun
+        self.status = 0  # 0 until the reply has begun
         self.response_started = False
         self.response_complete = False
         self._connection = connection
         self._is_watched = False
-        self._has_news = not self.more_body  # there is something to `receive`
+        self._has_news = not self.more_body  # whether `receive` has something to return
         self._waiting: asyncio.Future[None] | None = None
-        self._asks_for_body = True  # perhaps: nobody has looked
+        self._asks_for_body = True  # whether the client may still wait for "100 Continue"
         self._is_chunked = False
-        self._bytes_left = 0  # of a body whose length is declared
+        self._bytes_left = 0  # of a reply whose length is declared
 
     @property
     def scope(self) -> Scope:
@@ -127,12 +127,12 @@ class Cycle:
         return self._scope
 
     async def run(self, app: ASGIApplication) -> None:
-        """Has the application answer; a fault of its own ends the connection."""
+        """Run the application; close the connection where it fails or sends no whole reply."""
         try:
             if self._known is None or (work := self._known.known.begin(self)) is None:
                 work = app(self.scope, self.receive, self.send)
             await work
-        except BaseException as error:  # the server cancels what is not done when it ends
+        except BaseException as error:  # including the server's cancellation when it ends
             self._fail(**place(error))
         else:
             if not self.response_complete and not self.has_left:
@@ -140,9 +140,9 @@ class Cycle:
         finally:
             if self.task is not None:
                 self._connection.tasks.discard(self.task)
-                self.task = None  # or each would keep the other
+                self.task = None  # breaks a reference cycle
             if self._scope is not None:
-                self._scope.pop(CLIENT, None)  # likewise, where no endpoint has taken it out
+                self._scope.pop(CLIENT, None)  # likewise, where no endpoint has removed it
 
     def _fail(self, **why: str) -> None:
         log.error("no_reply", path=self.scope["path"], **why)
@@ -154,7 +154,7 @@ class Cycle:
         self.outlet.close()
 
     def add(self, part: bytes) -> None:
-        """Another part of the body has come."""
+        """Append a part of the body."""
         self._parts.append(part)
         self.size += len(part)
         self._tell()
@@ -164,7 +164,11 @@ class Cycle:
         self._tell()
 
     def leave(self) -> None:
-        """The client has gone."""
+        """Note that the client has left before its reply was whole, and wake `receive`.
+
+        The task that answers is cancelled if it is watched. After a whole reply only `receive` is
+        woken.
+        """
         if not self.response_complete:
             self.has_left = True
             if self._is_watched and self.task is not None:
@@ -172,7 +176,7 @@ class Cycle:
         self._tell()
 
     def hang_up(self) -> None:
-        """Ends the connection; a reply that is not whole stays so."""
+        """End the connection, even in the middle of a reply."""
         self.has_left = True
         self.keep_alive = False
         self.outlet.close()
@@ -202,7 +206,7 @@ class Cycle:
         self._is_watched = False
 
     def _tell(self) -> None:
-        """There is something to `receive`."""
+        """Wake `receive`, which has something to return now."""
         self._has_news = True
         waiting, self._waiting = self._waiting, None
         if waiting is not None and not waiting.done():
@@ -222,10 +226,10 @@ class Cycle:
         while not self._has_news:
             if self._waiting is None:
                 self._waiting = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._waiting)  # of two who wait, one may be cancelled
+            await asyncio.shield(self._waiting)  # one of two waiting tasks may be cancelled
 
     def _continue(self) -> None:
-        """Asks for the body where the client waits for that; what is there needs no asking."""
+        """Send "100 Continue" once, if the client waits for it."""
         is_asked_for, self._asks_for_body = self._asks_for_body, False
         if is_asked_for and not self.outlet.is_closing() and _expects(self.scope["headers"]):
             self.outlet.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -280,7 +284,7 @@ class Cycle:
         fields, length = written(headers), b""
         if fields.find(b"content-length: ") < 0:
             length = b"content-length: %d\r\n" % size
-        else:  # it stays in its place
+        else:  # the length keeps its place among the fields
             fields = written(with_length(headers, size))
         head = self._head(status, fields, length)
         if self._is_head:
@@ -302,7 +306,10 @@ class Cycle:
         self._connection.on_response_complete()
 
     def _write_part(self, body: bytes, is_more: bool) -> None:
-        """A part of the body; raises RuntimeError where its length is not the declared one."""
+        """Write a part of the body.
+
+        Raises RuntimeError where its length differs from the declared one.
+        """
         if self._is_head:
             self._bytes_left = 0
         elif self._is_chunked:
@@ -321,7 +328,7 @@ class Cycle:
             self._complete()
 
     def _write_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """The head of a body that follows in parts."""
+        """Write the head of a reply whose body follows in parts."""
         length, framing = dict(headers).get(b"content-length"), b""
         if length is not None:
             self._bytes_left = int(length)

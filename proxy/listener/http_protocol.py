@@ -1,15 +1,15 @@
 """The server's end of HTTP/1.1, between a transport of asyncio and the application.
 
-llhttp decides what HTTP/1.1 is, through httptools. uvicorn makes one of these for each connection,
-and is otherwise only the server around them: sockets, signals, the end. The answers are those of
-uvicorn's own protocol for less: a target is parsed once and remembered, what a request waits for
-is a flag and a future instead of an event, idle connections are found by one timer for all of
-them. What a request and its reply are to the application stands in `http_cycle.py`.
+llhttp parses HTTP/1.1, through httptools. uvicorn makes one of these protocols for each connection,
+and otherwise is only the server around them: sockets, signals, the end. The replies are those of
+uvicorn's own protocol, at less cost: a target is parsed once and remembered, a request waits for a
+flag and a future instead of an event, and one timer finds all idle connections. The application's
+view of a request and its reply is in `http_cycle.py`.
 
-What another parser on the way could read differently is refused with 400, and the connection is
-closed: see `request_heads.py`. An `Upgrade` that is not taken is ignored, as RFC 9110 has it, and
-the body is read; fields behind a body (trailers) are nobody's. A head has a size and a time, a
-body has a time, and connections have a bound (`connections.py`).
+A head that another parser on the way could read differently is refused with 400, and the connection
+is closed: see `request_heads.py`. An `Upgrade` that is not accepted is ignored, as RFC 9110 asks,
+and the body is read. Fields behind a body (trailers) are dropped. Heads are limited in size and
+time, bodies in time, and connections in number (`connections.py`).
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ if TYPE_CHECKING:
     import uvicorn
     from uvicorn.server import ServerState
 
-HEAD_BYTES = 64 * 1024  # of target, names and values; or in a row without any of a body
-LINE_BYTES = 1_024  # what else a head has
+HEAD_BYTES = 64 * 1024  # of target, names and values; also of bytes in a row that are no body's
+LINE_BYTES = 1_024  # for the rest of a head
 HEAD_FIELDS = 200
 HEAD_S = 10.0  # from the connection's beginning, or the head's own
-BODY_S = 20.0  # and a second more for each BODY_BYTES_A_SECOND
+BODY_S = 20.0  # plus a second for each BODY_BYTES_A_SECOND
 BODY_BYTES_A_SECOND = 4_096
-COUNTED_BODY = 2**14  # bytes; what is smaller is not counted among bodies on their way
-LINGER_S = 5.0  # how long a client may go on to talk whose last reply is out
-STALL_S = 60.0  # how long a client may leave its reply untouched
+COUNTED_BODY = 2**14  # bytes; smaller bodies are not counted among the unfinished ones
+LINGER_S = 5.0  # how long a client may go on sending after its last reply
+STALL_S = 60.0  # how long a client may read nothing of its reply
 MOST_PIPELINED = 100  # requests that wait for the reply before theirs
 _ASGI: Any = {"version": "3.0", "spec_version": "2.3"}
 
@@ -62,7 +62,7 @@ _files = FileWatch()
 
 
 class HttpProtocol(asyncio.Protocol):
-    """Give it to `uvicorn.Config` as `http`; `limit_concurrency` bounds the connections."""
+    """The `http` class of `uvicorn.Config`; `limit_concurrency` limits the connections."""
 
     __slots__ = (
         *("_all", "_app_state", "_body_bytes", "_config", "_has_key", "_heads_to_learn"),
@@ -80,45 +80,47 @@ class HttpProtocol(asyncio.Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """Is called by uvicorn, with these names."""
+        """Initialize the protocol; uvicorn calls this with these argument names."""
         self.loop = _loop or asyncio.get_running_loop()
         self.server_state = server_state
-        self.tasks = server_state.tasks  # which the server waits for at its end
+        self.tasks = server_state.tasks  # the server waits for these at its end
         self._config, self._app_state = config, app_state
-        self.pipeline: deque[Cycle] = deque()  # the newest one first
+        self.pipeline: deque[Cycle] = deque()  # waiting requests, the newest first
         self.url = b""
         self.headers: Headers
         self.scope: Scope
-        self.cycle: Cycle | None = None  # the newest
-        self.running: Cycle | None = None  # what is being answered
-        self.until = math.inf  # on the loop's clock: after it the client has taken too long
+        self.cycle: Cycle | None = None  # the newest request
+        self.running: Cycle | None = None  # the request that is being answered
+        self.until = math.inf  # the client's deadline, on the loop's clock
         self.is_in_head = False
-        self.is_upgrading = False  # then what follows is for another protocol
-        self.has_ended = False  # nothing more is read
-        self.is_trusted = False  # its last request went well, or had a good key
+        self.is_upgrading = False  # whether the following bytes are for another protocol
+        self.has_ended = False  # whether nothing more is read
+        self.is_trusted = False  # whether its last request went well, or had a good key
         self._is_known = False
         self._has_key = False
-        self._is_read = False  # it may have to wait for its turn
+        self._is_read = False  # False until its first turn
         self._ignores_upgrade = False
-        self._body_bytes = 0  # of the body that is on its way
-        self._segment = 0  # bytes that came at once
-        self._most_of_head = 0  # bytes that the head can have, at most
-        self._idle_bytes = 0  # in a row that were neither the end of a head nor any of a body
-        self._known: KnownHead | None = None  # the head of a request before
-        self._missing = 0  # bytes of a body behind it, which the parser is not given
+        self._body_bytes = 0  # of the unfinished body
+        self._segment = 0  # bytes that arrived at once
+        self._most_of_head = 0  # the most bytes that the current head can have
+        self._idle_bytes = 0  # in a row, without the end of a head or a part of a body
+        self._known: KnownHead | None = None  # the head of an earlier request
+        self._missing = 0  # bytes of the body behind a known head, which bypass the parser
         self._heads_to_learn = HEADS_LEARNT
-        self._last_words = b""  # once those before have their replies
-        self._unread = (0, math.inf)  # bytes that the client left, and since when
+        self._last_words = b""  # the last reply, sent after those that come before it
+        self._unread = (0, math.inf)  # bytes that the client has not read, and since when
         self._new_parser()
 
     def _new_parser(self) -> None:
-        """A client may send more behind a request that closes the connection: it still gets the
-        reply to that one."""
+        """Make a parser that accepts data after a request that closes the connection.
+
+        A client that sends more still gets the reply to that request.
+        """
         self.parser: Any = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
 
     def connection_made(self, transport: Any) -> None:
-        self.server_state.connections.add(self)  # type: ignore[arg-type]  # names its own classes
+        self.server_state.connections.add(self)  # type: ignore[arg-type]  # uvicorn's own classes
         _files.note(transport)
         self.transport = transport
         self.flow = Flow(transport)
@@ -134,7 +136,7 @@ class HttpProtocol(asyncio.Protocol):
             self.flow.pause_reading()
 
     def _read(self) -> None:
-        """Its turn has come to be read, now or later."""
+        """Begin to read the connection."""
         self._is_read = True
         self.flow.resume_reading()
 
@@ -148,7 +150,7 @@ class HttpProtocol(asyncio.Protocol):
                 cycle.leave()
         self.flow.resume_writing()
         self.pipeline.clear()
-        self.running = self.cycle = self.parser = None  # each keeps this, and this each of them
+        self.running = self.cycle = self.parser = None  # breaks reference cycles
 
     def data_received(self, data: bytes) -> None:
         if self.has_ended:
@@ -156,7 +158,7 @@ class HttpProtocol(asyncio.Protocol):
         if self._missing and not (data := self._without_rest(data)):
             return
         cycle = self.cycle
-        is_next = (  # what comes begins a request, and none before it is still answered
+        is_next = (  # the data begin a request, and no earlier one is unanswered
             self.running is None
             and not (self.is_in_head or self.is_upgrading)
             and (cycle is None or not cycle.more_body)
@@ -179,7 +181,7 @@ class HttpProtocol(asyncio.Protocol):
             self._learn(data)
 
     def _begin_again(self, known: KnownHead, data: bytes) -> bool:
-        """Begins to answer a request whose head is known; False for anything else."""
+        """Begin to answer a request whose head is known; return False for any other data."""
         head = known.head
         length = head.length_in(data)
         if length is None:
@@ -198,7 +200,7 @@ class HttpProtocol(asyncio.Protocol):
         return True
 
     def _without_rest(self, data: bytes) -> bytes:
-        """What follows in the data behind the body that began behind a known head."""
+        """Take the rest of a body behind a known head, and return the data that follow it."""
         part = data[: self._missing]
         self._missing -= len(part)
         self.on_body(part)
@@ -207,8 +209,10 @@ class HttpProtocol(asyncio.Protocol):
         return data[len(part) :]
 
     def _learn(self, data: bytes) -> None:
-        """Keeps the head of the one request in the data, where its body is whole, or none of it is
-        there, and the next may come on this connection."""
+        """Keep the head of the single request in the data, if the connection stays open.
+
+        The body has to be whole or entirely missing.
+        """
         self._heads_to_learn -= 1
         cycle = self.running
         if cycle is None or cycle is not self.cycle or self.is_in_head or not cycle.keep_alive:
@@ -230,7 +234,7 @@ class HttpProtocol(asyncio.Protocol):
                 self._read_again()
 
     def _read_again(self) -> None:
-        """Begins the message anew: llhttp has ended one with an `Upgrade` behind its head."""
+        """Parse the message again without its `Upgrade`, for llhttp ends it behind the head."""
         method, version = self.parser.get_method(), self.parser.get_http_version()
         head = without_upgrade(method, self.url, version, self.headers)
         self._new_parser()
@@ -238,7 +242,7 @@ class HttpProtocol(asyncio.Protocol):
         self.parser.feed_data(head)
 
     def _hand_over(self) -> None:
-        """Lets uvicorn's protocol of WebSockets have the connection, from its head on."""
+        """Pass the connection to uvicorn's protocol for WebSockets, beginning with the head."""
         self.outlet.flush()
         self._all.remove(self)
         self.server_state.connections.discard(self)
@@ -250,7 +254,7 @@ class HttpProtocol(asyncio.Protocol):
         protocol.data_received(head_bytes(b"GET", self.url, "1.1", self.headers))
         self.transport.set_protocol(protocol)
 
-    # the parser's side; what is raised here comes out of feed_data as the context of its own error
+    # Callbacks of the parser. Errors raised here are the context of feed_data's own error.
 
     def on_message_begin(self) -> None:
         if len(self.pipeline) >= MOST_PIPELINED:
@@ -269,7 +273,7 @@ class HttpProtocol(asyncio.Protocol):
         self.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
-        """Begins to answer, or queues the request behind the one that is being answered."""
+        """Begin to answer, or queue the request behind the one that is being answered."""
         self.is_in_head, self._idle_bytes = False, 0
         parser, headers = self.parser, self.headers
         if len(headers) > HEAD_FIELDS or self._most_of_head > HEAD_BYTES:
@@ -296,7 +300,7 @@ class HttpProtocol(asyncio.Protocol):
             self.is_upgrading = self.running is None and self._takes_upgrade()
             self._ignores_upgrade = not self.is_upgrading
             return
-        self.headers = []  # of trailers, which are nobody's
+        self.headers = []  # collects trailers, which are dropped
         stays = version != "1.0" and parser.should_keep_alive() and not self._all.is_draining
         self.cycle = Cycle(self, scope, stays)
         if self.running is None:
@@ -306,13 +310,19 @@ class HttpProtocol(asyncio.Protocol):
             self.pipeline.appendleft(self.cycle)
 
     def _check_size(self, headers: Headers) -> None:
-        """A part of what came may have been another request's body, and only this is the head."""
+        """Check the head's exact size; the estimate may include another request's body.
+
+        Raises HeadTooLargeError.
+        """
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in headers)
         if len(headers) > HEAD_FIELDS or size > HEAD_BYTES:
             raise HeadTooLargeError(_TOO_LARGE)
 
     def _takes_upgrade(self) -> bool:
-        """A handshake is a GET; one with a body is refused by whoever reads it."""
+        """Return whether the request is a WebSocket handshake to accept.
+
+        A handshake is a GET; the WebSocket protocol itself refuses one with a body.
+        """
         takes_them = self._config.ws_protocol_class is not None
         return takes_them and self.scope["method"] == "GET" and asks_for_websocket(self.headers)
 
@@ -337,18 +347,18 @@ class HttpProtocol(asyncio.Protocol):
         cycle.end_body()
         if cycle is self.running:
             self.until = math.inf
-        elif self.running is None:  # the reply was earlier
+        elif self.running is None:  # the reply was sent before the body was whole
             self.until = self.loop.time() + self._config.timeout_keep_alive
 
     def _note_body(self, size: int) -> None:
-        """Small ones come in few pieces, and are not counted."""
+        """Count bytes of a body, unless it is small or its client has a key."""
         self._body_bytes += size
         if self._body_bytes > COUNTED_BODY and not self._has_key:
             is_first = self._body_bytes - size <= COUNTED_BODY
             self._all.note_body(self, self._body_bytes if is_first else size)
 
     def refuse_body(self) -> None:
-        self.loop.call_soon(self._refuse_body)  # it may be this one's parser that is at work
+        self.loop.call_soon(self._refuse_body)  # this connection's parser may be at work now
 
     def _refuse_body(self) -> None:
         if self.cycle is not None and self.cycle.more_body and not self.has_ended:
@@ -356,7 +366,7 @@ class HttpProtocol(asyncio.Protocol):
                 OverloadedError("too many bodies are being received, and this one is the slowest")
             )
 
-    # one after the other
+    # Requests are answered one after the other.
 
     def _run(self, cycle: Cycle) -> None:
         self.running = cycle
@@ -368,12 +378,12 @@ class HttpProtocol(asyncio.Protocol):
 
     def _begin(self, cycle: Cycle) -> None:
         if cycle is not self.running:
-            return  # the client left while this was waiting for its turn
+            return  # the client left while the request waited for its turn
         cycle.task = task = self.loop.create_task(cycle.run(self._config.loaded_app))
         self.tasks.add(task)
 
     def on_response_complete(self) -> None:
-        """The next request of the pipeline, or else the connection is idle from now on."""
+        """Begin the next request of the pipeline, or set the deadline of an idle connection."""
         self.server_state.total_requests += 1
         if not self._is_known and self.running is not None:
             self.is_trusted = self.running.status < 400
@@ -392,15 +402,15 @@ class HttpProtocol(asyncio.Protocol):
         else:
             self.until = now + (HEAD_S if self.is_in_head else self._config.timeout_keep_alive)
 
-    # the ends of a connection
+    # The ends of a connection.
 
     def note_known(self, has_key: bool) -> None:
-        """Whoever is at the other end may come in."""
+        """Mark the connection as a known client's; bodies of clients with a key are not counted."""
         self._is_known = self.is_trusted = True
         self._all.note_known(self)
         self._has_key = has_key
         if has_key:
-            self._all.end_body(self)  # of which a part came with the head
+            self._all.end_body(self)  # a part of it was counted before the key was checked
 
     def is_idle(self) -> bool:
         return self.running is None and not self.outlet.is_waiting()
@@ -424,18 +434,21 @@ class HttpProtocol(asyncio.Protocol):
         if self.has_ended:
             self.transport.abort()
         elif cycle is not None and self.flow.read_paused:
-            self.until = now + BODY_S  # it is we who do not read
+            self.until = now + BODY_S  # reading is paused here, which is not the client's fault
         elif cycle is not None or self.is_in_head:
             self._refuse(TooSlowError("the request did not arrive in time"))
         else:
             self.outlet.close()
 
     def _refuse(self, error: ProxyError | None = None) -> None:
-        """The last reply of the connection; those before it are given first."""
+        """Send the connection's last reply, after the replies before it.
+
+        Nothing is sent where the newest request has its reply; a reply that has begun is aborted.
+        """
         newest, running = self.cycle, self.running
         if newest is not None and newest.more_body:
             if newest.response_complete:
-                self.has_ended = True  # it has its reply
+                self.has_ended = True  # the client has its reply
                 self.outlet.close()
                 return
             if running is not newest:
@@ -458,8 +471,11 @@ class HttpProtocol(asyncio.Protocol):
             self._last_words = words
 
     def _say(self, words: bytes) -> None:
-        """Says the last of this connection, and hangs up when the client has read it, or soon: with
-        bytes unread that it sent, it would meet a reset and not read why."""
+        """Send the last reply, and close when the client has read it, or after LINGER_S.
+
+        If bytes of the client were unread at the close, it would get a reset and not read the
+        reply.
+        """
         self.outlet.flush()
         self.transport.write(words)
         self.flow.resume_reading()
@@ -479,7 +495,10 @@ class HttpProtocol(asyncio.Protocol):
         self.flow.resume_writing()
 
     def shutdown(self) -> None:
-        """The server ends: the connection closes, after the reply that is under way."""
+        """Close the connection, after the reply in progress.
+
+        It is called by uvicorn when the server ends.
+        """
         if self.running is None:
             self.outlet.close()
         else:
@@ -487,7 +506,7 @@ class HttpProtocol(asyncio.Protocol):
 
 
 def _address(transport: asyncio.Transport, which: str) -> tuple[str, int] | None:
-    """Host and port of one end; None for a socket of the file system."""
+    """Return host and port of one end, or None for a Unix socket."""
     found = transport.get_extra_info(which)
     return (str(found[0]), int(found[1])) if isinstance(found, tuple | list) else None
 

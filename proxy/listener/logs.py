@@ -1,4 +1,4 @@
-"""Log lines: JSON for machines, readable on a terminal. No message text, no key ever gets here."""
+"""Log lines: JSON for machines, readable on a terminal. They never hold message text or keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import structlog
 
 
 def configure_logs(level: str = "info") -> None:
-    """Sends structlog's lines to stderr; other libraries only say warnings."""
+    """Send structlog's lines of at least `level` to stderr; other libraries only log warnings."""
     is_terminal = sys.stderr.isatty()
     renderers: list[structlog.types.Processor] = [structlog.processors.JSONRenderer()]
     if is_terminal:
@@ -33,13 +33,13 @@ def configure_logs(level: str = "info") -> None:
 
 
 class TerminalLines:
-    """Log lines as a person reads them on a terminal: a request in one row, others in colour.
+    """Log lines for a person at a terminal: a request in one row, other events in colour.
 
         17:10:32 gpt-5-mini 200 0.61 deliver 3 ms
         17:10:40 gpt-5-mini 422 0.31 hold 5 ms review_id=chatcmpl-held-41
 
-    What is out of the ordinary follows: why there is no confidence, an error, the review. JSON
-    lines have all of it.
+    The unusual follows: why there is no confidence, an error, the review. JSON lines have all
+    fields.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ def _request_line(event: structlog.types.EventDict) -> str:
 def without_escapes(
     _: object, __: str, event: structlog.types.EventDict
 ) -> structlog.types.EventDict:
-    """The event as a terminal may show it: what would move its cursor is told as its escape."""
+    """Return the event with control characters escaped; they could move a terminal's cursor."""
     return {name: _plain(value) for name, value in event.items()}
 
 
@@ -85,9 +85,9 @@ def _plain(value: object) -> object:
 
 
 def note_worker(index: int) -> None:
-    """From now on each line of this process says which of several workers wrote it.
+    """Add the worker's number to each further log line of this process.
 
-    Loggers in use keep their list of processors, so that it is changed in place.
+    Loggers in use keep their list of processors, so that list is changed in place.
     """
 
     def add_worker(
@@ -99,7 +99,7 @@ def note_worker(index: int) -> None:
 
 
 class _Unfailing:
-    """A file for log lines: one that cannot be written, on a full disk, ends nobody's request."""
+    """A file for log lines that ignores write errors, so that a full disk ends no request."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -107,7 +107,7 @@ class _Unfailing:
     def write(self, text: str) -> int:
         try:
             return self._file.write(text)
-        except (OSError, ValueError):  # ValueError: it is closed
+        except (OSError, ValueError):  # ValueError: the file is closed
             return len(text)
 
     def flush(self) -> None:

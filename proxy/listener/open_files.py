@@ -1,7 +1,7 @@
-"""How many files the process may have open, and so how many connections it can serve.
+"""The number of files that the process may open, and of connections that it can serve.
 
-The usual limit of 1,024 is for programs that use `select`; what the system allows beyond it is a
-process's own choice.
+The usual limit of 1,024 is meant for programs that use `select`; a process may raise it itself up
+to the system's hard limit.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import structlog
 log = structlog.get_logger(__name__)
 
 WANTED_FILES: Final = 65_536
-OTHER_FILES: Final = 128  # the store, the calibrator, the desk, logs
-FILES_A_CONNECTION: Final = 2  # the client's, and one to upstream
+OTHER_FILES: Final = 128  # of the store, the calibrator, the desk and logs
+FILES_A_CONNECTION: Final = 2  # the client's socket, and one to the upstream
 MOST_CONNECTIONS: Final = 4_096
 FEW_FILES: Final = 8
 TELL_EVERY_S: Final = 10.0
 
 
 def raise_file_limit() -> int:
-    """Lets the process open as many files as it can use; returns how many it may."""
+    """Raise the process's limit of open files as far as useful, and return the limit."""
     if sys.platform == "win32":
         return WANTED_FILES
     import resource
@@ -33,27 +33,27 @@ def raise_file_limit() -> int:
     allowed = WANTED_FILES if hard == resource.RLIM_INFINITY else min(WANTED_FILES, hard)
     if soft == resource.RLIM_INFINITY or soft >= allowed:
         return WANTED_FILES if soft == resource.RLIM_INFINITY else soft
-    with suppress(OSError, ValueError):  # a sandbox
+    with suppress(OSError, ValueError):  # a sandbox may forbid it
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def connections_for(files: int) -> int:
-    """How many clients may be connected where so many files may be open."""
+    """Return how many clients may be connected where `files` files may be open."""
     return max(1, min(MOST_CONNECTIONS, (files - OTHER_FILES) // FILES_A_CONNECTION))
 
 
 class FileWatch:
-    """Says when nearly as many files are open as may be, at most every `TELL_EVERY_S`.
+    """Logs a warning when few files are left, at most every `TELL_EVERY_S`.
 
-    Without a free one the kernel has connections wait, and this process hears of none.
+    Without a free file the kernel keeps connections waiting, and this process does not notice them.
     """
 
     def __init__(self) -> None:
         self._told_at = -TELL_EVERY_S
 
     def note(self, connection: Any) -> None:
-        """Looks at the number of a new connection's file: numbers are the lowest that are free."""
+        """Check the number of a new connection's file; numbers are the lowest that are free."""
         if sys.platform == "win32" or (its := connection.get_extra_info("socket")) is None:
             return
         import resource

@@ -1,11 +1,11 @@
-"""What a request's head may be, beyond what llhttp demands.
+"""The rules for a request's head, beyond those of llhttp.
 
-Between a client and us there may be a proxy, and another one between us and upstream. What one of
-them could read in another way than we do is refused, so that nobody can hide a request in another:
-any transfer coding but `chunked` alone, a coding with HTTP/1.0, versions but 1.0 and 1.1, none or
-several `Host` fields, or one that is no host, a target that is no path or above the root, methods
-that turn the connection into something else, or have upstream tell what it was sent (TRACE), our
-key included.
+There may be a proxy between a client and us, and another one between us and the upstream. Whatever
+one of them could read differently than we do is refused, so that nobody can hide a request in
+another: any transfer coding but `chunked` alone, a coding with HTTP/1.0, versions but 1.0 and 1.1,
+no, several or invalid `Host` fields, a target that is no path or above the root. Methods are
+refused that turn the connection into something else, or that make the upstream repeat what it was
+sent (TRACE), our key included.
 """
 
 from __future__ import annotations
@@ -28,18 +28,21 @@ LONGEST_HOST = 255 + len(":65535")
 _NAME = rb"[A-Za-z0-9._~!$&'()*+,;=%-]*"
 _ADDRESS = rb"\[[0-9A-Fa-f:.]+\]"
 _HOST = re.compile(rb"(?:%b|%b)(?::[0-9]{0,5})?" % (_NAME, _ADDRESS))
-_PATH = rb"/(?:[!-\"$&->@-~]|%(?!00))*"  # a broken percent sign stays as it is
+_PATH = rb"/(?:[!-\"$&->@-~]|%(?!00))*"  # an invalid percent escape is left unchanged
 _QUERY = rb"(?:\?[!-\"$-~]*)?"
 _TARGET = re.compile(rb"(?:[Hh][Tt][Tt][Pp][Ss]?://([^/?]*))?%b%b|\*" % (_PATH, _QUERY))
 _REFUSED_METHODS = (b"CONNECT", b"PRI", b"TRACE")
 
 Target = tuple[str, bytes, bytes]
-"""Path, raw path and query."""
+"""A decoded path, the raw path and the query."""
 
 
 @remembers(1_024)
 def read_target(target: bytes) -> Target:
-    """What a request asks for; raises BadRequestError for what is no path."""
+    """Split a request's target into path, raw path and query.
+
+    Raises BadRequestError for a target that is no path, or leads above the root.
+    """
     found = _TARGET.fullmatch(target)
     if found is None:
         raise _unreadable("its target is no path")
@@ -62,7 +65,10 @@ def _climbs_out(path: str) -> bool:
 
 
 def check_head(method: bytes, target: bytes, version: str, headers: Headers) -> None:
-    """Raises BadRequestError for what two parsers could read differently; names in lower case."""
+    """Refuse a head that two parsers could read differently; `headers` have lower-case names.
+
+    Raises BadRequestError.
+    """
     if version not in ("1.1", "1.0"):
         raise _unreadable("its version is neither HTTP/1.1 nor HTTP/1.0")
     if method in _REFUSED_METHODS:
@@ -83,7 +89,7 @@ def check_head(method: bytes, target: bytes, version: str, headers: Headers) -> 
 
 
 def _check_once(headers: Headers) -> None:
-    """Several fields of a name are mostly well; of these they are not."""
+    """Refuse several fields of a name that may occur once only."""
     names = [name for name, _ in headers]
     for name in (b"host", b"transfer-encoding"):
         if names.count(name) > 1:
@@ -91,7 +97,7 @@ def _check_once(headers: Headers) -> None:
 
 
 def _check_other_forms(method: bytes, target: bytes, host: bytes | None) -> None:
-    """`*` is for OPTIONS, and a target with a host names the one that `Host` names."""
+    """Refuse a target that begins with no slash, but for `*` of OPTIONS and URLs on its Host."""
     if target == b"*" and method == b"OPTIONS":
         return
     found = _TARGET.fullmatch(target)
@@ -101,7 +107,7 @@ def _check_other_forms(method: bytes, target: bytes, host: bytes | None) -> None
 
 @remembers(256)
 def is_host(value: bytes) -> bool:
-    """Whether the value of a `Host` field is `host` or `host:port`, and nothing else."""
+    """Return whether the value of a `Host` field is `host` or `host:port`, and nothing else."""
     return len(value) <= LONGEST_HOST and _HOST.fullmatch(value) is not None
 
 
@@ -110,7 +116,7 @@ def _unreadable(why: str) -> ProxyError:
 
 
 def refusal(error: ProxyError | None) -> bytes:
-    """The whole of a connection's last reply; None: what came is no HTTP."""
+    """Return a connection's whole last reply as bytes; None means that the data were no HTTP."""
     error = error or BadRequestError("the request cannot be read as HTTP/1.1", code="invalid_http")
     body = error.body()
     head = (
@@ -122,21 +128,21 @@ def refusal(error: ProxyError | None) -> bytes:
 
 
 def asks_for_websocket(headers: Headers) -> bool:
-    """Whether the connection shall become a WebSocket; names in lower case."""
+    """Return whether the head asks for a WebSocket; names are in lower case."""
     values = dict(headers)
     options = [option.strip() for option in values.get(b"connection", b"").lower().split(b",")]
     return b"upgrade" in options and values.get(b"upgrade", b"").lower() == b"websocket"
 
 
 def head_bytes(method: bytes, target: bytes, version: str, headers: Headers) -> bytes:
-    """A head as it goes over the wire."""
+    """Return a head as bytes on the wire."""
     lines = [b"%b %b HTTP/%b" % (method, target, version.encode())]
     lines += [name + b": " + value for name, value in headers]
     return b"\r\n".join([*lines, b"", b""])
 
 
 def without_upgrade(method: bytes, target: bytes, version: str, headers: Headers) -> bytes:
-    """The head as if nobody had asked for another protocol."""
+    """Return the head as bytes, without its request for another protocol."""
     kept = []
     for name, value in headers:
         if name == b"connection":

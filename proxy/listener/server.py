@@ -1,10 +1,10 @@
 """The server of the proxy's own port, and how it ends.
 
-On SIGTERM the application says at `/readyz` that it will end, and goes on to answer for `drain_s`
-seconds: whoever balances load notices, and connections are closed after their next reply. Then
-nobody is let in any more, and what goes on has `grace_s` seconds. Whoever waits for a reviewer
-hears where to fetch the reply a few seconds before that time is up. SIGINT, a person's, skips the
-first step. A second signal ends the process at once.
+On SIGTERM the application reports at `/readyz` that it will end, and goes on answering for
+`drain_s` seconds. Load balancers notice, and connections are closed after their next reply. Then no
+new connection is accepted, and requests in progress have `grace_s` seconds. Clients that wait for a
+reviewer are told a few seconds before that time is up where they can fetch the reply. SIGINT, sent
+by a person, skips the first step. A second signal ends the process at once.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from proxy.listener.connections import connections_of
 from proxy.listener.http_protocol import HttpProtocol
 from proxy.wire.http import ASGIApplication
 
-LAST_S = 5.0  # before the end, in which those who wait are told
-LAST_SHARE = 0.5  # of a shorter grace
+LAST_S = 5.0  # seconds before the end at which clients that wait for a reviewer get an answer
+LAST_SHARE = 0.5  # of the grace, where that is shorter
 
 
 class Application(Protocol):
-    """What is served."""
+    """The application that is served."""
 
     is_draining: bool
 
     def drain(self) -> None:
-        """Says from now on that it is about to end."""
+        """Report from now on that it is about to end."""
 
     def end_waits(self) -> None:
-        """Lets nobody wait for a reviewer any longer."""
+        """End all waits for reviewers."""
 
 
 class Server(uvicorn.Server):
-    """Lets what goes on come to its end."""
+    """A uvicorn server that lets requests in progress finish."""
 
     def __init__(
         self, settings: uvicorn.Config, application: Application, drain_s: float = 0
@@ -52,7 +52,10 @@ class Server(uvicorn.Server):
         self._leaves_at: float | None = None  # by time.monotonic, once a signal has come
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Notes a signal: the event loop acts on it, a tenth of a second later at most."""
+        """Note a signal, on which the event loop acts within a tenth of a second.
+
+        A second signal ends the server at once.
+        """
         if self._leaves_at is not None:
             self._leaves_at = 0.0
             self.force_exit = True
@@ -62,16 +65,20 @@ class Server(uvicorn.Server):
         self._captured_signals.append(sig)
 
     async def on_tick(self, counter: int) -> bool:
-        """Whether it is time to end."""
+        """Return whether it is time to end.
+
+        Once a signal has arrived, the application drains; connections of a draining application are
+        closed after their next reply.
+        """
         if self._leaves_at is not None:
             self._application.drain()
             self.should_exit = self.should_exit or time.monotonic() >= self._leaves_at
-        if self._application.is_draining:  # somebody may have asked it to, at the desk
+        if self._application.is_draining:  # also where somebody asked for it at the desk
             connections_of(self.server_state, self.config.limit_concurrency).is_draining = True
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Ends what goes on, in `grace_s`; at once after a second signal."""
+        """Finish the requests in progress within `grace_s`, or at once after a second signal."""
         self._application.drain()
         grace_s = self.config.timeout_graceful_shutdown or 0
         wait_s = max(grace_s - LAST_S, grace_s * (1 - LAST_SHARE))
@@ -83,7 +90,7 @@ class Server(uvicorn.Server):
 
 
 class SecondServer(uvicorn.Server):
-    """Serves beside the proxy's own server, and leaves the process's signals to that one."""
+    """A server beside the proxy's own, which leaves the process's signals to that one."""
 
     def __init__(self, application: ASGIApplication, most_connections: int, grace_s: int) -> None:
         super().__init__(

@@ -21,12 +21,12 @@ from proxy.wire.http import ASGIApplication
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's mallopt
 KEPT_BYTES = 2**25
-SWITCH_S = 0.001  # how long the event loop waits, several times a request, for a busy thread
+SWITCH_S = 0.001  # the event loop's wait for a busy thread, several times in each request
 GC_THRESHOLDS = (50_000, 20, 50)  # no request leaves a cycle: tests/proxy/listener/test_garbage.py
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; raises StartupError when the port is taken or the address is not ours."""
+    """Return a listening socket; raises StartupError where the address is taken or unusable."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -52,9 +52,10 @@ def bind(host: str, port: int) -> socket.socket:
 def server_settings(
     app: ASGIApplication, config: Config, grace_s: int | None = None, share: int = 1
 ) -> uvicorn.Config:
-    """How uvicorn runs the application: it adds no header, no log line and no limit of its own.
+    """Return uvicorn's settings: it adds no header, no log line and no limit of its own.
 
-    Of so many workers that `share` the configured connections, each has as many.
+    `share` workers divide the configured connections among them. `grace_s` replaces the configured
+    time; None keeps it.
     """
     most = config.limits.max_connections
     return uvicorn.Config(
@@ -72,7 +73,10 @@ def server_settings(
 
 
 def settle_memory() -> None:
-    """What is loaded by now stays: the garbage collector need not look through it at every turn."""
+    """Freeze all loaded objects, so that garbage collection skips them, and tune the process.
+
+    Its collections become rarer, its threads switch faster, and glibc keeps freed memory.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
@@ -81,9 +85,9 @@ def settle_memory() -> None:
 
 
 def keep_freed_memory() -> None:
-    """Large bodies come and go: glibc would ask the kernel for each, and give it back.
+    """Make glibc keep freed memory for the next large body instead of giving it to the kernel.
 
-    That costs more than the copying; a reply of 1 MB takes a fifth less CPU without.
+    Giving it back costs more than the copying: a reply of 1 MB takes a fifth less CPU without.
     """
     with suppress(OSError, AttributeError, TypeError):  # another C library
         libc = ctypes.CDLL(None)

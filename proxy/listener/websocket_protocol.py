@@ -1,8 +1,8 @@
-"""The server's end of a WebSocket, where uvicorn's protocol is completed.
+"""The server's end of a WebSocket, which completes uvicorn's protocol.
 
-`websockets` stands at both ends (`proxy/passthrough/websockets.py` has the other one): it needs no
-further package and checks a message's size before it is read. Messages are not compressed on
-either way: the proxy would have to unpack and pack each of them.
+Both ends use `websockets` (`proxy/passthrough/websockets.py` has the other one). It needs no
+further package and checks a message's size before it is read. Messages are not compressed in either
+direction, because the proxy would have to unpack and pack each of them.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from websockets import http11
 from proxy.errors import BadRequestError
 
 HEADER_LIMIT = 64 * 1024  # bytes in a line of a handshake, as for relayed requests
-QUIET_S, LINGER_S = 0.2, 2.0  # how long a client whose message is refused may keep silent; may talk
+QUIET_S, LINGER_S = 0.2, 2.0  # a refused client's silence, or its longest talk, before the close
 
 http11.MAX_LINE_LENGTH = HEADER_LIMIT
 
 
 class WebSocketProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's, which would leave two mistakes of a client without an answer that arrives."""
+    """uvicorn's protocol.
 
-    _hang_up_by: float | None = None  # on the loop's clock, once a client's message is refused
+    It also answers two mistakes of clients that uvicorn leaves unanswered.
+    """
+
+    _hang_up_by: float | None = None  # on the loop's clock; None until a message is refused
 
     def data_received(self, data: bytes) -> None:
         if self._hang_up_by is not None:
@@ -34,7 +37,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self._refuse_handshake()
 
     def _refuse_handshake(self) -> None:
-        """Nobody else sees a handshake that cannot be read: its client would wait for ever."""
+        """Answer a handshake that cannot be read with 400, or its client would wait for ever."""
         if self.transport.is_closing():
             return
         kind = type(self.conn.handshake_exc).__name__
@@ -51,12 +54,12 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     async def send(self, message: Any) -> None:
         await super().send(message)
         if self.initial_response is not None and self.close_sent:
-            self.handshake_complete = True  # refused; else uvicorn logs that nobody answered
+            self.handshake_complete = True  # otherwise uvicorn logs a missing answer
 
     def handle_parser_exception(self) -> None:
-        """Closes as the protocol says, but hangs up only when the client has stopped sending.
+        """Send the protocol's close, but close the connection only when the client stops sending.
 
-        Before that, most clients would meet a reset and never read why. What they send is dropped.
+        Otherwise most clients would get a reset and never read why. What they send is dropped.
         """
         closed = self.conn.close_sent
         assert closed is not None

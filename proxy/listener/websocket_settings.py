@@ -1,4 +1,4 @@
-"""What uvicorn is told of WebSockets, without what serves them: most proxies never open one."""
+"""uvicorn's settings of WebSockets, without the code that serves them: most proxies open none."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import asyncio
 from typing import Any, Final
 
 PING_EVERY_S: Final = 20.0
-PONG_WITHIN_S: Final = 60.0  # of a peer that reads; one that does not has to be gone for longer
+PONG_WITHIN_S: Final = 60.0  # of a peer that reads; one that does not is given longer
 
 
 def websocket_settings(max_size: int) -> dict[str, Any]:
-    """The arguments of `uvicorn.Config`; messages of more than `max_size` bytes end with 1009."""
+    """Return arguments of `uvicorn.Config`.
+
+    Messages above `max_size` bytes end with status 1009.
+    """
     return {
         "ws": _protocol,
         "ws_max_size": max_size,
@@ -21,7 +24,7 @@ def websocket_settings(max_size: int) -> dict[str, Any]:
 
 
 def _protocol(**settings: Any) -> asyncio.Protocol:
-    """In the place of its class."""
+    """Make a protocol; used instead of the class, which is imported only when it is needed."""
     from proxy.listener.websocket_protocol import WebSocketProtocol
 
     return WebSocketProtocol(**settings)

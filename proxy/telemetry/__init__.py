@@ -1,3 +1,3 @@
-"""Tells others of calls and confidences, where configured: OpenTelemetry, Langfuse, Phoenix."""
+"""Sends calls and confidences to OpenTelemetry, Langfuse and Phoenix, where configured."""
 
 __all__ = ["scores", "telemetry"]

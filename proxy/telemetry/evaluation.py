@@ -1,4 +1,4 @@
-"""What is told of a reply that was judged: its confidence, what was done, or why there is none."""
+"""The evaluation of a judged reply: its confidence and action, or why there is no confidence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAILURES: Final = (Status.ERROR, Status.TIMEOUT)
 
 @dataclass(slots=True)
 class Evaluation:
-    """`call` is the one whose reply was judged, None where its span is not sent."""
+    """One judged reply; `call` is the call that gave it, None where its span is not sent."""
 
     trace: Trace
     call: CallSpan | None
@@ -26,23 +26,23 @@ class Evaluation:
     action: str
     confidence: float | None
     explanation: str | None
-    error: str | None = None  # where scoring failed
+    error: str | None = None  # the reason, where scoring failed
     policy: str | None = None
     mode: str | None = None
     calibrator: str | None = None
     review_id: str | None = None
     basis: tuple[str, ...] = ()  # what the confidence is based on
-    support: float | None = None  # of the reply by its context
+    support: float | None = None  # how far the context supports the reply
     at_ns: int = field(default_factory=time.time_ns)
 
     @property
     def span_id(self) -> bytes:
-        """Of the call, else of the client."""
+        """The span of the call, else the client's span, else eight zero bytes."""
         return self.call.span_id if self.call else self.trace.parent_id or bytes(8)
 
 
 def evaluation_of(exchange: Exchange, trace: Trace) -> Evaluation | None:
-    """What is told of an exchange that ends; None where nothing was to be judged."""
+    """Return the evaluation of an exchange that ends, or None where nothing was to be judged."""
     outcome = exchange.outcome
     if outcome is None or (outcome.status is Status.NOT_SUPPORTED and outcome.reason == "surface"):
         return None
@@ -68,7 +68,10 @@ def evaluation_of(exchange: Exchange, trace: Trace) -> Evaluation | None:
 
 
 def _judged_call(exchange: Exchange, trace: Trace) -> CallSpan | None:
-    """The last that succeeded, of the model whose answer was kept."""
+    """Return the last successful call of the model whose answer was kept.
+
+    Without one, the last successful call, or the last call at all, or None.
+    """
     kept = next((call.model for call in exchange.calls if call.is_kept), None)
     good = [each for each in trace.calls if each.error is None]
     its = [each for each in good if kept is None or each.model == kept]

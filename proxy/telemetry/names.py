@@ -1,8 +1,9 @@
-"""Names of OpenTelemetry's conventions for generative AI, as they stand in one version of them.
+"""Names of OpenTelemetry's conventions for generative AI, in one of their versions.
 
-From semantic-conventions-genai at its state of November 2026 (stability: development), which has
-the same attributes as the Python package opentelemetry-semantic-conventions 0.66b2; a test compares
-them. What changes there changes here, in one place. What is no convention begins with `pinocchio.`.
+They are those of semantic-conventions-genai at its state of November 2026 (stability: development),
+which has the same attributes as the Python package opentelemetry-semantic-conventions 0.66b2. A
+test compares them. Changes of the conventions are made here alone. Our own names begin with
+`pinocchio.`.
 """
 
 from __future__ import annotations
@@ -64,4 +65,4 @@ BASIS: Final = "pinocchio.basis"
 SUPPORT: Final = "pinocchio.support"
 REVIEW_ID: Final = "pinocchio.review_id"
 EVALUATED: Final = "correctness"
-"""What a confidence is the probability of."""
+"""The property whose probability a confidence is."""

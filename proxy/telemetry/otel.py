@@ -1,4 +1,4 @@
-"""Spans and evaluation events for an OpenTelemetry collector, by its own SDK (extra `otel`)."""
+"""Spans and evaluation events for an OpenTelemetry collector, sent by its SDK (extra `otel`)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SCOPE = InstrumentationScope("pinocchio-proxy", attributes={"gen_ai.semconv": na
 
 
 class Collector:
-    """Sends to one collector; `send` is called on one thread."""
+    """The connection to one collector; `send` is called on one thread."""
 
     def __init__(self, config: OtelConfig) -> None:
         self._resource = Resource.create({"service.name": config.service_name})
@@ -51,7 +51,10 @@ class Collector:
         )
 
     def send(self, batch: Sequence[CallSpan | Evaluation]) -> None:
-        """Raises NotSentError; the exporters have tried again by then."""
+        """Send spans and evaluation events; the exporters retry by themselves.
+
+        Raises NotSentError where the collector did not accept all of them.
+        """
         spans = [self._span(each) for each in batch if isinstance(each, CallSpan)]
         events = [self._event(each) for each in batch if isinstance(each, Evaluation)]
         is_sent = not spans or self._spans.export(spans) is SpanExportResult.SUCCESS
@@ -108,7 +111,7 @@ def _parent(trace: Trace) -> SpanContext | None:
 
 
 def span_attributes(span: CallSpan) -> dict[str, Any]:
-    """What is known of a call, under the names of the conventions."""
+    """Return the known attributes of a call, under the names of the conventions."""
     facts, place = facts_of(span), span.place
     first_s = None
     if span.is_stream and span.first_ns is not None:
@@ -134,7 +137,7 @@ def span_attributes(span: CallSpan) -> dict[str, Any]:
 
 
 def evaluation_attributes(evaluation: Evaluation) -> dict[str, Any]:
-    """A confidence with what was done, or why there is none."""
+    """Return the known attributes of an evaluation, under the names of the conventions."""
     found = evaluation
     return _known(
         {
@@ -161,7 +164,10 @@ def _known(attributes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sendable(value: Any) -> Any:
-    """A value as the protocol has it: one that it cannot carry would cost the whole batch."""
+    """Convert a value to one that the protocol can carry; any other would cost the whole batch.
+
+    Lone surrogates are escaped, and integers beyond 64 bits become text.
+    """
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()
     if isinstance(value, tuple):

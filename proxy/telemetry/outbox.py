@@ -1,6 +1,6 @@
-"""What waits to be told to somebody else: bounded, sent in batches by a thread of its own.
+"""A bounded queue of items for another service, sent in batches by a thread of its own.
 
-Nobody waits for it. What does not fit, or cannot be sent, is dropped and counted.
+Callers never wait for it. Items that do not fit, or cannot be sent, are dropped and counted.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ MOST_WAITING: Final = 10_000
 AT_ONCE: Final = 200
 GATHER_S: Final = 1.0
 TRIES: Final = 5
-FIRST_PAUSE_S: Final = 0.5  # then twice as long each time
+FIRST_PAUSE_S: Final = 0.5  # doubled after each try
 
 T = TypeVar("T")
 
 
 class NotSentError(Exception):
-    """A batch did not get there; `may_pass` says that another try may help."""
+    """A batch was not accepted; `may_pass` says whether another try may help."""
 
     def __init__(self, reason: str, *, may_pass: bool) -> None:
         super().__init__(reason)
@@ -34,8 +34,11 @@ class NotSentError(Exception):
 
 
 class Outbox(Generic[T]):
-    """`send` sends a batch, on a thread, says how much of it was refused, and raises NotSentError;
-    `to` names whom it goes to."""
+    """A queue for the service named `to`.
+
+    `send` sends a batch on the outbox's thread and returns how many items were refused (None is 0).
+    It raises NotSentError where none was accepted.
+    """
 
     def __init__(
         self,
@@ -55,14 +58,17 @@ class Outbox(Generic[T]):
 
     @property
     def dropped(self) -> int:
-        """How much was not told."""
+        """The number of items that were dropped or refused."""
         return self._dropped.count
 
     def start(self) -> None:
         self._worker.start()
 
     def add(self, item: T) -> None:
-        """From the event loop; never waits."""
+        """Add an item to the queue; where the queue is full, drop and count it. Never waits.
+
+        Call it on the event loop.
+        """
         if len(self._waiting) >= self._most_waiting:
             self._dropped.add(1, "queue_full")
             return
@@ -70,7 +76,7 @@ class Outbox(Generic[T]):
         self._worker.wake()
 
     def close(self) -> None:
-        """Sends what is still queued, as far as it gets there at once."""
+        """Send what is still queued, without pauses for retries, and stop the thread."""
         self._worker.close()
 
     def _turn(self) -> None:

@@ -1,4 +1,4 @@
-"""What a reply says of itself: id, model, tokens; read from the bytes that its span kept."""
+"""The facts that a reply states about itself: id, model, tokens, read from its span's bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proxy.wire.json_splice import json_object
 
 @dataclass(frozen=True, slots=True)
 class ReplyFacts:
-    """None where it is not told."""
+    """A reply's facts; None where the reply does not state one."""
 
     id: str | None = None
     model: str | None = None
@@ -23,7 +23,7 @@ class ReplyFacts:
 
 
 def facts_of(span: CallSpan) -> ReplyFacts:
-    """Read a reply's facts; of one that is encoded or broken there are none."""
+    """Read a reply's facts; an encoded or unreadable reply has none."""
     if span.is_encoded or not span.head:
         return ReplyFacts()
     objects = [*_objects(span)]
@@ -42,7 +42,7 @@ def facts_of(span: CallSpan) -> ReplyFacts:
 
 
 def _objects(span: CallSpan) -> Iterator[Mapping[str, Any]]:
-    """The completions, or parts of one, that can be read whole."""
+    """Yield the completion, or the parts of a stream, that can be read whole."""
     if not span.is_stream:
         if span.size == len(span.head) and (found := json_object(bytes(span.head))):
             yield found

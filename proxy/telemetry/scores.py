@@ -1,8 +1,8 @@
-"""Confidences as scores in Langfuse and Phoenix, and what people there say of the replies.
+"""Confidences as scores in Langfuse and Phoenix, and the verdicts that people give there.
 
 Both speak JSON over HTTP: `POST /api/public/scores` and `GET /api/public/v3/scores` of Langfuse
 (3.179 or newer), `POST /v1/span_annotations` and `GET /v1/projects/{}/span_annotations` of Phoenix.
-A score tells its request in `metadata`, by which a verdict on the same trace or span finds it.
+A score names its request in `metadata`, so that a verdict on the same trace or span can be matched.
 """
 
 from __future__ import annotations
@@ -22,19 +22,22 @@ from proxy.telemetry.outbox import NotSentError
 
 ANSWER_S: Final = 10.0
 A_PAGE: Final = 100
-MAX_NAME: Final = 200  # of a person
-OURS: Final = "pinocchio"  # marks annotations in Phoenix, of which there is one for each span
+MAX_NAME: Final = 200  # characters of a person's name
+OURS: Final = "pinocchio"  # marks our annotations in Phoenix, one for each span
 YES: Final = frozenset({"correct", "right", "true", "yes"})
 NO: Final = frozenset({"incorrect", "wrong", "false", "no"})
 
 
 class UnreadableScoresError(Exception):
-    """What people said cannot be fetched: one sentence."""
+    """People's verdicts cannot be fetched; the message is one sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignVerdict:
-    """What somebody said elsewhere of a reply; `request_id` is None where it fits several."""
+    """A verdict from elsewhere.
+
+    `request_id` is None where no single request matches its subject.
+    """
 
     request_id: str | None
     is_correct: bool
@@ -42,24 +45,27 @@ class ForeignVerdict:
 
 
 class ScoreKeeper(Protocol):
-    """Where scores are kept; its methods wait, and belong on a thread."""
+    """A service that keeps scores; its methods block and belong on a thread."""
 
     name: str
 
     def send(self, batch: Sequence[Evaluation]) -> int:
-        """Tell confidences; how many were refused. Raises NotSentError where none got there."""
+        """Send confidences and return how many were refused.
+
+        Raises NotSentError where none was accepted.
+        """
 
     def verdicts(self, since: float) -> Iterator[ForeignVerdict]:
-        """What people said since a time; raises UnreadableScoresError."""
+        """Yield people's verdicts since a time (Unix seconds); raises UnreadableScoresError."""
 
     def probe(self) -> None:
-        """Ask for a single score; raises UnreadableScoresError where that is not possible."""
+        """Fetch a single score to test the connection; raises UnreadableScoresError."""
 
     def close(self) -> None: ...
 
 
 def score_keepers(config: TelemetryConfig) -> list[ScoreKeeper]:
-    """Those that are configured."""
+    """Return the keepers that are configured."""
     found: list[ScoreKeeper] = []
     if config.langfuse is not None:
         found.append(Langfuse(config.langfuse))
@@ -69,7 +75,7 @@ def score_keepers(config: TelemetryConfig) -> list[ScoreKeeper]:
 
 
 class Langfuse:
-    """Scores of traces, or of the observation that our span is."""
+    """Scores of traces, or of the observation of our span."""
 
     name = "langfuse"
 
@@ -83,9 +89,9 @@ class Langfuse:
 
     def _is_taken(self, evaluation: Evaluation) -> bool:
         if evaluation.confidence is None:
-            return True  # there is nothing to tell
+            return True  # there is nothing to send
         score = {
-            "id": evaluation.request_id,  # sent again, it replaces itself
+            "id": evaluation.request_id,  # a score that is sent twice replaces itself
             "traceId": evaluation.trace.trace_id.hex(),
             "name": self._config.score,
             "value": evaluation.confidence,
@@ -113,7 +119,7 @@ class Langfuse:
             places = [place for place in _subject(score) if place in told]
             if is_correct is None or not places:
                 continue
-            [*requests] = told[places[0]]  # of the observation, where it is one's
+            [*requests] = told[places[0]]  # those of the observation, where there is one
             by = _person("langfuse", score.get("authorUserId"))
             yield ForeignVerdict(requests[0] if len(requests) == 1 else None, is_correct, by)
 
@@ -131,13 +137,13 @@ class Langfuse:
 
 
 def _subject(score: dict[str, Any]) -> list[str]:
-    """The observation and the trace that a score is about, the narrower first."""
+    """Return the observation and the trace that a score is about, the narrower first."""
     subject = _object(score, "subject")
     return [each for each in (subject.get("id"), subject.get("traceId")) if isinstance(each, str)]
 
 
 class Phoenix:
-    """Annotations of spans: of ours, or of the client's where ours are not sent."""
+    """Annotations of our spans, or of the client's where ours are not sent."""
 
     name = "phoenix"
 
@@ -218,8 +224,8 @@ def _metadata(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _as_label(value: Any) -> bool | None:
-    """What a value says of a reply: true, 1, correct, or the opposite; None for anything else."""
-    if value in (0, 1):  # True and False are among them
+    """Read a verdict: True for 1 or a word of YES, False for 0 or a word of NO, else None."""
+    if value in (0, 1):  # True and False are equal to these
         return bool(value)
     word = value.strip().lower() if isinstance(value, str) else None
     return True if word in YES else False if word in NO else None
@@ -233,7 +239,10 @@ def _at(annotation: dict[str, Any]) -> float:
 
 
 def _posted(client: httpx.Client, path: str, body: Any) -> bool:
-    """Whether it was taken; raises NotSentError where all of its kind would not be."""
+    """Send a body and return whether it was accepted.
+
+    Raises NotSentError for failures that concern every request, such as a refused key.
+    """
     try:
         answer = client.post(path, json=body)
     except httpx.HTTPError as error:
@@ -251,7 +260,10 @@ def _all_pages(
     query: dict[str, Any],
     cursor_of: Callable[[dict[str, Any]], Any],
 ) -> Iterator[dict[str, Any]]:
-    """The items of all pages; raises UnreadableScoresError where they go in a circle."""
+    """Yield the items of all pages.
+
+    Raises UnreadableScoresError where a page cannot be read or comes twice.
+    """
     seen: set[str] = set()
     more: dict[str, Any] = {}
     while True:
@@ -278,13 +290,13 @@ def _got(client: httpx.Client, path: str, query: dict[str, Any]) -> dict[str, An
 
 
 def _object(item: dict[str, Any], name: str) -> dict[str, Any]:
-    """A member that is an object, else an empty one."""
+    """Return a member that is an object, else an empty one."""
     found = item.get(name)
     return found if isinstance(found, dict) else {}
 
 
 def _person(keeper: str, name: Any) -> str:
-    """Who gave a verdict, as a name that the record and a terminal can hold."""
+    """Return who gave a verdict, as a name that the record and a terminal can hold."""
     known = "".join(filter(str.isprintable, name))[:MAX_NAME] if isinstance(name, str) else ""
     return f"{keeper}:{known or 'somebody'}"
 

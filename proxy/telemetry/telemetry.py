@@ -1,4 +1,4 @@
-"""Everything that is told to others: one for an application, and only where it is configured."""
+"""The telemetry of one application: spans and scores, sent only where configured."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Telemetry:
-    """`enter` and `note` are called on the event loop, and never wait.
+    """Sends spans and scores; `enter` and `note` are called on the event loop and never wait.
 
     Raises StartupError where a library is missing.
     """
@@ -50,20 +50,20 @@ class Telemetry:
             outbox.start()
 
     def close(self) -> None:
-        """Sends what waits; belongs on a thread."""
+        """Send what is queued and close all connections; blocks, so it belongs on a thread."""
         boxes = [*self.outboxes]
-        with ThreadPoolExecutor(len(boxes)) as together:  # one that hangs keeps no other waiting
+        with ThreadPoolExecutor(len(boxes)) as together:  # so that one that hangs delays no other
             list(together.map(Outbox.close, boxes))
         for each in (self._collector, *self._keepers):
             if each is not None:
                 each.close()
 
     def enter(self, headers: Headers) -> None:
-        """Finds the place of a request in its client's trace, for all that is done for it."""
+        """Set the current trace of this request's tasks, from its headers."""
         CURRENT.set(trace_of(headers, self._sample))
 
     def wrap(self, name: str, section: UpstreamConfig, upstream: Upstream) -> Upstream:
-        """An upstream whose calls are spans, where spans are sent."""
+        """Return an upstream that records its calls as spans, or `upstream` if none are sent."""
         if self._otel is None:
             return upstream
         return TracedUpstream(upstream, place_of(name, section), self._end)
@@ -73,7 +73,11 @@ class Telemetry:
             self._otel.add(span)
 
     def note(self, exchange: Exchange, passed_s: float) -> None:
-        """Counts an exchange that ends, and tells of it."""
+        """Count an exchange that ends, and queue its evaluation.
+
+        `passed_s` is passed on to the counts. A score needs a confidence, and a trace of the
+        client's or a span of ours to belong to.
+        """
         self._counts.note(exchange, passed_s)
         trace = CURRENT.get()
         if trace is None or exchange.asked_again is not None:
@@ -84,7 +88,7 @@ class Telemetry:
         if self._otel is not None and trace.is_sampled:
             self._otel.add(evaluation)
         if evaluation.confidence is None or not (trace.is_clients or evaluation.call):
-            return  # there is no number, or nothing that it could stand beside
+            return  # there is no confidence, or no trace or span to which it could belong
         for outbox in self._scores:
             outbox.add(evaluation)
 

@@ -1,7 +1,7 @@
 """A request's place in its client's trace, and a span for each call of an upstream.
 
-W3C Trace Context: the client's `traceparent` is continued, each call has a span of its own below
-it, and upstream gets the call's. Nothing here knows OpenTelemetry's libraries.
+W3C Trace Context: the client's `traceparent` is continued, each call has its own span below it, and
+the upstream gets the call's. Nothing here uses OpenTelemetry's libraries.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _TRACEPARENT: Final = re.compile(
     rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?"
 )
 SAMPLED: Final = 1
-HEAD, TAIL = 64 * 1024, 8 * 1024  # bytes of a reply's beginning, and of its end, that are kept
+HEAD, TAIL = 64 * 1024, 8 * 1024  # bytes kept of a reply's beginning and of its end
 
 
 @dataclass(slots=True)
 class Trace:
-    """Where a request stands: the client's trace and span, or a new trace without a parent."""
+    """A request's trace: the client's trace and span, or a new trace without a parent."""
 
     trace_id: bytes
     parent_id: bytes | None
@@ -44,18 +44,21 @@ class Trace:
         return self.parent_id is not None
 
     def child(self, request: UpstreamRequest, place: Place) -> CallSpan:
-        """A call that begins now."""
+        """Add the span of a call that begins now, and return it."""
         span = CallSpan(self, os.urandom(8), place, request.path, request.model)
         self.calls.append(span)
         return span
 
 
 CURRENT: ContextVar[Trace | None] = ContextVar("trace", default=None)
-"""That of the request which a task works for."""
+"""The trace of the request that the current task works for."""
 
 
 def trace_of(headers: Headers, sample: float) -> Trace:
-    """The trace of a request: its client's, else a new one; a share of new ones is sampled."""
+    """Return the client's trace, read from `traceparent`, else a new one.
+
+    `sample` is the share of new traces that are sampled.
+    """
     given = next((value for name, value in headers if name == TRACEPARENT), None)
     if given is not None and (found := _TRACEPARENT.fullmatch(given.strip().lower())):
         version, trace_id, parent_id, flags, more = found.groups()
@@ -69,7 +72,7 @@ def trace_of(headers: Headers, sample: float) -> Trace:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An upstream as spans tell it."""
+    """An upstream as spans describe it."""
 
     name: str
     provider: str
@@ -78,7 +81,7 @@ class Place:
 
 
 def place_of(name: str, section: UpstreamConfig) -> Place:
-    """Where an upstream is and whose it is, as far as its section says."""
+    """Return an upstream's provider, host and port, as far as its section says."""
     url = urlsplit(section.base_url or "")
     host = url.hostname
     known = (p for end, p in PROVIDERS.items() if host and f".{host}".endswith(f".{end}"))
@@ -90,7 +93,7 @@ def place_of(name: str, section: UpstreamConfig) -> Place:
 
 @dataclass(slots=True)
 class CallSpan:
-    """One call of an upstream; `head` and `tail` are what of its reply tells ids and tokens."""
+    """One call of an upstream; `head` and `tail` are the ends of its reply, with id and tokens."""
 
     trace: Trace
     span_id: bytes
@@ -98,7 +101,7 @@ class CallSpan:
     path: str
     model: str | None
     began_ns: int = field(default_factory=time.time_ns)
-    first_ns: int | None = None  # when the first bytes of its reply came
+    first_ns: int | None = None  # when the first bytes of the reply arrived
     ended_ns: int | None = None
     status: int | None = None
     error: str | None = None
@@ -110,7 +113,7 @@ class CallSpan:
 
     @property
     def operation(self) -> str | None:
-        """None for what is no call of a model that has a name in the conventions."""
+        """The operation's name in the conventions, or None for a path without one."""
         return OPERATIONS.get(self.path)
 
     @property
@@ -120,18 +123,18 @@ class CallSpan:
         return b"00-%b-%b-%b" % (*ids, flags)
 
     def see(self, chunk: bytes) -> None:
-        """Keeps the beginning and the end of a reply."""
+        """Note the first chunk's time, add to the size, and keep the reply's beginning and end."""
         if self.first_ns is None:
             self.first_ns = time.time_ns()
         self.size += len(chunk)
         if (room := HEAD - len(self.head)) > 0:
             self.head += chunk[:room]
-        if len(chunk) > room:  # else all of it is in the head
+        if len(chunk) > room:  # otherwise all of it is in the head
             self.tail = (self.tail + chunk)[-TAIL:]
 
 
 class TracedUpstream:
-    """An upstream whose calls are spans; `on_end` is told of each that is over, once."""
+    """An upstream whose calls are recorded as spans; `on_end` gets each span once, when it ends."""
 
     def __init__(
         self, upstream: Upstream, place: Place, on_end: Callable[[CallSpan], None]
@@ -150,7 +153,7 @@ class TracedUpstream:
         except ProxyError as error:
             self._end(span, error.machine_code)
             raise
-        except BaseException:  # the client has left, or somebody gave up
+        except BaseException:  # the client has left, or the call was cancelled
             self._end(span, "cancelled")
             raise
         span.status = reply.status
@@ -178,7 +181,7 @@ class TracedUpstream:
 
 
 class _Watched:
-    """The bytes of a reply, seen by its span as they pass."""
+    """The bytes of a reply, which its span sees as they pass."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""All change their configuration, or none: the two phases of a reload, without any process.
+"""The two phases of a reload, as plain state: all workers change their configuration, or none.
 
-First everybody prepares: each reads the files and builds what it needs, and says a digest of what
-it read. When all have prepared the same, all swap; one that cannot, or read something else, and
-none does.
+First each worker prepares: it reads the files, builds what it needs, and reports a digest of what
+it read. When all have prepared the same, all swap. If one cannot, or read something else, none
+swaps.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from typing import Final, Literal
 
-PREPARE_S: Final = 60.0  # in which everybody has to be prepared
+PREPARE_S: Final = 60.0  # the time in which every worker has to prepare
 
 Outcome = Literal["pending", "agreed", "refused"]
 
@@ -20,25 +20,28 @@ TOO_LATE: Final = f"a worker did not prepare the new configuration within {PREPA
 
 
 class Agreement:
-    """On generation `number`, read from files with this digest; `voters` are asked."""
+    """The vote of `voters` on generation `number`, whose files have this digest."""
 
     def __init__(self, number: int, digest: str, voters: Iterable[int]) -> None:
         self.number = number
         self.problems: tuple[str, ...] = ()
-        self.read_again = False  # for it was nobody's fault
+        self.read_again = False  # True where only the files' timing was at fault
         self._digest = digest
         self._awaited = set(voters)
         self._until = time.monotonic() + PREPARE_S
 
     @property
     def outcome(self) -> Outcome:
-        """What came of it so far."""
+        """The outcome so far: refused by one, agreed by all, or pending."""
         if self.problems:
             return "refused"
         return "pending" if self._awaited else "agreed"
 
     def hear(self, voter: int, digest: str | None, problems: Iterable[str] = ()) -> None:
-        """One has prepared what has this digest, or says why it cannot."""
+        """Count one worker's vote: the digest that it prepared, or None and its problems.
+
+        Votes of others, and second votes, are ignored.
+        """
         if voter not in self._awaited:
             return
         self._awaited.discard(voter)
@@ -48,10 +51,10 @@ class Agreement:
             self.problems, self.read_again = (OTHER_FILES,), True
 
     def leave(self, voter: int) -> None:
-        """One is gone: who takes its place begins with what holds then."""
+        """Stop waiting for a worker that is gone; its replacement starts with what is in force."""
         self._awaited.discard(voter)
 
     def look(self, now: float) -> None:
-        """Time passes."""
+        """Refuse the change where votes are missing after PREPARE_S; `now` is time.monotonic()."""
         if self.outcome == "pending" and now > self._until:
             self.problems = (TOO_LATE,)

@@ -1,6 +1,6 @@
 """Messages between the supervisor and its processes, over a pair of Unix sockets.
 
-Only processes that the supervisor forked hold an end of a pair, so what arrives is theirs, and is
+Only processes that the supervisor forked hold an end of a pair, so messages are trusted and
 unpickled. A message is its length (4 bytes), then the pickled value.
 """
 
@@ -18,7 +18,7 @@ _AT_ONCE: Final = 2**18
 
 
 class Message(NamedTuple):
-    """`kind` says what it is about, `number` to which question it belongs; 0 for none."""
+    """A message of a kind; `number` is that of the question it belongs to, 0 for none."""
 
     kind: str
     number: int = 0
@@ -26,19 +26,19 @@ class Message(NamedTuple):
 
 
 def packed(message: Message) -> bytes:
-    """A message as bytes on the wire."""
+    """Return a message as bytes on the wire."""
     value = pickle.dumps(tuple(message), pickle.HIGHEST_PROTOCOL)
     return _LENGTH.pack(len(value)) + value
 
 
 class Unpacker:
-    """Puts messages together from the parts in which their bytes arrive."""
+    """Assembles messages from the parts in which their bytes arrive."""
 
     def __init__(self) -> None:
         self._unread = bytearray()
 
     def feed(self, part: bytes) -> Iterator[Message]:
-        """The messages that are whole by now."""
+        """Add a part, and yield the messages that are whole now."""
         self._unread += part
         while len(self._unread) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._unread)
@@ -51,7 +51,7 @@ class Unpacker:
 
 
 class Channel:
-    """A worker's end: whoever sends may wait, and one thread reads."""
+    """A worker's end of a pair: sending may block, and one thread reads."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
@@ -59,13 +59,13 @@ class Channel:
         self._unpacker = Unpacker()
 
     def send(self, message: Message) -> None:
-        """From any thread; raises OSError where the supervisor is gone."""
+        """Send a message, from any thread; raises OSError where the supervisor is gone."""
         text = packed(message)
         with self._lock:
             self._end.sendall(text)
 
     def messages(self) -> Iterator[Message]:
-        """All that come, until the supervisor is gone."""
+        """Yield all messages that arrive, until the supervisor is gone."""
         while part := self._received():
             yield from self._unpacker.feed(part)
 
@@ -77,7 +77,7 @@ class Channel:
 
 
 class Link:
-    """The supervisor's end: it never waits, so that a process that is stuck delays no other."""
+    """The supervisor's end of a pair: it never blocks, so a stuck process delays no other."""
 
     def __init__(self, end: socket.socket) -> None:
         end.setblocking(False)
@@ -87,16 +87,16 @@ class Link:
 
     @property
     def has_unsent(self) -> bool:
-        """Whether there is something to write once the socket takes it."""
+        """Whether bytes wait for the socket to accept them."""
         return bool(self._unsent)
 
     def send(self, message: Message) -> None:
-        """Writes now what the socket takes, and keeps the rest."""
+        """Send as much as the socket accepts now, and keep the rest."""
         self._unsent += packed(message)
         self.flush()
 
     def flush(self) -> None:
-        """Writes on; a process that is gone is noticed elsewhere."""
+        """Send the kept bytes as far as possible; a dead process is noticed elsewhere."""
         try:
             while self._unsent:
                 del self._unsent[: self.end.send(self._unsent)]
@@ -106,12 +106,12 @@ class Link:
             self._unsent.clear()
 
     def receive(self) -> list[Message]:
-        """What has arrived by now."""
+        """Return the messages that have arrived whole."""
         found: list[Message] = []
         try:
             while part := self.end.recv(_AT_ONCE):
                 found += self._unpacker.feed(part)
-        except OSError:  # nothing more for now, or it is gone
+        except OSError:  # nothing more for now, or the process is gone
             pass
         return found
 

@@ -1,8 +1,8 @@
-"""Passes on what workers ask and tell each other; the supervisor's part of `peers.py`.
+"""Passes on the questions and messages of workers: the supervisor's part of `peers.py`.
 
-A question goes to all that are up, and its answer back to whoever asked: the first that is one
-(`find`), or all of them (`gather`). What was gathered last of each worker is kept, so that what a
-worker had counted still counts once it has died.
+A question goes to all workers that are up, and its answer back to the asker: the first answer
+(`find`), or all of them (`gather`). The last gathered answer of each worker is kept, so that its
+counts are still included after it has died.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, Final
 from proxy.workers.channel import Link, Message
 from proxy.workers.peers import ANSWER_S
 
-_LEFT_S: Final = 0.8 * ANSWER_S  # after which what there is has to do
+_LEFT_S: Final = 0.8 * ANSWER_S  # then the answers that have arrived are sent
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What workers said: those that are up, all that died before, and the supervisor's facts."""
+    """The answers of living workers, the sum of those that died, and the supervisor's facts."""
 
     of_living: list[Any]
     of_dead: Any
@@ -31,7 +31,7 @@ class Gathered:
 @dataclass(slots=True)
 class _Question:
     asker: int
-    number: int  # that the asker gave it
+    number: int  # the asker's number for it
     awaited: set[int]
     is_first_enough: bool
     until: float
@@ -39,8 +39,10 @@ class _Question:
 
 
 class Hub:
-    """`links` are those of the workers that are up, by their index; `add` puts together what two
-    or more gathered answers say, `facts` are told with every gathering."""
+    """The hub of the workers that are up, whose links are in `links` by their index.
+
+    `add` combines two or more gathered answers into one. `facts` are sent with every gathering.
+    """
 
     def __init__(
         self,
@@ -53,11 +55,11 @@ class Hub:
         self._facts = facts
         self._numbers = itertools.count(1)
         self._questions: dict[int, _Question] = {}
-        self._last: dict[int, Any] = {}  # gathered of each worker
+        self._last: dict[int, Any] = {}  # the last gathered answer of each worker
         self._of_dead: Any = None
 
     def take(self, sender: int, message: Message) -> bool:
-        """Whether it was for the hub; passes it on."""
+        """Handle a worker's message; return whether it was one for the hub."""
         kind, number, body = message
         match kind:
             case "tell":
@@ -76,7 +78,7 @@ class Hub:
         return True
 
     def leave(self, index: int) -> None:
-        """A worker has died: nobody waits for its answer, and what it counted is kept."""
+        """Forget a worker that has died: stop waiting for its answers, and keep its last counts."""
         last = self._last.pop(index, None)
         if last is not None:
             self._of_dead = self._add([last] if self._of_dead is None else [self._of_dead, last])
@@ -85,7 +87,10 @@ class Hub:
             self._settle(number, question)
 
     def look(self, now: float) -> None:
-        """Time passes: who has not answered by now is not waited for."""
+        """End the questions whose time is up, with the answers so far.
+
+        `now` is time.monotonic().
+        """
         for number, question in [*self._questions.items()]:
             if now > question.until:
                 question.awaited.clear()

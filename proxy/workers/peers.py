@@ -1,10 +1,10 @@
-"""A worker's view of the others: it asks them, tells them, and answers what they ask.
+"""A worker's view of the others: it asks them, sends to them, and answers their questions.
 
     peers.on("result", lambda key: results.kept(*key))
     found = await peers.find("result", (request_id, key_hash))
 
-All of it goes through the supervisor, and only where a worker lacks something: requests cost
-nothing more. One thread reads; handlers are called on it and must not wait for long.
+All messages go through the supervisor, and only where a worker lacks something: ordinary requests
+cost nothing more. One thread reads; it calls the handlers, which must not block for long.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from proxy.workers.channel import Channel, Message
 
 log = structlog.get_logger(__name__)
 
-ANSWER_S: Final = 2.0  # how long anybody waits for the others
+ANSWER_S: Final = 2.0  # the longest wait for an answer
 
 Handler = Callable[[Any], Any]
 
 
 class Peers:
-    """What worker `index` knows of the others; number 0 does what is to be done once."""
+    """Worker `index`'s connection to the others; worker 0 does the work that is done only once."""
 
     def __init__(self, index: int, board: Board, channel: Channel, standing: Any = None) -> None:
         self.index = index
         self.board = board
-        self.standing = standing  # what held when this worker was started
+        self.standing = standing  # the state in force when this worker was started
         self._channel = channel
         self._handlers: dict[str, Handler] = {}
         self._asked: dict[int, Future[Any]] = {}
@@ -44,36 +44,39 @@ class Peers:
 
     @property
     def leads(self) -> bool:
-        """Whether this worker does what is to be done once."""
+        """Whether this worker does the work that is done only once."""
         return self.index == 0
 
     def on(self, kind: str, handler: Handler) -> None:
-        """From now on this is called for what comes of that kind; what it returns is the answer."""
+        """Set the handler of a kind of message; its return value is the answer to a question."""
         self._handlers[kind] = handler
 
     def start(self, on_orphaned: Callable[[], None]) -> None:
-        """Begins to read; `on_orphaned` is called, on that thread, when the supervisor is gone."""
+        """Start the reading thread; it calls `on_orphaned` when the supervisor is gone."""
         args = (on_orphaned,)
         threading.Thread(target=self._read, args=args, name="peers", daemon=True).start()
 
     def tell(self, kind: str, body: Any = None, number: int = 0) -> None:
-        """Says something to the supervisor, from any thread."""
+        """Send a message to the supervisor, from any thread; do nothing where it is gone."""
         with suppress(OSError):  # the supervisor is gone, and this worker is about to end
             self._channel.send(Message(kind, number, body))
 
     def tell_others(self, kind: str, body: Any = None) -> None:
-        """Says something to all other workers, from any thread."""
+        """Send a message to all other workers, from any thread."""
         self.tell("tell", (kind, body))
 
     async def find(self, kind: str, body: Any) -> Any:
-        """The first answer of another worker; None where nobody has one in time."""
+        """Return the first answer of another worker, or None where none comes within ANSWER_S."""
         future = self._ask("find", (kind, body))
         with suppress(TimeoutError):
             return await asyncio.wait_for(asyncio.wrap_future(future), ANSWER_S)
         return None
 
     def gather(self, kind: str) -> Any:
-        """What all workers say, this one too; belongs on a thread. None where it takes too long."""
+        """Return the answers of all workers, this one included, as a `Gathered`.
+
+        None where they take longer than ANSWER_S. Blocks, so it belongs on a thread.
+        """
         with suppress(TimeoutError):
             return self._ask("gather", (kind, None)).result(ANSWER_S)
         return None
@@ -92,7 +95,7 @@ class Peers:
         for message in self._channel.messages():
             try:
                 self._take(message)
-            except Exception as error:  # a fault of ours; the others wait for their time alone
+            except Exception as error:  # a fault of ours; the asker waits until its time is up
                 log.error("peer_message_failed", message=message.kind, **place(error))
         on_orphaned()
 

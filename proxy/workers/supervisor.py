@@ -1,10 +1,10 @@
-"""The parent of all workers: starts them, starts those anew that die, and ends them.
+"""The parent of all workers: starts them, restarts those that die, and ends them.
 
-One thread, one loop, nothing that waits: the processes' sockets, signals, and a look four times a
-second at what is due. It forks, so that a worker that is started later has the configuration that
-holds and not what the files say by then. Signals are for the supervisor: workers ignore them and
-hear of a stop over their channel, so that a signal for the whole group counts once. A worker whose
-supervisor is gone ends by itself.
+It has one thread and one loop that never blocks: the processes' sockets, signals, and a check four
+times a second for what is due. It forks, so that a worker that starts later has the configuration
+in force and not whatever the files say by then. Signals are for the supervisor. Workers ignore them
+and receive a stop over their channel, so that a signal for the whole group counts once. A worker
+whose supervisor is gone ends by itself.
 """
 
 from __future__ import annotations
@@ -35,46 +35,46 @@ log = structlog.get_logger(__name__)
 
 SCORER: Final = -1  # the index of the scorer's process
 LOOK_EVERY_S: Final = 0.25
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0  # before a process that died is started anew
-STEADY_S: Final = 10.0  # after which a process that dies had a good life
-MARGIN_S: Final = 10.0  # beyond the grace, for what a worker writes at its end
-AT_ONCE_S: Final = 3.0  # the same after a second signal
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0  # before a process that died is restarted
+STEADY_S: Final = 10.0  # a process that lived longer is restarted after the first pause
+MARGIN_S: Final = 10.0  # in addition to the grace, for a worker's last writes
+AT_ONCE_S: Final = 3.0  # the time that is left after a second signal
 NOT_STARTED: Final = 3  # the exit status where a first worker cannot serve
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
 class RefusedError(Exception):
-    """A configuration that cannot be used; the problems are the arguments."""
+    """The configuration cannot be used; the problems are the arguments."""
 
 
 class Configuration(Protocol):
-    """What all workers have, and how it changes; `standing` is what a new worker begins with."""
+    """The configuration of all workers, and how it changes; a new worker starts with `standing`."""
 
     standing: Any
 
     def has_changed(self) -> bool:
-        """Whether its files say something else, or somebody asked."""
+        """Return whether its files have changed, or a reload was asked for."""
 
     def ask(self) -> None:
-        """As if a file had changed."""
+        """Ask for a reload, as if a file had changed."""
 
     def read(self) -> str:
-        """Reads it, and gives a digest of what was read; raises RefusedError."""
+        """Read the files and return a digest of their content; raises RefusedError."""
 
     def take(self) -> None:
-        """What was read holds from now on."""
+        """Put what was read in force."""
 
     def refuse(self, problems: tuple[str, ...]) -> Any:
-        """What was read is not used; what the workers are told of it."""
+        """Discard what was read, and return the message about it for the workers."""
 
     def drain(self) -> None:
-        """Whoever begins from now on says that it will end."""
+        """Make workers that start from now on report that they will end."""
 
 
 @dataclass(slots=True)
 class Process:
-    """One child; `run` is what it does, and gives its exit status."""
+    """One child; `run` does its work and returns its exit status."""
 
     index: int
     run: Callable[[Peers], int]
@@ -83,8 +83,8 @@ class Process:
     is_up: bool = False
     started_at: float = 0.0
     pause_s: float = 0.0
-    due_at: float | None = None  # when it is started anew
-    is_told: bool = False  # to end
+    due_at: float | None = None  # when it is restarted, by time.monotonic
+    is_told: bool = False  # whether it was told to end
 
     @property
     def name(self) -> str:
@@ -92,8 +92,11 @@ class Process:
 
 
 class Supervisor:
-    """`runs` are the processes to run, by their index; `on_stop` is called when it begins to end,
-    which may take `drain_s` and `grace_s`."""
+    """The supervisor of the processes in `runs`, by their index.
+
+    `add` combines gathered answers (`Hub`). `on_stop` is called once when it begins to end, which
+    may take `drain_s` and `grace_s`.
+    """
 
     def __init__(
         self,
@@ -125,7 +128,11 @@ class Supervisor:
             end.setblocking(False)
 
     def run(self) -> int:
-        """Until it is told to stop; the exit status, or that of a worker that could not begin."""
+        """Run all processes until they have ended.
+
+        Return the exit status: 0, or that of a worker that could not start. Where a signal ended
+        it, the supervisor ends itself by the same signal.
+        """
         handlers = {number: signal.signal(number, self._note) for number in SIGNALS}
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         try:
@@ -141,7 +148,7 @@ class Supervisor:
                 signal.signal(number, handler)
         if self._stopped_with and not self._status:
             signal.signal(self._stopped_with, signal.SIG_DFL)
-            signal.raise_signal(self._stopped_with)  # it ends as it was told to
+            signal.raise_signal(self._stopped_with)  # the parent sees by which signal it ended
         return self._status
 
     def _note(self, number: int, _: FrameType | None) -> None:
@@ -154,7 +161,7 @@ class Supervisor:
         ours, theirs = socket.socketpair()
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         sys.stdout.flush()
-        with warnings.catch_warnings():  # of threads, which are those of a library of numpy's
+        with warnings.catch_warnings():  # about threads, which belong to a library of numpy's
             warnings.simplefilter("ignore", DeprecationWarning)
             pid = os.fork()
         if not pid:
@@ -168,7 +175,7 @@ class Supervisor:
             self._board.note(process.index, LOADING)
 
     def _become(self, process: Process, end: socket.socket) -> NoReturn:
-        """In the child: nothing of the supervisor's is left but what was read and its sockets."""
+        """Run a process in the child, with nothing of the supervisor's but the configuration."""
         status = 1
         try:
             os.setpgid(0, 0)  # a Ctrl-C is for the supervisor
@@ -203,7 +210,7 @@ class Supervisor:
 
     def _bury(self, process: Process, status: int) -> None:
         assert process.link is not None
-        for message in process.link.receive():  # what it said last
+        for message in process.link.receive():  # its last messages
             self._take(process, message)
         process.link.close()
         was_up, lived_s = process.is_up, time.monotonic() - process.started_at
@@ -217,7 +224,7 @@ class Supervisor:
         if self._stops_by is not None:
             return
         told = {"process": process.name, "status": status, "lived_s": round(lived_s, 1)}
-        if not was_up and not self._restarts:  # it never worked: a mistake, and no accident
+        if not was_up and not self._restarts:  # it never worked, so a restart would not help
             log.error("worker_not_started", **told)
             self._status = status if status > 0 else NOT_STARTED
             self._stop(signal.SIGTERM)
@@ -239,7 +246,7 @@ class Supervisor:
     # --- a turn -----------------------------------------------------------------------------------
 
     def _wait(self) -> None:
-        """Until something arrives, or it is time to look."""
+        """Wait for messages until it is time for the next check, and handle them."""
         poll, by_fd = select.poll(), {}
         poll.register(self._wakes, select.POLLIN)
         for process in self._processes.values():
@@ -308,7 +315,7 @@ class Supervisor:
     # --- another configuration --------------------------------------------------------------------
 
     def _reload(self) -> None:
-        """Reads the files first, then lets all workers do so."""
+        """Read the files, then let all workers do so."""
         try:
             digest = self._configuration.read()
         except RefusedError as error:
@@ -349,7 +356,10 @@ class Supervisor:
                 process.link.send(Message("stop", 0, number))
 
     def _end(self, now: float) -> None:
-        """Workers end first, for they go on scoring; who takes too long is killed."""
+        """Stop the scorer once no worker is left, and kill processes that take too long.
+
+        Workers end first, because they go on scoring.
+        """
         assert self._stops_by is not None
         living = [each for each in self._processes.values() if each.pid]
         workers = [each for each in living if each.index != SCORER]

@@ -1,3 +1,3 @@
-"""Commands that ask models: for answers to questions, and about answers."""
+"""Commands that query models: for answers to questions, and about answers."""
 
 __all__ = ["collect", "elicit"]

@@ -1,4 +1,4 @@
-"""`pinocchio collect`: labelled replies out of questions and models (paper, data)."""
+"""`pinocchio collect`: labelled replies made from questions and models (paper, data)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from proxy.upstreams.router import Router
 
 FAILED, INTERRUPTED = 1, 130
-NAMED = 3  # unusable lines that are named
+NAMED = 3  # the most unusable lines that are printed
 MODES = "JSON members of each request, such as '{\"temperature\": 0}'."
 
 Sources = Annotated[
@@ -123,7 +123,7 @@ def collect(
 
 
 def _wanted(**values: Any) -> Wanted:
-    """What is collected; raises StartupError for what would make the result useless."""
+    """Return the settings of the run; raises StartupError for those with a useless result."""
     from proxy.collecting.run import Wanted
 
     low, high = values["band"]
@@ -160,7 +160,7 @@ def _members(text: str) -> dict[str, Any]:
 
 
 def _router(config: Path | None, wanted: Wanted) -> Router:
-    """The configured upstreams; raises StartupError for a model that none of them has."""
+    """Return a router of the configured upstreams; raises StartupError for an unknown model."""
     from proxy.config.setup import load_store_config
     from proxy.errors import UnknownModelError
     from proxy.upstreams.router import Router
@@ -175,7 +175,7 @@ def _router(config: Path | None, wanted: Wanted) -> Router:
 
 
 def _estimate(wanted: Wanted, folder: Path | None, expected_tokens: int) -> None:
-    """Says what is still to be asked and paid; raises StartupError where that is too much."""
+    """Print what is still to be asked and its cost; raises StartupError above --max-cost."""
     from calibrator import Answered
     from proxy.collecting.bill import estimate, sentence, total
     from proxy.collecting.kept_answers import keys_in
@@ -224,7 +224,7 @@ def _run(wanted: Wanted, router: Router, folder: Path) -> Collected:
 
 
 def _tell(found: Collected, folder: Path) -> None:
-    """Prints what was made of each benchmark, what failed, and the bill."""
+    """Print the rows of each benchmark, the split, the bill, and what failed."""
     from proxy.collecting.bill import sentence
 
     if not found.split.train and not found.split.test:
@@ -255,7 +255,7 @@ def _tell(found: Collected, folder: Path) -> None:
 
 
 def _why_empty(found: Collected) -> str:
-    """Say why no row was written, and what to do."""
+    """Return why no row was written, and what to do."""
     outside = [each for each in found.split.counted if not each.is_in_band]
     if not outside:
         return (

@@ -1,4 +1,4 @@
-"""`pinocchio elicit`: what models say of replies, as fields of the rows (paper, baselines)."""
+"""`pinocchio elicit`: models' statements about replies, as fields of rows (paper, baselines)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _unusable(text: str) -> StartupError:
 
 
 def _router(config: Path | None, wanted: Elicitation, rows: Sequence[Row]) -> Router:
-    """The configured upstreams; raises StartupError for a model that none of them has."""
+    """Return a router of the configured upstreams; raises StartupError for an unknown model."""
     from proxy.config.setup import load_store_config
     from proxy.errors import UnknownModelError
     from proxy.upstreams.router import Router

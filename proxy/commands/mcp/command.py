@@ -1,4 +1,4 @@
-"""`pinocchio mcp`: an MCP server over stdin and stdout, for whatever speaks MCP."""
+"""`pinocchio mcp`: an MCP server over stdin and stdout, for any MCP client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The review desk's API, as tools ask it: with one reviewer's key."""
+"""A client of the review desk's API for tools, with one reviewer's key."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Json = dict[str, Any]
 
 
 class DeskError(Exception):
-    """What the desk refused, or that it does not answer: a sentence for whoever asked."""
+    """The desk refuses or does not answer: a sentence for the client."""
 
 
 class Desk:
-    """Asks the desk at `url` as the reviewer whose key it is."""
+    """A client of the desk at `url`, with the reviewer's `key`."""
 
     def __init__(self, url: str, key: str) -> None:
         headers = {"authorization": f"Bearer {key}"}
@@ -28,7 +28,10 @@ class Desk:
         self._http.close()
 
     def queue(self, queue: str | None, limit: int) -> list[Json]:
-        """What waits for a decision, the least sure first; raises DeskError."""
+        """Return the replies that wait for a decision, the least sure first; raises DeskError.
+
+        At most MOST_LISTED are returned.
+        """
         asked = {"limit": str(max(1, min(limit, MOST_LISTED)))} | (
             {"queue": queue} if queue else {}
         )
@@ -36,11 +39,11 @@ class Desk:
         return items
 
     def review(self, id: str) -> Json:
-        """One reply with its conversation; raises DeskError."""
+        """Return one reply with its conversation; raises DeskError."""
         return self._asked("GET", f"{REVIEWS}/{_plain(id)}")
 
     def decide(self, id: str, given: Json) -> Json:
-        """Decide, once; raises DeskError, also where somebody else was faster."""
+        """Decide on a reply, once; raises DeskError, also where somebody else was faster."""
         return self._asked("POST", f"{REVIEWS}/{_plain(id)}/verdict", json=given)
 
     def _asked(self, method: str, path: str, **options: Any) -> Json:
@@ -57,7 +60,7 @@ class Desk:
 
 
 def _plain(id: str) -> str:
-    """An id as it may stand in a path; raises DeskError."""
+    """Return an id that is safe in a path; raises DeskError for any other."""
     if not id.replace("-", "").replace("_", "").isalnum():
         raise DeskError(f"{id[:80]!r} is no id of a review")
     return id

@@ -1,4 +1,4 @@
-"""Scores for tools: a calibrator of this process, loaded by the first call."""
+"""Scores for tools, by a calibrator of this process that the first call loads."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from calibrator import CalibratorError, Pinocchio
 from proxy.scoring.findings import findings_of, findings_values
 
 DIGITS = 4
-MOST_CHARACTERS = 1_000_000  # of what one call brings
+MOST_CHARACTERS = 1_000_000  # of the texts of one call
 
 Json = dict[str, Any]
 
 
 class UnscorableError(Exception):
-    """There is no number; a sentence why, for whoever asked."""
+    """There is no score; a sentence why, for the client."""
 
 
 class Scoring:
-    """`checkpoint` is loaded once, by whoever asks first."""
+    """Scores by `checkpoint`, which the first call loads."""
 
     def __init__(self, checkpoint: str, device: str, recalibration: Sequence[Path]) -> None:
         self._checkpoint, self._device = checkpoint, device
@@ -37,7 +37,7 @@ class Scoring:
         messages: list[Json] | None = None,
         model: str | None = None,
     ) -> Json:
-        """The probability that a reply is correct; raises UnscorableError."""
+        """Return the probability that a reply is correct, with findings; raises UnscorableError."""
         return self._scored(reply, question, messages, None, model)
 
     def call(
@@ -49,7 +49,7 @@ class Scoring:
         tools: list[Json] | None = None,
         model: str | None = None,
     ) -> Json:
-        """The probability that a call is correct; raises UnscorableError."""
+        """Return the probability that a call is correct, with findings; raises UnscorableError."""
         function = {"name": tool, "arguments": json.dumps(arguments, ensure_ascii=False)}
         calls = [{"id": "call_1", "type": "function", "function": function}]
         message = {"role": "assistant", "content": None, "tool_calls": calls}

@@ -1,4 +1,4 @@
-"""The tools, as the official SDK serves them; the only module that imports it."""
+"""The tools as the official SDK serves them; the only module that imports it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def serve(scoring: Scoring, desk: Desk | None) -> None:
 
 
 def _told(tool: str, work: Callable[[], Answered], **facts: Any) -> Answered:
-    """What a tool answers; raises ToolError with a sentence that the model may read."""
+    """Run a tool's work, log it, and return its answer.
+
+    Raises ToolError with a sentence that the model may read.
+    """
     try:
         answer = work()
     except (UnscorableError, DeskError) as error:

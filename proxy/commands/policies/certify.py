@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from proxy.commands.policies.labelled_rows import ScoredRow
 
 Found: TypeAlias = "dict[str | None, list[Labelled]]"
-"""Labelled replies, by the calibrator that gave their confidences."""
+"""Labelled replies by the calibrator that gave their confidences, None where it is unknown."""
 Rule = Annotated[str | None, typer.Option(help="Certify the replies that reach this rule.")]
 FromStore = Annotated[
     bool, typer.Option("--from-store", help="Certify on the verdicts on audited replies instead.")
@@ -109,7 +109,7 @@ def _certified(
     confidence: float,
     as_json: bool,
 ) -> Grant | None:
-    """Says what the labels on one calibrator's confidences prove, and returns it."""
+    """Print what one calibrator's labels prove; return its grant, or None without a threshold."""
     from calibrator import holds_chance
     from policies import certify as run
 
@@ -127,7 +127,7 @@ def _certified(
 
 
 def _refuse_idle(context: typer.Context, from_store: bool, splits: int) -> None:
-    """Ends the process where an option would change nothing."""
+    """End the process where an option would change nothing."""
     if from_store:
         refuse(context, ["calibrator", "device"], "is for FILES; leave it out with --from-store")
     else:
@@ -137,7 +137,7 @@ def _refuse_idle(context: typer.Context, from_store: bool, splits: int) -> None:
 
 
 def _scope(model: str | None, team: str | None, policy: Policy | None, name: str | None) -> Scope:
-    """What is certified; raises ValueError for a rule that is not in the policy."""
+    """Return the scope to certify; raises ValueError for a rule that is not in the policy."""
     from policies import Scope, nearest
 
     if name is None:
@@ -155,7 +155,7 @@ def _scope(model: str | None, team: str | None, policy: Policy | None, name: str
 def _labels(
     files: Sequence[Path], calibrator: str, device: str, scope: Scope, policy: Policy | None
 ) -> Found:
-    """The labels of files, by the calibrator that gave their confidences."""
+    """Read the labels of files, by the calibrator that gave their confidences."""
     found: Found = {}
     for row in _in_scope(scored_rows(files, calibrator, device), scope, policy):
         found.setdefault(row.calibrator, []).append(row.labelled())
@@ -163,7 +163,7 @@ def _labels(
 
 
 def _audited(config: Path | None, since: str, scope: Scope, policy: Policy | None) -> Found:
-    """The same of the store's audited replies, under the calibrator that is configured now."""
+    """Read the labels of the store's audited replies, by calibrators of the configuration."""
     from calibrator import resolve_recalibrations
     from proxy.config.setup import load_store_config
     from proxy.learning.certifying import audited_knowing, audited_labels
@@ -185,7 +185,7 @@ def _audited(config: Path | None, since: str, scope: Scope, policy: Policy | Non
 
 
 def _in_scope(rows: list[ScoredRow], scope: Scope, policy: Policy | None) -> list[ScoredRow]:
-    """The rows that a grant of this scope speaks about; raises ValueError where there are none."""
+    """Return the rows within the scope of a grant; raises ValueError where there are none."""
     from policies import reaches
 
     kept = [row for row in rows if scope.model in (None, row.row.model)]
@@ -198,7 +198,7 @@ def _in_scope(rows: list[ScoredRow], scope: Scope, policy: Policy | None) -> lis
 
 
 def _auroc(labelled: Sequence[Labelled]) -> Interval | None:
-    """How well the confidences rank the labelled replies; None for labels of one kind."""
+    """Return the AUROC of the confidences with its interval, or None for labels of one kind."""
     from calibrator import auroc_interval
 
     if len({each.is_correct for each in labelled}) < 2:
@@ -209,7 +209,7 @@ def _auroc(labelled: Sequence[Labelled]) -> Interval | None:
 
 
 def _cannot_rank(auroc: Interval, found: Certification) -> str:
-    """What to do where right replies are no surer than wrong ones."""
+    """Return a warning that the confidences do not rank these replies, with advice."""
     told = f"AUROC {auroc.value:.3f}, 95 % between {auroc.low:.3f} and {auroc.high:.3f}"
     so = ""
     if found.threshold is not None:
@@ -303,7 +303,7 @@ def _print_study(
 
 
 def _check_named(found: Found) -> None:
-    """Raises ValueError for confidences of which nobody knows what gave them."""
+    """Refuse confidences without the name of their calibrator; raises ValueError."""
     if None in found:
         raise ValueError(
             "a certificate is for one calibrator: the rows have to say, under `calibrator`, which "
@@ -312,8 +312,10 @@ def _check_named(found: Found) -> None:
 
 
 def _add_grant(path: Path | None, grant: Grant) -> None:
-    """Adds the grant to the file, where one is wanted, in place of one for the same calibrator,
-    error and scope."""
+    """Add the grant to the file, replacing one for the same calibrator, error and scope.
+
+    None as path does nothing.
+    """
     from policies import Certificate, parse_certificate
 
     if path is None:

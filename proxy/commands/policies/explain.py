@@ -71,7 +71,7 @@ def explain(
 
 
 def _with_held_arguments(recorded: Recorded, findings: Findings) -> Recorded:
-    """With the arguments of its calls, as long as the reply that was held for it is stored."""
+    """Return the record with its calls' arguments, if the reply that was held is still stored."""
     from proxy.desk.waiting_calls import with_arguments
     from proxy.store.record.facts import NOT_KEPT
     from proxy.store.reviews.polls import stored_reply
@@ -87,7 +87,7 @@ def _with_held_arguments(recorded: Recorded, findings: Findings) -> Recorded:
 
 
 def _review_told(held: Standing) -> str:
-    """Where a held reply stands, as a line."""
+    """Return a line about the state of a held reply."""
     from proxy.store.reviews.held_replies import HELD
 
     state = held.state
@@ -143,7 +143,7 @@ def _explained(
 
 
 def _based(facts: Facts) -> str:
-    """What the confidence of a choice is based on, and what else was found out about it."""
+    """Return a line on what the confidence of a choice is based on, and other findings."""
     parts = [f"based on {', '.join(facts.basis)}"]
     parts += [f"support {facts.support:.4f}"] if facts.support is not None else []
     parts += [f"act {facts.act}"] if facts.act not in (None, "answer") else []
@@ -153,7 +153,7 @@ def _based(facts: Facts) -> str:
 
 
 def _undecided(recorded: Recorded, policy: Policy) -> list[str]:
-    """What each choice may come to of which the record lacks too much for one decision."""
+    """Return the possible decisions on each choice for which the record lacks too much."""
     from policies import possible_decisions, shown_decisions
 
     every = (possible_decisions(policy, facts, recorded.lacks) for facts in recorded.facts)
@@ -186,12 +186,12 @@ def _explained_values(
 
 
 def _then(recorded: Recorded) -> str | None:
-    """What the policy said; in shadow, something else was done."""
+    """Return the action that the policy decided; in shadow, another one was taken."""
     return recorded.would_action or recorded.action
 
 
 def _is_same(recorded: Recorded, now: Decision) -> bool:
-    """Whether the same rule decides in the same way.
+    """Return whether the same rule decides in the same way.
 
     The record has the end of an escalation, which depends on another reply than the facts.
     """

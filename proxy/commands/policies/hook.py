@@ -1,9 +1,9 @@
-"""`pinocchio hook`: Claude Code and Codex ask a policy before a tool runs, without a proxy.
+"""`pinocchio hook`: a policy for Claude Code's and Codex's tool calls, without a proxy.
 
 Claude Code's PreToolUse hook and Codex's PermissionRequest hook write the call as JSON to stdin and
-read a decision from stdout: what the policy delivers is allowed, what it blocks is denied, and what
-it would hold is for the person at the terminal. Whatever cannot be read ends with status 2, which
-both take for a denial.
+read a decision from stdout. A call that the policy delivers is allowed, one that it blocks is
+denied, and one that it would hold is for the person at the terminal. Unreadable input ends with
+status 2, which both clients treat as a denial.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from policies import Decision, Facts, Policy
 
 Permission = Literal["allow", "ask", "deny"]
-DENIED = 2  # the exit status by which both clients take a call for denied
-MAX_TRANSCRIPT = 4 * 2**20  # bytes of the conversation's end that are read
+DENIED = 2  # the exit status that both clients treat as a denial
+MAX_TRANSCRIPT = 4 * 2**20  # bytes read of the conversation's end
 
 
 @dataclass(frozen=True, slots=True)
 class HookInput:
-    """A tool call as a client's hook tells it, and where the client runs."""
+    """A tool call from a client's hook, and the folder where the client runs."""
 
     event: str
     tool: str
@@ -65,7 +65,7 @@ def hook(
 
 
 def read_hook_input(raw: bytes) -> HookInput:
-    """Return the call that a hook's stdin tells; raises ValueError for what is no such call."""
+    """Read the call from a hook's stdin; raises ValueError for anything else."""
     try:
         told = json.loads(raw)
     except ValueError as error:
@@ -89,7 +89,7 @@ def read_hook_input(raw: bytes) -> HookInput:
 def hook_output(
     asked: HookInput, decision: Decision, confidence: float | None
 ) -> dict[str, Any] | None:
-    """Return what the client reads, or None where its own way of asking goes on."""
+    """Return the client's answer, or None where the client's own approval goes on."""
     permission = permission_of(decision)
     reason = f"{decision.policy}: {decision.rule}"
     if confidence is not None:
@@ -100,7 +100,7 @@ def hook_output(
         told = {"behavior": permission} | ({"message": reason} if permission == "deny" else {})
         return {"hookSpecificOutput": {"hookEventName": asked.event, "decision": told}}
     if asked.is_codex and permission != "deny":
-        return None  # Codex reads denials alone before a call; its sandbox and approvals go on
+        return None  # Codex reads only denials before a call; its sandbox and approvals go on
     return {
         "hookSpecificOutput": {
             "hookEventName": asked.event,
@@ -111,9 +111,10 @@ def hook_output(
 
 
 def permission_of(decision: Decision) -> Permission:
-    """Return what a decision means for a call that has not run yet.
+    """Return a decision's permission for a call that has not run yet.
 
-    A policy in shadow asks nobody. What would ask another model or the user is for a person.
+    A policy in shadow asks nobody. A decision that would ask another model or the user is for a
+    person.
     """
     if decision.mode == "shadow" or decision.action.name in ("deliver", "annotate"):
         return "allow"
@@ -132,7 +133,10 @@ def _facts(asked: HookInput, policy: Policy, calibrator: str) -> Facts:
 
 
 def _confidence(asked: HookInput, transcript: Path, calibrator: str) -> float | None:
-    """The probability that the call is right after the conversation so far; None without one."""
+    """Return the probability that the call is right after the conversation, or None without one.
+
+    The reason for None is printed on stderr.
+    """
     from calibrator import CalibratorError, NotScorableError, Pinocchio
     from proxy.formats import MESSAGES, RESPONSES
 
@@ -149,7 +153,10 @@ def _confidence(asked: HookInput, transcript: Path, calibrator: str) -> float | 
 
 
 def _conversation(transcript: Path) -> tuple[list[Any], list[Any]]:
-    """The messages of a transcript of Claude Code's, or the items of one of Codex's."""
+    """Return the messages of a transcript of Claude Code's, and the items of one of Codex's.
+
+    One of the lists is empty. The message whose call is decided on is left out.
+    """
     messages, items = [], []
     for line in _lines(transcript):
         if isinstance(message := line.get("message"), dict) and "role" in message:

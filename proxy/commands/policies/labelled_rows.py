@@ -1,4 +1,4 @@
-"""Labelled rows as policies look at them: the calibrator's rows, scored where they are not yet."""
+"""Labelled rows for policies: the calibrator's rows, scored where they have no confidence yet."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from policies import Exchange, Facts, Labelled, facts_from_values
 from proxy.formats.called import noted, tool_calls
 
 UNRECORDED = frozenset({"stream", "team", "key", "tags", "n", "finish_reason"})
-"""Facts that a labelled row does not tell, unless it carries them under `facts`.
+"""Facts that a labelled row does not have, unless it carries them under `facts`.
 
 Calls of tools and a refusal are part of a response: one of plain text has neither.
 """
@@ -43,20 +43,23 @@ class ScoredRow:
     row: Row
     confidence: float
     calibrator: str | None
-    score: Score | None = None  # where it was scored here
-    alone_calibrator: str | None = None  # what gave the confidence without others
+    score: Score | None = None  # None where the row had a confidence
+    alone_calibrator: str | None = None  # the calibrator of the confidence without others
 
     @property
     def is_correct(self) -> bool:
         return bool(self.row.correct)
 
     def labelled(self) -> Labelled:
-        """What a certificate is made from."""
+        """Return the row as a label of a certificate."""
         id = self.row.raw.get("id") or hashlib.sha256(self.row.answer.encode()).hexdigest()
         return Labelled(self.row.question_id, self.confidence, self.is_correct, str(id))
 
     def exchange(self) -> Exchange:
-        """What a replay looks at; a row with `facts` of its own says all of them there."""
+        """Return the row as an exchange to replay.
+
+        `facts` of the row replace those of its response.
+        """
         raw = self.row.raw
         at_s = raw.get("at_s") if isinstance(raw.get("at_s"), int | float) else None
         source, found = f"row {raw.get('id', self.row.question_id)}", self._findings()
@@ -86,14 +89,17 @@ class ScoredRow:
         return Exchange(facts, self.is_correct, at_s, lacks)
 
     def _notes(self, message: Mapping[str, Any]) -> tuple[CallNotes, ...] | None:
-        """The marks and risks of the row's calls: of its score, or else read anew."""
+        """Return the marks and risks of the row's calls, from its score or computed now.
+
+        None without calls.
+        """
         if self.score is not None and self.score.notes is not None:
             return self.score.notes
         used = self.row.item("served").tool_use
         return call_notes(used) if used is not None and used.has_calls else None
 
     def _findings(self) -> dict[str, Any]:
-        """What is known of the reply besides its confidence, as a record says it."""
+        """Return the findings besides the confidence, under their names in a record."""
         if (score := self.score) is None:
             raw = self.row.raw
             return {name: raw[name] for name in FINDINGS if raw.get(name) is not None}
@@ -109,9 +115,10 @@ class ScoredRow:
 def load_scored(
     paths: Sequence[Path], calibrator: str, device: str
 ) -> tuple[list[ScoredRow], list[RowError]]:
-    """Read labelled rows; those without a `confidence` are scored as the proxy would score them.
+    """Read labelled rows, and score those without a `confidence` as the proxy would.
 
-    Raises CalibratorError, also for files without a labelled row.
+    Returns them in their order, and the errors of unusable rows. Raises CalibratorError, also for
+    files without a labelled row.
     """
     check_readable(paths)
     rows, bad = load_labelled(paths, "read")
@@ -146,7 +153,7 @@ def load_scored(
 
 
 def _message(response: Any) -> dict[str, Any]:
-    """The message of a chat completion, or itself; empty for a plain text."""
+    """Return the message of a chat completion, or the object itself; empty for a plain text."""
     if not isinstance(response, dict):
         return {}
     choices = response.get("choices")

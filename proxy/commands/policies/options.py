@@ -1,4 +1,4 @@
-"""What the commands on policies share: options, and how they end."""
+"""The shared parts of the commands for policies: options, and how they end."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.
 
 @contextmanager
 def sentences() -> Iterator[None]:
-    """Turns the errors of a person's mistake into one sentence and an exit status."""
+    """End the process with one sentence and UNUSABLE_INPUT for a person's mistake raised inside."""
     from calibrator import CalibratorError
     from policies import PolicyError
 
     try:
         yield
     except BrokenPipeError:
-        raise  # whoever read the output has enough; the command ends without a word
+        raise  # the reader of the output has enough; the command ends silently
     except (CalibratorError, PolicyError, OSError, ValueError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(UNUSABLE_INPUT) from error
 
 
 def policy_named(name: str) -> Policy:
-    """A pack or a file."""
+    """Load a pack or a file."""
     from policies import load_policy
 
     return load_policy(name)

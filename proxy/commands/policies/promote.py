@@ -1,4 +1,4 @@
-"""`pinocchio promote`: take a policy, or one of its rules, out of shadow mode."""
+"""`pinocchio promote`: takes a policy, or one of its rules, out of shadow mode."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def promote(
     from proxy.store.record.reader import since as recorded_since
 
     try:
-        text = _bytes_of(policy).decode()  # line ends stay
+        text = _bytes_of(policy).decode()  # read as bytes to keep line ends
         now = parse_policy(text, str(policy))
         changed = promoted(text, str(policy), rule)
     except (InvalidDocumentError, ValueError) as error:
@@ -66,7 +66,7 @@ def promote(
 
 
 def _bytes_of(policy: Path) -> bytes:
-    """What a policy file has; ends the process where it cannot be read, or names a pack."""
+    """Read a policy file; end the process where it cannot be read, or names a pack."""
     from policies import pack_names
 
     try:
@@ -82,13 +82,13 @@ def _bytes_of(policy: Path) -> bytes:
 
 
 def _is_by(recorded: Recorded, policy: Policy) -> bool:
-    """Whether this version of the policy decided, whatever its certificate was."""
+    """Return whether this version of the policy decided, with any certificate."""
     digest = (recorded.policy or "").rpartition("@")[2].partition("+")[0]
     return recorded.policy_name == policy.name and digest == policy.digest.partition("+")[0]
 
 
 class _Beside(NamedTuple):
-    """What would have been done, None for nothing, what was done, and a verdict on the reply."""
+    """The action that would have been taken (or None), the one taken, and a verdict (or None)."""
 
     would: str | None
     action: str | None
@@ -101,7 +101,7 @@ def _beside(recorded: Recorded, rule: str | None) -> _Beside:
 
 
 def _once_live(replies: Sequence[_Beside], rule: str | None) -> Iterator[str]:
-    """How many of the replies would not have been delivered as they were: what changes."""
+    """Yield, by action, how many of the replies would no longer be delivered unchanged."""
     counts = Counter(each.would for each in replies if each.would not in (None, "deliver"))
     whose = f"rule {rule!r}" if rule else "it"
     for action in sorted(counts, key=lambda name: (name != "hold", -counts[name])):

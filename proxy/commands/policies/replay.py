@@ -96,7 +96,7 @@ def _outcomes(rows: Sequence[ScoredRow]) -> list[Any]:
 
 
 def _recorded_outcomes(exchanges: Sequence[Exchange]) -> list[Any]:
-    """The replies that have a verdict; each counts as one to a question of its own."""
+    """Return the replies with a verdict as outcomes, each with a question of its own."""
     from calibrator import Outcome
 
     return [

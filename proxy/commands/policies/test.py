@@ -1,4 +1,4 @@
-"""`pinocchio test`: a policy on recorded exchanges with the decisions that are expected."""
+"""`pinocchio test`: a policy's decisions on recorded exchanges, compared with the expected ones."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""Commands on held replies and labels."""
+"""Commands for held replies and labels."""
 
 __all__ = ["feedback", "fetch", "figures", "reviews", "verdict"]

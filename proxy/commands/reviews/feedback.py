@@ -1,4 +1,4 @@
-"""`pinocchio feedback FILE`: labels of recorded replies, many at once, into the store."""
+"""`pinocchio feedback FILE`: puts labels of recorded replies into the store, many at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from proxy.errors import BadRequestError, ExitStatus
 cli = typer.Typer()
 
 AT_ONCE = 1_000
-MOST_TOLD = 20  # lines about labels that were not kept
+MOST_TOLD = 20  # printed lines about labels that were not kept
 
 
 @cli.command()
@@ -76,7 +76,7 @@ def feedback(
 
 
 def _lines(file: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines that say something, with their numbers from 1."""
+    """Yield the lines that are not blank, with their numbers from 1."""
     from calibrator import open_lines
 
     with open_lines(file) as lines:

@@ -1,4 +1,4 @@
-"""`pinocchio reviews fetch`: what people said in Langfuse or Phoenix, as verdicts in the store."""
+"""`pinocchio reviews fetch`: keeps people's verdicts in Langfuse or Phoenix in the store."""
 
 from __future__ import annotations
 
@@ -63,7 +63,10 @@ def fetch(
 
 
 def _keep(findings: Findings, queue: ReviewQueue, found: ForeignVerdict, *, dry_run: bool) -> str:
-    """What became of a verdict."""
+    """Keep a verdict unless it is a dry run, and return its outcome.
+
+    The outcome is kept, known, unknown or ambiguous.
+    """
     from proxy.store.record.reader import find
 
     if found.request_id is None:

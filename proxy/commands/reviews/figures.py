@@ -1,4 +1,4 @@
-"""`pinocchio reviews agreement` and `estimate`: what the verdicts of reviewers tell."""
+"""`pinocchio reviews agreement` and `estimate`: figures from the verdicts of reviewers."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _figure(value: float) -> str:
 
 
 def _without_nan(value: Any) -> Any:
-    """JSON has no nan."""
+    """Replace nan, which JSON lacks, by None; tuples become lists."""
     if isinstance(value, dict):
         return {key: _without_nan(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""`pinocchio reviews`: list, read, approve and reject held replies in a terminal."""
+"""`pinocchio reviews`: lists, shows, approves and rejects held replies in a terminal."""
 
 from __future__ import annotations
 
@@ -103,14 +103,14 @@ def list_reviews(
 
 
 def _id_shown(id: str) -> str:
-    """Return what a terminal shows of an id: the beginning of its random part."""
+    """Return the shown part of an id: on a terminal, the beginning of its random part."""
     if not sys.stdout.isatty():
         return plain(id)
     return plain(id.replace("_", "-").rpartition("-")[2][:SHOWN_OF_ID])
 
 
 def _whole_id(desk: Desk, id: str) -> str:
-    """Return the id that a person means by a part of it; raises NotFoundError for several."""
+    """Return the whole id for a part of it; raises NotFoundError where several match."""
     if len(id) < LEAST_OF_ID or desk.queue.get(id) is not None:
         return id
     found = desk.queue.ids_like(id)
@@ -244,7 +244,7 @@ def _decide(
 
 
 def _approvals(told: dict[str, Any] | None) -> str:
-    """Who has approved what several people have to."""
+    """Return who has approved a reply that several people have to approve; empty for others."""
     if told is None:
         return ""
     people = ", ".join(plain(each["by"]) for each in told["given"])
@@ -255,7 +255,7 @@ def _approvals(told: dict[str, Any] | None) -> str:
 
 @contextmanager
 def _desk(config: Path | None) -> Iterator[Desk]:
-    """The desk on the configured store; what it refuses ends the process."""
+    """Open the desk on the configured store; end the process where it refuses something."""
     from proxy.config.setup import load_setup, load_store_config
     from proxy.desk.desk import Desk
     from proxy.store.reviews.queue import ReviewQueue
@@ -263,7 +263,7 @@ def _desk(config: Path | None) -> Iterator[Desk]:
     with errors_told():
         store = existing_store(load_store_config(config).store)
         setup = None
-        with suppress(StartupError):  # a broken policy keeps nobody from deciding
+        with suppress(StartupError):  # a broken policy must not keep people from deciding
             setup = load_setup(config)
         desk = Desk(ReviewQueue(store), (lambda: setup) if setup is not None else None)
         try:
@@ -284,7 +284,7 @@ def _facts(desk: Desk, held: HeldReply) -> dict[str, object]:
     times = ("created_at", "expires_at", "decided_at", "taken_at")
     facts: dict[str, object] = {name: getattr(held, name) for name in names + times}
     bound = json.loads(held.calls) if held.calls else []
-    bound = [{"name": call.pop("tool", None), **call} for call in bound]  # as they are stored
+    bound = [{"name": call.pop("tool", None), **call} for call in bound]  # stored as `tool`
     calls = [
         {**call.facts(), **(bound[at] if at < len(bound) else {})}
         for at, call in enumerate(desk.calls(held))
@@ -302,7 +302,7 @@ def _facts(desk: Desk, held: HeldReply) -> dict[str, object]:
 
 
 def _tell_of_missing(desk: Desk, labels: Sequence[str]) -> None:
-    """Why calls have no `risk`: the rules that held them are those of an unknown policy."""
+    """Print why calls have no `risk`: the policy that held them is not in the configuration."""
     for name in sorted({name for each in labels if (name := desk.missing_policy(each))}):
         text = (
             f"policy {plain(name)} {NOT_CONFIGURED}, so nothing says which pattern a call matches"
@@ -311,7 +311,7 @@ def _tell_of_missing(desk: Desk, labels: Sequence[str]) -> None:
 
 
 def _end(held: Listed) -> str:
-    """When a reply expires and what comes of it then, or what has."""
+    """Return when a reply expires and what happens then, or how it ended."""
     if held.state == "held":
         left_s = max(0.0, held.expires_at - time.time())
         if held.kind == "audit":  # it was delivered: nothing is withheld when its time is up
@@ -321,7 +321,7 @@ def _end(held: Listed) -> str:
 
 
 def _span(seconds: float) -> str:
-    """A time in its largest unit, as the console writes it: `13 d`."""
+    """Return a time in its largest unit, as the console does: `13 d`."""
     for name, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= size:
             return f"{int(seconds // size)} {name}"
@@ -329,7 +329,7 @@ def _span(seconds: float) -> str:
 
 
 def _left(seconds: float) -> str:
-    """Write a time that is left, rounded as the console does: seven days are seven at first."""
+    """Return a remaining time, rounded as the console does: seven days are seven at first."""
     for size in (86_400, 3_600, 60):
         if seconds >= size:
             return _span(math.floor(seconds / size + 0.5) * size)

@@ -1,4 +1,4 @@
-"""One held reply as a person reads it on a terminal; `reviews show --json` has all of it."""
+"""One held reply for a person at a terminal; `reviews show --json` has all of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TIMES: Final = (("created_at", "since"), ("expires_at", "until"), ("decided_at"
 def lines_of(facts: Mapping[str, Any], held: HeldReply) -> Iterator[str]:
     """Yield what a reviewer needs to decide: state, confidence, question, reply, calls.
 
-    `facts` are those of `--json`. Nothing that a text brings along can move the terminal's cursor.
+    `facts` are those of `--json`. Control characters are escaped, so no text can move the cursor.
     """
     confidence = facts["confidence"]
     sure = "no confidence" if confidence is None else f"confidence {confidence:.2f}"
@@ -38,7 +38,7 @@ def lines_of(facts: Mapping[str, Any], held: HeldReply) -> Iterator[str]:
 
 
 def _decision(facts: Mapping[str, Any]) -> Iterator[str]:
-    """Yield who decided, what the note says, how many approvals there are, and an edit."""
+    """Yield who decided, the note, the number of approvals, and an edit."""
     if facts.get("decided_by"):
         yield f"{_INDENT}decided by {plain(str(facts['decided_by']))}"
     if facts.get("note"):
@@ -51,7 +51,7 @@ def _decision(facts: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _call(call: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a call, an argument a line, with what is odd about it."""
+    """Yield a call, one argument on each line, with its marks and risk."""
     risk = f"  [{plain(str(call['risk']))}]" if call.get("risk") else ""
     yield f"Call {plain(str(call.get('name')))}{risk}"
     if call.get("level"):

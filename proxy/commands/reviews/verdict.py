@@ -1,4 +1,4 @@
-"""`pinocchio reviews verdict`: label a recorded reply."""
+"""`pinocchio reviews verdict`: labels a recorded reply."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def verdict(
 def give(
     findings: Findings, queue: ReviewQueue, request_id: str, is_correct: bool, by: str
 ) -> None:
-    """Keeps a verdict; a reply that was drawn to be checked is done with."""
+    """Keep a verdict, and close the review of a reply that was drawn to be checked."""
     from proxy.store.reviews.held_replies import REJECTED, RELEASED
 
     findings.give_verdict(request_id, is_correct, by)
-    if drawn := queue.audit_of(request_id):  # nobody else need look at it
+    if drawn := queue.audit_of(request_id):  # no other reviewer has to check it
         queue.decide(drawn, RELEASED if is_correct else REJECTED, by)
 
 

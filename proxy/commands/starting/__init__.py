@@ -1,3 +1,3 @@
-"""`init` for a first start, `migrate` after an upgrade, `capacity` before either."""
+"""Commands for the start: `init` at first, `migrate` after an upgrade, `capacity` before either."""
 
 __all__ = ["capacity", "init", "migrate"]

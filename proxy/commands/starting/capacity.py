@@ -1,4 +1,4 @@
-"""`pinocchio capacity`: what a load takes of cores, GPUs, memory, database and money."""
+"""`pinocchio capacity`: the cores, GPUs, memory, database and money that a load needs."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def capacity(
 
 
 def _rate(text: str) -> float:
-    """Requests a second; ends the process where the text says none."""
+    """Return requests per second; end the process for text that is no rate."""
     found = re.fullmatch(r"([0-9.,]+(?:e[0-9]+)?)(?:/(s|min|h|d))?", text.strip())
     try:
         rate = float(found[1].replace(",", "")) / SECONDS[found[2] or "s"] if found else 0.0
@@ -129,7 +129,7 @@ def _costs(path: Path) -> tuple[Costs, str]:
 def _lines(
     load: Load, given: Assumptions, found: Plan, waits: dict[str, Any]
 ) -> Iterator[tuple[str, str]]:
-    """What is printed, line by line."""
+    """Yield the names and values to print."""
     rate = _amount(load.requests_per_s)
     yield "requests", f"{rate} a second, {load.in_flight:,.0f} under way"
     processes = _number(found.workers, "process", "es")
@@ -160,7 +160,7 @@ def _number(count: int, what: str, plural: str = "s") -> str:
 
 
 def _waits(costs: Costs, load: Load, given: Assumptions, found: Plan) -> dict[str, Any]:
-    """What a simulation of one of the processes, with its share of the load, says."""
+    """Simulate one of the processes, with its share of the load, and return the figures."""
     from proxy.capacity.planning import request_ms
     from proxy.capacity.queues import Process, arriving, mean, simulate, tail
 

@@ -1,4 +1,4 @@
-"""`pinocchio init`: a configuration to begin with."""
+"""`pinocchio init`: writes a first configuration."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def _write_pack(name: str, path: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a new file; ends the process where one is there already or none can be written."""
+    """Write a new file; end the process where it exists already or cannot be written."""
     try:
-        with path.open("x", encoding="utf-8") as file:  # never over somebody's work
+        with path.open("x", encoding="utf-8") as file:  # never overwrites somebody's work
             file.write(text)
     except FileExistsError as error:
         message = f"{path} is there already; remove it first, or name another: pinocchio init FILE"

@@ -1,4 +1,4 @@
-"""`pinocchio migrate`: the store's schema, before the first proxy of a version starts."""
+"""`pinocchio migrate`: brings the store's schema up to date before a new version starts."""
 
 from __future__ import annotations
 

@@ -1,3 +1,3 @@
-"""`admin` and `webhooks` of proxy.yaml: where people decide, how they log in, and who is told."""
+"""`admin` and `webhooks` of proxy.yaml: the review desk, its logins, and who is notified."""
 
 __all__ = ["admin", "oidc", "webhooks"]

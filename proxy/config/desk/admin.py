@@ -1,4 +1,4 @@
-"""`admin` of proxy.yaml: the review desk's own listener, and what its links are signed with."""
+"""`admin` of proxy.yaml: the review desk's own listener, and the secrets that sign its links."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 from proxy.config.desk.oidc import OidcConfig
 from proxy.config.section import Secret, Section
 
-SHORTEST_LINK_SECRET = 32  # characters: whoever guesses it can decide on everything
+SHORTEST_LINK_SECRET = 32  # characters; anybody who guesses a secret can decide on everything
 
 
 def _given(value: Any) -> Any:
-    """The secrets without those that are empty: `${OLD_SECRET:-}` is one until it is needed."""
+    """Drop empty secrets from a list: `${OLD_SECRET:-}` is empty until it is needed."""
     return [each for each in value if each not in ("", None)] if isinstance(value, list) else value
 
 
@@ -32,7 +32,7 @@ LinkSecrets = Annotated[
     BeforeValidator(_given),
     AfterValidator(_long),
 ]
-"""The first signs, and links of both hold: so one takes the other's place."""
+"""At most two secrets: the first signs; links of both are valid, so one can replace the other."""
 
 
 class AdminConfig(Section):
@@ -44,10 +44,10 @@ class AdminConfig(Section):
     token: Secret = Field(  # empty: a login link, printed at start
         default_factory=lambda: SecretStr(os.environ.get("PINOCCHIO_ADMIN_TOKEN", ""))
     )
-    url: str | None = None  # under which people reach it, where that is another; for links
+    url: str | None = None  # the public address for links, where it differs from host and port
     oidc: OidcConfig | None = None  # None: people log in with tokens and keys alone
-    link_secrets: LinkSecrets = ()  # that sign the links by which reviewers decide in a chat
-    link_hours: float = Field(default=24, gt=0, le=168)  # for which such a link holds
+    link_secrets: LinkSecrets = ()  # sign the links by which reviewers decide in a chat
+    link_hours: float = Field(default=24, gt=0, le=168)  # the life of such a link
 
     @property
     def has_token(self) -> bool:

@@ -1,4 +1,4 @@
-"""`admin.oidc` of proxy.yaml: people log in at an OpenID issuer, and come as their groups say."""
+"""`admin.oidc` of proxy.yaml: logins at an OpenID issuer, with rights by group."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from proxy.config.section import Secret, Section
 
-EVERYBODY = "*"  # a group of whoever the issuer lets in
+EVERYBODY = "*"  # the group of all whom the issuer lets in
 
 
 def _issuer(value: str) -> str:
-    """As the issuer writes it, a slash at the end included: tokens are compared with it."""
+    """Return an issuer's address unchanged, a final slash included: tokens are compared with it.
+
+    Raises ValueError for anything but https, or http on this machine.
+    """
     parts = urlsplit(value)
     if not parts.hostname or parts.username is not None or parts.query or parts.fragment:
         raise ValueError("an issuer is an address such as https://login.example/realms/main")
@@ -24,7 +27,7 @@ def _issuer(value: str) -> str:
 
 
 def is_here(host: str) -> bool:
-    """Whether a host is this machine, by its address or as `localhost`."""
+    """Return whether a host is this machine, by its address or as `localhost`."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -32,7 +35,7 @@ def is_here(host: str) -> bool:
 
 
 class GroupConfig(Section):
-    """What people of a group may do at the desk."""
+    """The rights of a group's people at the desk."""
 
     role: Literal["reviewer", "admin"] = "reviewer"
     queues: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None  # None: all
@@ -45,14 +48,14 @@ class GroupConfig(Section):
 
 
 class OidcConfig(Section):
-    """Where people log in, and which of them may come; claims are those of the ID token."""
+    """The issuer where people log in, and the groups that may; claims are those of the ID token."""
 
     issuer: Annotated[str, AfterValidator(_issuer)]
     client_id: str = Field(min_length=1)
-    client_secret: Secret = SecretStr("")  # empty: a public client, which shows none
+    client_secret: Secret = SecretStr("")  # empty: a public client, which has none
     title: str = Field(default="single sign-on", min_length=1)  # on the login page
     scopes: Annotated[tuple[str, ...], Field(strict=False)] = ("openid", "profile", "email")
-    name_claim: str = Field(default="preferred_username", min_length=1)  # who somebody is
+    name_claim: str = Field(default="preferred_username", min_length=1)  # a person's name
     groups_claim: str = Field(default="groups", min_length=1)  # `a.b`: b within a
     groups: dict[str, GroupConfig] = Field(min_length=1)
     session_hours: float = Field(default=12, gt=0, le=24)

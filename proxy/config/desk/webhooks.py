@@ -1,4 +1,4 @@
-"""`webhooks` of proxy.yaml: who is told what happens to held replies, and who may decide there."""
+"""`webhooks` of proxy.yaml: who is notified about held replies, and who may decide by a message."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from proxy.config.section import Secret, Section
 
 WebhookEvent = Literal["held", "approved", "edited", "escalated", "released", "rejected", "expired"]
 Place = tuple[str | int, ...]
-"""Keys and numbers of entries that lead to a place in the file."""
+"""The keys and numbers of entries that lead to a place in the file."""
 
 
 class WebhookConfig(Section):
-    """Who is told what happens to held replies; of their text only what `include_reply` or `shows`
-    says."""
+    """A receiver of messages about held replies.
+
+    A message holds their text only as far as `include_reply` or `shows` says.
+    """
 
     url: str
     events: Annotated[tuple[WebhookEvent, ...], Field(strict=False, min_length=1)] = (
@@ -29,18 +31,20 @@ class WebhookConfig(Section):
         "rejected",
         "expired",
     )
-    secret: Secret = SecretStr("")  # with which messages are signed
+    secret: Secret = SecretStr("")  # signs messages
     format: Literal["json", "slack", "teams"] = "json"
-    include_reply: bool = False  # of released ones, in `json`
-    shows: Literal["facts", "calls", "excerpt"] = "facts"  # in a chat: arguments of calls, a text
-    reviewer: str | None = Field(default=None, min_length=1, max_length=200)  # who reads it, alone
+    include_reply: bool = False  # of released replies, in `json`
+    shows: Literal["facts", "calls", "excerpt"] = "facts"  # in a chat: also arguments, or text
+    reviewer: str | None = Field(default=None, min_length=1, max_length=200)  # the only reader
     queues: Annotated[tuple[str, ...], Field(strict=False, min_length=1)] | None = None  # None: all
-    allow_private: bool = False  # addresses of this network, and http://
+    allow_private: bool = False  # whether local addresses and http:// are allowed
 
     @property
     def identity(self) -> str:
-        """What tells it from others, as a text that stays with it: one address may serve several
-        reviewers, or each queue in another way."""
+        """A lasting text that tells this webhook from others: its address, reviewer and queues.
+
+        One address may serve several reviewers, or each queue in another way.
+        """
         named = [self.url]
         named += [f"reviewer {self.reviewer}"] if self.reviewer is not None else []
         named += [f"queues {', '.join(sorted(self.queues))}"] if self.queues is not None else []
@@ -75,8 +79,11 @@ class WebhookConfig(Section):
 def webhook_problems(
     admin: AdminConfig, webhooks: Sequence[WebhookConfig]
 ) -> list[tuple[Place, str]]:
-    """Webhooks that are one, of which the last alone would be told, and what links that decide
-    lack, each with its place and a sentence."""
+    """Return the problems of webhooks, each with its place and a sentence.
+
+    Of two webhooks with the same identity, only the last would receive messages. Links for
+    decisions need a desk, a secret and an address. At most one problem is returned.
+    """
     known = [each.identity for each in webhooks]
     for at, identity in enumerate(known):
         if (first := known.index(identity)) != at:
