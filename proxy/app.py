@@ -252,10 +252,7 @@ class App:
         self._reloading.ask()
 
     def drain(self) -> None:
-        """Report at `/readyz` from now on that the proxy will end.
-
-        Requests are answered as before.
-        """
+        """Report at `/readyz` from now on that the proxy will end; requests are still answered."""
         if self._parts.peers is not None and not self.is_draining:
             self._parts.peers.tell("drain")  # the supervisor sends it on to all workers
         self._begin_to_drain()
@@ -289,10 +286,7 @@ class App:
     def _again(
         self, guest: Guest, endpoint: Endpoint, request: Request, client: Client
     ) -> Awaitable[None] | None:
-        """Begin to answer a request whose head the guest has sent before.
-
-        Return None for one that has to be admitted as any other.
-        """
+        """Answer a request whose head the guest has sent before; return None for any other."""
         generation = self._reloading.current
         try:
             if not generation.admission.enter_again(guest):

@@ -296,10 +296,7 @@ def _disk(folder: Path) -> Finding:
 
 
 def _clock(patient: Patient) -> Iterator[Finding]:
-    """Yield one finding: whether this machine's clock agrees with the upstreams'.
-
-    HTTP dates are whole seconds, so only large differences count.
-    """
+    """Yield whether this machine's clock agrees with the upstreams' (HTTP dates: whole seconds)."""
     if not patient.skews_s:
         yield Finding("skip", "clock", "nobody to compare it with: no upstream told its own")
         return
@@ -343,10 +340,7 @@ def _limits(patient: Patient) -> Iterator[Finding]:
 
 
 def _is_current(patient: Patient) -> bool:
-    """Return whether the store has the tables of this version.
-
-    Opening an older one would change it.
-    """
+    """Return whether the store has this version's tables, without opening it for a change."""
     return patient.store is not None and patient.store.state == "current"
 
 
@@ -432,10 +426,7 @@ def _oidc(patient: Patient) -> Iterator[Finding]:
 
 
 def _telemetry(patient: Patient) -> Iterator[Finding]:
-    """Yield whether the receivers of telemetry answer.
-
-    A project without traces may not exist yet.
-    """
+    """Yield whether the receivers of telemetry answer; a project without traces may not exist."""
     from proxy.telemetry.scores import UnreadableScoresError, score_keepers
 
     config = patient.setup.config.telemetry

@@ -56,10 +56,7 @@ def _store(value: str) -> str:
 
 
 def _device(value: str) -> str:
-    """Check a device's name; raise ValueError for an unknown one.
-
-    Whether the device exists is found out where a checkpoint computes on it.
-    """
+    """Check a device's name, not whether it exists; raise ValueError for an unknown one."""
     try:
         check_device(value)
     except CheckpointError as error:
@@ -461,10 +458,7 @@ def load_config_policy(config: Config, path: Path | None, override: str | None =
 
 
 def load_policy_of(folder: Path, name: str) -> Policy:
-    """Load a policy: a file in the configuration's folder, else a pack, or a file by its path.
-
-    Raises InvalidDocumentError.
-    """
+    """Load a policy beside the configuration, a pack, or a path; raise InvalidDocumentError."""
     beside = folder / name
     return load_policy(str(beside) if beside.is_file() else name)
 

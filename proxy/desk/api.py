@@ -85,10 +85,7 @@ def as_json(handler: Callable[Given, dict[str, Any]]) -> Callable[Given, Respons
 
 
 def review_routes(desk: Desk, feed: Feed) -> APIRouter:
-    """Return the routes of the API.
-
-    Handlers are plain functions, so that they run on threads: all of them wait for the store.
-    """
+    """Return the routes of the API; handlers run on threads, because they wait for the store."""
     api = APIRouter(prefix="/pinocchio/v1", tags=["reviews"])
 
     @api.get("/reviews")

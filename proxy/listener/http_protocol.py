@@ -112,10 +112,7 @@ class HttpProtocol(asyncio.Protocol):
         self._new_parser()
 
     def _new_parser(self) -> None:
-        """Make a parser that accepts data after a request that closes the connection.
-
-        A client that sends more still gets the reply to that request.
-        """
+        """Make a parser that accepts data after a request that closes the connection."""
         self.parser: Any = httptools.HttpRequestParser(self)
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
 
@@ -209,10 +206,7 @@ class HttpProtocol(asyncio.Protocol):
         return data[len(part) :]
 
     def _learn(self, data: bytes) -> None:
-        """Keep the head of the single request in the data, if the connection stays open.
-
-        The body has to be whole or entirely missing.
-        """
+        """Keep the head of the one request in the data, whose body is whole or missing."""
         self._heads_to_learn -= 1
         cycle = self.running
         if cycle is None or cycle is not self.cycle or self.is_in_head or not cycle.keep_alive:
@@ -310,19 +304,13 @@ class HttpProtocol(asyncio.Protocol):
             self.pipeline.appendleft(self.cycle)
 
     def _check_size(self, headers: Headers) -> None:
-        """Check the head's exact size; the estimate may include another request's body.
-
-        Raises HeadTooLargeError.
-        """
+        """Check the head's exact size, without a body; raise HeadTooLargeError."""
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in headers)
         if len(headers) > HEAD_FIELDS or size > HEAD_BYTES:
             raise HeadTooLargeError(_TOO_LARGE)
 
     def _takes_upgrade(self) -> bool:
-        """Return whether the request is a WebSocket handshake to accept.
-
-        A handshake is a GET; the WebSocket protocol itself refuses one with a body.
-        """
+        """Return whether the request is a WebSocket handshake, a GET, to accept."""
         takes_them = self._config.ws_protocol_class is not None
         return takes_them and self.scope["method"] == "GET" and asks_for_websocket(self.headers)
 
@@ -495,10 +483,7 @@ class HttpProtocol(asyncio.Protocol):
         self.flow.resume_writing()
 
     def shutdown(self) -> None:
-        """Close the connection, after the reply in progress.
-
-        It is called by uvicorn when the server ends.
-        """
+        """Close the connection after the reply in progress; uvicorn calls it at its end."""
         if self.running is None:
             self.outlet.close()
         else:
