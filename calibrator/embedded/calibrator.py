@@ -90,7 +90,7 @@ def _answering(item: Item, answer: str) -> Item:
 
 @dataclass(frozen=True, slots=True)
 class TextReading:
-    """What the parts read of B texts, before the recalibration curve."""
+    """The parts' reading of B texts, before the recalibration curve."""
 
     rows: list[TowerRow]
     odds: NDArray[np.float64]  # (B,) log-odds that a reply in order is right
@@ -409,8 +409,8 @@ class EmbeddedCalibrator:
     def _because(self, read: TextReading, confidences: Sequence[float]) -> list[tuple[str, ...]]:
         """Return the reasons against each text.
 
-        They are the inspector's findings. If it found none and the confidence is low, the model's
-        name is the reason where the same reply of a middling model would be surer by `TOLD`.
+        They are the inspector's findings. If it found none and the confidence is low, the reason is
+        the model's name, provided that the same reply of a middling model would be surer by `TOLD`.
         """
         found = list(read.findings)
         low = [at for at, each in enumerate(found) if not each and confidences[at] < DOUBTED]

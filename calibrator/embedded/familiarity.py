@@ -66,7 +66,7 @@ class Familiarity:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Familiarity | None:
-        """Load what `state` returned; None for weights without it."""
+        """Load the arrays of `state`; None for weights without them."""
         parts = under(state, PREFIX)
         return cls(parts["whitening"], parts["centroids"], parts["threshold"]) if parts else None
 

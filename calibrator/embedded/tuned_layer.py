@@ -124,7 +124,7 @@ class TunedLayer:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> TunedLayer:
-        """Load what `state` returned. Raises KeyError or ValueError for arrays that do not fit."""
+        """Load the arrays of `state`. Raises KeyError or ValueError for arrays that do not fit."""
         arrays = {name: state[name].astype(np.float32) for name in _SHAPES}
         if {name: array.shape for name, array in arrays.items()} != _SHAPES:
             raise ValueError("it was tuned by another version: tune the shipped calibrator again")
