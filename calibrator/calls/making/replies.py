@@ -250,7 +250,10 @@ def _another(stage: Stage, field: str) -> object:
 
 
 def refused(stage: Stage) -> Iterator[Outcome]:
-    """Yield a refusal because of a record's state, true and false, and a claimed forbidden change."""
+    """Yield a refusal that is true and one that is false, and a claim of the forbidden change.
+
+    The state of the record forbids the change or allows it.
+    """
     if not stage.write.state:
         yield from failing(stage)
         return
