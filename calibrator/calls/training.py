@@ -76,7 +76,7 @@ class Material:
     traits: NDArray[np.float32]
     words: list[Ints]
     targets: NDArray[np.int64]
-    weights: Doubles  # of the lesson's label alone
+    weights: Doubles  # by the level of the lesson's label alone
     origins: NDArray[np.str_]
     groups: NDArray[np.str_]
     kinds: NDArray[np.str_]

@@ -60,7 +60,7 @@ from calibrator.text.word_pieces import WordPieces
 
 ON_CPU = ("auto", "cpu")
 FIELDS_BELOW = 0.9  # confidence of a call below which its arguments are examined one by one
-TOLD = 0.05  # least rise of confidence without the model's name for the name to be a reason
+TOLD = 0.05  # the model's name is a reason if the confidence is lower by this because of it
 OFTEN_WRONG = "the model is often wrong on such questions"
 NOT_KNOWN = "the calibrator does not know the model"
 
@@ -95,11 +95,11 @@ class TextReading:
     rows: list[TowerRow]
     odds: NDArray[np.float64]  # (B,) log-odds that a reply in order is right
     features: Floats  # (B, D) input of familiarity
-    distances: NDArray[np.floating]  # (B,) of familiarity; up to 1 is known
+    distances: NDArray[np.floating]  # (B,) by `Familiarity`; up to 1 is known
     in_order: NDArray[np.float64]  # (B,) P(it answers, agrees with itself, claims what was done)
     findings: list[tuple[str, ...]]  # reasons against being in order
     is_cut: list[bool]  # whether only a part of the text was read
-    shifts: NDArray[np.float64]  # (B,) that knowledge, abilities, inspector add to the log-odds
+    shifts: NDArray[np.float64]  # (B,) log-odds that knowledge, abilities, inspector add
     abilities: NDArray[np.float64]  # (B,) the part of `shifts` that the models' names add
     names: list[int]  # number of the model's name, from 1; 0 if it is unknown
     # for a second reading, as if a middling model had answered

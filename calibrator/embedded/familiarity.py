@@ -21,7 +21,7 @@ Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
 
 PREFIX = "familiarity."
-RIDGE = 1e-3  # of the mean variance, so that rare directions do not decide alone
+RIDGE = 1e-3  # share of the mean variance, so that rare directions do not decide alone
 MIN_ROWS = 20  # a benchmark with fewer has no centroid of its own
 KNOWN_SHARE = 0.97  # share of known rows whose confidence stays as it is
 

@@ -35,8 +35,8 @@ MOST_CANDIDATES: Final = 12  # texts that are compared closely
 REQUEST_WEIGHT: Final = 2.0  # weight of a word of the request beside one of the reply
 LEAST_WORDS: Final = 3  # a request with fewer is read with the one before it
 ABOUT: Final = 0.5  # share of a request's words in a text that it is about
-NAMED: Final = 0.4  # the same share if one of the words is the name
-TOUCHED: Final = 0.15  # the same share if the request or the reply has a long name
+NAMED: Final = 0.4  # that share if one of the words is the name
+TOUCHED: Final = 0.15  # that share if the request or the reply has a long name
 STRANGE_NAME: Final = 2.0  # weight of a name that no text has, as the subject of the request
 _TALKED: Final = """
     hello hi hey thanks thank tell know want need like much many get got give help us may might

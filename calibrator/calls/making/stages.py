@@ -353,7 +353,7 @@ def spoken_name(name: str) -> str:
 
 
 def add_rules(stage: Stage, twist: str) -> None:
-    """Set the rules of a scene: role, date, the rule of the twist, and others."""
+    """Set the rules of a scene: role, date, the rule of the twist, and sometimes others."""
     rng, write, today = stage.rng, stage.write, stage.today
     told = {"record": stage.domain.record, "tool": spoken_name(write.name)}
     if write.state and (twist == "state" or rng.random() < 0.3):

@@ -44,7 +44,7 @@ class Tool:
     required: tuple[str, ...]
     words: set[str]
     verbs: tuple[str, ...]  # verbs of its name, in order
-    annotations: dict[str, bool] = field(default_factory=dict)  # of an MCP tool, see `hints_in`
+    annotations: dict[str, bool] = field(default_factory=dict)  # for an MCP tool, see `hints_in`
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class View:
     """The input of all traits."""
 
     rules: str = ""
-    turns: list[str] = field(default_factory=list)  # of the user, the latest last
+    turns: list[str] = field(default_factory=list)  # the user's turns, the latest last
     is_answer: list[bool] = field(default_factory=list)  # whether each turn answers a question
     thought: str = ""
     said: str = ""  # text of the assistant just before the user's last turn
@@ -313,12 +313,12 @@ def _take_result(view: View, message: Json, waiting: dict[Any, Call]) -> None:
         call = waiting.pop(next(iter(waiting)))
     if call is not None:
         call.result = text
-    else:  # of a call that is not there any more
+    else:  # the result of a call that has been cut off
         view.earlier.append(Call("", {}, turn=view.user_turns, result=text))
 
 
 def _chosen_results(view: View) -> list[str]:
-    """Return the results to read, in order, up to `MAX_RESULTS` characters.
+    """Return the results to read, in order, about `MAX_RESULTS` characters at most.
 
     Results with a value of the call are chosen first, then the latest.
     """

@@ -72,7 +72,7 @@ def read_request(conversation: Conversation, *, has_tools: bool = False) -> Requ
 
 
 def own_rules(rules: str) -> int:
-    """Return the number of characters in rules, without generic sentences."""
+    """Return the number of characters in rules; in short rules without generic sentences."""
     if len(rules) > SHORT_RULES:
         return len(rules)
     sentences = _SENTENCE_ENDS.split(rules)

@@ -159,7 +159,10 @@ def _split(text: str) -> list[str]:
 
 
 def judge_label(reply: str, labels: list[str], *, is_only: bool) -> Verdict | None:
-    """Judge whether a reply names one label and, with `is_only`, nothing else."""
+    """Judge a reply by the labels that it names: wrong for none and, with `is_only`, for several.
+
+    Returns None for any other reply.
+    """
     text = " ".join(reply[:MAX_TEXT].split()).casefold()
     named = [label for label in labels if re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text)]
     named = [

@@ -225,7 +225,10 @@ _GIVEN: Final = re.compile(
 
 
 def order_verdict(instruction: str, reply: str) -> Verdict | None:
-    """Judge whether a list is in alphabetical order and has all items of a given list."""
+    """Judge whether a list is in alphabetical order and has all items of a given list.
+
+    Returns None if no order was requested, or for an ordered list without given items.
+    """
     line = " ".join(instruction.split())
     found = _ALPHABETICAL.search(line)
     if (

@@ -119,6 +119,7 @@ _BUSINESS: Final = re.compile(
     r"|user(?:'s)? (?:has|is|asks))\b",
     re.IGNORECASE,
 )
+# Beginnings of sentences of the rules that command a form of every reply.
 COMMAND: Final = re.compile(
     r"^[\W\d]*(?:please|always|never|do not|don't|only|just|you (?:must|should|will|are to|always"
     r"|only|answer|reply|respond)"

@@ -360,7 +360,7 @@ def _words_fault(
     parts = words.split()
     digits = re.sub(r"\D", "", leaf)
     if len(digits) >= 7 and digits[-7:] in re.sub(r"\D", "", source.text):
-        return None  # a telephone number with a code of its country
+        return None  # a telephone number with a country code
     numbers = numbers_in(leaf)
     if len(numbers) == 1 and re.fullmatch(
         r"[^\w]*[\d.,\s'%]+[^\w]*|[$€£¥]?\s?[\d.,']+\s?"

@@ -87,7 +87,9 @@ _FOREIGN: Final = re.compile(
     re.IGNORECASE,
 )
 
-_TYPED: Final = re.compile(r"\b(?:date|time|timestamp)\s+(?=')", re.IGNORECASE)  # of a literal
+_TYPED: Final = re.compile(
+    r"\b(?:date|time|timestamp)\s+(?=')", re.IGNORECASE
+)  # the type of a literal
 
 
 def verify_sql(exchange: Exchange) -> Verdict | None:
