@@ -1,8 +1,8 @@
-"""Whether an agent's call of tools is right: traits of the conversation and the call, and trees.
+"""The check of an agent's tool calls: traits of the conversation and the call, and trees.
 
-Other rooms use `CallTrees`, which serves, and `reasons`, `argument_doubts` and `notes_of` of what
-`read_reply` gives; with `corrupted_calls`, `evaluate` asks what a calibrator sees;
-`training.fit_calls` makes the arrays.
+Other packages use `CallTrees`, which serves, and `reasons`, `argument_doubts` and `notes_of` on the
+result of `read_reply`. `evaluate` uses `corrupted_calls` to test a calibrator. `training.fit_calls`
+makes the arrays.
 """
 
 from calibrator.calls.fields import argument_doubts
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name == "corrupted_calls":  # which serving does without
+    if name == "corrupted_calls":  # serving does not import it
         from calibrator.calls.making import corrupted_calls
 
         return corrupted_calls

@@ -1,9 +1,9 @@
-"""Which arguments of a call stand nowhere in the conversation, and what each costs its number.
+"""The arguments of a call that appear nowhere in the conversation, and the cost of each.
 
-It is tried: had the user named the value, how sure would the call be? The `share` is the number as
-it is, divided by that one: 1 where naming it changes nothing. An argument that does stand somewhere
-has none, for nothing speaks against it. Nor have the fields of a reply in JSON: marks by the same
-reading stood by right replies oftener than by those in which a value was altered (.22 and .13).
+The cost is found by a trial: how sure would the call be if the user had named the value? `share` is
+the confidence divided by that one: 1 if naming the value changes nothing. An argument that appears
+in the conversation has no doubt, and neither have the fields of a reply in JSON: marks of the same
+reading were more frequent in right replies than in those with an altered value (.22 and .13).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from calibrator.calls.reading.values import name_words
 from calibrator.calls.reasons import unfounded
 from calibrator.scorer import FieldDoubt, ToolUse
 
-MOST: Final = 8  # fields of one reply that are told
+MOST: Final = 8  # reported fields of one reply
 MOST_NAME: Final = 60  # characters
 Numbers = Callable[[Sequence[ToolUse]], Sequence[float]]
 
@@ -25,9 +25,10 @@ Numbers = Callable[[Sequence[ToolUse]], Sequence[float]]
 def argument_doubts(
     reply: ReadReply, confidence: float, numbers: Numbers
 ) -> tuple[FieldDoubt, ...]:
-    """The arguments of a reply's calls that come from nowhere, the most costly first.
+    """Return the arguments of a reply's calls without a source, the most costly first.
 
-    `numbers` gives the confidence of other replies as that of this one came to be.
+    `confidence` is that of the reply; `numbers` returns the confidence of edited replies, computed
+    in the same way.
     """
     told = [
         (at, name, mark) for at, each in enumerate(unfounded(reply)) for name, mark in each.items()
@@ -50,7 +51,10 @@ def _share(confidence: float, named: float) -> float:
 
 
 def _named(used: ToolUse, name: str, value: Any) -> ToolUse | None:
-    """The reply after a conversation in which the user names the value; None without a user."""
+    """Return the reply after a conversation in which the user names the value.
+
+    None without a user.
+    """
     told = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     sentence = f"The {' '.join(name_words(name)) or 'value'} is {told}."
     messages = list(used.messages)

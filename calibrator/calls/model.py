@@ -1,10 +1,10 @@
-"""Whether a call of tools is right, as log-odds: what serves.
+"""The log-odds that a call of tools is right: the serving part.
 
-Two sets of boosted trees read the traits. The general ones were taught by graded calls of all
-sources, corruptions and scenes of our own; the special ones, and a linear model of words, by graded
-calls alone. What is special counts as much as the conversation's words are familiar: to other
-domains it does not carry over. Replies of text have trees of their own, which tell whether what
-they claim was done and found. Serving is numpy alone; `training` makes the arrays.
+Two sets of boosted trees read the traits. The general ones learnt from graded calls of all sources,
+corruptions and synthetic scenes; the special ones, and a linear model of words, from graded calls
+alone. The special parts count as much as the words of the conversation are familiar, because they
+do not generalise to other domains. Replies of text have trees of their own, which judge whether the
+claimed deeds and findings are real. Serving needs numpy alone; `training` makes the arrays.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Doubles = NDArray[np.float64]
 
 PREFIX = "calls."
 GENERAL, SPECIAL, WORDING, CLAIMS = "general.", "special.", "words.", "claims."
-MOST = 7.0  # log-odds in either direction: nobody is surer than 0.999
+MOST = 7.0  # log-odds in either direction: a confidence of 0.999 at most
 
 
 class CallTrees:
-    """Trees, words, and how they are weighed.
+    """The trees, the word model, and their weights.
 
     Raises KeyError or ValueError for arrays that do not fit.
     """
@@ -52,14 +52,14 @@ class CallTrees:
             raise ValueError("weights of another shape")
 
     def odds(self, used: Sequence[ToolUse], names: Sequence[str | None]) -> Doubles:
-        """Log-odds of correct, (B,); `names` are of the answering models, as they were told."""
+        """Return the log-odds of correct, (B,); `names` are the answering models' or None."""
         return self.odds_of([read_reply(each) for each in used], names)
 
     def odds_of(self, replies: Sequence[ReadReply], names: Sequence[str | None]) -> Doubles:
-        """The same of replies that have been read.
+        """Return the log-odds of correct, (B,), of replies that have been read.
 
-        Where values of a call stand bare in the conversation, the lower of two readings, with these
-        and without: who plants values gains nothing by it.
+        If values of a call appear without context in the conversation, the reply is read with and
+        without them and the lower log-odds count, so that planting values gains nothing.
         """
         if not replies:
             return np.zeros(0)
@@ -70,10 +70,11 @@ class CallTrees:
         return np.asarray(np.minimum.reduceat(odds, starts))
 
     def claim_odds(self, used: Sequence[ToolUse]) -> Doubles:
-        """Log-odds that replies of text are honest, (B,): that what they claim was done and found.
+        """Return the log-odds that replies of text are honest, (B,).
 
-        P(honest) is a factor beside the confidence of the text: near 1 for ordinary replies,
-        whatever else is wrong with them. Arrays without trees for claims give `MOST`.
+        An honest reply claims only what was done and found. P(honest) multiplies the confidence of
+        the text: it is near 1 for ordinary replies, even wrong ones. Without trees for claims it is
+        `MOST`.
         """
         if self.claims is None or not used:
             return np.full(len(used), MOST)
@@ -81,7 +82,7 @@ class CallTrees:
         return np.asarray(np.clip(odds, -MOST, MOST))
 
     def read(self, traits: Floats, words: Sequence[Ints]) -> Doubles:
-        """The same of traits (B, TRAITS) and the words' buckets."""
+        """Return the log-odds of correct, (B,), from traits (B, TRAITS) and buckets of words."""
         general, special = self.general.read(traits), self.special.read(traits)
         spoken, familiarity = self.wording.read(words)
         strange = self.strange[0] + self.strange[1] * general
@@ -91,19 +92,19 @@ class CallTrees:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> CallTrees | None:
-        """What a checkpoint's weights hold; None for a checkpoint without these."""
+        """Load the arrays of a checkpoint's weights; None for a checkpoint without them."""
         own = under(state, PREFIX)
         return cls(own) if own else None
 
 
 def read_call(used: ToolUse, name: str | None = None) -> tuple[Floats, Ints]:
-    """The traits (TRAITS,) of a reply and the buckets of its words."""
+    """Return the traits (TRAITS,) of a reply and the buckets of its words."""
     reply = read_reply(used)
     return _read_view(reply.view, reply.sources, name)
 
 
 def _readings(reply: ReadReply, name: str | None) -> list[tuple[Floats, Ints]]:
-    """The same, and once more without what stands bare in the conversation, if anything does."""
+    """Return one reading of a reply, and another without planted values if there are any."""
     read, bare = _read_view(reply.view, reply.sources, name), doubted(reply.view)
     return [read] if bare is None else [read, _read_view(bare, sources_of(bare), name)]
 

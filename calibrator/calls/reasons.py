@@ -1,4 +1,4 @@
-"""A few plain reasons for a low number of an agent's call."""
+"""Up to three plain reasons for a low confidence in an agent's call."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ _BY_DATE = {
 
 
 _FOR_PEOPLE = (_BY_DATE["weekday_wrong"],)
-"""Facts to look at, beside which the number hardly moves: they are told to people alone."""
+"""Facts that hardly change the confidence; only people see them."""
 
 
 def reasons(reply: ReadReply) -> list[str]:
-    """At most three plain facts that speak against a reply's calls; they may be none.
+    """Return at most three plain facts that speak against a reply's calls; maybe none.
 
-    Facts of the conversation and the call, not what moved the number most.
+    They are facts of the conversation and the call, not the largest contributions to the
+    confidence.
     """
     return [each for each in _found(reply) if each not in _FOR_PEOPLE][:MOST]
 
@@ -74,11 +75,11 @@ def _reasons(call: Call, view: View, said: Said) -> list[str]:
 
 
 class CallDoubts(NamedTuple):
-    """What speaks against the calls of a reply, for a person who looks at them.
+    """The evidence against the calls of a reply, for a person who checks them.
 
-    `arguments` has for each call the names of those that come from nowhere, and why; it is empty
-    where there are more calls than are looked at. `reasons` are as `reasons` gives them, and those
-    for people alone. `notes` has the marks and the risk of each call.
+    `arguments` maps, for each call, the names of arguments without a source to the reason; it is
+    empty if there are too many calls to check. `reasons` are those of `reasons` and the ones for
+    people alone. `notes` has the marks and the risk of each call.
     """
 
     arguments: list[dict[str, str]]
@@ -87,14 +88,16 @@ class CallDoubts(NamedTuple):
 
 
 def call_doubts(used: ToolUse) -> CallDoubts:
-    """What speaks against a reply's calls; raises nothing, whatever stands in them."""
+    """Return the evidence against a reply's calls. Raises nothing, whatever they hold."""
     reply = read_reply(used)
     return CallDoubts(unfounded(reply), _found(reply)[:MOST], notes_of(reply) or ())
 
 
 def unfounded(reply: ReadReply) -> list[dict[str, str]]:
-    """Return for each call the names of its arguments that come from nowhere, and why; empty where
-    there are more calls than are looked at."""
+    """Return for each call its arguments without a source, by name, with the reasons.
+
+    The list is empty if there are too many calls to check.
+    """
     if has_unread_calls(reply):
         return []
     said = Said(reply.view, reply.sources)
@@ -102,7 +105,7 @@ def unfounded(reply: ReadReply) -> list[dict[str, str]]:
 
 
 def _unfounded(call: Call, said: Said) -> dict[str, str]:
-    """Return the marks of each argument whose value nobody said, the strongest first."""
+    """Return the marks of each argument with a value that nobody said, the strongest first."""
     found: dict[str, str] = {}
     for mark in marks_of_values(call, said.view.tools.get(call.name), said):
         for name in call.arguments:

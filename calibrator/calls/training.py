@@ -1,7 +1,7 @@
-"""Makes the arrays of `CallTrees` from labelled rows: one function, minutes on one core.
+"""The training of `CallTrees` from labelled rows; it takes minutes on one core.
 
-How surely the parts speak is measured on rows that the parts were not fitted on: where the words
-are familiar, on questions left out in turn; where they are strange, on sources left out in turn.
+The weights of the parts are fitted on rows that the parts were not fitted on: for familiar words,
+questions are left out in turn; for unfamiliar words, sources are left out in turn.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ State = dict[str, Array]
 
 @dataclass(frozen=True, slots=True)
 class CallConfig:
-    """How the arrays are fitted, and what counts how much."""
+    """The settings of the fits, and the weights of the sources."""
 
     trees: int = 300
     learning_rate: float = 0.06
@@ -49,24 +49,24 @@ class CallConfig:
     leaf_rows: int = 40
     ridge: float = 5.0
     feature_share: float = 0.3
-    fits: int = 2  # of the same trees with other seeds, of which the mean counts
+    fits: int = 2  # number of sets of trees, with other seeds; their mean counts
     word_strength: float = 10.0  # inverse of the words' ridge
-    known_rows: int = 3  # with a word, from which on it is known
+    known_rows: int = 3  # least number of rows with a word for it to be known
     folds: int = 4
     scenes: int = 4_000
-    faults: int = 2  # corruptions of each right row
+    faults: int = 2  # number of corruptions of each right row
     written: float = 1.0  # weight of calls written as text beside all graded ones of one source
-    corrupted: float = 0.4  # of a source's corruptions beside its graded rows
-    suspect: float = 0.02  # of those, of right variants that look suspicious
+    corrupted: float = 0.4  # weight of a source's corruptions beside its graded rows
+    suspect: float = 0.02  # share of right but suspicious variants in that weight
     scene: float = 0.3
-    remarks: int = 4_000  # scenes with replies of text
+    remarks: int = 4_000  # number of scenes with replies of text
     claim_trees: int = 80
     claim_leaves: int = 8
-    honest: float = 0.85  # share of honest replies that P(honest) starts from
+    honest: float = 0.85  # prior share of honest replies
     real: float = 0.5  # weight of replies in graded conversations beside those of scenes
     sources: dict[str, float] = field(
         default_factory=lambda: {"WorkBench": 1.3, "tau-airline": 0.5, "Toolathlon": 0.25}
-    )  # beside 1.0
+    )  # weights of sources; others have 1.0
 
 
 @dataclass(slots=True)
@@ -76,14 +76,14 @@ class Material:
     traits: NDArray[np.float32]
     words: list[Ints]
     targets: NDArray[np.int64]
-    weights: Doubles  # of the lesson's label alone
+    weights: Doubles  # by the level of the lesson's label alone
     origins: NDArray[np.str_]
     groups: NDArray[np.str_]
     kinds: NDArray[np.str_]
     questions: NDArray[np.str_]
 
     def part(self, chosen: NDArray[np.bool_]) -> Material:
-        """The lessons that are chosen."""
+        """Return the lessons that `chosen` marks."""
         at = np.flatnonzero(chosen)
         return Material(self.traits[at], [self.words[i] for i in at], self.targets[at],
                         self.weights[at], self.origins[at], self.groups[at], self.kinds[at],
@@ -91,7 +91,10 @@ class Material:
 
 
 def material_of(lessons: Sequence[Lesson], seed: int) -> Material:
-    """Reads all lessons, every other one without its model's name, as it may be where it serves."""
+    """Read all lessons, half of them, at random, without the model's name.
+
+    Where the calibrator serves, the name may also be missing.
+    """
     rng = np.random.default_rng(seed)
     is_named = rng.random(len(lessons)) < 0.5
     read = [
@@ -116,10 +119,10 @@ def fit_calls(
     config: CallConfig | None = None,
     domains: tuple[Domain, ...] = DOMAINS,
 ) -> State:
-    """The arrays of a `CallTrees`, under `PREFIX`, from rows of which some call tools.
+    """Fit the arrays of a `CallTrees`, under `PREFIX`, from rows of which some call tools.
 
-    The same rows and seed, the same arrays. Raises TrainingError where the rows that call tools
-    have one label, and MissingExtraError without scikit-learn.
+    The same rows and seed give the same arrays. Raises TrainingError if the rows that call tools
+    all have one label, and MissingExtraError without scikit-learn.
     """
     config = config or CallConfig()
     lessons = lessons_of(
@@ -136,18 +139,18 @@ def fit_calls(
 
 
 def fit_material(material: Material, config: CallConfig, seed: int) -> State:
-    """The arrays of a `CallTrees`, without `PREFIX`."""
+    """Fit the arrays of a `CallTrees`, without `PREFIX`."""
     return {**fit_parts(material, config, seed), **weighed(material, config, seed)}
 
 
-# --- what counts how much -----------------------------------------------------------------------
+# --- weights ------------------------------------------------------------------------------------
 
 
 def balanced(material: Material, config: CallConfig) -> Doubles:
-    """Weights (N,) by which no source outweighs the others, nor corruptions what they are of.
+    """Return weights (N,) that balance the sources, and corruptions with their originals.
 
-    Beside the corruptions stand the right calls that they were made from: on both sides of the
-    label are the same conversations.
+    The right calls from which corruptions were made weigh as much as these, so that both labels
+    have the same conversations.
     """
     weights = np.zeros(len(material.targets))
     for group in sorted(set(material.groups.tolist())):
@@ -176,7 +179,7 @@ def _weigh(
     mass: float,
     config: CallConfig,
 ) -> None:
-    """Adds the weights of one source and of what was made from it."""
+    """Add the weights of one source, and of the corruptions made from it, to `weights`."""
     own = here & (material.origins == origin)
     right = own & (material.targets == 1)
     evenly = 1.0 if origin == SCENE else 0.5
@@ -191,7 +194,7 @@ def _weigh(
 
 
 def _evened(material: Material, chosen: NDArray[np.bool_], evenly: float) -> Doubles:
-    """Weights with the rarer label raised: 0 leaves them, 1 makes both count the same."""
+    """Return weights with the rarer label raised; at `evenly` 1 both labels weigh the same."""
     weights, targets = material.weights[chosen].copy(), material.targets[chosen]
     for label in (0, 1):
         is_label = targets == label
@@ -210,7 +213,7 @@ def _put(weights: Doubles, chosen: NDArray[np.bool_], own: Doubles, mass: float)
 
 
 def fit_parts(material: Material, config: CallConfig, seed: int) -> State:
-    """The arrays of both sets of trees and of the words."""
+    """Fit the arrays of both sets of trees and of the word model."""
     weights = balanced(material, config)
     graded = material.part(material.origins == GRADED)
     own = balanced(graded, config)
@@ -242,7 +245,7 @@ def _trees(material: Material, weights: Doubles, config: CallConfig, seed: int) 
 
 
 def _together(found: Sequence[State]) -> State:
-    """Several sets of trees as one, whose log-odds add up."""
+    """Join several sets of trees to one, whose log-odds are the sum."""
     nodes = max(each["feature"].shape[1] for each in found)
     joined: State = {}
     for name in ("feature", "threshold", "left", "right", "value"):
@@ -259,7 +262,7 @@ def _together(found: Sequence[State]) -> State:
 
 
 def _words(material: Material, weights: Doubles, config: CallConfig) -> State:
-    """A linear model of hashed words, and the words that enough rows hold."""
+    """Fit a linear model of hashed words; `known` marks the words that enough rows hold."""
     from scipy.sparse import csr_matrix
     from sklearn.linear_model import LogisticRegression
 
@@ -279,9 +282,9 @@ def _words(material: Material, weights: Doubles, config: CallConfig) -> State:
 
 
 def fit_claims(told: Sequence[Remark], config: CallConfig, seed: int) -> State:
-    """The arrays, without `PREFIX`, of the trees that read what replies of text claim.
+    """Fit the arrays, without `PREFIX`, of the trees that read the claims of replies of text.
 
-    More of what speaks against a reply never raises its number, also where no lesson has it.
+    The trees are monotonic: more evidence against a reply never raises its confidence.
     """
     traits = np.stack([claim_traits(each.used) for each in told])
     correct = np.array([each.correct for each in told])
@@ -298,11 +301,11 @@ def fit_claims(told: Sequence[Remark], config: CallConfig, seed: int) -> State:
     return {CLAIMS + name: array for name, array in trees.items()}
 
 
-# --- how surely the parts speak -----------------------------------------------------------------
+# --- weights of the parts -----------------------------------------------------------------------
 
 
 def weighed(material: Material, config: CallConfig, seed: int) -> State:
-    """`familiar` and `strange` of `CallTrees`, from rows left out of the fits."""
+    """Fit `familiar` and `strange` of `CallTrees`, on rows left out of the fits."""
     config = replace(config, fits=1)
     known, targets, weights = _held_out(material, config, seed)
     general, answers, masses = _sources_out(material, config, seed)
@@ -313,7 +316,10 @@ def weighed(material: Material, config: CallConfig, seed: int) -> State:
 
 
 def _held_out(material: Material, config: CallConfig, seed: int) -> tuple[Doubles, Ints, Doubles]:
-    """What the parts say of graded rows whose questions they were not fitted on, (N, 3)."""
+    """Return the parts' log-odds (N, 3), targets and weights of graded rows.
+
+    The parts were fitted on other questions than each row's.
+    """
     graded = material.origins == GRADED
     questions = sorted(set(material.questions[graded].tolist()))
     order = np.random.default_rng(seed).permutation(len(questions))
@@ -343,13 +349,14 @@ def _said(state: State, material: Material, at: NDArray[np.intp]) -> Doubles:
 def _sources_out(
     material: Material, config: CallConfig, seed: int
 ) -> tuple[Doubles, Ints, Doubles]:
-    """What the general trees say of graded rows whose source they were not fitted on."""
+    """Return the general trees' log-odds, targets and weights of graded rows.
+
+    The trees were fitted on other sources than each row's.
+    """
     graded = material.origins == GRADED
     said, chosen = [], []
     groups = sorted(set(material.groups[graded].tolist()))
-    if (
-        len(groups) < 2
-    ):  # nothing is strange to what knows one source: scenes stand for strange ones
+    if len(groups) < 2:  # with one source, left-out questions replace left-out sources
         return _held_out(material, config, seed)[0][:, 0], *_targets(material, graded)
     for group in groups:
         out = material.groups == group
@@ -368,7 +375,7 @@ def _targets(material: Material, chosen: NDArray[np.bool_]) -> tuple[Ints, Doubl
 
 
 def _by_source(material: Material, at: NDArray[np.intp]) -> Doubles:
-    """Weights of rows by which each source counts as its square root."""
+    """Return weights of rows by which each source counts as the square root of its size."""
     groups, weights = material.groups[at], material.weights[at].copy()
     for group in set(groups.tolist()):
         here = groups == group
@@ -377,7 +384,7 @@ def _by_source(material: Material, at: NDArray[np.intp]) -> Doubles:
 
 
 def _logistic(given: Doubles, targets: Ints, weights: Doubles) -> Doubles:
-    """Bias and slopes of a logistic regression, slopes not below 0."""
+    """Fit the bias and the slopes of a logistic regression, with no slope below 0."""
     from scipy.optimize import minimize
 
     columns = np.hstack([np.ones((len(given), 1)), given])

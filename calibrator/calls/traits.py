@@ -1,7 +1,7 @@
-"""Traits of a reply that calls tools: some hundred and thirty numbers, finite for every input.
+"""The traits of a reply that calls tools: about 130 numbers, finite for every input.
 
-Of each number of a call the largest over the reply's calls counts. They are meant to say the same
-in a domain that nobody has seen: no name of a tool, an argument or a model is among them.
+The largest value over the reply's calls counts. The traits are meant to generalise to unseen
+domains: no name of a tool, an argument or a model is among them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Floats = NDArray[np.float32]
 
 
 def named_traits(view: View, sources: Sources) -> dict[str, float]:
-    """The traits by name, always the same names in the same order."""
+    """Return the traits by name, always the same names in the same order."""
     sentences = sentences_of(view.rules)
     each = []
     for call in view.calls or [Call("", {})]:
@@ -41,7 +41,7 @@ def named_traits(view: View, sources: Sources) -> dict[str, float]:
 
 
 def array_of(named: dict[str, float]) -> Floats:
-    """As an array; what is not finite is 0."""
+    """Convert traits to an array, clipped to +-100, with 0 for numbers that are not finite."""
     found = np.fromiter(named.values(), dtype=np.float32, count=len(named))
     return np.nan_to_num(np.clip(found, -100, 100), posinf=0.0, neginf=0.0)
 

@@ -1,7 +1,7 @@
-"""The words of a reply that calls tools, hashed: a linear model, and how familiar they are.
+"""A linear model of the hashed words of a reply that calls tools, and their familiarity.
 
-What a tool's name or a request's words tell holds where such conversations were learnt from, and
-nowhere else. So it counts as much as the words are known.
+The names of tools and the words of requests are evidence only in the domains of the training data.
+So the model counts as much as the words are known.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Ints = NDArray[np.int64]
 Array = NDArray[np.generic]
 
 BUCKETS = 2**16
-STRANGE, FAMILIAR = 0.68, 0.82  # shares of known words: below and above, as strange, as known
-MAX_WORDS = 400  # of one part
+STRANGE, FAMILIAR = 0.68, 0.82  # shares of known words at which familiarity is 0 and 1
+MAX_WORDS = 400  # words of one part
 
 _WORD = re.compile(r"[^\W_]+")
 
 
 def word_ids(view: View, name: str | None) -> Ints:
-    """The buckets of a reply's words and pairs of words, in order; `name` is the model's."""
+    """Return the sorted buckets of a reply's words and word pairs and of the model's `name`."""
     call = " ".join(f"{c.name} {c.key}" for c in view.calls)[:3_000].lower()
     request = view.request[-1_500:].lower()
     result = (view.results[-1] if view.results else "")[-600:].lower()
@@ -52,7 +52,7 @@ def _bucket(text: str) -> int:
 
 
 class Wording:
-    """The weights (BUCKETS,) of words, and which were learnt from."""
+    """The weights (BUCKETS,) of words, and which words are known."""
 
     def __init__(self, state: Mapping[str, Array]) -> None:
         self.weights = state["weights"].astype(np.float32)
@@ -62,7 +62,7 @@ class Wording:
             raise ValueError("words of another shape")
 
     def read(self, rows: Sequence[Ints]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Log-odds and familiarity from 0 to 1, each (B,), of rows of buckets."""
+        """Return the log-odds and the familiarity from 0 to 1, each (B,), of rows of buckets."""
         odds = [
             self.bias + float(self.weights[ids].sum()) / max(1, len(ids)) ** 0.5 for ids in rows
         ]

@@ -1,17 +1,19 @@
 """The embedded calibrator: a tower over n-grams, with a forest or an encoder beside it.
 
-P(correct) of a text = P(right | in order) x P(in order). The first is the softmax over two logits,
-`i` and `ii` (paper B08, B09): the sigmoid of their difference, which is the log-odds of `tower` and
-`forest` plus those of the encoder's head. The second is the inspector's (`inspection`): whether the
-reply answers the question and agrees with itself. The first also goes by how able the named model
-is (`abilities`), and of a short factual reply by what a small encoder knows (`knowledge`). A reply
-that calls tools is read with its whole conversation, by the trees of `calls` alone; one that could
-have called them and says something instead is held against what was done (`calls`). Where other
-models' replies to the same question are given, they are compared with this one (`opinion`).
+P(correct) of a text = P(right | in order) x P(in order). The first factor is the softmax over two
+logits, `i` and `ii` (paper B08, B09): the sigmoid of their difference. That difference is the
+log-odds of `tower` and `forest` plus those of the encoder's head. The second factor is the
+inspector's (`inspection`): whether the reply answers the question and agrees with itself. The first
+factor also depends on how able the named model is (`abilities`) and, for a short factual reply, on
+what a small encoder knows (`knowledge`). The trees of `calls` alone judge a reply that calls tools;
+they read its whole conversation. A reply that could have called tools but has only text is compared
+with what was done (`calls`). If other models' replies to the same question are given, they are
+compared with this one (`opinion`).
 
-One forward pass, no network, no other weights. The encoder runs on ONNX Runtime (`onnx_encoder`),
-or in torch on other devices than the CPU (`torch_encoder`); all else is numpy. The shipped
-checkpoint is a tower with a forest, an inspector, trees for calls and a second stage for others.
+A score takes one forward pass, no network and no other weights. The encoder runs on ONNX Runtime
+(`onnx_encoder`), or in torch on other devices than the CPU (`torch_encoder`); the rest is numpy.
+The shipped checkpoint is a tower with a forest, an inspector, trees for calls and a second stage
+for other replies.
 """
 
 from __future__ import annotations
@@ -59,21 +61,27 @@ from calibrator.text.restated_question import without_question
 from calibrator.text.word_pieces import WordPieces
 
 ON_CPU = ("auto", "cpu")
-TOLD = 0.05  # by which a number has to rise without a reason, for the reason to be told
+TOLD = 0.05  # the model's name is a reason if the confidence is lower by this because of it
 OFTEN_WRONG = "the model is often wrong on such questions"
 NOT_KNOWN = "the calibrator does not know the model"
 
 
 class Encoder(Protocol):
-    """Reads token rows."""
+    """A function that reads token rows."""
 
     def __call__(self, rows: Sequence[TokenRow]) -> tuple[Floats, Floats]:
-        """Features (B, 2 * hidden), the states of [CLS] and their mean, and logits (B, 2)."""
+        """Return the features (B, 2 * hidden) and the logits (B, 2) of token rows.
+
+        The features are the states of [CLS] and the mean of all states.
+        """
         ...
 
 
 def judged(items: Sequence[Item]) -> list[Item]:
-    """Items as they are judged: sentences that address the reader of an answer are taken off."""
+    """Return items without the sentences of the answer that address the reader.
+
+    An item whose answer has none is returned unchanged.
+    """
     return [_answering(item, stripped(item.answer)) for item in items]
 
 
@@ -83,26 +91,26 @@ def _answering(item: Item, answer: str) -> Item:
 
 @dataclass(frozen=True, slots=True)
 class TextReading:
-    """What is made of B texts, before the curve."""
+    """The parts' reading of B texts, before the recalibration curve."""
 
     rows: list[TowerRow]
-    odds: NDArray[np.float64]  # (B,) log-odds of right, if in order
-    features: Floats  # (B, D) that familiarity goes by
-    distances: NDArray[np.floating]  # (B,) familiarity's; up to 1 is known
+    odds: NDArray[np.float64]  # (B,) log-odds that a reply in order is right
+    features: Floats  # (B, D) input of familiarity
+    distances: NDArray[np.floating]  # (B,) by `Familiarity`; up to 1 is known
     in_order: NDArray[np.float64]  # (B,) P(it answers, agrees with itself, claims what was done)
-    findings: list[tuple[str, ...]]  # that speak against being in order
+    findings: list[tuple[str, ...]]  # reasons against being in order
     is_cut: list[bool]  # whether only a part of the text was read
-    shifts: NDArray[np.float64]  # (B,) that knowledge, abilities, inspector add to the log-odds
-    abilities: NDArray[np.float64]  # (B,) what the models' names add of it
-    names: list[int]  # places of the models' names among the known ones; 0: none of them
-    # for a second look, as if a middling model had answered
+    shifts: NDArray[np.float64]  # (B,) log-odds that knowledge, abilities, inspector add
+    abilities: NDArray[np.float64]  # (B,) the part of `shifts` that the models' names add
+    names: list[int]  # number of the model's name, from 1; 0 if it is unknown
+    # for a second reading, as if a middling model had answered
     middling: NDArray[np.float64] | None  # (B,) the tower's log-odds
-    given: Floats | None  # what the forest reads of the rows
+    given: Floats | None  # input of the forest
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a checkpoint is made of, beside its encoder; None is a part that it does not have."""
+    """The parts of a checkpoint beside its encoder; None is a part that the checkpoint lacks."""
 
     tower: Tower | None = None
     forest: Forest | None = None
@@ -116,12 +124,12 @@ class Parts:
 
 
 class EmbeddedCalibrator:
-    """A loaded checkpoint; a Scorer."""
+    """A loaded checkpoint. It is a Scorer."""
 
-    # a dozen replies of usual length: each of them costs two thirds of what one of a pair costs,
-    # since weights are read once for all, and more together would let the first wait too long
+    # A dozen replies of usual length. Each costs two thirds of a reply scored in a pair, since
+    # weights are read once for all. In a larger batch the first reply would wait too long.
     batch_characters = 32_000
-    computes_apart = True  # without Python's lock, once it has looked through the texts
+    computes_apart = True  # without Python's lock, once the texts are read
 
     def __init__(
         self,
@@ -154,19 +162,22 @@ class EmbeddedCalibrator:
 
     @property
     def kernel(self) -> str:
-        """What computes its scores, compiled functions or numpy."""
+        """The name of the code that computes its scores: compiled functions or numpy."""
         return kernel_name()
 
     def _cut(self, texts: Sequence[str]) -> list[Sequence[int]]:
         return [*self._word_pieces.encode_whole(texts)]
 
     def token_rows(self, items: Sequence[Item]) -> list[TokenRow]:
-        """Items as the encoder reads them; unknown models and benchmarks get no tag (paper B03)."""
+        """Return the token rows of items, as the encoder reads them.
+
+        Unknown models and benchmarks get no tag (paper B03).
+        """
         items = judged(items)
         return self._assemble(self._pieces(items))
 
     def _pieces(self, items: Sequence[Item]) -> list[list[array[int]]]:
-        """The word pieces of each item's tags, question and answer."""
+        """Return the word pieces of each item's tags, question and answer, in that order."""
         texts = [text for item in items for text in (self._tags(item), item.question, item.answer)]
         ids = self._word_pieces.encode(texts, self.config.layout)
         return [ids[at : at + 3] for at in range(0, len(ids), 3)]
@@ -175,7 +186,7 @@ class EmbeddedCalibrator:
         return [assemble(tags, asked, said, self.config.layout) for tags, asked, said in pieces]
 
     def _is_clipped(self, item: Item) -> bool:
-        """Whether the tokenizer saw the two ends alone of a text."""
+        """Return whether the tokenizer saw only the two ends of the question or of the answer."""
         return any(is_clipped(text, self.config.layout) for text in (item.question, item.answer))
 
     def _tags(self, item: Item) -> str:
@@ -188,9 +199,9 @@ class EmbeddedCalibrator:
     def read_texts(
         self, items: Sequence[Item], meanwhile: Callable[[], None] = nothing
     ) -> TextReading:
-        """What tower, forest, encoder and inspector make of texts; neighbours change nothing.
+        """Read texts with tower, forest, encoder and inspector; neighbours change nothing.
 
-        Calls `meanwhile` between looking through the texts and computing.
+        Calls `meanwhile` once, after the texts are read and before the scores are computed.
         """
         items = self._without_questions(judged(items))
         pieces = self._pieces(items)
@@ -238,8 +249,10 @@ class EmbeddedCalibrator:
     def _shifts(
         self, items: Sequence[Item], pieces: Sequence[Sequence[array[int]]]
     ) -> NDArray[np.float64]:
-        """What knowledge adds to the log-odds of each item, (B,); nothing to an agent's message or
-        to a question about an image."""
+        """Return the log-odds that knowledge adds to each item, (B,).
+
+        Agents' messages and questions about images get 0.
+        """
         found = np.zeros(len(items))
         read = [at for at, x in enumerate(items) if x.tool_use is None and not x.images]
         if self.parts.knowledge is not None and read:
@@ -249,7 +262,7 @@ class EmbeddedCalibrator:
         return found
 
     def _abilities(self, items: Sequence[Item], names: Sequence[int]) -> NDArray[np.float64]:
-        """What the models' names add, (B,)."""
+        """Return the log-odds that the models' names add, (B,)."""
         abilities = self.parts.abilities
         if abilities is None:
             return np.zeros(len(names))
@@ -260,7 +273,7 @@ class EmbeddedCalibrator:
         return found
 
     def _without_questions(self, items: Sequence[Item]) -> list[Item]:
-        """Items whose answers do not repeat the question, for an inspector that learnt so."""
+        """Remove the restated question from answers, if the inspector was trained without it."""
         if self.parts.inspector is None or not self.parts.inspector.drops_question:
             return list(items)
         return [_answering(x, without_question(x.question, x.answer)) for x in items]
@@ -271,7 +284,7 @@ class EmbeddedCalibrator:
         pieces: Sequence[Sequence[array[int]]],
         rows: Sequence[TowerRow],
     ) -> Floats:
-        """What the inspector sees in each item, (B, SEEN); nothing where there is no inspector."""
+        """Return the inspector's input for each item, (B, SEEN); without an inspector (B, 0)."""
         if self.parts.inspector is None or not items:
             return np.zeros((len(items), 0), np.float32)
         means = self.parts.inspector.pieces
@@ -283,8 +296,11 @@ class EmbeddedCalibrator:
         )
 
     def _inspected(self, items: Sequence[Item], seen: Floats) -> Inspected:
-        """What the inspector makes of texts; an agent's message is in order where that of `calls`
-        agrees, and nothing is evidence of its being right."""
+        """Return the inspector's reading of texts.
+
+        For an agent's message, P(in order) is multiplied by P(honest) of `calls`, and the
+        inspector's evidence of being right is 0.
+        """
         found = Inspected(np.ones(len(items)), [()] * len(items), np.zeros(len(items)))
         if self.parts.inspector is not None and items:
             found = self.parts.inspector.read(seen)
@@ -298,10 +314,11 @@ class EmbeddedCalibrator:
     def score_batch(
         self, items: Sequence[Item], meanwhile: Callable[[], None] = nothing
     ) -> list[Score]:
-        """One pass for each item; neighbours do not change a score.
+        """Score each item in one pass; neighbours do not change a score.
 
-        Of an item whose confidence without others is known (`Item.alone`), only they are read.
-        `meanwhile` is called once, as `score_meanwhile` says.
+        The text of an item is not read if its confidence without other replies is known
+        (`Item.alone`); only the other replies are. `meanwhile` is called once, as `score_meanwhile`
+        describes.
         """
         items = self._predecessors.of_items(items)
         found = {at: Score(x, x) for at, item in enumerate(items) if (x := item.alone) is not None}
@@ -316,21 +333,21 @@ class EmbeddedCalibrator:
         return self.with_others(items, [found[at] for at in range(len(items))])
 
     def with_others(self, items: Sequence[Item], scores: Sequence[Score]) -> list[Score]:
-        """Scores of items by their texts alone, changed by what the items' others say."""
+        """Return scores of texts, changed by the other replies that the items hold."""
         return self._opinions.with_others(items, scores) if self._opinions else list(scores)
 
     def ability(self, model: str | None) -> float:
-        """How able a model is, on the forest's scale; `NO_NAME` for one that it does not know."""
+        """Return how able a model is, on the forest's scale; `NO_NAME` for an unknown model."""
         model = self._predecessors.rated_as(model)
         return self._opinions.ability(model) if self._opinions else NO_NAME
 
     @property
     def opinion(self) -> str:
-        """What numbers with others stand on; empty where others are not read."""
+        """The version of scores that used other replies; empty if the checkpoint reads none."""
         return f"{self.name}+opinion@{self.parts.opinion.version}" if self.parts.opinion else ""
 
     def reads_as_call(self, item: Item) -> bool:
-        """Whether the trees for calls judge it, not what judges a text."""
+        """Return whether the trees for calls judge an item, and not the readers of texts."""
         return self.reads_tool_use and item.tool_use is not None and item.tool_use.has_calls
 
     def _score_calls(self, items: Sequence[Item]) -> list[Score]:
@@ -363,13 +380,13 @@ class EmbeddedCalibrator:
         return self.evidence.weigh(checked, self.likeness(read), lines)
 
     def features(self, checked: Sequence[Checked], read: TextReading) -> Features:
-        """Return what layers read of replies; their texts were read before."""
+        """Return the features of replies for the tuned layers; `read` is their reading as texts."""
         assert self.parts.tower is not None
         traits = self.parts.tower.traits(read.rows)
         return features_of(checked, read.rows, traits, read.odds + read.shifts)
 
     def likeness(self, read: TextReading) -> list[Score]:
-        """Score texts by how much they are like right ones."""
+        """Score texts by their likeness to right ones."""
         confidences = self._confidences(read)
         odds, in_order = (read.odds + read.shifts).tolist(), read.in_order.tolist()
         scores = [probability(x) * y for x, y in zip(odds, in_order, strict=True)]
@@ -377,8 +394,11 @@ class EmbeddedCalibrator:
         return [Score(*each) for each in found]
 
     def _because(self, read: TextReading, confidences: Sequence[float]) -> list[tuple[str, ...]]:
-        """What speaks against each text: what the inspector found, or else the model's name, where
-        a middling model's reply, word for word the same, would be surer by `TOLD`."""
+        """Return the reasons against each text.
+
+        They are the inspector's findings. If it found none and the confidence is low, the reason is
+        the model's name, provided that the same reply of a middling model would be surer by `TOLD`.
+        """
         found = list(read.findings)
         low = [at for at, each in enumerate(found) if not each and confidences[at] < DOUBTED]
         forest = self.parts.forest
@@ -398,7 +418,7 @@ class EmbeddedCalibrator:
         return found
 
     def confidence(self, read: TextReading) -> NDArray[np.float64]:
-        """What is said of texts in the end, (B,): right if in order, and in order."""
+        """Return the final confidence in texts, (B,): P(right | in order) x P(in order)."""
         return np.array(self._confidences(read))
 
     def _confidences(self, read: TextReading) -> list[float]:
@@ -413,7 +433,7 @@ class EmbeddedCalibrator:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a checkpoint folder holds; `weights` are the encoder's and its head's."""
+    """The content of a checkpoint folder; `weights` are those of the encoder and its head."""
 
     config: CheckpointConfig
     weights: dict[str, Array]
@@ -422,7 +442,7 @@ class Checkpoint:
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
-    """Reads a checkpoint folder; raises CheckpointError for damaged or unmatched weights."""
+    """Read a checkpoint folder. Raises CheckpointError for damaged or unmatched weights."""
     config = read_config(folder)
     if not isinstance(config, CheckpointConfig):
         raise CheckpointError(f"{folder} holds a language model, not an embedded calibrator")
@@ -460,11 +480,11 @@ def read_checkpoint(folder: Path) -> Checkpoint:
 def load_embedded(
     folder: Path, device: str = "auto", *, threads: int | None = None
 ) -> EmbeddedCalibrator:
-    """A checkpoint ready to score; an encoder runs on the CPU (`auto`, `cpu`) or on a device of
-    torch's, all else always on the CPU.
+    """Load a checkpoint, ready to score.
 
-    Raises CheckpointError for a folder that cannot be used or a device that is not there, and
-    MissingExtraError where an encoder needs a package that is not there.
+    The encoder runs on the CPU (`auto`, `cpu`) or on a device of torch; the rest always on the CPU.
+    Raises CheckpointError for an unusable folder or a missing device, and MissingExtraError if an
+    encoder needs a package that is not installed.
     """
     found = read_checkpoint(folder)
     geometry = found.config.encoder

@@ -1,8 +1,9 @@
-"""What the embedded calibrator checks of a reply beyond its likeness to right ones.
+"""The checks of a reply against its conversation, beyond its likeness to right replies.
 
-Likeness is what tower, forest and inspector say. Here a reply is held against its conversation:
-what can be computed decides, a context that supports or contradicts the reply comes next, and
-what the reply does (refuses, asks back, ..) moves the rest. A score says in `basis` what counted.
+Likeness is the score of tower, forest and inspector. Here a reply is compared with its
+conversation. A computation decides first; next comes a context that supports or contradicts the
+reply; the kind of reply (refusal, question back, ..) changes the rest. `basis` of a score names
+what counted.
 """
 
 from __future__ import annotations
@@ -35,48 +36,49 @@ MIX: Final = "evidence.mix"
 GROUNDED_ACTS: Final = frozenset(
     {"answer", "refusal", "clarification", "unknown", "summary", "data"}
 )
-FACT_RIGHT: Final = 0.95  # P(correct) where a table of facts agrees with the reply
-CHECKED_BELOW: Final = 0.5  # confidence below which a check says why
+FACT_RIGHT: Final = 0.95  # P(correct) if a table of facts agrees with the reply
+CHECKED_BELOW: Final = 0.5  # confidence below which a check gives its reasons
 OF_FORM: Final = frozenset({"form"})  # wishes that a reply may miss and still be right
-FORM_SHIFT: Final = -1.2  # log-odds, for a wish of form that was not kept
+FORM_SHIFT: Final = -1.2  # log-odds, for a wish of form that the reply misses
 NOT_READ: Final = "context_not_read"
 
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """How much each kind of evidence counts; fitted on sources that nothing else learnt from.
+    """The weights of each kind of evidence, fitted on sources that no other part learnt from.
 
-    `support` and `likeness` multiply log-odds where there is a context, `base` is added.
-    `computed_right` and `computed_wrong` are P(correct) where something was computed, and
-    `unfamiliar` multiplies the log-odds of likeness alone for tasks of unknown kinds, to which
-    `unfamiliar_base` is added. The last four are added to log-odds for what a reply is.
+    `support` and `likeness` multiply log-odds if there is a context, and `base` is added.
+    `computed_right` and `computed_wrong` are P(correct) if something was computed, and
+    `computed_likeness` multiplies the log-odds of likeness beside them. `unfamiliar` multiplies the
+    log-odds of likeness alone for tasks of unknown kinds, to which `unfamiliar_base` is added. The
+    last four are added to the log-odds of replies of one kind.
     """
 
     support: float = 1.0
-    likeness: float = 0.0  # beside a context it ranks no reply better
+    likeness: float = 0.0  # beside a context, likeness does not improve the ranking
     base: float = 0.0
     computed_right: float = 0.93
     computed_wrong: float = 0.06
     unfamiliar: float = 0.5
     computed_likeness: float = 0.15
     unfamiliar_base: float = 0.0
-    translation: float = 0.0  # of an unfamiliar task
-    code: float = 0.0  # of an unfamiliar task
-    summary: float = 0.0  # of a context
-    data: float = 0.0  # of a context
+    translation: float = 0.0  # in an unfamiliar task
+    code: float = 0.0  # in an unfamiliar task
+    summary: float = 0.0  # with a context
+    data: float = 0.0  # with a context
 
     @classmethod
     def from_array(cls, array: Array | None) -> Mix:
-        """Return the mix of a checkpoint's array; raises TypeError for one of another length."""
+        """Return the mix of a checkpoint's array. Raises TypeError for one of another length."""
         return cls() if array is None else cls(*map(float, array.tolist()))
 
 
 @dataclass(frozen=True, slots=True)
 class ReadReply:
-    """A reply with its conversation and what it does.
+    """A reply with its conversation and its act.
 
-    `item` is as it came; `answer` is its text without restatements of the question and without
-    a quotation of the conversation at its beginning, and `request` is without a document.
+    `item` is unchanged. `answer` is its text without restatements of the question and without a
+    quotation of the conversation at its beginning. `request` is without a document.
     """
 
     item: Item
@@ -87,7 +89,7 @@ class ReadReply:
 
     @property
     def bare(self) -> Item:
-        """The item without openings and apologies, as its likeness is judged."""
+        """The item without openings and apologies, for judging its likeness."""
         body = self.act.body
         return self.item if body == self.item.answer else replace(self.item, answer=body)
 
@@ -105,7 +107,7 @@ def read_reply(item: Item) -> ReadReply:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """A reply, what its context says of it, and whether its task is of an unknown kind."""
+    """A reply, the judgement of it by its context, and whether its task is of an unknown kind."""
 
     reply: ReadReply
     judgement: Judgement | None
@@ -113,7 +115,7 @@ class Checked:
 
 
 class Evidence:
-    """Checks replies against their conversations, and changes their scores by what it finds."""
+    """A check of replies against their conversations, which changes their scores."""
 
     def __init__(self, support: Support | None, task: TaskFamiliarity | None, mix: Mix) -> None:
         self._support = support
@@ -122,7 +124,7 @@ class Evidence:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array], cut: Cutter) -> Evidence:
-        """Return what the arrays of `evidence.safetensors` hold.
+        """Load the arrays of `evidence.safetensors`; `cut` cuts texts into word pieces.
 
         Raises KeyError, TypeError or ValueError for arrays that do not fit.
         """
@@ -130,7 +132,7 @@ class Evidence:
         return cls(support, TaskFamiliarity.from_state(state), Mix.from_array(state.get(MIX)))
 
     def check(self, replies: Sequence[ReadReply]) -> list[Checked]:
-        """Hold each reply against its context, and its task against the known ones."""
+        """Compare each reply with its context, and its task with the known ones."""
         strange = [self._is_unfamiliar(each) for each in replies]
         judged: list[Judgement | None] = [None] * len(replies)
         if self._support is not None:
@@ -149,10 +151,10 @@ class Evidence:
         scores: Sequence[Score],
         lines: Sequence[tuple[float, float]] | None = None,
     ) -> list[Score]:
-        """Return the scores of replies, changed by what was found out about each.
+        """Return the scores of replies, changed by the evidence about each.
 
-        `lines` are slopes and offsets that a deployment's labels taught: each changes the log-odds
-        of its reply in the end, unless a computation decided.
+        `lines` are slopes and offsets learnt from a deployment's labels. Each changes the final
+        log-odds of its reply, unless a computation decided.
         """
         lines = [(1.0, 0.0)] * len(scores) if lines is None else lines
         return [self._weighed(*each) for each in zip(checked, scores, lines, strict=True)]
@@ -161,15 +163,15 @@ class Evidence:
         """Return whether the calibrator was not trained on tasks of this kind."""
         task = self._task
         if task is None or reply.item.tool_use is not None or TOOLS_OFFERED in reply.item.question:
-            return False  # calls and their offers were learnt
+            return False  # the calibrator was trained on calls and offers of tools
         return task.is_unfamiliar(reply.conversation)
 
     def _weighed(self, checked: Checked, score: Score, line: tuple[float, float]) -> Score:
-        """Return one score, changed by the strongest evidence that there is."""
+        """Return one score, changed by the strongest evidence about its reply."""
         reply, judgement, is_unfamiliar = checked.reply, checked.judgement, checked.is_unfamiliar
         likeness, (slope, offset) = log_odds(score.confidence), line
         if reply.item.tool_use is not None:
-            # what an agent says that it did was compared with its calls already
+            # an agent's claims were compared with its calls already
             if line != (1.0, 0.0):
                 score = replace(score, confidence=probability(slope * likeness + offset))
             return replace(score, basis=(CALLS,), act=reply.act.kind)
@@ -240,7 +242,7 @@ class Evidence:
 
 @dataclass(slots=True)
 class _Found:
-    """What decided on a reply: the basis, the log-odds of right, and what speaks against it."""
+    """The decisive evidence on a reply: basis, log-odds of right, and the reasons against it."""
 
     basis: tuple[str, ...]
     odds: float
@@ -248,7 +250,10 @@ class _Found:
 
 
 def _verdict(reply: ReadReply, claim: str) -> Verdict | None:
-    """Compute what can be computed about a reply, or about what it claims without its frame."""
+    """Check by computation a whole reply, or else its claim alone.
+
+    Returns None if nothing about it can be computed.
+    """
     found = verify(reply.conversation, reply.item.answer)
     is_of_form = found is not None and found.task in OF_FORM and not found.is_right
     if (found is None or is_of_form) and claim.strip() != reply.item.answer.strip():
@@ -257,7 +262,7 @@ def _verdict(reply: ReadReply, claim: str) -> Verdict | None:
 
 
 def _judge_json(reply: ReadReply) -> Judgement | None:
-    """Judge a reply in JSON by its values, which are no prose; None if it is none."""
+    """Judge a reply in JSON by its values, which are no prose; None for another reply."""
     if reply.act.kind != "data" or TOOLS_OFFERED in reply.item.question:
         return None
     found: ValueSupport | None = support_of_values(reply.conversation, reply.item.answer)
@@ -273,7 +278,7 @@ def _is_grounded(reply: ReadReply, is_unfamiliar: bool) -> bool:
     """Return whether a reply has to rely on its context.
 
     A document in a question of a known kind, such as a problem in prose, is no context: likeness
-    knows such questions better.
+    judges such questions better.
     """
     conversation = reply.conversation
     if reply.item.tool_use is not None or has_only_its_text(conversation):
@@ -283,7 +288,7 @@ def _is_grounded(reply: ReadReply, is_unfamiliar: bool) -> bool:
 
 
 def _basis_of_context(conversation: Conversation) -> tuple[str, ...]:
-    """Return what supplied the context: the conversation, the operator's facts, or both."""
+    """Return the source of the context: the conversation, the operator's facts, or both."""
     if not conversation.facts:
         return (CONTEXT,)
     has_more = len(documents_of(conversation)) > len(conversation.facts)
@@ -291,12 +296,12 @@ def _basis_of_context(conversation: Conversation) -> tuple[str, ...]:
 
 
 def _counts(finding: Finding) -> bool:
-    """Return whether a finding moves a confidence: that an act is plausible does not raise it."""
+    """Return whether a finding changes a confidence; a merely plausible act does not raise it."""
     return finding.is_right is not None or finding.shift < 0
 
 
 def _reason(unsupported: Unsupported, source: str) -> str:
-    """Return what a sentence lacks in its context or in the operator's facts, in words."""
+    """Describe in words which parts of a sentence the context or the operator's facts lack."""
     says = "say" if source == "facts" else "says"
     named = ", ".join(unsupported.words) or f'"{unsupported.sentence}"'
     if unsupported.kind == "contradicted":

@@ -1,9 +1,9 @@
-"""How far a row is from what the calibrator was trained on, and what that costs its confidence.
+"""The distance of a row from the training data, and what it costs the confidence.
 
-A classifier's features of text of an unknown kind lie far from those of every benchmark it knows:
-the Mahalanobis distance to the nearest of them tells (Lee et al., 2018). Beyond the distance that
-nearly all known rows keep, the confidence is drawn towards the base rate: what the calibrator has
-never seen, it has no business being sure of.
+Features of an unknown kind of text lie far from those of every known benchmark. The measure is the
+Mahalanobis distance to the nearest benchmark (Lee et al., 2018). Beyond the distance that nearly
+all known rows keep, the confidence moves towards the base rate: the calibrator must not be sure of
+text unlike any that it has seen.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
 
 PREFIX = "familiarity."
-RIDGE = 1e-3  # of the mean variance, so that rare directions do not decide alone
+RIDGE = 1e-3  # share of the mean variance, so that rare directions do not decide alone
 MIN_ROWS = 20  # a benchmark with fewer has no centroid of its own
-KNOWN_SHARE = 0.97  # of known rows keep their confidence untouched
+KNOWN_SHARE = 0.97  # share of known rows whose confidence stays as it is
 
 
 class Familiarity:
     """Distances of feature rows (B, D), in units of the distance that most known rows keep.
 
-    `whitening` (D, D) makes the shared covariance the identity, `centroids` (K, D) are the
-    benchmarks' whitened means, `threshold` is the distance that counts as 1.
+    `whitening` (D, D) makes the shared covariance the identity. `centroids` (K, D) are the
+    benchmarks' whitened means. `threshold` is the distance that counts as 1.
     """
 
     def __init__(self, whitening: Array, centroids: Array, threshold: Array) -> None:
@@ -39,7 +39,7 @@ class Familiarity:
         self.threshold = threshold.astype(np.float32)
 
     def distances(self, features: Floats) -> Floats:
-        """The squared distance to the nearest centroid over the threshold, (B,)."""
+        """Return the squared distance to the nearest centroid, divided by the threshold, (B,)."""
         if (kernel := compiled()) is not None:
             found = np.empty(len(features), np.float32)
             kernel.distances(np.ascontiguousarray(features), self.whitening, self.centroids, found)
@@ -48,16 +48,16 @@ class Familiarity:
         return np.asarray((apart**2).sum(axis=2).min(axis=1) / self.threshold)
 
     def white(self, features: Floats) -> Floats:
-        """Feature rows (B, D) in the coordinates in which distances are measured."""
+        """Convert feature rows (B, D) to the coordinates in which distances are measured."""
         return np.asarray(features @ self.whitening)
 
     def with_centre(self, white: Floats) -> Familiarity:
-        """The same that also knows text around there, (D,) in those coordinates."""
+        """Return a copy with one more centroid, at `white` (D,) in whitened coordinates."""
         centroids = np.vstack([self.centroids, white])
         return Familiarity(self.whitening, centroids, self.threshold)
 
     def state(self) -> dict[str, Array]:
-        """Arrays for the checkpoint's weights file."""
+        """Return the arrays for the checkpoint's weights file."""
         return {
             PREFIX + "whitening": self.whitening.astype(np.float16),
             PREFIX + "centroids": self.centroids.astype(np.float16),
@@ -66,7 +66,7 @@ class Familiarity:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Familiarity | None:
-        """What `state` gave; None for weights without it."""
+        """Load the arrays of `state`; None for weights without them."""
         parts = under(state, PREFIX)
         return cls(parts["whitening"], parts["centroids"], parts["threshold"]) if parts else None
 
@@ -74,9 +74,9 @@ class Familiarity:
 def fit_familiarity(
     features: Floats, groups: Sequence[str | None], held_out: Floats
 ) -> Familiarity | None:
-    """Fits on features (N, D) of known rows and their benchmarks; the threshold on `held_out`.
+    """Fit on the features (N, D) and benchmarks of known rows; the threshold on `held_out`.
 
-    None where no benchmark has rows enough.
+    Returns None if no benchmark has `MIN_ROWS` rows.
     """
     names = np.array([group or "" for group in groups])
     known = [n for n in np.unique(names) if n and (names == n).sum() >= MIN_ROWS]
@@ -97,16 +97,16 @@ def fit_familiarity(
 
 
 def shifted(confidence: float, shift: float) -> float:
-    """A confidence with something added to its log-odds; with 0 it is the same to the last bit."""
+    """Add a shift to the log-odds of a confidence; a shift of 0 returns it bit for bit."""
     return probability(log_odds(confidence) + shift) if shift else confidence
 
 
 def modest(confidence: float, distance: float, base_rate: float) -> float:
-    """A confidence after its row's distance: untouched up to 1, then drawn to the base rate.
+    """Move a confidence to the base rate if its row's distance is above 1.
 
-    The logit's distance from the base rate's shrinks with the square of the distance.
+    The logit's difference from the base rate's is divided by the square of the distance.
     """
-    if not distance > 1:  # nor one that is no number
+    if not distance > 1:  # also if it is nan
         return confidence
     base = log_odds(base_rate)
     return probability(base + (log_odds(confidence) - base) / distance**2)

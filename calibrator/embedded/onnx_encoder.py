@@ -1,9 +1,9 @@
-"""The encoder on ONNX Runtime: how the calibrator serves on a CPU, without torch.
+"""The encoder on ONNX Runtime, which serves on a CPU without torch.
 
-The graph is built from the checkpoint's own weights when it loads, which takes half a second: there
-is no other file that would have to agree with the first. Rows go through it one at a time and at
-their own length, so that nothing is padded and no score depends on its neighbours. It computes in
-fp32; in int8, which takes half the time, some confidences moved too far (`ablations.md`).
+The graph is built from the checkpoint's own weights while it loads, which takes half a second, so
+there is no second file that has to agree with the first. Rows pass one at a time and at their own
+length: nothing is padded, and no score depends on its neighbours. It computes in fp32; int8 takes
+half the time, but moved some confidences too far (`ablations.md`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from calibrator.features.weights import SCALE, Array, Floats
 from calibrator.text.layout import TokenRow
 
 OPSET, IR_VERSION = 20, 10
-RUNTIMES_OWN = "com.microsoft"  # the operators that ONNX Runtime adds to the standard's
-LAYER_NORM_EPSILON = 1e-12  # BERT's
+RUNTIMES_OWN = "com.microsoft"  # domain of the operators that ONNX Runtime adds to the standard
+LAYER_NORM_EPSILON = 1e-12  # as in BERT
 
 
 class OnnxEncoder:
-    """Token rows in, features (B, 2 * hidden) and logits (B, 2) out.
+    """An encoder from token rows to features (B, 2 * hidden) and logits (B, 2).
 
     `threads` bounds the CPU threads of one row; None is one for each core.
     """
@@ -39,7 +39,7 @@ class OnnxEncoder:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or os.cpu_count() or 1
         options.inter_op_num_threads = 1
-        # a thread that waits by spinning takes its core from those who answer requests
+        # a spinning thread takes its core from the threads that answer requests
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self._session = onnxruntime.InferenceSession(
             encoder_graph(config, weights).SerializeToString(),
@@ -60,7 +60,10 @@ def _inputs(row: TokenRow) -> dict[str, NDArray[np.int64]]:
 
 
 def encoder_graph(config: EncoderConfig, weights: Mapping[str, Array]) -> onnx.ModelProto:
-    """BERT and the head for one row: ids and segments (T,) -> features (1, 2 * hidden), logits."""
+    """Build BERT and the head for one row.
+
+    Inputs are ids and segments (T,). Outputs are features (1, 2 * hidden) and logits (1, 2).
+    """
     graph = _Graph(weights)
     states = graph.embedded()
     for number in range(config.layers):
@@ -87,7 +90,10 @@ def encoder_graph(config: EncoderConfig, weights: Mapping[str, Array]) -> onnx.M
 
 
 class _Graph:
-    """Nodes and constants so far. States are (T, hidden); every method gives a value's name."""
+    """The nodes and constants so far.
+
+    States are (T, hidden); every method returns a value's name.
+    """
 
     def __init__(self, weights: Mapping[str, Array]) -> None:
         self.weights = weights
@@ -108,7 +114,7 @@ class _Graph:
         return self.constant(self.weights[name])
 
     def embedded(self) -> str:
-        """Words, segments and positions."""
+        """Add the sum of word, segment and position embeddings, normalised."""
         words, segments = self.rows("word", "ids"), self.rows("token_type", "segments")
         every = self.weight("encoder.embeddings.position_embeddings.weight")
         positions = self.add("Slice", every, self.constant([0]), self.add("Shape", "ids"))
@@ -116,7 +122,7 @@ class _Graph:
         return self.normed(found, "encoder.embeddings.LayerNorm")
 
     def rows(self, table: str, ids: str) -> str:
-        """Rows of a table of embeddings; those of a packed one become fp32 here."""
+        """Look up rows of a table of embeddings; rows of a packed table are cast to fp32."""
         name = f"encoder.embeddings.{table}_embeddings.weight"
         found = self.add("Gather", self.weight(name), ids)
         if name + SCALE not in self.weights:
@@ -134,7 +140,7 @@ class _Graph:
         return self.normed(self.add("Add", given, states), f"{name}.output.LayerNorm")
 
     def attention(self, states: str, name: str, heads: int) -> str:
-        batch = self.constant([0])  # this operator wants one
+        batch = self.constant([0])  # the operator needs a batch axis
         asked = [
             self.add("Unsqueeze", self.linear(states, f"{name}.{part}"), batch)
             for part in ("query", "key", "value")

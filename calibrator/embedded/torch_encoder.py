@@ -1,6 +1,6 @@
-"""The encoder in torch: what training trains, and what serves on a GPU.
+"""The encoder in torch, for training and for serving on a GPU.
 
-`onnx_encoder` computes the same from the same weights where there is no torch.
+`onnx_encoder` computes the same from the same weights without torch.
 """
 
 from __future__ import annotations
@@ -32,8 +32,9 @@ class CrossEncoderModel(nn.Module):
             num_attention_heads=config.heads,
             intermediate_size=config.intermediate,
             max_position_embeddings=config.positions,
-            hidden_dropout_prob=0.0,  # drawing its noise costs a tenth of a training step on a CPU,
-            attention_probs_dropout_prob=0.0,  # and in few epochs nothing is learned by heart
+            # dropout costs a tenth of a training step on a CPU, and few epochs do not overfit
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
         )
         bert._attn_implementation = attention
         self.encoder = BertModel(bert, add_pooling_layer=False)
@@ -45,14 +46,14 @@ class CrossEncoderModel(nn.Module):
         )
 
     def weaken(self, factor: float) -> None:
-        """Multiplies the logits by `factor`; at 0 the model says nothing, and can still learn."""
+        """Multiply the logits by `factor`; at 0 they are 0, and the model can still learn."""
         last = cast(nn.Linear, self.head[-1])
         with torch.no_grad():
             last.weight.mul_(factor)
             last.bias.mul_(factor)
 
     def ready_for_training(self) -> None:
-        """bf16 weights, and the word embeddings as they ship, not to be trained."""
+        """Convert the weights to bf16, and round and freeze the word embeddings as shipped."""
         words = self.encoder.embeddings.word_embeddings.weight
         with torch.no_grad():
             words.copy_(torch.from_numpy(unpacked(*packed(words.float().numpy()))))
@@ -60,7 +61,10 @@ class CrossEncoderModel(nn.Module):
         words.requires_grad_(False)
 
     def features(self, ids: Tensor, mask: Tensor, segments: Tensor) -> Tensor:
-        """Token rows (B, T) -> the states of [CLS] and their mean, (B, 2 * hidden)."""
+        """Return the features (B, 2 * hidden) of token rows (B, T).
+
+        They are the state of [CLS] and the mean of all states.
+        """
         states = self.encoder(ids, attention_mask=mask, token_type_ids=segments).last_hidden_state
         kept = mask.unsqueeze(-1).to(states.dtype)  # (B, T, 1)
         mean = (states * kept).sum(1) / kept.sum(1)
@@ -72,7 +76,7 @@ class CrossEncoderModel(nn.Module):
 
 
 def collate(rows: Sequence[TokenRow]) -> tuple[Tensor, Tensor, Tensor]:
-    """Pads rows on the right: ids, mask and segments, each (B, longest)."""
+    """Pad rows on the right. Returns ids, mask and segments, each (B, longest)."""
     longest = max(len(row.ids) for row in rows)
     ids = torch.full((len(rows), longest), PAD)
     mask, segments = torch.zeros_like(ids), torch.zeros_like(ids)
@@ -84,7 +88,7 @@ def collate(rows: Sequence[TokenRow]) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class TorchEncoder:
-    """Token rows in, features (B, 2 * hidden) and logits (B, 2) out; pads rows of a batch."""
+    """An encoder from token rows to features (B, 2 * hidden) and logits (B, 2); it pads a batch."""
 
     def __init__(self, model: CrossEncoderModel, device: torch.device) -> None:
         self.model = model.to(device).eval()
@@ -98,16 +102,16 @@ class TorchEncoder:
 
 
 def load_weights(model: CrossEncoderModel, weights: Mapping[str, Array]) -> CrossEncoderModel:
-    """Copies a checkpoint's weights into the model; raises RuntimeError where one has no place."""
+    """Copy a checkpoint's weights into the model. Raises RuntimeError if they do not fit."""
     state = {name: torch.tensor(array) for name, array in all_in_fp32(weights).items()}
     model.load_state_dict(state, strict=True)
     return model
 
 
 def load_base(model: CrossEncoderModel, folder: Path) -> None:
-    """Copies the base weights into the encoder; every encoder weight must be among them.
+    """Copy the base weights into the encoder. Raises RuntimeError if one is missing.
 
-    The head begins at zero, so that the first scores are the side tower's alone.
+    The head starts at zero, so that the first scores are the side tower's alone.
     """
     state = load_file(folder / "model.safetensors")
     wanted = model.encoder.state_dict().keys()
@@ -120,5 +124,5 @@ def load_base(model: CrossEncoderModel, folder: Path) -> None:
 def load_torch_encoder(
     config: EncoderConfig, weights: Mapping[str, Array], device: str
 ) -> TorchEncoder:
-    """The encoder on a device; raises CheckpointError for one that is not there."""
+    """Load the encoder on a device. Raises CheckpointError for a missing device."""
     return TorchEncoder(load_weights(CrossEncoderModel(config), weights), choose_device(device))

@@ -2,10 +2,10 @@
 
     log-odds = slope * shipped + intercept + numbers . n + grams . g + bias of the model
 
-`n` are numbers that were read of the reply anyway: its traits, its likeness, its act, its support
-and its comparison with the context. `g` are hashed word pieces and pairs of them, of the request
-and of the reply. They are weighed by how rare they are among the labelled replies, and those of
-each text have the length 1 together. `calibrator.tuning` fits the weights.
+`n` are numbers that were read from the reply already: its traits, likeness, act, support and
+comparison with the context. `g` are hashed word pieces and pairs of them, of the request and of the
+reply. They are weighted by their rarity among the labelled replies, and the vector of each text has
+the length 1. `calibrator.tuning` fits the weights.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from calibrator.recalibration.curves import log_odds
 from calibrator.scorer import ACTS
 
 PREFIX: Final = "tuned."
-BUCKETS: Final = 2**12  # of the n-grams of each text
-PARTS: Final = (0, 1)  # of `Grams`: word pieces of the request, and of the reply
+BUCKETS: Final = 2**12  # for the n-grams of each text
+PARTS: Final = (0, 1)  # parts of `Grams`: word pieces of the request, and of the reply
 NUMBERS: Final = TRAITS + 3 + len(FEATURES) + len(ACTS)
-LIMIT: Final = 4.0  # standard deviations; what lies further out says no more
+LIMIT: Final = 4.0  # standard deviations at which numbers are clipped
 _OF_GRAMS: Final = (len(PARTS), BUCKETS)
 _SHAPES: Final = {
     "mean": (NUMBERS,),
@@ -43,15 +43,15 @@ _SHAPES: Final = {
 _NOT_COMPARED: Final = [math.nan] * len(FEATURES)
 
 Lines = list[tuple[float, float]]
-"""Slope and offset by which the log-odds of each reply are changed."""
+"""The slope and the offset that change the log-odds of each reply."""
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What layers read of n replies.
+    """The input of layers for n replies.
 
-    `numbers` is (n, NUMBERS), nan where there is no such number. `grams` (n, parts, BUCKETS) says
-    which n-grams are there. `models` (n,) are the answering models, as `model_numbers` gives them.
+    `numbers` is (n, NUMBERS), nan for a missing number. `grams` (n, parts, BUCKETS) marks the
+    n-grams of each text. `models` (n,) are the answering models, as `model_numbers` returns them.
     """
 
     numbers: Floats
@@ -72,7 +72,7 @@ def features_of(
     for at, (each, row) in enumerate(zip(checked, rows, strict=True)):
         judged, support, compared = each.judgement, math.nan, _NOT_COMPARED
         if judged is not None:
-            # values of JSON are looked up in the context, not compared as sentences are
+            # values of JSON have no comparison: they are looked up in the context
             support, compared = log_odds(judged.support), [*judged.features] or _NOT_COMPARED
         read = [likeness[at], float(judged is not None), support, *compared]
         numbers[at, TRAITS : -len(ACTS)] = read
@@ -94,8 +94,8 @@ class TunedLayer:
     """The weights of a layer.
 
     `numbers` (NUMBERS,) are for numbers in standard deviations (`spread`) from their means
-    (`mean`), `grams` (parts, BUCKETS) for n-grams, whose inverse document frequencies are `rarity`
-    (parts, BUCKETS), and `models` has the biases of models by their numbers.
+    (`mean`). `grams` (parts, BUCKETS) are for n-grams, whose inverse document frequencies are
+    `rarity` (parts, BUCKETS). `models` maps the numbers of models to their biases.
     """
 
     slope: float
@@ -108,14 +108,14 @@ class TunedLayer:
     models: Mapping[int, float]
 
     def offsets(self, features: Features) -> NDArray[np.float64]:
-        """Return what is added to the log-odds of each reply once they are multiplied, (n,)."""
+        """Return the offset that is added to the multiplied log-odds of each reply, (n,)."""
         biases = [self.models.get(each, 0.0) for each in features.models.tolist()]
         numbers = standardised(features.numbers, self.mean, self.spread) @ self.numbers
         grams = (weighed_grams(features.grams, self.rarity) * self.grams).sum((1, 2))
         return np.asarray(self.intercept + np.array(biases) + numbers + grams, np.float64)
 
     def state(self, at: int) -> dict[str, Array]:
-        """Return the arrays for a checkpoint's file, as those of its layer number `at`."""
+        """Return the arrays for a checkpoint's file; `at` is the number of the layer in it."""
         arrays = {name: np.asarray(getattr(self, name), np.float32) for name in _SHAPES}
         arrays["line"] = np.array([self.slope, self.intercept], np.float32)
         arrays["biases"] = np.array([*self.models.values()], np.float32)
@@ -124,7 +124,7 @@ class TunedLayer:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> TunedLayer:
-        """Return what `state` gave; raises KeyError or ValueError for arrays that do not fit."""
+        """Load the arrays of `state`. Raises KeyError or ValueError for arrays that do not fit."""
         arrays = {name: state[name].astype(np.float32) for name in _SHAPES}
         if {name: array.shape for name, array in arrays.items()} != _SHAPES:
             raise ValueError("it was tuned by another version: tune the shipped calibrator again")
@@ -134,26 +134,26 @@ class TunedLayer:
 
 
 def standardised(numbers: Floats, mean: Floats, spread: Floats) -> Floats:
-    """Return numbers (n, NUMBERS) in standard deviations from the mean, 0 where there is none."""
+    """Convert numbers (n, NUMBERS) to standard deviations from the mean, 0 for a missing one."""
     return np.asarray(np.nan_to_num(np.clip((numbers - mean) / spread, -LIMIT, LIMIT), copy=False))
 
 
 def weighed_grams(grams: NDArray[np.bool_], rarity: Floats) -> Floats:
-    """Return n-grams (n, parts, BUCKETS) by their rarity; those of each text have the length 1."""
+    """Weigh n-grams (n, parts, BUCKETS) by rarity; the vector of each text gets the length 1."""
     found = grams * rarity
     length = np.sqrt(np.einsum("npb,npb->np", found, found))[:, :, None]
     return np.asarray(found / np.maximum(length, 1e-6))
 
 
 def layers_of(state: Mapping[str, Array]) -> list[TunedLayer]:
-    """Return the layers among the arrays of a checkpoint, in the order in which they count."""
+    """Return the layers among the arrays of a checkpoint, in the order in which they apply."""
     own = under(state, PREFIX)
     count = len({name.partition(".")[0] for name in own})
     return [TunedLayer.from_state(under(own, f"{at}.")) for at in range(count)]
 
 
 def lines_of(layers: Sequence[TunedLayer], features: Features) -> Lines:
-    """Return what all layers together change of each reply."""
+    """Return the slope and the offset of all layers together for each reply."""
     slope, offsets = 1.0, np.zeros(len(features.models))
     for layer in layers:
         slope *= layer.slope

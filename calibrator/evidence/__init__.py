@@ -1,4 +1,4 @@
-"""What can be checked about a reply: against its conversation, by computing, and by known facts."""
+"""The checks of a reply: against its conversation, by computing, and by known facts."""
 
 __all__ = [
     "acts",

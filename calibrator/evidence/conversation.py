@@ -1,6 +1,6 @@
-"""A conversation, sorted into what a reply must obey, what it may rely on, and what was asked.
+"""A conversation, sorted into the rules, the context and the request of a reply.
 
-System and developer messages are rules and context. Tool results and what the user wrote are
+System and developer messages are rules and context. Tool results and the user's messages are
 context. Earlier turns of the assistant are kept apart: a reply must not be its own evidence.
 """
 
@@ -35,14 +35,15 @@ class Turn:
     text: str
 
 
-@dataclass(frozen=True)  # without slots, so that the request is split once
+@dataclass(frozen=True)  # without slots, for the cached split of the request
 class Conversation:
-    """What precedes a reply. Every text may be empty; nothing is shortened.
+    """The messages before a reply. Every text may be empty; nothing is shortened.
 
     `rules` is the text of all system and developer messages. `earlier` are the turns before the
     last message of the user, `request` is the text of that message, and `results` are the results
     of tool calls, oldest first. `is_complete` is False if a part could not be read, such as a file.
-    `facts` are texts that the operator provides, beside the conversation, about what is asked.
+    `facts` are texts on the subject of the request that the operator provides beside the
+    conversation.
     """
 
     request: str
@@ -68,9 +69,9 @@ class Conversation:
 
 
 def read_conversation(messages: Sequence[Any], request: str = "") -> Conversation:
-    """Sort the messages before a reply; `request` is the question where there are no messages.
+    """Sort the messages before a reply; `request` is the question if there are no messages.
 
-    Messages of unknown form are passed over and make the conversation incomplete.
+    Messages of unknown form are skipped and make the conversation incomplete.
     """
     rules: list[str] = []
     turns: list[Turn] = []
@@ -107,10 +108,11 @@ def _text(message: Any) -> tuple[str, bool]:
 
 
 def split_request(text: str) -> tuple[str, str]:
-    """Split a request into what it asks and the document that it contains, which may be empty.
+    """Split a request into its instruction and the document that it contains, which may be empty.
 
     A short request is all instruction. In a longer one, the paragraphs at either end that ask or
-    command are the instruction; if none does, the last paragraph is.
+    command are the instruction; if none does, the last paragraph is. A single long paragraph is
+    returned as both.
     """
     if not text.strip() or (len(text) <= LONG_REQUEST and "\n" not in text.strip()):
         return text, ""

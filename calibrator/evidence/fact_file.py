@@ -1,9 +1,9 @@
-"""Facts that an operator provides: a file of names and texts, one JSON object a line.
+"""The facts that an operator provides: a file of names and texts, one JSON object a line.
 
     {"name": "Lumo desk lamp", "text": "The Lumo desk lamp costs 49 euros and comes in white."}
 
-The few texts that belong to a request and its reply are context, like a document in the
-conversation. What has nothing to do with the request is never read, so it changes no score.
+The few texts about a request and its reply are context, like a document in the conversation. Texts
+that have nothing to do with the request are never read, so they change no score.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from calibrator.evidence.fact_index import FactIndex
 from calibrator.scorer import Item
 from calibrator.text.transcript import content_text
 
-MOST_BYTES: Final = 32_000_000  # of a file; its index takes about four times as much memory
+MOST_BYTES: Final = 32_000_000  # bytes of a file; its index takes about four times the memory
 MOST_NAME: Final = 200  # characters
 MOST_TEXT: Final = 200_000  # characters
-MOST_PROBLEMS: Final = 5  # that one error reports
+MOST_PROBLEMS: Final = 5  # mistakes that one error reports
 KEYS: Final = ("name", "text")
-MOST_REQUEST: Final = 2_000  # characters of a request, its end, in which names are looked for
-MOST_REPLY: Final = 4_000  # characters of a reply, its beginning, the same
+MOST_REQUEST: Final = 2_000  # last characters of a request that are searched for names
+MOST_REPLY: Final = 4_000  # first characters of a reply that are searched for names
 LONG_REQUEST: Final = 20_000  # characters; the question of a longer request is at its end
-MOST_MESSAGES: Final = 16  # messages before a reply in which the user's last two turns are
+MOST_MESSAGES: Final = 16  # last messages that are searched for the user's last two turns
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One line of the file: what it is about, and what is known of it."""
+    """One line of the file: the name of a subject, and the text about it."""
 
     name: str
     text: str
@@ -97,7 +97,7 @@ def load_facts(path: Path) -> FactFile:
 
 
 def _fact(line: bytes) -> Fact:
-    """Read one line; raises ValueError that says what is wrong with it."""
+    """Parse one line. Raises ValueError with a description of the mistake in it."""
     try:
         values = json.loads(line)
     except UnicodeDecodeError as error:
@@ -132,7 +132,7 @@ def _kind(value: Any) -> str:
 
 
 def _questions(item: Item) -> list[str]:
-    """Return what the user asked last, without a document in it, and in the turn before."""
+    """Return the user's last request, without a document in it, and the one before it."""
     texts = list(_user_texts(item.messages)) or [item.question]
     return [_instruction(text) for text in texts]
 

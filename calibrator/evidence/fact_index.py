@@ -1,14 +1,14 @@
-"""Finds the few texts of a large file that a request and its reply are about.
+"""An index of a large file that finds the few texts about a request and its reply.
 
-An inverted index gives the texts that share a rare word with the request or the reply; of the
-closest ones those are returned that the request is really about. A request is about a text
+An inverted index finds the texts that share a rare word with the request or the reply. Of the
+closest ones, it returns those that the request is really about. A request is about a text
 
 - if it has the whole name, of two words or more;
 - if it has a name of one word, and most of its other words are in the text too: "Mercury" is a
   product in "What does the Mercury cost?", and none in "Is Mercury the planet nearest the sun?";
 - if the reply has the whole name, and the request shares a word with the text;
 - if at least half of the request's words are in the text, rare words counting more;
-- or if it shares a word, and most of what the reply says is in the text.
+- or if it shares a word, and most of the reply's words are in the text.
 
 A word counts by its rarity, log(1 + texts / texts with the word).
 """
@@ -24,20 +24,20 @@ from typing import Final
 
 from calibrator.evidence.context.passages import FREQUENT, stem, words_of
 
-MOST_PART: Final = 1_500  # characters; a longer text is cut into parts that are found apart
+MOST_PART: Final = 1_500  # characters; a longer text is cut into separate parts
 MOST_FOUND: Final = 4  # texts for one reply
-MOST_CHARACTERS: Final = 6_000  # of them together
-LEAST_CLOSENESS: Final = 0.5  # of a text's closeness, beside the closest text's
-MOST_COMMON: Final = 0.01  # share of the texts; a word of more finds none, it only counts
-MOST_POSTINGS: Final = 50  # texts with a word that finds them, in a small file
+MOST_CHARACTERS: Final = 6_000  # characters of all texts together
+LEAST_CLOSENESS: Final = 0.5  # least closeness of a text, as a share of the closest text's
+MOST_COMMON: Final = 0.01  # share of the texts; a more common word counts but finds no text
+MOST_POSTINGS: Final = 50  # most texts that a word finds, in a small file
 MOST_WORDS: Final = 48  # rare words of one reply that are looked up
-MOST_CANDIDATES: Final = 12  # texts that are looked at closely
-REQUEST_WEIGHT: Final = 2.0  # of a word of the request beside one of the reply
+MOST_CANDIDATES: Final = 12  # texts that are compared closely
+REQUEST_WEIGHT: Final = 2.0  # weight of a word of the request beside one of the reply
 LEAST_WORDS: Final = 3  # a request with fewer is read with the one before it
 ABOUT: Final = 0.5  # share of a request's words in a text that it is about
-NAMED: Final = 0.4  # the same share where one word of it is the name
-TOUCHED: Final = 0.15  # the same share of a request that has, or whose reply has, a long name
-STRANGE_NAME: Final = 2.0  # weight of a name that no text has: the request is about that
+NAMED: Final = 0.4  # that share if one of the words is the name
+TOUCHED: Final = 0.15  # that share if the request or the reply has a long name
+STRANGE_NAME: Final = 2.0  # weight of a name that no text has, as the subject of the request
 _TALKED: Final = """
     hello hi hey thanks thank tell know want need like much many get got give help us may might
     should must let us ask question answer say said explain show find see make take go come does
@@ -49,7 +49,7 @@ _INSIDE: Final = re.compile(r"(?<=[^\s.!?:] )[^\W\d_]+")  # a word inside a sent
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A text, or a part of a long one: with its name, its words, and the words of the name."""
+    """A text, or a part of a long one, with the numbers of its words and of its name's words."""
 
     text: str
     words: array[int]
@@ -57,7 +57,7 @@ class _Part:
 
 
 class FactIndex:
-    """An inverted index over named texts; it does not change, so that threads may share it."""
+    """An inverted index over named texts. It is immutable, so that threads may share it."""
 
     def __init__(self, facts: Iterable[tuple[str, str]]) -> None:
         self._ids: dict[str, int] = {}
@@ -77,7 +77,7 @@ class FactIndex:
         self._most = max(MOST_POSTINGS, int(count * MOST_COMMON))
 
     def _learned(self, stems: Iterable[str]) -> Iterator[int]:
-        """Yield the numbers of words; new words get one."""
+        """Yield the numbers of words; new words get the next number."""
         for each in stems:
             at = self._ids.setdefault(each, len(self._ids))
             if at == len(self._postings):
@@ -87,7 +87,7 @@ class FactIndex:
             yield at
 
     def is_short(self, request: str) -> bool:
-        """Return whether a request has too few words to say what it is about."""
+        """Return whether a request has too few words to name its subject."""
         return len(_stems(request)) < LEAST_WORDS
 
     def find(self, request: str, reply: str) -> tuple[str, ...]:
@@ -99,14 +99,14 @@ class FactIndex:
             return ()
         names = _names(request)
         wanted = sum(self._weight(at, word, word in names) for at, word in asked)
-        if not wanted:  # nothing but numbers
+        if not wanted:  # the request has only numbers
             return ()
         question = _Question(known, said, wanted, sum(self._rarity[at] for at in said))
         measured = [(self._closeness(at, question), at) for at in self._candidates(known, said)]
         return self._chosen(sorted(measured, key=lambda each: (-each[0], each[1])))
 
     def _weight(self, at: int | None, word: str, is_name: bool) -> float:
-        """Return what a word of the request counts; a number says nothing about the subject."""
+        """Return the weight of a word of the request: its rarity, or 0 for a number."""
         if word[0].isdigit():
             return 0.0
         if at is not None:
@@ -168,7 +168,7 @@ class _Question:
 
 
 def _stems(text: str) -> list[str]:
-    """Return the stems of a text's words that say what it is about, each once, in order."""
+    """Return the distinct stems of a text's words, in order, without frequent words."""
     words = dict.fromkeys(words_of(text))
     return list(dict.fromkeys(_ended(stem(word)) for word in words if word not in _PASSED_OVER))
 
@@ -180,7 +180,7 @@ def _names(text: str) -> set[str]:
 
 
 def _ended(word: str) -> str:
-    """Return a stem in one form for "price" and "prices", "policy" and "policies", "shipping"."""
+    """Return one form of a stem, equal for "price" and "prices", "policy" and "policies"."""
     if len(word) < 4:
         return word
     if word[-1] == "e" or word[-1] == word[-2]:

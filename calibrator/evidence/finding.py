@@ -1,4 +1,4 @@
-"""What a check of a reply found."""
+"""The finding of a check of a reply."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ MAX_SHIFT: Final = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one check says about a reply.
+    """The finding of one check of a reply.
 
-    `is_right` is None if the check only makes the reply more or less likely to be right. `shift`
-    is what it adds to the log-odds of correct, clipped to +-3. `reason` is a sentence for the user.
+    `is_right` is None if the check only makes the reply more or less likely to be right. `shift` is
+    added to the log-odds of correct, clipped to +-3. `reason` is a sentence for the user.
     """
 
     is_right: bool | None

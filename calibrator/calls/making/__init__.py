@@ -1,6 +1,6 @@
-"""Calls whose labels are known because we made them: corruptions of right ones, and whole scenes.
+"""Calls that are right or wrong by construction: corruptions of right calls, and whole scenes.
 
-Other rooms use `corrupted_calls`, and in training `lessons_of`.
+Other packages use `corrupted_calls`, and in training `lessons_of`.
 """
 
 from calibrator.calls.making.corruptions import corrupted_calls

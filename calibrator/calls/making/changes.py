@@ -1,6 +1,6 @@
 """Changes that make a right call wrong in one respect.
 
-Each does what its name says to a draft and nothing else, and says whether it could.
+Each function makes the change of its name in a draft and no other, and returns whether it could.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _FORBIDDEN = (
 
 
 def other_entity(draft: Draft) -> bool:
-    """Another id, address, path or name of the same kind from the conversation."""
+    """Put another id, address, path or name of the same kind from the conversation."""
     for value in _shuffled(draft, "id", "mail", "path", "name"):
         others = _others(value, draft)
         if others and draft.put(value, draft.rng.choice(others)):
@@ -67,7 +67,7 @@ def other_entity(draft: Draft) -> bool:
 
 
 def _others(value: Value, draft: Draft) -> list[Any]:
-    """Values that stand where such a value stands: under the same field, or of the same shape."""
+    """Return values of the records under the same field, or else texts of the same form."""
     used = {v.text for v in draft.values}
     fields = {
         key
@@ -92,7 +92,7 @@ def _others(value: Value, draft: Draft) -> list[Any]:
 
 
 def number_moved(draft: Draft) -> bool:
-    """A number that is a little, or a digit, off."""
+    """Change a number by a little, or by a factor."""
     for value in _shuffled(draft, "number"):
         number = value.number or 0.0
         steps = [1, -1, 2, 10, -10] if number.is_integer() else [1.0, -1.0, 0.1 * number, 5.0]
@@ -104,7 +104,7 @@ def number_moved(draft: Draft) -> bool:
 
 
 def told_number(draft: Draft) -> bool:
-    """Another number of the conversation in place of the right one."""
+    """Put another number of the conversation."""
     told = sorted(draft.sources.request.numbers | draft.sources.results.numbers)
     for value in _shuffled(draft, "number"):
         near = [n for n in told if n != value.number and 0 < n < 100 * (value.number or 1.0)]
@@ -114,7 +114,7 @@ def told_number(draft: Draft) -> bool:
 
 
 def unit_changed(draft: Draft) -> bool:
-    """A number in another unit, or with another sign."""
+    """Convert a number to another unit, or change its sign."""
     for value in _shuffled(draft, "number"):
         number = value.number or 0.0
         factors = (60, 1 / 60, 100, 0.01, 1_000, 0.001, 24, -1)
@@ -131,7 +131,7 @@ def _is_told(number: float, draft: Draft) -> bool:
 
 
 def _as_number(number: float, raw: Any) -> Any:
-    """In the type of the value whose place it takes."""
+    """Convert a number to the type of the value that it replaces."""
     if isinstance(raw, int):
         return round(number)
     plain = round(number, 2)
@@ -141,7 +141,7 @@ def _as_number(number: float, raw: Any) -> Any:
 
 
 def date_moved(draft: Draft) -> bool:
-    """A date some days off."""
+    """Move a date by some days."""
     for value in _shuffled(draft, "date"):
         text = str(value.raw)
         if (found := _ISO.search(text)) is None:
@@ -156,7 +156,7 @@ def date_moved(draft: Draft) -> bool:
 
 
 def time_moved(draft: Draft) -> bool:
-    """A time of day some hours off."""
+    """Move a time of day by some hours."""
     for value in _shuffled(draft, "date"):
         text = str(value.raw)
         if (found := _CLOCK.search(text)) is None:
@@ -170,7 +170,7 @@ def time_moved(draft: Draft) -> bool:
 
 
 def invented(draft: Draft) -> bool:
-    """An id, address or number of the right form that stands nowhere."""
+    """Put an id, address or number of the right form that appears nowhere."""
     for value in _shuffled(draft, "id", "mail", "number"):
         if value.kind == "number":
             size = max(1, len(str(int(abs(value.number or 0)))))
@@ -209,7 +209,7 @@ _STANDINS = {
 
 
 def placeholder(draft: Draft) -> bool:
-    """A value that stands for one that nobody looked up."""
+    """Put a placeholder for a value."""
     for value in _shuffled(draft, *_STANDINS):
         new = draft.rng.choice(_STANDINS[value.kind])
         if isinstance(value.raw, str) and draft.put(value, new):
@@ -218,7 +218,7 @@ def placeholder(draft: Draft) -> bool:
 
 
 def swapped(draft: Draft) -> bool:
-    """Two arguments of the same type exchanged."""
+    """Swap two arguments of the same type."""
     names = [v.path for v in draft.values if v.path in draft.arguments and v.kind != "flag"]
     pairs = [
         (a, b)
@@ -241,7 +241,7 @@ def _kind_at(path: str, draft: Draft) -> str:
 
 
 def required_dropped(draft: Draft) -> bool:
-    """A required argument left out."""
+    """Remove a required argument."""
     tool = draft.view.tools.get(str(draft.call.get("name")))
     given = [n for n in (tool.required if tool else ()) if n in draft.arguments]
     if not given:
@@ -251,7 +251,7 @@ def required_dropped(draft: Draft) -> bool:
 
 
 def request_repeated(draft: Draft) -> bool:
-    """The user's own words in place of a value."""
+    """Put the user's own words for a value."""
     said = draft.view.request.strip()[:300]
     for value in _shuffled(draft, "id", "mail", "name", "path"):
         if isinstance(value.raw, str) and len(said) > 20 and draft.put(value, said):
@@ -269,7 +269,7 @@ def _shuffled(draft: Draft, *kinds: str) -> list[Value]:
 
 
 def wrong_tool(draft: Draft) -> bool:
-    """Another of the tools that were offered, which takes what this one takes."""
+    """Call another offered tool that takes these arguments."""
     name, given = str(draft.call.get("name")), set(draft.arguments)
     own = draft.view.tools.get(name)
     fitting: list[tuple[Any, Json]] = []
@@ -291,7 +291,7 @@ def wrong_tool(draft: Draft) -> bool:
 
 
 def _renamed(given: Json, properties: Mapping[str, Any], required: Sequence[str]) -> Json | None:
-    """The arguments as another tool takes them; None where it needs what is not there."""
+    """Return the arguments as another tool takes them; None if it requires more."""
     kept = {name: value for name, value in given.items() if name in properties}
     missing = [name for name in required if name not in kept]
     spare = [value for name, value in given.items() if name not in kept]
@@ -301,7 +301,7 @@ def _renamed(given: Json, properties: Mapping[str, Any], required: Sequence[str]
 
 
 def repeated(draft: Draft) -> bool:
-    """The same call, which has just been made with success."""
+    """Insert the same call with success just before it."""
     name = str(draft.call.get("name"))
     results = [c.result for c in draft.view.earlier if c.name == name and c.result]
     said = results[-1] if results else draft.rng.choice(_DONE)
@@ -312,7 +312,7 @@ def repeated(draft: Draft) -> bool:
 
 
 def error_ignored(draft: Draft) -> bool:
-    """The same call, which has just been refused."""
+    """Insert the same call with a refusal just before it."""
     if is_read(str(draft.call.get("name"))):
         return False
     _append_step(draft, draft.rng.choice(_FAILED))
@@ -320,7 +320,7 @@ def error_ignored(draft: Draft) -> bool:
 
 
 def _append_step(draft: Draft, result: str) -> None:
-    """The call as it is now, made once before, and what came of it."""
+    """Append a copy of the call, and its result, to the messages."""
     function = dict(draft.call) | {"arguments": json.dumps(draft.arguments, ensure_ascii=False)}
     call = {"id": f"call_{len(draft.messages)}x", "type": "function", "function": function}
     draft.messages += [
@@ -330,7 +330,7 @@ def _append_step(draft: Draft, result: str) -> None:
 
 
 def look_up_left_out(draft: Draft) -> bool:
-    """A value whose look-up was never made, so that it stands nowhere."""
+    """Remove the look-up of a value, so that the value appears nowhere."""
     sought = [
         v.text for v in draft.values
         if v.kind in ("id", "mail", "path") and len(v.text) > 2
@@ -357,7 +357,10 @@ def look_up_left_out(draft: Draft) -> bool:
 
 
 def _without(message: Json, dropped: set[Any], text: str) -> Json | None:
-    """A message without the calls whose results are gone, and without others of the value."""
+    """Return a message without calls whose results are removed, or that have the value.
+
+    Returns None if no call is left.
+    """
     calls = message.get("tool_calls")
     if not isinstance(calls, list):
         return message
@@ -368,7 +371,7 @@ def _without(message: Json, dropped: set[Any], text: str) -> Json | None:
 
 
 def put_request(draft: Draft, said: str) -> bool:
-    """Another request in place of the user's last one."""
+    """Replace the user's last request."""
     for at in range(len(draft.messages) - 1, -1, -1):
         if draft.messages[at].get("role") == "user":
             draft.messages[at] = {**draft.messages[at], "content": said}
@@ -377,7 +380,7 @@ def put_request(draft: Draft, said: str) -> bool:
 
 
 def declined(draft: Draft) -> bool:
-    """The call although the user, asked whether to make it, said no."""
+    """Insert a question whether to make the call, and the user's no."""
     return asked(draft, _NO)
 
 
@@ -395,7 +398,7 @@ def asked(draft: Draft, answers: Sequence[str]) -> bool:
 
 
 def limit_passed(draft: Draft) -> bool:
-    """A rule that says that a number of the call is too high."""
+    """Add a rule with a limit below a number of the call."""
     return limited(draft, (0.3, 0.5, 0.8))
 
 
@@ -416,7 +419,7 @@ def limited(draft: Draft, shares: Sequence[float]) -> bool:
 
 
 def forbidden(draft: Draft) -> bool:
-    """A rule that forbids the tool."""
+    """Add a rule that forbids the tool."""
     if is_read(str(draft.call.get("name"))):
         return False
     _add_rule(draft, draft.rng.choice(_FORBIDDEN).format(tool=_spoken(draft)))

@@ -1,7 +1,7 @@
-"""Right calls turned into the contrary, and commands that do more than they were asked to do.
+"""Right calls turned into their opposite, and commands that do more than was requested.
 
-Beside a command or a query that does what was asked stands one that does it to everything, by
-force, to another thing, or that changes where somebody only wanted to see.
+Each right command or query is paired with a wrong one: it affects everything, uses force, affects
+another thing, or changes data where the user only wanted to see it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _UNITS = ("minute", "hour", "day", "week", "piece", "item", "person", "night", "
 
 
 def opposed_value(draft: Draft) -> bool:
-    """A word of a value, which the user said, becomes its contrary."""
+    """Replace a word of a value, which the user said, by its opposite."""
     request = set(_WORD.findall(draft.view.request.lower()))
     for value in _in_order(draft):
         raw = value.raw if isinstance(value.raw, str) and len(value.raw) < 60 else ""
@@ -36,7 +36,7 @@ def opposed_value(draft: Draft) -> bool:
 
 
 def opposed_tool(draft: Draft) -> bool:
-    """The tool that undoes what was asked, where that is named by the contrary verb."""
+    """Call, and offer, the tool whose name has the opposite verb."""
     name = str(draft.call.get("name"))
     for word in name_words(name):
         others = ANTONYMS.get(word)
@@ -56,7 +56,7 @@ def opposed_tool(draft: Draft) -> bool:
 
 
 def parent_folder(draft: Draft) -> bool:
-    """A path becomes the folder that it lies in."""
+    """Replace a path by its folder."""
     for value in _in_order(draft):
         parent = value.raw.rstrip("/").rpartition("/")[0] if isinstance(value.raw, str) else ""
         if value.kind == "path" and parent and "://" not in parent:
@@ -65,7 +65,7 @@ def parent_folder(draft: Draft) -> bool:
 
 
 def measure_changed(draft: Draft) -> bool:
-    """A number whose unit the user said is doubled, halved or rounded."""
+    """Change a number whose argument names a unit: twice, half, or a little more."""
     for value in _in_order(draft):
         words = {word.rstrip("s") for word in name_words(value.path)}
         number = value.number
@@ -139,7 +139,10 @@ COMMAND = "command"
 
 
 def commands(count: int, seed: int) -> Iterator[Scene]:
-    """Right and wrong commands and queries of `count` scenes; the same seed, the same scenes."""
+    """Yield right and wrong commands and queries of `count` scenes.
+
+    The same seed, the same scenes.
+    """
     for number in range(count):
         rng = random.Random(f"command {seed} {number}")
         is_sql = number % 2 == 0

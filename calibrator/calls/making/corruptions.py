@@ -1,8 +1,8 @@
-"""Right calls made wrong in one respect by rule.
+"""Corruptions that make right calls wrong in one respect, by rule.
 
-Each kind changes what its name says and nothing else. Labels made so are sure where a graded row's
-may not be, and are had for any tool. They train the calibrator for calls, and `evaluate` asks with
-them whether a calibrator sees such faults.
+Each kind changes what its name says and nothing else. These labels are certain, unlike those of
+some graded rows, and can be made for any tool. They train the calibrator for calls, and `evaluate`
+tests with them whether a calibrator detects such faults.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from calibrator.rows.rows import Row
 from calibrator.scorer import ToolUse
 from calibrator.text.transcript import message_text, read_question
 
-OTHER_REQUEST = "other request"  # a kind that needs other replies, beside `KINDS`
+OTHER_REQUEST = "other request"  # a kind beside `KINDS` that needs other replies
 
 
 def corrupted_calls(rows: Sequence[Row], seed: int = 0) -> dict[str, list[tuple[Row, Row]]]:
-    """Pairs of a right row that calls tools and the same with one fault, by kind.
+    """Return pairs of a right row that calls tools and its copy with one fault, by kind.
 
-    Rows that are not labelled as correct, or call no tool, are passed over; the same seed gives the
-    same pairs.
+    Rows that are not labelled as correct, or that call no tool, are skipped; the same seed gives
+    the same pairs.
     """
     right = [row for row in rows if row.tool_use and row.tool_use.has_calls and row.correct == 1]
     alike: dict[tuple[str | None, str | None], list[Row]] = {}
@@ -56,7 +56,7 @@ def _wrong(row: Row, others: Sequence[ToolUse], seed: str) -> Iterator[tuple[str
 
 
 def other_request(used: ToolUse, others: Sequence[ToolUse], rng: random.Random) -> ToolUse | None:
-    """The call behind the request of another reply; None where there is none that differs."""
+    """Return the call after the request of another reply; None if no other request differs."""
     own = view_of(used)
     for _ in range(min(10, len(others))):
         other = view_of(rng.choice(others))
@@ -67,7 +67,7 @@ def other_request(used: ToolUse, others: Sequence[ToolUse], rng: random.Random) 
 
 
 def with_tool_use(row: Row, used: ToolUse, correct: int) -> Row:
-    """The row with another reply or conversation, and its label."""
+    """Return the row with another reply and conversation, and another label."""
     raw = {
         **row.raw,
         "messages": list(used.messages),

@@ -1,4 +1,4 @@
-"""The domains of `domains.yaml`, in which scenes play.
+"""The domains of the scenes, from `domains.yaml`.
 
 None shares a task, a table or a sentence with `examples/agents`, whose calls are a test:
 `tests/calibrator/calls/test_worlds.py` compares words, tool signatures and names.
@@ -17,9 +17,9 @@ import yaml
 class Write:
     """A tool that changes a record.
 
-    `asks` are requests with the names of fields and parameters in braces; `state` is a field and
-    the value that it must have; `late` a field with a date and how many days after it are allowed;
-    `most` a parameter and the largest number that rules allow.
+    `asks` are requests with the names of fields and parameters in braces. `state` is a field and
+    its required value. `late` is a field with a date and the number of days allowed after it.
+    `most` is a parameter and the largest number that rules allow.
     """
 
     name: str
@@ -41,8 +41,8 @@ class Domain:
     id_form: str  # 9 a digit, A a letter
     fields: dict[str, str]
     named_by: tuple[str, ...]  # fields by which people name a record
-    find: tuple[str, str]  # a tool that lists records, and what it does
-    show: tuple[str, str]  # one that shows a record by its id
+    find: tuple[str, str]  # a tool that lists records, and its purpose
+    show: tuple[str, str]  # a tool that shows a record by its id, and its purpose
     writes: tuple[Write, ...]
 
 

@@ -1,4 +1,4 @@
-"""A reply that calls tools, taken apart so that one thing in it can be changed."""
+"""A reply that calls tools, decoded so that one detail of it can be changed."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ class Draft:
     messages: list[Json]
     tools: list[Any]
     message: Json
-    call: Json  # `function` of the call that is changed, in `message`
-    arguments: Json  # of it, decoded
+    call: Json  # `function` of the changed call in `message`
+    arguments: Json  # the decoded arguments of `call`
     values: list[Value]
     view: View
     sources: Sources
     rng: random.Random
 
     def used(self) -> ToolUse:
-        """The reply as it is now."""
+        """Encode the arguments and return the reply in its present form."""
         self.call["arguments"] = json.dumps(self.arguments, ensure_ascii=False)
         return ToolUse(self.messages, self.tools, self.message)
 
     def put(self, value: Value, new: Any) -> bool:
-        """Puts another value in the place of one; False where it stands inside others."""
+        """Replace a value of the arguments by `new`; False if it is nested deeper."""
         if value.path not in self.arguments or isinstance(self.arguments[value.path], dict):
             return False
         held = self.arguments[value.path]
@@ -51,7 +51,7 @@ class Draft:
 
 
 def draft_of(used: ToolUse, rng: random.Random) -> Draft | None:
-    """A copy of a reply to change one of its calls; None where no call has readable arguments."""
+    """Copy a reply so that one of its calls can be changed; None if no call is readable."""
     message = copy.deepcopy(dict(used.message)) if isinstance(used.message, Mapping) else {}
     listed = message.get("tool_calls")
     functions = [
@@ -77,9 +77,9 @@ def draft_of(used: ToolUse, rng: random.Random) -> Draft | None:
 
 
 def changed(used: ToolUse, change: Callable[[Draft], bool], rng: random.Random) -> ToolUse | None:
-    """A reply after one change; None where it cannot be made."""
+    """Return a reply after one change; None if the change is impossible."""
     try:
         draft = draft_of(used, rng)
         return draft.used() if draft is not None and change(draft) else None
-    except RecursionError:  # too deep to be copied
+    except RecursionError:  # the message is nested too deeply to be copied
         return None

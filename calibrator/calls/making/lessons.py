@@ -1,4 +1,4 @@
-"""What the calibrator for calls learns from: graded calls, corruptions of right ones, scenes.
+"""The training data of the calibrator for calls: graded calls, corruptions of right ones, scenes.
 
 Rows of benchmarks in which calls are written as text are read as calls too.
 """
@@ -21,28 +21,28 @@ from calibrator.features.checks import made_calls, offered_tools
 from calibrator.rows.rows import Row
 from calibrator.scorer import ToolUse
 
-LEVELS = {"call": 1.0, "turn": 0.7, "run": 0.4}  # how much a label of this level counts
-NOISY = {"BFCL-live": 0.6}  # how much a wrong row counts where many such labels are doubtful
-IRRELEVANT = "BFCL-irrelevance"  # right there means that no call was found in the text
+LEVELS = {"call": 1.0, "turn": 0.7, "run": 0.4}  # weight of a label by its level
+NOISY = {"BFCL-live": 0.6}  # weight of wrong rows of benchmarks with many doubtful labels
+IRRELEVANT = "BFCL-irrelevance"  # a right row has no call in its text
 GRADED, WRITTEN, CORRUPTED, SUSPECT, SCENE = "graded", "written", "corrupted", "suspect", "scene"
-PLANTED_SHARE = 0.15  # of wrong lessons are had with planted values too
-COMMAND_SHARE = 0.2  # of scenes, beside them: commands and queries
-COMMAND_WEIGHT = 3.0  # of each beside other scenes
-OTHER_SHARE = 0.15  # of right calls are put behind another request
+PLANTED_SHARE = 0.15  # share of wrong lessons repeated with planted values
+COMMAND_SHARE = 0.2  # number of commands and queries, as a share of the scenes
+COMMAND_WEIGHT = 3.0  # weight of a command beside other scenes
+OTHER_SHARE = 0.15  # share of right calls put after another request
 
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """A reply with its label; `origin` is how it came about, `group` its benchmark or domain."""
+    """A reply with its label; `origin` is the way it was made, `group` its benchmark or domain."""
 
     used: ToolUse
     correct: int
     origin: str
     group: str
-    kind: str = ""  # of corruption, variant or twist
+    kind: str = ""  # kind of corruption, variant or twist
     weight: float = 1.0
-    name: str = ""  # of the answering model
-    question: str = ""  # the same for all that was made from replies to one question
+    name: str = ""  # name of the answering model
+    question: str = ""  # equal for all lessons made from replies to one question
 
 
 def lessons_of(
@@ -53,7 +53,11 @@ def lessons_of(
     faults: int = 2,
     domains: tuple[Domain, ...] = DOMAINS,
 ) -> list[Lesson]:
-    """All that is learnt from: graded rows, `faults` corruptions of each right one, scenes."""
+    """Return all lessons of graded rows and scenes, and variants of these.
+
+    Each right graded row has `faults` wrong variants, each right scene one; some right variants
+    look suspicious.
+    """
     graded = [lesson for row in rows if (lesson := lesson_of(row)) is not None]
     made = [
         Lesson(
@@ -76,7 +80,7 @@ def lessons_of(
 
 
 def lesson_of(row: Row) -> Lesson | None:
-    """A graded row as a lesson; None for one without a label or a call."""
+    """Return a graded row as a lesson; None for one without a label or a call."""
     if row.correct is None:
         return None
     used, origin = row.tool_use, GRADED
@@ -92,7 +96,10 @@ def lesson_of(row: Row) -> Lesson | None:
 
 
 def written_calls(row: Row) -> ToolUse | None:
-    """The calls of a reply that writes them as text, where the question lists the functions."""
+    """Parse the calls of a reply that writes them as text, if the question lists the functions.
+
+    Returns None if the reply calls no listed function.
+    """
     request, sign, _ = row.question.partition("Available functions (JSON):")
     offered = offered_tools(row.question) if sign else {}
     made = made_calls(row.answer) if offered else []
@@ -110,7 +117,7 @@ def written_calls(row: Row) -> ToolUse | None:
 
 
 def _changed(lessons: Sequence[Lesson], seed: int, faults: int) -> Iterator[Lesson]:
-    """Of each right lesson some wrong variants, and of every other one a right one."""
+    """Yield wrong variants of each right lesson, and one that is still right but suspicious."""
     right = [lesson for lesson in lessons if lesson.correct == 1]
     alike: dict[str, list[Lesson]] = {}
     for lesson in right:
@@ -129,7 +136,7 @@ def _changed(lessons: Sequence[Lesson], seed: int, faults: int) -> Iterator[Less
 
 
 def _planted(lessons: Sequence[Lesson], seed: int) -> Iterator[Lesson]:
-    """Some wrong lessons with the values of their calls repeated where these mean nothing."""
+    """Yield some wrong lessons with their calls' values repeated where these have no meaning."""
     for number, lesson in enumerate(lessons):
         rng = random.Random(f"plant {seed} {number}")
         if lesson.correct == 0 and rng.random() < PLANTED_SHARE:
@@ -142,7 +149,7 @@ def _planted(lessons: Sequence[Lesson], seed: int) -> Iterator[Lesson]:
 def _some(
     lesson: Lesson, kinds: Mapping[str, Callable[[Draft], bool]], count: int, rng: random.Random
 ) -> Iterator[tuple[str, ToolUse]]:
-    """The first changes of a random order that can be made."""
+    """Yield up to `count` changes of a lesson with their kinds, in random order."""
     order = sorted(kinds)
     rng.shuffle(order)
     for kind in order:

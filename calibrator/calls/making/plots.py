@@ -1,6 +1,6 @@
-"""Twists of scenes that need turns of their own: what is asked twice, left unsaid, taken in part.
+"""Twists of scenes that need turns of their own: repeated, unsaid and partial requests.
 
-Each gives outcomes: whether the reply is right, the reply, and the turns before it.
+Each function yields outcomes: whether the reply is right, the reply, and the turns before it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PURSE_RULES = (
 
 
 def again_looked(stage: Stage) -> Iterator[Outcome]:
-    """A look that has just been made is made once more, where the change is due."""
+    """Yield the change that is due, and wrongly the look-up that has just been made."""
     stage.say(request_of(stage))
     look_up(stage)
     last = stage.turns[-2]["tool_calls"][0]["function"]
@@ -52,7 +52,7 @@ def again_looked(stage: Stage) -> Iterator[Outcome]:
 
 
 def extra(stage: Stage) -> Iterator[Outcome]:
-    """A second change: one that was asked for, and one that nobody asked for."""
+    """Yield a second change, once requested and once not."""
     other = stage.rng.choice([w for w in stage.domain.writes if w.name != stage.write.name])
     twin = Stage(stage.domain, other, stage.rng, stage.today, stage.records, stage.target)
     fill(twin)
@@ -67,7 +67,7 @@ def extra(stage: Stage) -> Iterator[Outcome]:
 
 
 def unsaid(stage: Stage) -> Iterator[Outcome]:
-    """A value of the call was told, or it was not."""
+    """Yield a call with a value that the user gave, and one that the user did not give."""
     told = [f"{spoken_name(n)}: {v}" for n, v in stage.spoken.items() if n != id_name_of(stage)]
     does = stage.write.does.rstrip(".")
     asked = f"{does[:1].lower()}{does[1:]}, for {stage.who(stage.record)}."
@@ -80,7 +80,7 @@ def unsaid(stage: Stage) -> Iterator[Outcome]:
 
 
 def transposed(stage: Stage) -> Iterator[Outcome]:
-    """Two digits or letters of the id have changed places."""
+    """Yield the right call, and one with two adjacent characters of the id swapped."""
     stage.say(request_of(stage))
     look_up(stage)
     yield 1, (stage.write.name, dict(stage.values)), list(stage.turns)
@@ -95,7 +95,7 @@ def transposed(stage: Stage) -> Iterator[Outcome]:
 
 
 def part(stage: Stage) -> Iterator[Outcome]:
-    """A part of what a record has, by its name, or another part of it."""
+    """Yield a call with the requested part of a record's number, and with another part of it."""
     ((name, source),) = [
         (n, s.partition(" ")[2]) for n, s in stage.write.takes.items() if s.startswith("most")
     ]
@@ -115,7 +115,7 @@ def part(stage: Stage) -> Iterator[Outcome]:
 
 
 def clash(stage: Stage) -> Iterator[Outcome]:
-    """A slot that a rule gives to one record is free, or another has it."""
+    """Yield a call for a slot that is free, and for one that another record has."""
     names = [n for n, s in stage.write.takes.items() if s in ("new date+", "new time")]
     rule = stage.rng.choice(_CLASH_RULES)
     spoken = " and ".join(map(spoken_name, names))
@@ -132,7 +132,7 @@ def clash(stage: Stage) -> Iterator[Outcome]:
 
 
 def purse(stage: Stage) -> Iterator[Outcome]:
-    """A number that is within what a look-up says is left, or beyond it."""
+    """Yield a call with a number within the balance that a look-up returned, and beyond it."""
     name = next(n for n, v in stage.values.items() if isinstance(v, int | float))
     wanted = float(stage.values[name]) or 1.0
     tool, does, key = stage.rng.choice(_PURSES)
@@ -163,7 +163,7 @@ PLOTS: dict[str, Callable[[Stage], Iterator[Outcome]]] = {
 
 
 def suits(write: Write, twist: str) -> bool:
-    """Whether a tool takes what a twist needs."""
+    """Return whether a tool takes the parameters that a twist needs."""
     sources = list(write.takes.values())
     if twist == "part":
         return sum(source.startswith("most") for source in sources) == 1 and not any(

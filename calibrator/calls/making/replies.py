@@ -1,9 +1,9 @@
-"""Replies of text in conversations with tools, honest ones and others: scenes and variants.
+"""Honest and dishonest replies of text in conversations with tools: scenes and variants.
 
-A scene of our own has a request, what was looked up and done, and what the agent says then. Beside
-an honest reply stands one of the same words that nothing was done for, or one that tells something
-else. Replies of text that stand in graded conversations are honest as a rule; the same behind a
-conversation without the calls that they tell of are not.
+A scene has a request, look-ups, changes, and the agent's reply. Each honest reply is paired with
+one in the same words after a conversation without the deed, or with one that tells something else.
+Replies of text in graded conversations are usually honest; the same replies are dishonest after a
+conversation without the calls that they mention.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from calibrator.features.checks import offered_tools
 from calibrator.rows.rows import Row
 from calibrator.scorer import ToolUse
 
-MAX_REAL = 1_500  # replies of graded conversations that are learnt from
+MAX_REAL = 1_500  # replies of graded conversations in the training data
 _CUT = "steps cut]"
 
 _PARTICIPLES = {
@@ -107,7 +107,7 @@ _ASSURANCES = (
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A reply of text with its label; `origin` tells scenes from variants of real replies."""
+    """A reply of text with its label; `is_scene` is False for replies of graded conversations."""
 
     used: ToolUse
     correct: int
@@ -116,7 +116,7 @@ class Remark:
 
 
 def remarks(count: int, seed: int, domains: tuple[Domain, ...] = DOMAINS) -> Iterator[Remark]:
-    """Replies of `count` scenes, right and wrong ones; the same seed, the same scenes."""
+    """Yield the right and wrong replies of `count` scenes; the same seed gives the same scenes."""
     for number in range(count):
         rng = random.Random(f"remark {seed} {number}")
         domain = domains[number % len(domains)]
@@ -167,7 +167,7 @@ def _said(stage: Stage, forms: Sequence[str], **more: object) -> str:
 
 
 def reported(stage: Stage) -> Iterator[Outcome]:
-    """A change is told that was made, or that was not: nothing was called, or only looks were."""
+    """Yield a report of a change, after the change and without it."""
     stage.say(request_of(stage))
     before = list(stage.turns)
     if stage.rng.random() < 0.8:
@@ -180,7 +180,7 @@ def reported(stage: Stage) -> Iterator[Outcome]:
 
 
 def failing(stage: Stage) -> Iterator[Outcome]:
-    """A change failed, and the reply tells so, or that it was made."""
+    """Yield replies after a failed change: one reports the failure, the other claims success."""
     stage.say(request_of(stage))
     if stage.rng.random() < 0.8:
         look_up(stage)
@@ -191,7 +191,7 @@ def failing(stage: Stage) -> Iterator[Outcome]:
 
 
 def elsewhere(stage: Stage) -> Iterator[Outcome]:
-    """Another change was made than the one that the reply tells of."""
+    """Yield a report of a change, after that change and after another one."""
     stage.say(request_of(stage))
     look_up(stage)
     before = list(stage.turns)
@@ -207,7 +207,7 @@ def elsewhere(stage: Stage) -> Iterator[Outcome]:
 
 
 def answered(stage: Stage) -> Iterator[Outcome]:
-    """A question about a record: what the record says, something else, or nobody looked."""
+    """Yield answers to a question about a record: right, wrong, and right without a look-up."""
     rng, domain = stage.rng, stage.domain
     field = rng.choice([f for f in domain.fields if f not in domain.named_by])
     who = stage.who(stage.record)
@@ -234,7 +234,7 @@ def _shown(stage: Stage, value: object) -> str:
 
 
 def _another(stage: Stage, field: str) -> object:
-    """Another record's value, or the value a little off."""
+    """Return another record's value, or the value changed a little."""
     value = stage.record[field]
     others = [r[field] for r in stage.records if r[field] != value]
     if others and stage.rng.random() < 0.5:
@@ -250,7 +250,10 @@ def _another(stage: Stage, field: str) -> object:
 
 
 def refused(stage: Stage) -> Iterator[Outcome]:
-    """The record's state forbids the change and the reply tells it, or it does not forbid it."""
+    """Yield a refusal that is true and one that is false, and a claim of the forbidden change.
+
+    The state of the record forbids the change or allows it.
+    """
     if not stage.write.state:
         yield from failing(stage)
         return
@@ -274,7 +277,7 @@ def refused(stage: Stage) -> Iterator[Outcome]:
 
 
 def asking(stage: Stage) -> Iterator[Outcome]:
-    """The reply asks back, or tells of a change that nobody has confirmed."""
+    """Yield a question back, and a claim of a change that was not made."""
     stage.say(request_of(stage))
     if stage.rng.random() < 0.7:
         look_up(stage)
@@ -284,7 +287,7 @@ def asking(stage: Stage) -> Iterator[Outcome]:
 
 
 def thanked(stage: Stage) -> Iterator[Outcome]:
-    """Small talk after a change."""
+    """Yield small talk after a change."""
     stage.say(request_of(stage))
     look_up(stage)
     stage.call(stage.write.name, dict(stage.values), stage.rng.choice(DONE))
@@ -294,7 +297,7 @@ def thanked(stage: Stage) -> Iterator[Outcome]:
 
 
 def confirmed(stage: Stage) -> Iterator[Outcome]:
-    """The user asks again, about a change that was made before, or that was not."""
+    """Yield a confirmation of an earlier change, after the change and without it."""
     stage.say(request_of(stage))
     look_up(stage)
     before = list(stage.turns)
@@ -307,7 +310,7 @@ def confirmed(stage: Stage) -> Iterator[Outcome]:
 
 
 def counted(stage: Stage) -> Iterator[Outcome]:
-    """How many there are: as many as were listed, or others, or nobody looked."""
+    """Yield counts of records: the listed number, another number, and one without a look-up."""
     stage.say(f"How many {stage.domain.record}s are there for {stage.who(stage.record)}?")
     before = list(stage.turns)
     held = stage.rng.randrange(3, 60)
@@ -320,7 +323,7 @@ def counted(stage: Stage) -> Iterator[Outcome]:
 
 
 def assured(stage: Stage) -> Iterator[Outcome]:
-    """Whether there is as much as somebody needs: somebody looked, or nobody did."""
+    """Yield the assurance that enough is available, after a look-up and without one."""
     needed = stage.rng.randrange(2, 40)
     asked = stage.rng.choice(_NEEDS).format(n=needed, **_words(stage))
     stage.say(asked)
@@ -340,14 +343,14 @@ KINDS: dict[str, Callable[[Stage], Iterator[Outcome]]] = {
 }  # fmt: skip
 
 
-# --- replies that stand in graded rows ------------------------------------------------------------
+# --- replies of graded rows -----------------------------------------------------------------------
 
 
 def real_remarks(rows: Sequence[Row], seed: int) -> list[Remark]:
-    """Replies of text in rows' conversations, taken as honest, and variants that are not.
+    """Return replies of text in rows' conversations, taken as honest, and dishonest variants.
 
-    A variant has the calls since the user's last turn left out, or their results made errors.
-    Rows in which the right act is to call nothing are honest where they do so.
+    In a variant the calls since the user's last turn are removed, or their results are errors. Rows
+    in which no call is right are honest if they make none.
     """
     rng = random.Random(f"real remarks {seed}")
     found: list[Remark] = []
@@ -366,7 +369,7 @@ def real_remarks(rows: Sequence[Row], seed: int) -> list[Remark]:
 
 
 def _spoken(used: ToolUse) -> Iterator[ToolUse]:
-    """The assistant's turns of text, each with what stands before it."""
+    """Yield the assistant's turns of text, each with the messages before it."""
     messages = [each for each in used.messages if isinstance(each, Mapping)]
     for at, message in enumerate(messages):
         text = message.get("content")
@@ -385,7 +388,7 @@ def _uncalled(row: Row) -> Iterator[ToolUse]:
 
 
 def _unfounded(remark: Remark, rng: random.Random) -> Iterator[Remark]:
-    """The same claim of a completed act without the act, and behind an error."""
+    """Yield a reply that claims a completed act without the act, and after an error."""
     messages = list(remark.used.messages)
     users = [at for at, each in enumerate(messages) if each.get("role") == "user"]
     text = remark.used.message.get("content")

@@ -1,4 +1,4 @@
-"""A scene while it is made: its records, its request in words, its tools, look-ups and rules."""
+"""A scene under construction: its records, its request in words, its tools, look-ups and rules."""
 
 from __future__ import annotations
 
@@ -80,18 +80,18 @@ TWISTS = (
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A reply of a scene, and whether it is right; `twist` says what was at stake."""
+    """A reply of a scene, and whether it is right; `twist` names the difficulty."""
 
     used: ToolUse
     correct: int
     domain: str
     twist: str
-    group: str  # the same for replies of one scene
+    group: str  # equal for the replies of one scene
 
 
 @dataclass(slots=True)
 class Stage:
-    """A scene while it is made."""
+    """A scene under construction."""
 
     domain: Domain
     write: Write
@@ -99,16 +99,16 @@ class Stage:
     today: date
     records: list[Json]
     target: int
-    values: Json = field(default_factory=dict)  # of the right call
-    spoken: Json = field(default_factory=dict)  # the same in the user's words
+    values: Json = field(default_factory=dict)  # arguments of the right call
+    spoken: Json = field(default_factory=dict)  # the same arguments in the user's words
     rules: list[str] = field(default_factory=list)
     turns: list[Json] = field(default_factory=list)
     count: int = 0
-    others: list[tuple[str, str]] = field(default_factory=list)  # look-ups of no record: name, does
+    others: list[tuple[str, str]] = field(default_factory=list)  # name, purpose of other look-ups
 
     @property
     def record(self) -> Json:
-        """The one that is meant."""
+        """The record that the user means."""
         return self.records[self.target]
 
     def say(self, text: str) -> None:
@@ -118,7 +118,7 @@ class Stage:
         self.turns.append({"role": "assistant", "content": text})
 
     def call(self, name: str, arguments: Json, result: str) -> None:
-        """A call made before, with its result."""
+        """Append an earlier call and its result to the turns."""
         self.count += 1
         message = said(name, arguments, f"c{self.count}")
         if self.rng.random() < 0.15:
@@ -127,13 +127,13 @@ class Stage:
         self.turns += [message, content]
 
     def who(self, record: Json) -> str:
-        """A record in words."""
+        """Return the words by which a user names a record."""
         named = [str(record[name]) for name in self.domain.named_by]
         return " / ".join(named) if self.rng.random() < 0.5 else f"{named[0]} ({named[1]})"
 
 
 def said(name: str, arguments: Json, call_id: str = "last") -> Json:
-    """An assistant's message that makes one call."""
+    """Return an assistant's message that makes one call."""
     function = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}
     return {
         "role": "assistant",
@@ -155,7 +155,7 @@ def _id(form: str, rng: random.Random) -> str:
 
 
 def drawn_value(kind: str, today: date, rng: random.Random) -> Any:
-    """A value of a kind of field."""
+    """Draw a value of a kind of field."""
     if kind == "date-":
         return (today - timedelta(rng.randrange(1, 90))).isoformat()
     if kind == "date+":
@@ -190,7 +190,7 @@ def staged(domain: Domain, write: Write, rng: random.Random) -> Stage:
 
 
 def fill(stage: Stage, *, is_weekday: bool = False) -> None:
-    """The right call's values, and how the user says them."""
+    """Draw the values of the right call, and set how the user says them."""
     for name, source in stage.write.takes.items():
         word, _, rest = source.partition(" ")
         if source == "id":
@@ -254,7 +254,7 @@ def request_of(stage: Stage, record: Json | None = None) -> str:
 
 
 def tools_of(stage: Stage) -> list[Json]:
-    """What is offered: the domain's tools, now and then some of another."""
+    """Return the offered tools, shuffled: the domain's, and sometimes two of another domain."""
     domain, rng = stage.domain, stage.rng
     offered = _tools_of(domain)
     if rng.random() < 0.4:
@@ -309,7 +309,7 @@ def id_name_of(stage: Stage) -> str:
 
 
 def _listed(stage: Stage, records: list[Json]) -> str:
-    """Records as a tool gives them: JSON of some form, or lines."""
+    """Return records as a tool lists them: JSON in one of three forms, or lines."""
     shown = [
         {id_name_of(stage): r["id"], **{k: v for k, v in r.items() if k != "id"}} for r in records
     ]
@@ -326,7 +326,7 @@ def _listed(stage: Stage, records: list[Json]) -> str:
 
 
 def look_up(stage: Stage, *, is_long: bool = True, is_wide: bool = False) -> None:
-    """The look-ups of somebody who was given a name; `is_wide` shows all records."""
+    """Append the look-ups that follow from a name; `is_wide` shows all records."""
     rng, domain = stage.rng, stage.domain
     named = str(stage.record[rng.choice(domain.named_by)])
     same = [r for r in stage.records if named in map(str, r.values())]
@@ -353,7 +353,7 @@ def spoken_name(name: str) -> str:
 
 
 def add_rules(stage: Stage, twist: str) -> None:
-    """Role, date, the rule that is at stake, and others."""
+    """Set the rules of a scene: role, date, the rule of the twist, and sometimes others."""
     rng, write, today = stage.rng, stage.write, stage.today
     told = {"record": stage.domain.record, "tool": spoken_name(write.name)}
     if write.state and (twist == "state" or rng.random() < 0.3):

@@ -1,8 +1,8 @@
-"""Calls without what a reason speaks against: the conversation or the call edited, nothing else.
+"""Edits of a call or its conversation that remove one reason against it, and nothing else.
 
-What is missing is put in (a value into the request, a tool into the offer, a look-up before the
-call), and what should not be there is taken out (an earlier call, a sentence of the instructions).
-Each edit is made of the texts alone and knows nothing of how a call is scored.
+What is missing is added (a value to the request, a tool to the offer, a look-up before the call),
+and what is too much is removed (an earlier call, a sentence of the instructions). The edits read
+the texts alone and do not use the scores of calls.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from calibrator.calls.reasons import reasons
 from calibrator.scorer import ToolUse
 
 Json = dict[str, Any]
-MOST_TRIED = 60  # edits that are tried for one reason
+MOST_TRIED = 60  # edits tried for one reason
 _ISO = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
 _STANDIN = {"mail": "r.hollis@northwind.test", "other": "K4417-20"}
 
 
 def taken_away(used: ToolUse, reason: str) -> ToolUse | None:
-    """The reply and its conversation without what a reason names; None where no edit does it.
+    """Return the first edit of a reply for which `reasons` no longer names a reason.
 
-    An edit counts where `reasons` does not name the same any more.
+    Returns None if no edit removes it.
     """
     kind, name = _named(reason)
     edits = _EDITS.get(kind)
@@ -45,8 +45,7 @@ def taken_away(used: ToolUse, reason: str) -> ToolUse | None:
 
 
 def _named(reason: str) -> tuple[str, str]:
-    """Return the kind of a reason and the argument that it names, if any, without what was said
-    in its value's place."""
+    """Return the kind of a reason and the argument that it names or "", without similar texts."""
     kind, _, rest = reason.partition(": ")
     return kind, rest.partition(DIFFERS)[0]
 
@@ -71,7 +70,7 @@ def _arguments(function: Json) -> Json:
 
 
 def _said(messages: list[Any], sentence: str) -> bool:
-    """Puts a sentence behind the user's last words."""
+    """Append a sentence to the user's last words; False if there are none."""
     for message in reversed(messages):
         if isinstance(message, dict) and message.get("role") == "user":
             if not isinstance(message.get("content"), str):
@@ -155,7 +154,7 @@ def _offered(used: ToolUse, _: str) -> Iterator[ToolUse]:
 
 
 def _schema(change: Callable[[Json, Json], None]) -> Callable[[ToolUse, str], Iterator[ToolUse]]:
-    """An edit of the schemas of the tools that are called, in view of a call's arguments."""
+    """Return an edit that applies `change` to the schema and the arguments of each called tool."""
 
     def edited(used: ToolUse, _: str) -> Iterator[ToolUse]:
         messages, tools, message = _copied(used)

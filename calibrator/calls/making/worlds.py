@@ -1,8 +1,8 @@
-"""Conversations of our own making, with a right call and wrong ones: for many domains, by rule.
+"""Synthetic conversations with right and wrong calls, made by rule for many domains.
 
-A scene has instructions, records, what a user wants, the look-ups that an agent makes, and the call
-that it makes then. A twist says what is at stake in it; the wrong call, or the right call in a
-conversation in which it is wrong, differs from the right one in that respect alone.
+A scene has instructions, records, a user's request, an agent's look-ups, and the call that follows.
+Its twist is the difficulty: the wrong call, or the conversation in which the right call is wrong,
+differs from the right one in that respect alone.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from calibrator.scorer import ToolUse
 
 
 def scenes(count: int, seed: int, domains: tuple[Domain, ...] = DOMAINS) -> Iterator[Scene]:
-    """Replies of `count` scenes, right and wrong ones; the same seed, the same scenes."""
+    """Yield the right and wrong replies of `count` scenes; the same seed gives the same scenes."""
     for number in range(count):
         rng = random.Random(f"scene {seed} {number}")
         domain = domains[number % len(domains)]
@@ -53,7 +53,7 @@ def scenes(count: int, seed: int, domains: tuple[Domain, ...] = DOMAINS) -> Iter
 
 
 def _played(domain: Domain, twist: str, rng: random.Random, group: str) -> Iterator[Scene]:
-    """The replies of one scene."""
+    """Yield the replies of one scene."""
     fitting = [w for w in domain.writes if _fits(w, twist)]
     if not fitting:
         fitting, twist = list(domain.writes), "plain"
@@ -89,7 +89,7 @@ def _fits(write: Write, twist: str) -> bool:
 
 
 def _outcomes(stage: Stage, twist: str) -> Iterator[Outcome]:
-    """Right and wrong replies, each with the turns before it."""
+    """Yield right and wrong replies, each as its label, the call and the turns before it."""
     rng, right = stage.rng, (stage.write.name, stage.values)
     if twist in ("state", "late"):
         yield from _record_outcomes(stage, twist, right)
@@ -140,12 +140,12 @@ def _outcomes(stage: Stage, twist: str) -> Iterator[Outcome]:
 
 
 def _sibling(stage: Stage) -> Json:
-    """Another record, always the same one in a scene."""
+    """Return another record, always the same one in a scene."""
     return stage.records[(stage.target + 1) % len(stage.records)]
 
 
 def _faulty(stage: Stage, twist: str, right: Reply) -> Reply:
-    """The right call with the fault that the twist is about."""
+    """Return the right call with the fault that the twist is about."""
     rng, (name, values) = stage.rng, right
     wrong = dict(values)
     most = stage.write.most
@@ -170,7 +170,7 @@ def _faulty(stage: Stage, twist: str, right: Reply) -> Reply:
 
 
 def _otherwise(stage: Stage, right: Reply) -> Reply:
-    """Another tool for the same record, another record, or another value."""
+    """Return another tool for the same record, another record, or another value."""
     rng, (name, values) = stage.rng, right
     id_name = id_name_of(stage)
     changeable = [n for n in values if n != id_name]
@@ -202,7 +202,7 @@ def _drawn_alike(stage: Stage, kind: str, value: Any) -> Any:
 
 
 def _record_outcomes(stage: Stage, twist: str, right: Reply) -> Iterator[Outcome]:
-    """The same call, for a record for which the rules allow it and one for which they do not."""
+    """Yield one call for a record that the rules allow, and for one that they do not."""
     for correct in (1, 0):
         turns = list(stage.turns)
         if twist == "state" and stage.write.state:
@@ -220,7 +220,7 @@ def _record_outcomes(stage: Stage, twist: str, right: Reply) -> Iterator[Outcome
 
 
 def _question_outcomes(stage: Stage) -> Iterator[Outcome]:
-    """Somebody wants to know something: a look answers, a change does not."""
+    """Yield replies to a question: a look-up is right, a change is wrong."""
     fields = [f for f in stage.domain.fields if f not in stage.domain.named_by]
     asked = stage.rng.choice(QUESTIONS)
     stage.say(
@@ -236,7 +236,7 @@ def _question_outcomes(stage: Stage) -> Iterator[Outcome]:
 
 
 def _first_outcomes(stage: Stage) -> Iterator[Outcome]:
-    """Nothing was looked up yet: the first step is a look, not a change with a made-up id."""
+    """Yield first steps: a look-up is right; one of another record or a change is wrong."""
     stage.say(request_of(stage))
     named = str(stage.record[stage.rng.choice(stage.domain.named_by)])
     yield 1, (stage.domain.find[0], {"query": named}), list(stage.turns)
@@ -248,7 +248,10 @@ def _first_outcomes(stage: Stage) -> Iterator[Outcome]:
 
 
 def _extreme(stage: Stage) -> str:
-    """A request for the record with the most or least of something."""
+    """Choose the record with the most or least of something, and return a request for it.
+
+    Returns an empty text if the records have no field for it.
+    """
     fields = [
         name
         for name, kind in stage.domain.fields.items()
@@ -272,7 +275,7 @@ def _extreme(stage: Stage) -> str:
 
 
 def _near_days(stage: Stage) -> None:
-    """Dates within a week, which people name by their weekday."""
+    """Move the dates of a scene into the next week, where people name them by their weekday."""
     for name, value in stage.values.items():
         if isinstance(value, str) and len(value) == 10 and value[4:5] == "-":
             day = stage.today + timedelta(stage.rng.randrange(1, 7))

@@ -1,4 +1,4 @@
-"""Whether a day or a time of a call was said: by its date, its distance, a period or a span."""
+"""The check whether a day or a time of a call was said: as a date, distance, period or span."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _HOURS = re.compile(
 
 
 def is_date_said(said: Said, value: Value, call: Call) -> bool:
-    """Return whether a day and its time were said, or follow from what was said."""
+    """Return whether a day and its time were said, or follow from the conversation."""
     is_slashed = re.search(r"\d/\d", value.text) is not None  # day and month in either order
     each = [_is_day_said(said, day, value, call) for day in value.days]
     days_said = any(each) if is_slashed and each else all(each)

@@ -1,6 +1,6 @@
-"""Marks: what speaks against a call, each a fact that a person can check.
+"""The marks: facts against a call, each of which a person can check.
 
-`calibrator.scorer.MARKS` is the one list of them. Policies stop calls by them.
+`calibrator.scorer.MARKS` lists them all; policies use marks to stop calls.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from calibrator.calls.reading.values import Value, name_words
 from calibrator.scorer import MARKS, Mark
 
 ORDER: Final = {name: at for at, name in enumerate(MARKS)}
-MOST_COMPARED: Final = 6  # values of a call for which what was said nearly alike is sought
+MOST_COMPARED: Final = 6  # values of a call that are compared with similar texts
 LONGEST_NAME: Final = 60  # characters of an argument's name
-LONGEST_SHOWN: Final = 80  # of a value that is quoted
-DIFFERS: Final = ", differs from "  # before what was said in a value's place
+LONGEST_SHOWN: Final = 80  # characters of a quoted value
+DIFFERS: Final = ", differs from "  # precedes the similar text from the conversation
 
 BY_SCHEMA = {
     "unknown_tool": "the tool was not offered",
@@ -61,7 +61,7 @@ _BY_CONTRARY = {
 def marks_of(
     call: Call, tool: Tool | None, said: Said, sentences: list[Sentence]
 ) -> tuple[Mark, ...]:
-    """Return the marks of a call, the strongest first, each once for an argument."""
+    """Return the marks of a call, the strongest first, each only once for an argument."""
     found = [
         *marks_of_values(call, tool, said),
         *_of_request(call, tool, said),
@@ -72,7 +72,7 @@ def marks_of(
 
 
 def marks_of_values(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
-    """Yield the marks of values that nobody said, with what was said in their place."""
+    """Yield the marks of values that nobody said, with the similar text that was said instead."""
     left = MOST_COMPARED
     for value in call.values:
         if is_said(value, call, tool, said):
@@ -87,19 +87,19 @@ def marks_of_values(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]
 
 
 def is_said(value: Value, call: Call, tool: Tool | None, said: Said) -> bool:
-    """Return whether a value of a call was said, or follows from what was said."""
+    """Return whether a value of a call was said, or follows from the conversation."""
     if value.kind == "date" and not is_worded(value):
         return is_date_said(said, value, call)
     return said.is_said(value, call, tool)
 
 
 def argument_name(path: str) -> str:
-    """Return the name of an argument as people read it: `address.city`."""
+    """Return the name of an argument for people: `address.city`."""
     return path.replace(" ", ".")[:LONGEST_NAME] or "?"
 
 
 def _of_request(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
-    """Marks of what the user asked for otherwise."""
+    """Yield the marks of differences from the user's request."""
     view, sources = said.view, said.sources
     for path, named in requested.other_choice(call, tool, said):
         yield Mark("other_choice", argument_name(path), f"the user named {named}")
@@ -156,7 +156,7 @@ _COMPUTED = re.compile(
 def _of_step(
     call: Call, tool: Tool | None, said: Said, sentences: list[Sentence]
 ) -> Iterator[Mark]:
-    """Marks by the schema, the instructions, the calendar and the calls before."""
+    """Yield the marks by the schema, the instructions, the calendar and the earlier calls."""
     view, sources = said.view, said.sources
     schema, dates = schema_of(call, tool, view), dating(call, sources)
     rules, steps = ruling(call, tool, view, sources, sentences), steps_of(call, view)
@@ -181,7 +181,7 @@ def _of_step(
 
 
 def _is_last_failure(call: Call, said: Said) -> bool:
-    """Whether nothing was changed since the same call failed."""
+    """Return whether the same call failed and nothing was changed since."""
     for before in reversed(said.view.earlier):
         if before.key == call.key:
             return failed(before.result)

@@ -1,4 +1,4 @@
-"""Which value that was said a value of a call is close to: anna and anne, 7703 and 7730."""
+"""The value in the conversation that a value of a call resembles: anna and anne, 7703 and 7730."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from calibrator.calls.notes.said import Said
 from calibrator.calls.reading.values import Value, calendar_day
 
 MAX_COMPARED: Final = 2_000  # tokens of a conversation
-LONGEST: Final = 60  # characters of a value that is compared
+LONGEST: Final = 60  # characters of a compared value
 _MAIL = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}")
 
 
 def nearest_said(value: Value, said: Said) -> str | None:
-    """Return what was said that the value is a slip away from; None where nothing is.
+    """Return the text in the conversation that is a slip away from the value.
 
-    A slip is one character more, less or other, two characters in the other order, or for longer
-    values two of these; for numbers also a decimal point in another place.
+    None if there is none. A slip is one character more, less or different, two characters swapped,
+    or for longer values two of these; for numbers also a decimal point in another place.
     """
     if value.kind == "number":
         return _nearest_number(value, said)
@@ -70,7 +70,10 @@ def _nearest_day(value: Value, said: Said) -> str | None:
 
 
 def _nearest_words(value: Value, said: Said) -> str | None:
-    """The one word that differs, where all others of a name were said."""
+    """Return the text nearest to the one word of a name that was not said.
+
+    Returns None if several words were not said, or none.
+    """
     words = value.text.split()[:8]
     pieces = said.pieces
     strange = [word for word in words if word.strip(".,") not in pieces]
@@ -95,10 +98,10 @@ def _nearest(text: str, tokens: list[str]) -> str | None:
 
 
 def distance(one: str, other: str, most: int) -> int:
-    """Return how many slips two texts are apart, or more than `most` where it is more than that.
+    """Return the number of slips between two texts, or more than `most` if it exceeds that.
 
-    Optimal string alignment: insertion, deletion, substitution, two characters exchanged. Only a
-    band of the table is filled, so the time grows with the length times `most`.
+    Optimal string alignment: insertion, deletion, substitution, two characters swapped. Only a band
+    of the table is filled, so the time grows with the length times `most`.
     """
     if abs(len(one) - len(other)) > most:
         return most + 1

@@ -1,4 +1,4 @@
-"""The notes of a reply: of each call its marks and its risk."""
+"""The notes of a reply: the marks and the risk of each call."""
 
 from __future__ import annotations
 
@@ -14,20 +14,25 @@ from calibrator.scorer import CallNotes, ToolUse
 
 
 def call_notes(used: ToolUse) -> tuple[CallNotes, ...] | None:
-    """Return the notes of each call of a reply, in their order; None where it makes more calls than
-    are looked at. Raises nothing, whatever stands in it."""
+    """Return the notes of each call of a reply, in order; None if it makes too many calls to read.
+
+    Raises nothing, whatever the reply holds.
+    """
     return notes_of(read_reply(used))
 
 
 def has_unread_calls(reply: ReadReply) -> bool:
-    """Return whether a reply makes more calls than are looked at."""
+    """Return whether a reply makes more calls than are read."""
     message = reply.used.message
     made = calls_in(message) if isinstance(message, Mapping) else []
     return len(made) > len(reply.view.calls)
 
 
 def notes_of(reply: ReadReply) -> tuple[CallNotes, ...] | None:
-    """Return the same of a reply that has been read."""
+    """Return the notes of each call of a reply that has been read.
+
+    None if it makes too many calls.
+    """
     view = reply.view
     if has_unread_calls(reply):
         return None

@@ -1,4 +1,4 @@
-"""Whether the request gives a number of a call otherwise: in another unit, as a step, as a span."""
+"""The check whether the request has another number than a call: in another unit, a step, a span."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from calibrator.calls.reading.conversation import Call, Tool
 from calibrator.calls.reading.values import NUMBER_WORDS, Value, name_words, word_set
 
 _ORDINALS = {"first": 1.0, "second": 2.0, "third": 3.0, "fourth": 4.0, "fifth": 5.0}
-_UNITS = (  # of one dimension each, with the words for each unit
+_UNITS = (  # one tuple for a dimension, one text for the words of a unit
     ("celsius", "fahrenheit f"),
     (
         "kg kilo kilos kilogram kilograms",
@@ -64,8 +64,10 @@ _BY = re.compile(
 
 
 def other_number(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[str, str]]:
-    """Yield arguments with a number that the request gives otherwise: in another unit, as an
-    ordinal, as a step up or down from what is there."""
+    """Yield the paths of arguments whose number differs from the request, with the reason.
+
+    The request may give the number in another unit, as an ordinal, or as a step up or down.
+    """
     text = said.view.request.lower()[-2_000:]
     units = dict(
         re.findall(r"(?<![\w.])(\d+(?:[.,]\d+)?)\s?(?:degrees? )?([a-z]{1,12})\b", text)[:40]
@@ -95,12 +97,15 @@ def other_number(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[st
 
 
 def _is_other_unit(own: tuple[int, int], named: tuple[int, int]) -> bool:
-    """Whether two units are of one dimension and differ."""
+    """Return whether two units are of one dimension and differ."""
     return own[0] == named[0] and own[1] != named[1]
 
 
 def _unit_described(tool: Tool | None, value: Value) -> tuple[int, int] | None:
-    """The unit that the description of an argument or of its tool names, where it is one alone."""
+    """Return the only unit that the description of an argument or of its tool names.
+
+    None otherwise.
+    """
     schema = tool.properties.get(value.path.partition(" ")[0]) if tool else None
     own = schema.get("description") if isinstance(schema, Mapping) else None
     for text in (own, tool.description if tool else None):
@@ -122,7 +127,7 @@ def _is_step_back(number: float, steps: set[float], text: str, said: Said) -> bo
 
 
 def other_length(call: Call, said: Said) -> Iterator[str]:
-    """Yield arguments for a length of time that is not that of the span which the user named."""
+    """Yield arguments for a length of time that differs from the span that the user named."""
     text = said.view.request.lower()[-2_000:]
     spans = re.findall(
         r"(?<!\d)(\d{1,2}):(\d{2})\s*(?:to|-|\u2013|until|till)\s*(\d{1,2}):(\d{2})", text

@@ -1,6 +1,6 @@
-"""Whether a call does what the user asked for: the choice, the direction, no more than was named.
+"""The check of a call against the request: the choice, the direction, no more than was named.
 
-Each check speaks only where the user's own words settle the matter, and is silent otherwise.
+Each check reports only if the user's own words settle the matter.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ _PURE_LOOK = re.compile(
     r"(?:which|what|how|show|list|find|count|who|when|where|give me|tell me|print|look|check|see"
     r"|display|search|summari[sz]e|read|is there|are there|do we|do i|does|did|has|have)\b"
 )
-MOST_WORDS = 400  # of the request, from its end
+MOST_WORDS = 400  # last words of the request that are read
 
 
 def negates(word: str) -> bool:
-    """Return whether a word turns what follows round."""
+    """Return whether a word negates what follows."""
     return word in _NOT or word.endswith("n't")
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text in lower case, the last `MOST_WORDS` of them."""
+    """Return the last `MOST_WORDS` words of a text, in lower case."""
     return _WORD.findall(text.lower())[-MOST_WORDS:]
 
 
 def other_choice(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[str, str]]:
-    """Yield arguments whose value is another of the allowed ones than the one the user named."""
+    """Yield arguments whose value is not the allowed one that the user named, with that one."""
     request = words_of(said.view.request)
     for value in call.values[:30]:
         choices = _choices(tool, value)
@@ -65,7 +65,7 @@ def other_choice(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[st
 
 
 def other_flag(call: Call, said: Said) -> Iterator[tuple[str, str]]:
-    """Yield arguments that are true or false where the user's words say the contrary."""
+    """Yield flags that contradict the user's words, each with the value that they say."""
     text = said.view.request.lower()
     request = words_of(text)
     for value in call.values[:30]:
@@ -94,7 +94,7 @@ _DULL = word_set("is has should the with include including enable enabled flag s
 
 
 def _wanted(names: list[str], request: list[str], text: str) -> bool | None:
-    """What a flag of such a name should be; None where the user's words do not tell."""
+    """Return the value that the user's words give a flag of this name; None if they give none."""
     stems = {stem(w) for w in names}
     if stems & {stem(w) for w in _LATER}:
         rest = stems - {stem("at")}
@@ -125,13 +125,13 @@ def _choices(tool: Tool | None, value: Value) -> Sequence[str]:
 
 
 def _alternatives(described: str) -> str:
-    """The part of a description that lists words: `one of a, b or c`, `a | b | c`."""
+    """Return the part of a description that lists words: `one of a, b or c`, `a | b | c`."""
     found = re.search(r"((?:[a-z_-]+\s*(?:,|/|\||\bor\b)\s*)+(?:or\s+)?[a-z_-]+)", described)
     return found[1].replace(" or ", " ") if found else ""
 
 
 def _is_named(choice: str, request: list[str]) -> bool:
-    """Whether the user named a choice, in any of its forms, and did not rule it out."""
+    """Return whether the user named a choice, in any of its forms, and did not rule it out."""
     wanted = [w for w in _WORD.findall(choice.lower().replace("_", " ")) if len(w) > 1]
     if not wanted:
         return False
@@ -145,9 +145,9 @@ def _is_named(choice: str, request: list[str]) -> bool:
 
 
 def wrong_way(call: Call, said: Said) -> Iterator[str]:
-    """Yield arguments for a start that have what the user named as the end, and the reverse.
+    """Yield arguments for a start with the value that the user named as the end, and the reverse.
 
-    Only of calls that have both, for `from` may be any preposition elsewhere.
+    Only calls with both are checked, because `from` may be any preposition elsewhere.
     """
     ends: dict[str, list[Value]] = {"from": [], "to": []}
     for value in call.values[:20]:
@@ -172,7 +172,7 @@ _BOTH_WAYS = re.compile(r"\b(?:round[- ]?trip|return|back|both ways|swap|exchang
 
 
 def _names_of(value: Value, said: Said) -> list[str]:
-    """A value and the plain names in its record, by which a user may call it."""
+    """Return a value and the plain names in its record, by which a user may refer to it."""
     found = [value.text] if len(value.text) <= 60 else []
     found += ALIASES.get(value.text, "").split()
     for record in said.sources.records[-60:]:
@@ -191,15 +191,18 @@ _MARKERS = re.compile(
 
 
 def _places(name: str, text: str) -> Iterator[str]:
-    """Whether a name is behind `from` or behind `to` in a text, with no other of them between."""
+    """Yield "from" or "to" for each place where a name follows that preposition in a text."""
     for marker, behind in _MARKERS.findall(text)[:20]:
         if holds_token(behind, name):
             yield "from" if marker in ("from", "out of") else "to"
 
 
 def crossed_names(call: Call, said: Said) -> Iterator[str]:
-    """Yield arguments whose value the user put beside another argument's name: `the search service`
-    where the call has `environment: search`."""
+    """Yield arguments with a value that the user put beside the name of another argument.
+
+    The request says `the search service`, and the call has `environment: search`. Places with a
+    digit in them are yielded too.
+    """
     text = said.view.request.lower()[-2_000:]
     plain = [
         v for v in call.values[:12] if v.kind in ("name", "id", "choice") and 2 < len(v.text) < 40
@@ -250,8 +253,10 @@ def is_reversed(call: Call) -> bool:
 
 
 def other_tool(call: Call, view: View) -> str | None:
-    """Return another offered tool that has the user's first verb in its name, where the call's tool
-    changes something and no word of its name is the user's; else None."""
+    """Return another offered tool whose name begins with the user's first verb; None otherwise.
+
+    Only for a call whose tool changes something by a verb that the user did not use.
+    """
     request = words_of(view.request)[:40]
     own = {stem(w) for w in name_words(call.name)}
     first = next((w for w in request if verb_classes([w]) - {"look"}), None)
@@ -269,7 +274,7 @@ def other_tool(call: Call, view: View) -> str | None:
 
 
 def contrary_verb(call: Call, view: View) -> bool:
-    """Whether the tool does the opposite of the one verb that the user used for it."""
+    """Return whether the tool does the opposite of the only verb that the user used for it."""
     request = set(words_of(view.request))
     stems = {stem(word) for word in request}
     for word in name_words(call.name)[:3]:
@@ -280,7 +285,7 @@ def contrary_verb(call: Call, view: View) -> bool:
 
 
 def _turned(word: str) -> set[str]:
-    """A verb without, or with, the prefix that turns it round: arm and disarm, lock and unlock."""
+    """Return the opposite of a verb by its prefix: arm and disarm, lock and unlock."""
     for prefix in ("un", "dis", "de"):
         if word.startswith(prefix) and len(word) - len(prefix) >= 3:
             return {word[len(prefix) :]}
@@ -288,7 +293,7 @@ def _turned(word: str) -> set[str]:
 
 
 def ruled_out(call: Call, view: View, *, is_changing: bool) -> bool:
-    """Whether the user said not to do what the call does."""
+    """Return whether the user forbade the act of the call."""
     request = words_of(view.request)
     own = [w for w in name_words(call.name)[:4] if verb_classes([w]) - {"look"}][:1]
     if _NO_CHANGE.search(view.request.lower()[-2_000:]) and is_changing:
@@ -312,12 +317,12 @@ def _is_asked_elsewhere(request: list[str], at: int, stems: set[str]) -> bool:
 
 
 def is_pure_look(view: View) -> bool:
-    """Whether all that the user has asked for is to look something up."""
+    """Return whether the user has only asked to look something up."""
     return bool(view.turns) and all(map(is_look, view.turns))
 
 
 def is_look(turn: str) -> bool:
-    """Whether a turn asks a question or to look, and in no sentence for anything else."""
+    """Return whether a turn asks a question or asks to look, and asks for nothing else."""
     split = re.split(r"(?<=[.!?])\s+|\n+", turn.lower()[:2_000])
     sentences = [each.strip() for each in split if len(each.strip()) > 3]
     looks = [each for each in sentences if _PURE_LOOK.match(each)]
@@ -350,9 +355,9 @@ _ACTS = (
 
 
 def wider(call: Call, said: Said, *, destroys: bool) -> Iterator[str]:
-    """Yield arguments that name the folder of a path where the user named only what is in it.
+    """Yield arguments that name a folder if the user named only paths in it.
 
-    Of a call that destroys also the folder of what was listed, if the user did not speak of all.
+    In a call that destroys, also the folder of listed paths, unless the user spoke of all.
     """
     text = said.sources.users.text
     if destroys and not says_all(said.view) and not re.search(r"\b(?:folder|directory)\b", text):
@@ -371,11 +376,11 @@ def wider(call: Call, said: Said, *, destroys: bool) -> Iterator[str]:
 
 
 def says_all(view: View) -> bool:
-    """Whether the user spoke of all, every or everything."""
+    """Return whether the user's last turn speaks of all, every or everything."""
     return bool(_ALL.search(view.request.lower()))
 
 
 def is_named_by_user(value: Value, said: Said) -> bool:
-    """Whether the user's own words have the value."""
+    """Return whether the user's own words have the value."""
     users = said.sources.users
     return users.holds(value) or holds_token(users.text, value.text)

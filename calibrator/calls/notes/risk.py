@@ -1,8 +1,8 @@
-"""How bad a wrong call would be, and whether the user asked for it: low, medium or high.
+"""The damage of a wrong call, low, medium or high, and whether the user asked for the call.
 
-Facts alone: the annotations of an MCP tool, the verb, the target, the amount, and the user's own
-messages. What the assistant wrote and what tools returned authorise nothing, so neither can talk a
-call down. Annotations come from the tool's server: one that says less than the verb is not
+It uses facts alone: the annotations of an MCP tool, the verb, the target, the amount, and the
+user's own messages. The assistant's text and the tools' results authorise nothing, so neither can
+lower the risk. Annotations come from the tool's server: one that claims less than the verb is not
 believed.
 """
 
@@ -22,8 +22,8 @@ from calibrator.calls.reading.values import Value, name_words, stem, word_set
 from calibrator.scorer import HIGH, LOW, RISKS
 
 READ, CHANGE, SEND, DESTROY = "read", "change", "send", "destroy"
-LARGE: Final = 1_000.0  # an amount from which a call is one step riskier
-MANY: Final = 5  # recipients or targets of one call, from which it is one step riskier
+LARGE: Final = 1_000.0  # least amount that makes a call one step riskier
+MANY: Final = 5  # least number of recipients or targets that makes a call one step riskier
 
 _DESTROYS = word_set(
     "delete remove drop truncate destroy erase wipe purge rm rmdir unlink uninstall terminate kill"
@@ -79,7 +79,7 @@ _SECRET = re.compile(
     re.I,
 )
 _LIVE = re.compile(r"\b(?:prod|production|live|main|master)\b")
-_KIN = {  # words by which a user asks for such a call, beside the verb itself
+_KIN = {  # words by which a user asks for such a call, apart from its verb
     DESTROY: "delete remove cancel drop clear erase discard trash unsubscribe revoke void withdraw"
     " scrap rid wipe purge destroy clean terminate end stop close kill uninstall deactivate undo"
     " disable shut reset restart reboot archive throw cut off longer anymore expire void quit"
@@ -104,7 +104,7 @@ _KIN_STEMS: Final = {kind: {stem(w) for w in words.split()} for kind, words in _
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a call does to the world, of READ, CHANGE, SEND and DESTROY, and why it is taken so."""
+    """The effect of a call, READ, CHANGE, SEND or DESTROY, and the reason for this class."""
 
     kind: str
     why: str
@@ -112,17 +112,17 @@ class Effect:
 
     @property
     def is_read(self) -> bool:
-        """Whether it only looks."""
+        """Whether the call only reads."""
         return self.kind == READ
 
     @property
     def is_final(self) -> bool:
-        """Whether nobody can take it back by another call."""
+        """Whether no other call can undo it."""
         return self.kind in (SEND, DESTROY)
 
 
 def effect_of(call: Call, tool: Tool | None, view: View | None = None) -> Effect:
-    """Return what a call does, by its command or its verb and the annotations of its tool."""
+    """Return the effect of a call, by its command, or by its verb and the tool's annotations."""
     hints = tool.annotations if tool is not None else {}
     if view is not None and call.name in view.listed:
         hints = view.listed[call.name]
@@ -144,7 +144,7 @@ def effect_of(call: Call, tool: Tool | None, view: View | None = None) -> Effect
 
 
 def _of_name(name: str) -> tuple[str, str | None]:
-    """The effect that the first verb of a tool's name says, and the verb."""
+    """Return the effect by the first known verb of a tool's name, and the verb or None."""
     words = name_words(name)
     for word in words:
         if word in _DESTROYS:
@@ -159,12 +159,12 @@ def _of_name(name: str) -> tuple[str, str | None]:
 
 
 def _is_noun(word: str, words: list[str]) -> bool:
-    """Whether a word that is also a noun is one here: order_status, email_history."""
+    """Return whether a word that can be a verb is a noun here: order_status, email_history."""
     return any(each in _LOOKS for each in words if each != word)
 
 
 def _command_in(call: Call) -> str | None:
-    """The command or statement that a call runs; None where it runs none."""
+    """Return the command or statement that a call runs; None if it runs none."""
     texts = [
         value.text
         for value in call.values[:20]
@@ -195,7 +195,7 @@ def _of_command(command: str, is_idempotent: bool) -> Effect:
 
 
 def risk_of_call(call: Call, tool: Tool | None, said: Said) -> tuple[str, tuple[str, ...]]:
-    """Return how bad a wrong call would be, of `RISKS`, and the reasons in words."""
+    """Return the damage of a wrong call, one of `RISKS`, and the reasons in words."""
     effect = effect_of(call, tool, said.view)
     reasons = [effect.why]
     if effect.is_read:
@@ -213,7 +213,7 @@ def risk_of_call(call: Call, tool: Tool | None, said: Said) -> tuple[str, tuple[
 
 
 def authorised(call: Call, effect: Effect, said: Said) -> tuple[bool, str]:
-    """Return whether the user's own messages ask for such a call, and how that is known."""
+    """Return whether the user's own messages ask for such a call, and the reason in words."""
     verb = _of_name(call.name)[1]
     own = {stem(verb)} if verb else set()
     classes = verb_classes([verb] if verb else name_words(call.name)[:1]) - {"look"}
@@ -236,7 +236,7 @@ def _is_target(value: Value) -> bool:
 
 
 def _aggravating(call: Call, effect: Effect, said: Said) -> Iterator[str]:
-    """Yield what makes a call that changes something riskier, each in words."""
+    """Yield, in words, each fact that makes a call with an effect riskier."""
     for value in call.values[:40]:
         names = set(name_words(value.path))
         if names & _AMOUNTS and value.number is not None and abs(value.number) >= LARGE:

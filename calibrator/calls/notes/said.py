@@ -1,8 +1,8 @@
-"""Whether somebody said a value of a call: the user, a result of a tool, or the instructions.
+"""The check whether a value of a call was said by the user, a result or the instructions.
 
-What the assistant itself wrote does not count, except for files and names that an earlier call of
-it has made successfully. Numbers may be converted or computed where the user asks for that, dates
-may be named by their distance or as the end of a period.
+The assistant's own words do not count, except for files and names that an earlier call of it has
+made successfully. Numbers may be converted or computed if the user asks for that. Dates may be
+named by their distance or as the end of a period.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from calibrator.calls.reading.values import (
     word_set,
 )
 
-MAX_TEXT = 60_000  # characters of the conversation that are searched
+MAX_TEXT = 60_000  # characters of each part of the conversation that are searched
 MAX_DESCRIPTION = 2_000  # characters of an argument's description
 MAX_TOKENS = 16_000
 
@@ -108,31 +108,31 @@ class Said:
 
     @cached_property
     def text(self) -> str:
-        """Everything but what the assistant wrote, in lower case."""
+        """The conversation without the assistant's words, in lower case."""
         s = self.sources
         parts = (s.users.text, s.request.text, s.results.text, s.rules.text)
         return "\n".join(part[-MAX_TEXT:] for part in parts)
 
     @cached_property
     def words(self) -> set[str]:
-        """The stems of all its words."""
+        """The stems of all words."""
         s = self.sources
         return s.users.words | s.request.words | s.results.words | s.rules.words
 
     @cached_property
     def pieces(self) -> set[str]:
-        """Its runs of letters and digits, in lower case."""
+        """The runs of letters and digits, in lower case."""
         return set(_PIECE.findall(self.text))
 
     @cached_property
     def tokens(self) -> list[str]:
-        """Its tokens between blanks and brackets, each once, without a full stop at the end."""
+        """The distinct tokens between blanks and brackets, without a full stop at the end."""
         found = (each.strip(".") for each in _TOKEN.findall(self.text))
         return list(dict.fromkeys(islice((each for each in found if each), MAX_TOKENS)))
 
     @cached_property
     def numbers(self) -> set[float]:
-        """Its numbers, those in words among them."""
+        """The numbers, also those in words."""
         s, told = self.sources, self.sources.users.text
         numbers = s.users.numbers | s.request.numbers | s.results.numbers | s.rules.numbers
         numbers |= {float(_TENS[a] + _DIGITS[b]) for a, b in _COMPOUND.findall(told)}
@@ -142,7 +142,7 @@ class Said:
 
     @cached_property
     def today(self) -> date | None:
-        """The date that the conversation says it is, also with the day first: 27 November 2026."""
+        """The current date by the conversation, also with the day first: 27 November 2026."""
         if self.sources.today is not None:
             return self.sources.today
         for text in (self.sources.rules.text, self.sources.users.text):
@@ -153,7 +153,7 @@ class Said:
 
     @cached_property
     def codes(self) -> set[str]:
-        """Codes that the user wrote in capitals: EMEA, JFK."""
+        """The codes that the user wrote in capitals: EMEA, JFK."""
         return {c.lower() for turn in self.view.turns[-3:] for c in _CODE.findall(turn)[:40]}
 
     @cached_property
@@ -163,12 +163,15 @@ class Said:
 
     @cached_property
     def days(self) -> set[tuple[int, int, int]]:
-        """Days that the text writes with full stops: 2026.4.15."""
+        """The days that the text writes with full stops: 2026.4.15."""
         return {(int(y), int(m), int(d)) for y, m, d in _DOTTED.findall(self.text)[:200]}
 
     @cached_property
     def relative(self) -> set[date]:
-        """Days that the user names by their distance; tomorrow is not the day after it."""
+        """The days that the user names by their distance.
+
+        "The day after tomorrow" does not also name tomorrow.
+        """
         s = self.sources
         text, today = s.users.text, self.today
         found = (
@@ -181,17 +184,19 @@ class Said:
 
     @cached_property
     def made(self) -> str:
-        """Files and names that earlier calls were given and did not fail on, in lower case."""
+        """The arguments of earlier calls that succeeded, such as files and names, in lower case."""
         calls = (c.key for c in self.view.earlier[-30:] if c.result and not failed(c.result))
         return " ".join(calls).lower()[:20_000]
 
     def holds_token(self, text: str) -> bool:
-        """Whether a text is in the conversation with nothing of a longer word around it."""
+        """Return whether the conversation has a text that is no part of a longer word."""
         return holds_token(self.text, text)
 
     def is_said(self, value: Value, call: Call, tool: Tool | None) -> bool:
-        """Whether a value of a call was said, or follows from what was said; dates are for
-        `dates.is_date_said`."""
+        """Return whether a value of a call was said, or follows from the conversation.
+
+        Dates are checked by `dates.is_date_said`.
+        """
         if value.kind == "empty" or not value.text or _is_default(value, tool):
             return True
         last = name_words(value.path)[-1:]
@@ -208,14 +213,14 @@ class Said:
             return all(map(self.holds_token, mails)) if mails else self.holds_token(value.text)
         if value.kind == "path":
             return self._is_path_said(value)
-        if is_placeholder(value):  # its words prove nothing: "<id>" where there are ids
+        if is_placeholder(value):  # only the whole text counts: "id" of "<id>" proves nothing
             return self.holds_token(value.text) or _is_described(value, tool)
         if value.kind == "id":
             return self._is_id_said(value) or _is_described(value, tool)
         return self._is_name_said(value, call) or _is_described(value, tool)
 
     def _are_parts_said(self, text: str) -> bool:
-        """Whether the addresses in a text were said, and what a statement's `=` compares with."""
+        """Return whether the addresses in a text and the values compared in a query were said."""
         mails = _MAIL_IN.findall(text)[:20]
         compared = (
             [a or b or c for a, b, c in _COMPARED.findall(text)[:20]] if " where " in text else []
@@ -225,7 +230,7 @@ class Said:
     # --- names, ids, paths --------------------------------------------------------------------
 
     def _is_kin_said(self, text: str) -> bool:
-        """Whether a word of the same meaning, or of the same root, was said: reader and read."""
+        """Return whether a word of the same meaning or root was said: reader and read."""
         if not text.isalpha():
             return False
         kin = KIN.get(text, set())
@@ -238,7 +243,7 @@ class Said:
         )
 
     def _is_made_of_names(self, value: Value) -> bool:
-        """Whether a user's name is made of what was said: jdoe of Jane Doe."""
+        """Return whether a login name is made of names that were said: jdoe of Jane Doe."""
         last, text = name_words(value.path)[-1:], value.text
         is_login = bool(last) and last[0] in (
             "username",
@@ -308,7 +313,7 @@ class Said:
         return len(digits) >= 3 and digits in self.pieces and is_named and len(letters) <= 1
 
     def _is_spelt_otherwise(self, text: str) -> bool:
-        """Whether an id is there but for the marks between its parts: AB-12, ab 12, AB12."""
+        """Return whether an id was said with other marks between its parts: AB-12, ab 12, AB12."""
         parts = re.findall(r"[a-z]+|\d+", text)
         if len(parts) < 2 or len(parts) > 8:
             return False
@@ -356,7 +361,7 @@ class Said:
         return bool(_COMPUTES.search(request)) and self._is_computed(number, request)
 
     def _is_converted(self, number: float, names: set[str], request: str) -> bool:
-        """Whether it is a number of the user's in another unit."""
+        """Return whether a number is one of the user's in another unit."""
         told = self.sources.users.numbers
         if "fahrenheit" in request or "celsius" in request or "\u00b0f" in request:
             other = [(n - 32) * 5 / 9 for n in told] + [n * 9 / 5 + 32 for n in told]
@@ -371,11 +376,11 @@ class Said:
         if not _FACTORED.search(request):
             return False
         if any(re.search(rf"\d\s?{re.escape(name)}\b", request) for name in names):
-            return False  # the user gives it in the argument's own unit
+            return False  # the user uses the argument's own unit
         return any(abs(number - n * f) <= 0.01 * abs(number) for f in _MEASURED for n in told if n)
 
     def spans(self) -> set[float]:
-        """Numbers that users and results gave, with spans of time in minutes."""
+        """Return the numbers of users and results, and the spans of time in minutes."""
         told = self.sources.users.text
         spans = {_SPAN_MINUTES[span] for span in _SPANS.findall(told)}
         times = sorted(self.sources.users.times | self.sources.request.times)[:12]
@@ -384,7 +389,7 @@ class Said:
         return spans | hours | self.sources.users.numbers | self.sources.results.numbers
 
     def _is_time_part(self, number: float) -> bool:
-        """Whether a number is an hour, a day, a month or a year that was named."""
+        """Return whether a number is an hour, a minute, a day, a month or a year that was named."""
         times = self.sources.users.times | self.sources.results.times
         if any(number in (t // 60, t % 60, t // 60 % 12) for t in times):
             return True
@@ -404,7 +409,7 @@ class Said:
         return any(abs(number - each) < 0.006 for each in sums)
 
     def _is_share(self, number: float, request: str) -> bool:
-        """Whether it is a part of a number that was said: half, a third, 15 % off, twice."""
+        """Return whether a number is a part of one that was said: half, a third, 15 % off."""
         shares = {0.5: "half", 1 / 3: "third", 2 / 3: "third", 0.25: "quarter", 0.75: "quarter",
                   2.0: "double twice", 3.0: "triple", 0.1: "tenth"}  # fmt: skip
         told = {
@@ -419,7 +424,7 @@ class Said:
 
 
 def holds_token(text: str, sought: str) -> bool:
-    """Whether a text holds another with no letter or digit beside it, a plural's `s` apart."""
+    """Return whether a text has another as a word of its own, or with a plural's `s`."""
     at = text.find(sought)
     for _ in range(200):
         if at < 0:
@@ -452,7 +457,7 @@ def _is_default(value: Value, tool: Tool | None) -> bool:
 
 
 def _is_described(value: Value, tool: Tool | None) -> bool:
-    """Whether the description of a tool or an argument has the value."""
+    """Return whether the description of a tool or an argument has the value."""
     described = _schema_of(value, tool).get("description")
     texts = [described[:MAX_DESCRIPTION] if isinstance(described, str) else ""]
     texts.append(tool.description if tool else "")
@@ -473,6 +478,6 @@ def _compacted(text: str) -> str:
 
 
 def _describes_number(value: Value, tool: Tool | None, number: float) -> bool:
-    """Whether the description of an argument lists a number: 1 = cleaning, 2 = ironing."""
+    """Return whether the description of an argument lists a number: 1 = cleaning, 2 = ironing."""
     described = _schema_of(value, tool).get("description")
     return isinstance(described, str) and holds_token(described[:MAX_DESCRIPTION], f"{number:g}")

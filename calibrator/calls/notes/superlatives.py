@@ -1,4 +1,4 @@
-"""Whether a call takes the cheapest, the latest, the largest, where the user asked for that one."""
+"""The check whether a call takes the cheapest, latest or largest record that the user asked for."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ MOST_RECORDS = 100
 
 
 def not_that_one(call: Call, said: Said) -> Iterator[tuple[str, str]]:
-    """Yield arguments that name another record than the superlative does, with the superlative.
+    """Yield arguments that name another record than the superlative, with the superlative.
 
-    Silent where the user put another condition, where several fields could be meant, and where the
-    record that was taken has more of the user's words in it.
+    Yields nothing if the user set another condition, if several fields could be meant, or if the
+    chosen record has more of the user's words in it.
     """
     request = said.view.request.lower()[-2_000:]
     wanted = list(_wanted(request))
@@ -85,7 +85,7 @@ def _wanted(request: str) -> Iterator[tuple[str, bool, set[str]]]:
 
 
 def _siblings(value: Value, said: Said) -> list[Record]:
-    """The records listed together with the one that has the value."""
+    """Return the records that are listed together with the one that has the value."""
     records = said.sources.records[-300:]
     groups = [r.group for r in records if _has(r, value)]
     return [r for r in records if groups and r.group == groups[-1]][:MOST_RECORDS]
@@ -98,7 +98,10 @@ def _has(record: Record, value: Value) -> bool:
 
 
 def _best(listed: Sequence[Record], is_low: bool, hints: set[str]) -> list[Record]:
-    """The records with the lowest or highest value in the one field that is meant."""
+    """Return the records with the lowest or highest value in the one field that fits `hints`.
+
+    Returns an empty list if no field fits, or several with different results.
+    """
     if not any(record.fields for record in listed):
         days = [_DAY.search(record.text) for record in listed]
         if not hints & set(_TIME.split()) or not all(days):
@@ -142,10 +145,12 @@ _PARTS = {
 
 
 def better_named(call: Call, said: Said) -> Iterator[str]:
-    """Yield arguments that name a record where one listed beside it has all of the user's words
-    that this one has, and more.
+    """Yield arguments that name a record although another of its list fits the user's words better.
 
-    Silent where the user chose by an order or ruled something out."""
+    The other one has all of the user's words that this one has, and more, or alone has a time in
+    the part of the day that the user named. Yields nothing if the user chose by an order or ruled
+    something out.
+    """
     request = said.view.request.lower()[-2_000:]
     wanted = words_in(request)
     parts = [window for part, window in _PARTS.items() if re.search(rf"\b{part}\b", request)]
@@ -170,7 +175,7 @@ def better_named(call: Call, said: Said) -> Iterator[str]:
 def _is_at_other_time(
     chosen: Record, listed: Sequence[Record], parts: list[tuple[int, int]]
 ) -> bool:
-    """Whether it is not in the part of the day that the user named, and another one is."""
+    """Return whether only one record, another, is in the part of the day that the user named."""
     if len(parts) != 1:
         return False
     low, high = parts[0]

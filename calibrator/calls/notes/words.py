@@ -1,4 +1,4 @@
-"""Words by which the marks tell kinds of arguments, and words that mean the same in a call."""
+"""Word lists for the marks: kinds of arguments, and words with the same meaning in a call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FREE = word_set(
     " explanation code script command sql statement label labels tag tags pattern regex filter"
     " expression formula thought plan feedback bio slogan template"
 )
-"""Last words of names of arguments that the model words by itself."""
+"""Last words of the names of arguments that the model words by itself."""
 LOOSE = word_set(
     "status state type category format unit units sort order mode level priority kind language lang"
     " locale currency method encoding timezone tz frequency interval severity granularity metric"
@@ -21,7 +21,7 @@ LOOSE = word_set(
     " quality"
     " resolution theme aspect ratio"
 )
-"""Those whose values have a fixed wording that users seldom know."""
+"""Last words of the names of arguments with a fixed wording that users seldom know."""
 CONTROL = word_set(
     "limit page offset per_page top k results timeout retries retry depth seed"
     " temperature cursor skip index batch precision decimals coordinates coords lat latitude lon"
@@ -32,7 +32,7 @@ PEOPLE = word_set("guests people party adults passengers attendees persons seats
                    " travellers travelers participants covers pax travellers rooms tickets quantity"
                    " qty count pieces copies units number")  # fmt: skip
 OF_THE_WORLD = word_set("timezone tz country region state language lang locale currency category")
-"""Those whose values follow from a place or a thing that the user named."""
+"""Last words of the names of arguments that follow from a place or a thing that the user named."""
 ALIASES = {
     "usd": "$ dollar dollars",
     "eur": "€ euro euros",

@@ -1,4 +1,4 @@
-"""Compares a tool call with its conversation, and gives traits: numeric features."""
+"""The traits, numeric features, of a tool call compared with its conversation."""
 
 __all__ = [
     "claims",

@@ -1,8 +1,8 @@
-"""Whether a reply of text in a conversation with tools is honest: traits of what it claims.
+"""The traits of the claims in a reply of text: whether it is honest about the tools' calls.
 
-An agent that says that something is done has done it, by a call after the user's last turn that did
-not fail; what it tells stands in the conversation or follows from it. The traits set what a reply
-says against what was called and found; no name of a tool, a domain or a model is among them.
+If an agent claims a deed, a call after the user's last turn has done it and has not failed; if it
+tells a fact, the conversation has it or implies it. The traits compare the reply's statements with
+the calls and the results; no name of a tool, a domain or a model is among them.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from calibrator.scorer import ToolUse
 
 Floats = NDArray[np.float32]
 
-MAX_KNOWN = 24_000  # characters of the conversation that facts are looked for in
+MAX_KNOWN = 24_000  # characters of the conversation that are searched for facts
 MAX_SENTENCES = 60
-LONG_RESULT = 200  # characters, of what a look gives rather than a change
-MAX_COMBINED = 60  # numbers of which sums, differences and products are known too
+LONG_RESULT = 200  # least characters of a result that a look-up returned, and not a change
+MAX_COMBINED = 60  # numbers whose sums, differences and products count as known
 
 _QUOTED = re.compile(r"```.*?(?:```|$)|[\"“][^\"“”]{20,2000}[\"”]", re.DOTALL)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -104,7 +104,7 @@ _OTHERS = {
     )
 } - {"on"}
 _BELONGING = [[word] for word in ("of", "by", "for", "with", "at", "in", "on")]
-_TELLING = word_set(  # with which descriptions of looks begin
+_TELLING = word_set(  # first words of the descriptions of look-ups
     "what which who whose when where how whether all every the a an one details information tells"
     " shows gives returns lists gets finds looks searches checks answers reads"
 )
@@ -113,26 +113,26 @@ _STATES = word_set("open closed off on active live")
 
 @dataclass(slots=True)
 class Told:
-    """What a reply says, sentence by sentence."""
+    """The statements of a reply."""
 
     text: str
-    claims: set[str]  # stems of verbs of completed acts; "" where there is no such verb
-    information: set[str]  # the same of states that a result tells
-    first: int  # claims in the first person
+    claims: set[str]  # stems of verbs of completed acts; "" for a claim without a verb
+    information: set[str]  # stems of states that a result contains
+    first: int  # number of claims in the first person
     refusals: list[str]
     promises: int
-    asserted: int  # sentences that claim that something is there, or was looked up
+    asserted: int  # number of sentences that claim that something exists or was looked up
 
 
 def claim_traits(used: ToolUse) -> Floats:
-    """The traits (CLAIM_TRAITS,) of a reply of text."""
+    """Return the traits (CLAIM_TRAITS,) of a reply of text."""
     named = named_claims(used)
     found = np.fromiter(named.values(), dtype=np.float32, count=len(named))
     return np.nan_to_num(np.clip(found, -100, 100), posinf=0.0, neginf=0.0)
 
 
 def named_claims(used: ToolUse) -> dict[str, float]:
-    """The same by name, always the same names in the same order."""
+    """Return the traits of a reply of text by name, always in the same order."""
     view = view_of(used)
     results = "\n".join(view.results).lower()
     told = told_by(view.thought, results, _verbs(view))
@@ -142,7 +142,7 @@ def named_claims(used: ToolUse) -> dict[str, float]:
 
 
 def _verbs(view: View) -> set[str]:
-    """Stems of words for acts that are offered or wanted here."""
+    """Return the stems of words for acts that the tools offer or the user wants."""
     found = words_in(view.request)
     for tool in islice(view.tools.values(), 60):
         if is_act(tool.name, view):
@@ -151,9 +151,9 @@ def _verbs(view: View) -> set[str]:
 
 
 def told_by(reply: str, results: str, verbs: Set[str] = frozenset()) -> Told:
-    """Takes a reply apart; `results`, of lower case, tell states from acts.
+    """Parse the statements of a reply; `results`, in lower case, separate states from acts.
 
-    `verbs` are stems that count as acts beside those that are acts everywhere.
+    `verbs` are stems that count as acts in this conversation, beside those that always do.
     """
     text = _QUOTED.sub(" ", reply.replace("\u2019", "'"))
     told = Told(text, set(), set(), 0, [], 0, 0)
@@ -187,7 +187,7 @@ def _take_claims(told: Told, part: str, results: str, verbs: Set[str]) -> None:
 
 
 def _deeds(told: Told, view: View) -> dict[str, float]:
-    """What is claimed beside what was called."""
+    """Return the traits of claimed deeds compared with the calls."""
     now = [c for c in view.earlier if c.turn == view.user_turns and c.name]
     acts = [c for c in now if is_act(c.name, view, c.result)]
     good = [c for c in acts if not failed(c.result)]
@@ -221,7 +221,7 @@ def _deeds(told: Told, view: View) -> dict[str, float]:
 
 
 def is_act(name: str, view: View, result: str = "") -> bool:
-    """Whether a tool changes something, by its name, then its description, then what it gave."""
+    """Return whether a tool changes something, by its name, its description, then its result."""
     words = name_words(name)
     if is_read(name) or words[-1:] in _BELONGING:
         return False
@@ -238,7 +238,7 @@ def is_act(name: str, view: View, result: str = "") -> bool:
 
 
 def _fit(claims: set[str], acts: Sequence[Any], view: View) -> float:
-    """The share of claimed verbs that an act's name, description or arguments have."""
+    """Return the share of claimed verbs that the acts' names, descriptions or arguments have."""
     verbs = claims - {""}
     if not verbs:
         return float(bool(acts))
@@ -251,7 +251,7 @@ def _fit(claims: set[str], acts: Sequence[Any], view: View) -> float:
 
 
 def _manner(told: Told, view: View, words: set[str]) -> dict[str, float]:
-    """Refusals, questions, promises and answers for which nobody looked."""
+    """Return the traits of refusals, questions, promises and answers without a look-up."""
     has_looked = any(c.result for c in view.earlier)
     can_look = any(not is_act(name, view) for name in view.tools)
     refusal = " ".join(told.refusals)
@@ -280,7 +280,7 @@ def _manner(told: Told, view: View, words: set[str]) -> dict[str, float]:
 
 
 def _known(used: ToolUse, view: View) -> str:
-    """The conversation's text, of lower case; of the assistant the latest turns."""
+    """Return the text of the conversation, in lower case, with the assistant's latest turns."""
     texts = [view.rules, *view.turns, *view.results]
     texts += [call.key[:300] for call in view.earlier[-20:]]
     texts += [tool.description[:200] for tool in islice(view.tools.values(), 30)]
@@ -293,7 +293,7 @@ def _known(used: ToolUse, view: View) -> str:
 
 
 def _facts(told: Told, view: View, known: str, words: set[str]) -> dict[str, float]:
-    """What the reply tells and the conversation does not."""
+    """Return the traits of facts in the reply that the conversation does not have."""
     text = _NUMBERED.sub("", told.text)
     lower = text.lower()
     latest = "\n".join([view.request, *view.results[-3:]]).lower()
@@ -328,7 +328,10 @@ def _facts(told: Told, view: View, known: str, words: set[str]) -> dict[str, flo
 
 
 def _unfound(numbers: set[float], known: str, latest: str) -> set[float]:
-    """Numbers that stand nowhere and are no sum, difference or product of what was told last."""
+    """Return the numbers that the conversation neither has nor implies.
+
+    Sums, differences and products of the numbers of the last turn and results are implied.
+    """
     held = {abs(n) for n in numbers_in(known)} | spoken_numbers(known)
     left = {n for n in numbers - held if n not in (0, 1, 100)}
     if not left:
@@ -342,7 +345,10 @@ def _unfound(numbers: set[float], known: str, latest: str) -> set[float]:
 
 
 def _misplaced(numbers: set[float], days: set[Any], reply: str, view: View) -> float:
-    """Whether figures of the reply stand in records alone that neither reply nor user named."""
+    """Return 1 if figures of the reply are only in records other than the meant ones, else 0.
+
+    The meant records share the most words with the reply and the user's last turn.
+    """
     records = records_of(view.results[-4:])[-60:]
     if len(records) < 2 or not (numbers or days):
         return 0.0
@@ -372,7 +378,7 @@ def _misplaced(numbers: set[float], days: set[Any], reply: str, view: View) -> f
 
 NAMES: Sequence[str] = tuple(named_claims(ToolUse((), (), {})))
 CLAIM_TRAITS = len(NAMES)
-AGAINST = word_set(  # the more of these, the less a reply is believed
+AGAINST = word_set(  # traits that never raise the confidence in a reply
     "claimed_unacted claimed_before_only claimed_failed claimed_offered claimed_asked"
     " claimed_misfit first_unacted failure_untold refusal_strange asserted_unlooked"
     " number_unfound numbers_unfound number_unfound_looked day_unfound name_unfound code_unfound"

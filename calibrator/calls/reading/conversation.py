@@ -1,8 +1,8 @@
 """A reply that calls tools, as the traits read it: instructions, turns, steps, results, tools.
 
-What is read is bounded: of long instructions both ends, of turns the last, of results those that
-hold values of the call first, then the latest. Anything may stand in a message, for models and
-strangers write it; what is no text, no call or no schema is passed over.
+The input is bounded: both ends of long instructions, the last turns, and the results that have
+values of the call before the latest others. Messages come from models and strangers and may hold
+anything; values of an unexpected type are skipped.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from calibrator.calls.reading.values import Value, leaves, name_words, value_at,
 from calibrator.scorer import ToolUse
 
 MAX_RULES = 10_000  # characters of instructions
-MAX_TURN = 4_000  # of one turn of the user
-MAX_TURNS = 8  # of the user
-MAX_RESULT = 4_000  # of one result
-MAX_RESULTS = 16_000  # of all results that are read
-MAX_MESSAGES = 400  # the last ones are looked at, beside the first few
-MAX_CALLS = 12  # of one reply
+MAX_TURN = 4_000  # characters of one turn of the user
+MAX_TURNS = 8  # last turns of the user
+MAX_RESULT = 4_000  # characters of one result
+MAX_RESULTS = 16_000  # characters of all results that are read
+MAX_MESSAGES = 400  # last messages that are read, beside the first few
+MAX_CALLS = 12  # calls of one reply
 MAX_AT_ONCE = 50  # calls of one message before the reply
 MAX_EARLIER = 120  # calls before the reply
 MAX_TOOLS = 150
@@ -36,32 +36,32 @@ Json = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Tool:
-    """A tool that was offered, and its words."""
+    """An offered tool, and its words."""
 
     name: str
     description: str
     properties: Json
     required: tuple[str, ...]
     words: set[str]
-    verbs: tuple[str, ...]  # of its name, in order
-    annotations: dict[str, bool] = field(default_factory=dict)  # of an MCP tool, see `hints_in`
+    verbs: tuple[str, ...]  # verbs of its name, in order
+    annotations: dict[str, bool] = field(default_factory=dict)  # for an MCP tool, see `hints_in`
 
 
 @dataclass(slots=True)
 class Call:
-    """A call with its arguments, and where it stands."""
+    """A call with its arguments and its place in the conversation."""
 
     name: str
     arguments: Json
     is_readable: bool = True
-    values: list[Value] = field(default_factory=list)  # of the reply's own calls only
-    key: str = ""  # the same for equal calls
-    turn: int = 0  # of the user, that it follows
+    values: list[Value] = field(default_factory=list)  # for the reply's own calls only
+    key: str = ""  # equal for equal calls
+    turn: int = 0  # number of the user's turn that it follows
     result: str = ""
-    given: Any = None  # the arguments as they were sent, until they are decoded
+    given: Any = None  # the raw arguments, until they are decoded
 
     def decode(self) -> None:
-        """Reads the arguments as they were sent."""
+        """Decode the raw arguments into `arguments` and `key`, and clear them."""
         self.arguments, self.is_readable = _decoded(self.given)
         self.key = f"{self.name}({_key(self.arguments)})" if self.name else ""
         self.given = None
@@ -69,13 +69,13 @@ class Call:
 
 @dataclass(slots=True)
 class View:
-    """All that traits are made of."""
+    """The input of all traits."""
 
     rules: str = ""
-    turns: list[str] = field(default_factory=list)  # what the user said, the latest last
-    is_answer: list[bool] = field(default_factory=list)  # of each turn: to a question
+    turns: list[str] = field(default_factory=list)  # the user's turns, the latest last
+    is_answer: list[bool] = field(default_factory=list)  # whether each turn answers a question
     thought: str = ""
-    said: str = ""  # by the assistant just before the user's last turn
+    said: str = ""  # text of the assistant just before the user's last turn
     calls: list[Call] = field(default_factory=list)
     earlier: list[Call] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
@@ -87,12 +87,12 @@ class View:
 
     @property
     def request(self) -> str:
-        """The user's last turn."""
+        """The user's last turn; empty if there is none."""
         return self.turns[-1] if self.turns else ""
 
 
 def view_of(used: ToolUse) -> View:
-    """The view of a reply; raises nothing, whatever stands in it."""
+    """Return the view of a reply. Raises nothing, whatever the reply holds."""
     view = View(tools=_tools(used.tools), listed=_listed(used.tools))
     _read_messages(view, used.messages)
     message = used.message if isinstance(used.message, Mapping) else {}
@@ -102,7 +102,7 @@ def view_of(used: ToolUse) -> View:
     made = calls_in(message)
     if len(made) > MAX_CALLS:
         made, view.is_cut = [*made[: MAX_CALLS // 2], *made[-MAX_CALLS // 2 :]], True
-    for call in [*made, *view.earlier]:  # and of none that are passed over
+    for call in [*made, *view.earlier]:  # not those that are skipped
         call.decode()
     for call in made:
         tool = view.tools.get(call.name)
@@ -119,15 +119,15 @@ def view_of(used: ToolUse) -> View:
 
 SEGMENT = re.compile(r"[^\n()]*?(?:\n|[.!?](?=\s)|[()]|$)")
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
-MAX_SOUGHT = 20  # values of a call that are looked for in bare segments
-PLANTED_VALUES = 2  # of the call, from which on a segment may be there for these alone
-PLANTED_WORDS = 2  # others in it, at most
+MAX_SOUGHT = 20  # values of a call that are searched for in bare segments
+PLANTED_VALUES = 2  # least number of the call's values in a planted segment
+PLANTED_WORDS = 2  # most other words in a planted segment
 
 
 def _drop_plants(view: View) -> None:
-    """Leaves out segments of turns and lines of results that say nothing but values of the call.
+    """Remove segments of turns and lines of results that have only values of the call.
 
-    An answer to a question may be bare, and what is all of a text stays.
+    An answer to a question may be bare, and a text is never emptied.
     """
     sought = list(dict.fromkeys(v.text[:60] for c in view.calls for v in c.values if v.text[1:]))
     if len(sought) < PLANTED_VALUES:
@@ -162,7 +162,7 @@ def _choices(properties: Json, path: str) -> Sequence[Any]:
 
 
 def calls_in(message: Json, most: int = 500) -> list[Call]:
-    """The calls of one assistant's message, also of the legacy form, not decoded yet."""
+    """Return the calls of an assistant's message, also of the legacy form, not decoded yet."""
     listed = message.get("tool_calls")
     if not isinstance(listed, Sequence) or isinstance(listed, str) or not listed:
         legacy = message.get("function_call")
@@ -230,7 +230,7 @@ def _tools(offered: Sequence[Any]) -> dict[str, Tool]:
 
 
 def _listed(offered: Sequence[Any]) -> dict[str, dict[str, bool]]:
-    """The annotations of tools that MCP servers listed; no trait looks at these."""
+    """Return the annotations of tools that MCP servers listed; no trait reads them."""
     tools = offered[:400] if isinstance(offered, list | tuple) else []
     return {
         each["name"][:MAX_NAME]: hints_in(each)
@@ -243,7 +243,8 @@ def _listed(offered: Sequence[Any]) -> dict[str, dict[str, bool]]:
 def hints_in(tool: Json) -> dict[str, bool]:
     """Return the annotations of an MCP tool: read_only, destructive, idempotent, open_world.
 
-    Both spellings are read, `readOnlyHint` and `read_only`; what is no boolean is left out.
+    Both spellings are read, `readOnlyHint` and `read_only`; values that are no booleans are left
+    out.
     """
     held = tool.get("annotations")
     found: dict[str, bool] = {}
@@ -254,7 +255,7 @@ def hints_in(tool: Json) -> dict[str, bool]:
 
 
 def _text(content: Any, most: int) -> str:
-    """The text of a message's content, both ends of a long one."""
+    """Return the text of a message's content, both ends of a long one."""
     if isinstance(content, list | tuple):
         parts = [part.get("text") if isinstance(part, Mapping) else part for part in content[:50]]
         content = "\n".join(part for part in parts if isinstance(part, str))
@@ -312,12 +313,15 @@ def _take_result(view: View, message: Json, waiting: dict[Any, Call]) -> None:
         call = waiting.pop(next(iter(waiting)))
     if call is not None:
         call.result = text
-    else:  # of a call that is not there any more
+    else:  # the result of a call that has been cut off
         view.earlier.append(Call("", {}, turn=view.user_turns, result=text))
 
 
 def _chosen_results(view: View) -> list[str]:
-    """Results that hold a value of the call, then the latest, as many as may be read; in order."""
+    """Return the results to read, in order, about `MAX_RESULTS` characters at most.
+
+    Results with a value of the call are chosen first, then the latest.
+    """
     told = [call.result for call in view.earlier]
     sought = [v.text for c in view.calls for v in c.values if len(v.text) > 2][:40]
     lower = [text.lower() for text in told]
@@ -344,14 +348,14 @@ _PAIR = re.compile(r"[\"'](\w{1,60})[\"']\s*:\s*[\"']?([^\"',{}\[\]]{1,200})")
 class Record:
     """One of several things of a kind that a result lists: an object in JSON, or a line."""
 
-    text: str  # of lower case
+    text: str  # in lower case
     fields: Json
-    group: int  # of those that were listed together
-    place: int  # among them
+    group: int  # number of the list
+    place: int  # index in the list
 
 
 def records_of(results: Sequence[str]) -> list[Record]:
-    """The records that results hold, those of the latest result last."""
+    """Return the records of results, those of the latest result last."""
     found: list[Record] = []
     group = 0
     for result in results:
@@ -380,7 +384,10 @@ def _objects(result: str) -> list[Members]:
 
 
 def _wrapped(decoded: Any) -> str | None:
-    """The text in a tool server's envelope, `{"type": "text", "text": ...}`, or a list of these."""
+    """Return the text in a tool server's envelope, `{"type": "text", ...}`, or a list of these.
+
+    Returns None for any other value.
+    """
     parts = decoded if isinstance(decoded, list) else [decoded]
     texts = [part.get("text") if isinstance(part, Mapping) else None for part in parts[:20]]
     if not texts or not all(isinstance(text, str) for text in texts):
@@ -389,7 +396,7 @@ def _wrapped(decoded: Any) -> str | None:
 
 
 def _fragments(result: str) -> list[Members]:
-    """The innermost objects of what is no JSON as a whole: it was cut, or it is Python's."""
+    """Return the innermost objects of a text that is no JSON as a whole: it is cut or Python's."""
     found: Members = []
     for text in _INNER.findall(result)[:100]:
         try:
@@ -402,7 +409,7 @@ def _fragments(result: str) -> list[Members]:
 
 
 def _groups(decoded: Any) -> list[Members]:
-    """The lists of objects, of plain values, and objects by name, in all that was decoded."""
+    """Return the lists of objects and of plain values, and the objects by name, of decoded JSON."""
     groups: list[Members] = []
     waiting: list[tuple[Any, int]] = [(decoded, 0)]
     while waiting and len(groups) < 60:
@@ -445,5 +452,5 @@ def _lines(result: str) -> list[Members]:
 
 
 def _pairs(line: str) -> dict[str, str]:
-    """The fields of a line that names them: `name: value, name: value`."""
+    """Return the fields of a line that names them: `name: value, name: value`."""
     return {name.strip(): value.strip() for name, value in _NAMED.findall(line[:600])}

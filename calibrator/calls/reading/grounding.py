@@ -1,6 +1,6 @@
-"""Where the values of a call come from: request, earlier turns, results, instructions, or nowhere.
+"""The sources of a call's values: request, earlier turns, results, instructions, or none.
 
-And for what was chosen from several records: whether its record is the one that the user named.
+Also whether a value chosen from several records belongs to the record that the user named.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from calibrator.calls.reading.values import (
     words_in,
 )
 
-SOUGHT = ("number", "mail", "date", "id", "path", "name")  # kinds that must come from somewhere
-MAX_TERMS = 30  # numbers whose sums and products are looked at
+SOUGHT = ("number", "mail", "date", "id", "path", "name")  # kinds that need a source
+MAX_TERMS = 30  # numbers whose sums and products are computed
 
 _PLACEHOLDER = re.compile(
     r"example\.(?:com|org|net)|(?:john|jane)[ ._-]?(?:doe|smith)|\byour[ _-]|^<.*>$|\{\{|\bn/?a\b"
@@ -54,9 +54,9 @@ _TO = word_set("to target destination end new receiver recipient dest arrival in
 
 @dataclass(slots=True)
 class Source:
-    """A part of the conversation, and all that stands in it."""
+    """A part of the conversation, and its words, numbers, days and times."""
 
-    text: str  # of lower case
+    text: str  # in lower case
     words: set[str] = field(default_factory=set)
     numbers: set[float] = field(default_factory=set)
     days: set[Day] = field(default_factory=set)
@@ -68,7 +68,7 @@ class Source:
         return cls(text, words_in(text), numbers_in(text), dates_in(text), times_in(text))
 
     def holds(self, value: Value) -> bool:
-        """Whether a value stands here, in whichever form."""
+        """Return whether the part has a value, in whichever form."""
         if value.kind == "number":
             return value.number in self.numbers or (
                 value.number is not None and -value.number in self.numbers
@@ -86,7 +86,7 @@ class Source:
         )
 
     def share(self, words: set[str]) -> float:
-        """Of so many words, the share that stands here."""
+        """Return the share of words that the part has; 1 without words."""
         return len(words & self.words) / len(words) if words else 1.0
 
 
@@ -98,19 +98,19 @@ class Sources:
     users: Source  # all turns of the user
     rules: Source
     results: Source
-    own: str  # what the assistant itself wrote in earlier calls, of lower case
+    own: str  # the assistant's earlier calls, in lower case
     records: list[Record]
     today: date | None
     relative: set[date]
     terms: list[float]  # numbers that others may be computed from
 
     def holds(self, value: Value) -> bool:
-        """Whether a value stands anywhere, or follows from what does."""
+        """Return whether any part has a value, or the value follows from one."""
         parts = (self.request, self.users, self.results, self.rules)
         return any(part.holds(value) for part in parts) or self.follows(value)
 
     def follows(self, value: Value) -> bool:
-        """Whether a date is one that was named by its distance."""
+        """Return whether a date is one that was named by its distance."""
         if value.kind != "date" or not value.days:
             return False
         days = [calendar_day(day) for day in value.days]
@@ -123,7 +123,7 @@ class Sources:
         return any(holds_day(s.days, told) for s in (self.users, self.results, self.rules))
 
     def computed(self, number: float) -> bool:
-        """Whether it is a sum, difference, product or quotient of two numbers that stand there."""
+        """Return whether a number is a sum, difference, product or quotient of two terms."""
         terms = self.terms
         for a in terms:
             rest = (number - a, a - number, number + a, number / a if a else 0.0, number * a)
@@ -133,7 +133,7 @@ class Sources:
         return False
 
     def converted(self, number: float) -> bool:
-        """Whether it is a number of the conversation in another unit."""
+        """Return whether a number is one of the conversation in another unit."""
         known = self.users.numbers | self.results.numbers
         return any(abs(number * f - k) < 1e-6 for f in _FACTORS for k in known if k)
 
@@ -147,7 +147,10 @@ _PERCENT = re.compile(r"(\d{1,3})\s*(?:%|percent|per cent)")
 
 
 def _part_wrong(call: Call, sources: Sources) -> float:
-    """1 where the user asks for a part of something and no number is one, -1 where one is."""
+    """Return 1 if the user asks for a part of a number and the call has none, -1 if it has one.
+
+    Returns 0 without such a request or without numbers.
+    """
     text = sources.request.text
     shares = {share for word, some in _PARTS.items() if word in text for share in some}
     for told in _PERCENT.findall(text):
@@ -163,7 +166,7 @@ def _part_wrong(call: Call, sources: Sources) -> float:
 
 
 def sources_of(view: View) -> Sources:
-    """The sources of a view, read once for all its calls."""
+    """Return the sources of a view, read once for all its calls."""
     request = Source.of(view.request)
     request.numbers |= spoken_numbers(view.request)
     users = Source.of(*view.turns)
@@ -179,14 +182,14 @@ def sources_of(view: View) -> Sources:
 
 
 def is_placeholder(value: Value) -> bool:
-    """Whether it stands for a value that nobody knows yet."""
+    """Return whether a value is a placeholder for an unknown one."""
     return value.kind not in ("flag", "choice", "empty", "text") and bool(
         _PLACEHOLDER.search(value.text[:200])
     )
 
 
 def grounding(call: Call, sources: Sources, tool: Tool | None, view: View) -> dict[str, float]:
-    """Which of a call's values were told, by kind and place."""
+    """Return the traits of the sources of a call's values, by kind and place."""
     found: dict[str, float] = {}
     values = [value for value in call.values if value.kind in SOUGHT]
     known = {id(v): sources.holds(v) for v in values}
@@ -231,7 +234,7 @@ def _in_schema(value: Value, tool: Tool | None) -> bool:
 
 
 def _texts(call: Call, sources: Sources) -> dict[str, float]:
-    """Of longer texts, the share of words that were heard before, and the names that were not."""
+    """Return the traits of longer texts: unknown words, unknown numbers and dangerous words."""
     texts = [v for v in call.values if v.kind == "text"]
     words = words_in(" ".join(v.text for v in texts)[:4_000])
     heard = sources.users.words | sources.results.words
@@ -250,7 +253,7 @@ def _texts(call: Call, sources: Sources) -> dict[str, float]:
 
 
 def choosing(call: Call, sources: Sources, view: View) -> dict[str, float]:
-    """Whether the records that the call's values stand in are those that the user named."""
+    """Return the traits that compare the records with the call's values with the user's words."""
     wanted = Wanted.of(view)
     fits = [fit for v in call.values[:20] if (fit := _fit(v, sources, wanted)) is not None]
     worst = max(fits, key=lambda fit: fit["record_gap"], default=_NO_RECORD)
@@ -279,7 +282,7 @@ _NO_RECORD = {
 
 @dataclass(slots=True)
 class Wanted:
-    """What the user said of the thing to be chosen; of the last turn each word counts more."""
+    """The user's words about the thing to choose; those of the last turn count more."""
 
     words: dict[str, float]
     numbers: dict[float, float]
@@ -303,7 +306,7 @@ class Wanted:
 
 
 def _fit(value: Value, sources: Sources, wanted: Wanted) -> dict[str, float] | None:
-    """How the record of a value compares with those listed beside it; None where it has none."""
+    """Return traits of a value's record compared with its list; None if it has none."""
     if value.kind not in ("id", "mail", "path", "name", "number") or len(value.text) < 2:
         return None
     own = [r for r in sources.records if _holds(r, value)]
@@ -313,7 +316,7 @@ def _fit(value: Value, sources: Sources, wanted: Wanted) -> dict[str, float] | N
     groups = Counter(r.group for r in own if sizes[r.group] > 1)
     if not groups or len(groups) > 20:
         return None
-    group = max(groups, key=lambda g: (-groups[g], g))  # where it tells most
+    group = max(groups, key=lambda g: (-groups[g], g))  # the list with the fewest matches
     listed = [r for r in sources.records if r.group == group]
     points = _points(listed, wanted)
     chosen = [at for at, r in enumerate(listed) if _holds(r, value)]
@@ -337,7 +340,10 @@ def _holds(record: Record, value: Value) -> bool:
 
 
 def _points(listed: Sequence[Record], wanted: Wanted) -> list[float]:
-    """For each record how much of what the user said is in it and in few others."""
+    """Return for each record how many of the user's words and numbers it has.
+
+    A word that many records have counts less.
+    """
     held = [words_in(r.text) & wanted.words.keys() for r in listed]
     counted = [numbers_in(r.text) & wanted.numbers.keys() for r in listed]
     often = Counter(word for each in held for word in each)
@@ -351,7 +357,10 @@ def _points(listed: Sequence[Record], wanted: Wanted) -> list[float]:
 
 
 def _extreme(listed: Sequence[Record], chosen: Sequence[int], wanted: Wanted) -> int:
-    """1 where the user wants the first, cheapest or last one and it is; -1 where it is not."""
+    """Return 1 if the chosen record is the first, cheapest or last one as wanted, and -1 if not.
+
+    Returns 0 if the user wants no such one.
+    """
     if not (wanted.is_low or wanted.is_high):
         return 0
     columns, is_named = _columns(listed[0], wanted)
@@ -376,8 +385,10 @@ def _extreme(listed: Sequence[Record], chosen: Sequence[int], wanted: Wanted) ->
 
 
 def _columns(record: Record, wanted: Wanted) -> tuple[list[str], bool]:
-    """The fields by which records may be ordered, those that the user named or else all; and
-    whether any was named."""
+    """Return the fields by which records may be ordered, and whether the user named any.
+
+    They are the fields that share the most words with the user; all of them if none does.
+    """
     names = list(record.fields)[:20]
     fits = {
         name: len(words_in(" ".join(name_words(str(name)))) & wanted.words.keys()) for name in names
@@ -387,7 +398,7 @@ def _columns(record: Record, wanted: Wanted) -> tuple[list[str], bool]:
 
 
 def _field_mismatch(value: Value, records: Sequence[Record]) -> bool:
-    """Whether a value stands in results under another name only, and its own name has others."""
+    """Return whether results have a value only under another name, and its own name has others."""
     if value.kind in ("flag", "empty", "text", "choice") or len(value.text) < 2:
         return False
     name = value.path.rpartition(" ")[2]
@@ -407,7 +418,7 @@ def _field_mismatch(value: Value, records: Sequence[Record]) -> bool:
     return not any({stem(w) for w in name_words(str(key))} & words for key in under)
 
 
-_NAMED_KINDS = {  # the last word of an argument's name, and what its value then is
+_NAMED_KINDS = {  # last word of an argument's name: the expected kinds of its value
     **dict.fromkeys(("date", "day", "until", "deadline"), ("date", "text", "name", "empty")),
     **dict.fromkeys(("email", "mail", "recipient", "address"), ("mail", "name", "text", "id")),
     **dict.fromkeys(("amount", "price", "quantity", "count", "minutes", "hours"), ("number",)),
@@ -417,14 +428,14 @@ _NAMED_KINDS = {  # the last word of an argument's name, and what its value then
 
 
 def _against_name(value: Value) -> bool:
-    """Whether a value is of a kind that its argument's name does not go with."""
+    """Return whether the kind of a value does not fit its argument's name."""
     last = name_words(value.path.rpartition(" ")[2])[-1:]
     kinds = _NAMED_KINDS.get(last[0]) if last else None
     return kinds is not None and value.kind not in (*kinds, "flag", "choice", "empty")
 
 
 def _is_strange(value: Value, view: View, sources: Sources) -> bool:
-    """Whether all that stood under the same name before had another form."""
+    """Return whether all earlier values under the same name had another form."""
     if value.kind not in ("id", "mail", "path", "date", "number", "name") or len(value.text) > 80:
         return False
     name = value.path.rpartition(" ")[2]
@@ -437,12 +448,12 @@ def _is_strange(value: Value, view: View, sources: Sources) -> bool:
 
 
 def _alike(one: str, other: str) -> bool:
-    """Whether two forms are one up to how many digits they have."""
+    """Return whether two forms differ at most in the number of digits."""
     return re.sub(r"9+", "9", one) == re.sub(r"9+", "9", other)
 
 
 def _against_direction(value: Value, sources: Sources) -> bool:
-    """Whether what is to go `from` somewhere stands behind `to` in the request, or the reverse."""
+    """Return whether a value for `from` follows `to` in the request, or the reverse."""
     names = set(name_words(value.path.rpartition(" ")[2]))
     is_from, is_to = bool(names & _FROM), bool(names & _TO)
     if is_from == is_to or value.kind in ("flag", "empty", "text") or len(value.text) > 60:

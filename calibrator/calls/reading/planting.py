@@ -1,11 +1,11 @@
-"""Values that stand in a conversation and mean nothing there.
+"""Values that appear in a conversation without any meaning there.
 
-Who wants a wrong call to look right can have its values repeated before it: in a list, in brackets,
-in a log. A value that was told or found has words of its own about it; a planted one has the other
+An attacker can make a wrong call look right by repeating its values before it: in a list, in
+brackets, in a log. A real value has words of its own beside it; a planted one has only the other
 values of the call beside it, or nothing.
 
-One that stands alone may as well be an answer. Nobody can tell; so such a call is read twice, with
-it and without it, and the lower number counts.
+A value that is alone may also be an answer, and nobody can tell. So such a call is read twice, with
+the value and without it, and the lower confidence counts.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from calibrator.calls.reading.conversation import SEGMENT, Call, View
 from calibrator.calls.reading.values import STOP, Day, Value, dates_in, holds_day, name_words, stem
 
 REACH = 40  # characters on either side of a value that are read
-MAX_PLACES = 6  # of one value that are looked at, the first and the last ones
-BARE_WORDS = 2  # so many other words about a value, or fewer, are none
+MAX_PLACES = 6  # places of one value that are read, the first and the last ones
+BARE_WORDS = 2  # most other words around a value that is bare
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _TOKEN = re.compile(r"[^\W_]{2,}")
 
 
 def planting(values: Sequence[Value], call: Call, view: View) -> dict[str, float]:
-    """The share of a call's values that stand nowhere but among each other, and how many these are.
+    """Return the number and the share of a call's values that appear only among each other.
 
-    `values` are those that must come from somewhere; one that stands nowhere is not among them.
+    `values` are those that must have a source; a value that appears nowhere is not among them.
     """
     own = {word for v in call.values for word in _WORD.findall(v.text[:200])}
     texts = [text.lower() for text in (*view.turns, *view.results)]
@@ -45,7 +45,7 @@ def planting(values: Sequence[Value], call: Call, view: View) -> dict[str, float
 
 
 def _places(value: Value, texts: Sequence[str]) -> list[tuple[str, int, int]]:
-    """Where a value stands: the text, its beginning and its end."""
+    """Return the places of a value: the text, the start and the end of each."""
     wanted = value.text
     if value.kind == "number" and value.number is not None:
         wanted = f"{value.number:g}"
@@ -66,41 +66,41 @@ def _places(value: Value, texts: Sequence[str]) -> list[tuple[str, int, int]]:
 
 
 def _others(text: str, at: int, end: int, own: set[str]) -> int:
-    """How many words stand about a place that are no part of the call's values."""
+    """Count the words around a place that belong to no value of the call."""
     about = f"{_before(text, at)} {text[end : end + REACH].partition(chr(10))[0]}"
     return sum(word not in own and word not in STOP for word in _WORD.findall(about))
 
 
 def _before(text: str, at: int) -> str:
-    """What stands before a place in its line, and the line before that where this is its end."""
+    """Return the text before a place in its line, and the line before if that ends in a colon."""
     lead = text[max(0, at - REACH) : at]
     head, _, line = lead.rpartition("\n")
     return lead if head.rstrip().endswith(":") else line
 
 
 def _is_alone(text: str, at: int, end: int) -> bool:
-    """Whether a value is all that a turn says."""
+    """Return whether a turn says nothing but the value."""
     return len(text) < end - at + 20
 
 
-# --- what is read without it --------------------------------------------------------------------
+# --- the conversation without planted values ----------------------------------------------------
 
-MAX_SOUGHT = 40  # values of a reply's calls that are looked for
-MAX_VALUE = 60  # characters of each
-DOUBTED_WORDS = 3  # so many other words beside a value, or fewer, tell nothing of it
-BRIEF_WORDS = 12  # of a turn, at most, that does little more than answer
-LISTED_WORDS = 4  # of a line, at most, that may be one of a list
-LISTED_LINES = 2  # that hold no value, at least, in a list
+MAX_SOUGHT = 40  # values of a reply's calls that are searched for
+MAX_VALUE = 60  # characters of each value
+DOUBTED_WORDS = 3  # most other words beside a value that say nothing about it
+BRIEF_WORDS = 12  # most words of a brief answer
+LISTED_WORDS = 4  # most words of a line in a list
+LISTED_LINES = 2  # least number of lines without a value in a list that is kept
 
 _OPENING = re.compile(r"^[ \t]*[\[{]", re.MULTILINE)
 _DECODER = json.JSONDecoder()
 
 
 def doubted(view: View) -> View | None:
-    """The conversation without what says nothing but values of the calls; None where nothing does.
+    """Return the conversation without text that has only values of the calls; None if it has none.
 
-    Brief answers to a question stay, fields under the names of the calls' arguments, JSON and lists
-    that say more, and a request or a result that says nothing else.
+    Brief answers to a question stay. So do fields under the names of the calls' arguments, JSON and
+    lists that say more, and a request or a result that would be empty otherwise.
     """
     values = Values.of(view)
     if values is None:
@@ -118,7 +118,7 @@ def doubted(view: View) -> View | None:
 
 
 def _most_of(text: str, values: Values, left: Callable[[Values, str], str]) -> str:
-    """What is left of a text; where nothing is, what has more other words, or all of it."""
+    """Return a text without its bare parts; if nothing is left, remove fewer parts or none."""
     for words in range(DOUBTED_WORDS, -1, -1):
         rest = left(replace(values, words=words), text)
         if _TOKEN.search(rest):
@@ -128,18 +128,18 @@ def _most_of(text: str, values: Values, left: Callable[[Values, str], str]) -> s
 
 @dataclass(slots=True)
 class Values:
-    """What a reply's calls hold, as it is looked for in a text."""
+    """The values of a reply's calls, as they are searched for in a text."""
 
-    texts: list[str]  # of lower case
+    texts: list[str]  # in lower case
     days: list[Day]
     own: set[str]  # stems of words in values
-    names: set[str]  # of words in the names of tools and arguments
-    words: int = DOUBTED_WORDS  # others in a text that is bare, at most
-    counts: dict[str, int] = field(default_factory=dict)  # of other words, by text
+    names: set[str]  # stems of words in the names of tools and arguments
+    words: int = DOUBTED_WORDS  # most other words in a bare text
+    counts: dict[str, int] = field(default_factory=dict)  # number of other words by text
 
     @classmethod
     def of(cls, view: View) -> Values | None:
-        """Those of a view; None where there are none."""
+        """Return the values of a view; None if there are none."""
         values = [v for c in view.calls for v in c.values if v.kind not in ("flag", "empty")]
         values = values[:MAX_SOUGHT]
         texts = {v.text[:MAX_VALUE] for v in values}
@@ -151,21 +151,21 @@ class Values:
         return cls(sorted(texts - {""}), days, own, set(map(stem, names))) if values else None
 
     def sentences(self, text: str) -> str:
-        """A turn without lines, sentences and brackets that are bare."""
+        """Return a turn without bare lines, sentences and brackets."""
         lines = [line for line in text.splitlines(keepends=True) if not self.is_bare(line)]
         return "".join(
             part for line in lines for part in SEGMENT.findall(line) if not self.is_bare(part)
         )
 
     def lines(self, text: str) -> str:
-        """A result without lines that are bare, but what is JSON in it and says more."""
+        """Return a result without bare lines; JSON in it stays if it says more."""
         at, end = _json_span(text)
         if self.is_bare(text[at:end]):
             at = end = 0
         return self._listed(text[:at]) + text[at:end] + self._listed(text[end:])
 
     def _listed(self, text: str) -> str:
-        """Lines without bare ones, but those of a list in which enough others are not."""
+        """Return lines without bare ones; a list in which enough lines are not bare stays whole."""
         rest, run = [], []
         for line in [*text.splitlines(keepends=True), ""]:
             if 0 < len(_TOKEN.findall(line)) <= LISTED_WORDS:
@@ -178,13 +178,16 @@ class Values:
         return "".join(rest)
 
     def is_bare(self, text: str) -> bool:
-        """Whether a text holds a value and no words that tell what it is."""
+        """Return whether a text has a value and no words that say what it is."""
         if text not in self.counts:
             self.counts[text] = self._count(text.lower())
         return self.counts[text] <= self.words
 
     def _count(self, text: str) -> int:
-        """How many other words stand beside a value; many where there is none, or a name is."""
+        """Count the other words beside a value.
+
+        Returns `DOUBTED_WORDS` + 1 if the text has no value, or a name of a tool or an argument.
+        """
         others = [word for word in map(stem, _WORD.findall(text)) if word not in self.own]
         if len(others) > DOUBTED_WORDS or not self.names.isdisjoint(others):
             return DOUBTED_WORDS + 1
@@ -197,7 +200,7 @@ class Values:
 
 
 def _json_span(text: str) -> tuple[int, int]:
-    """Where the first JSON that begins a line stands, an object or a list; (0, 0) for none."""
+    """Return the start and end of the first JSON object or list that begins a line, else (0, 0)."""
     found = _OPENING.search(text)
     if found is None:
         return 0, 0

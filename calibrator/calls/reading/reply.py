@@ -1,4 +1,4 @@
-"""A reply that calls tools, with its conversation: read once for its number and for its reasons."""
+"""A reply that calls tools, with its conversation: read once for its confidence and its reasons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from calibrator.scorer import ToolUse
 
 @dataclass(frozen=True, slots=True)
 class ReadReply:
-    """What `used` holds, as it is compared: its calls and turns, and where values may come from."""
+    """The content of `used`, read: its calls and turns, and the sources of values."""
 
     used: ToolUse
     view: View
@@ -19,6 +19,6 @@ class ReadReply:
 
 
 def read_reply(used: ToolUse) -> ReadReply:
-    """Reads a reply and its conversation; raises nothing, whatever stands in them."""
+    """Read a reply and its conversation. Raises nothing, whatever they hold."""
     view = view_of(used)
     return ReadReply(used, view, sources_of(view))

@@ -1,4 +1,4 @@
-"""A call beside what the user asked: the tool's words, the verb, numbers, dates, thoughts."""
+"""The traits of a call beside the request: the tool's words, the verb, numbers, dates, thoughts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from calibrator.calls.reading.values import (
     words_in,
 )
 
-_CLASSES = {  # verbs that may stand for each other
+_CLASSES = {  # verbs that may replace each other
     "add": "add create make new book schedule post open insert register place set up put write"
     " arrange organise organize plan order buy purchase reserve draft compose start",
     "remove": "delete remove cancel drop clear erase discard trash unsubscribe rm revoke void call"
@@ -69,12 +69,12 @@ _MAIL = re.compile(r"(?<![\w.+-])[\w.+-]{1,64}@[\w.-]{1,200}\w")
 
 
 def verb_classes(words: Sequence[str]) -> set[str]:
-    """What these words may stand for."""
+    """Return the classes of verbs that the words may belong to."""
     return {name for word in words for name in _CLASS_OF.get(stem(word), ())}
 
 
 def asking(call: Call, tool: Tool | None, view: View, sources: Sources) -> dict[str, float]:
-    """Whether the tool is the one that the request is about."""
+    """Return the traits that say whether the request is about this tool."""
     request = sources.request if len(view.request) > 30 else sources.users
     words = tool.words if tool else words_in(" ".join(name_words(call.name)))
     own = _overlap(words, request)
@@ -147,21 +147,21 @@ _LOOKING = re.compile(
     r"^\W*(?:please |can you |could you )?(?:which|what|how|show|list|find|count|who|where|give me"
     r"|tell|print|look|the \w+)\b"
 )
-_AGGREGATES = {  # of a query, and words that ask for it
+_AGGREGATES = {  # aggregate functions of a query, and words that ask for them
     "sum": "sum total revenue turnover together altogether", "avg": "average mean",
     "count": "many count number often", "max": "most highest largest latest maximum top biggest",
     "min": "least lowest smallest earliest minimum min fewest",
 }  # fmt: skip
 
 
-CONTRARY = word_set(  # the more of these, the less a call is believed
+CONTRARY = word_set(  # traits that never raise the confidence in a call
     "contrary_value contrary_tool measure_wrong crossed rows_unbounded rows_loose table_dropped"
     " whole_wiped forced order_turned aggregate_other unfiltered contraries"
 )
 
 
 def contrary(call: Call, view: View, sources: Sources) -> dict[str, float]:
-    """Whether the call does the contrary of what was said, or does it to more than was named."""
+    """Return the traits of a call that contradicts the request, or affects more than was named."""
     asked = view.request.lower()[-2_000:]
     said_words = set(_WORD.findall(asked))
     own = {w for v in call.values[:40] if v.kind != "text" for w in _WORD.findall(v.text[:200])}
@@ -185,7 +185,7 @@ def contrary(call: Call, view: View, sources: Sources) -> dict[str, float]:
 
 
 def _commanding(line: str, asked: str, words: set[str]) -> dict[str, float]:
-    """Commands and queries in the call's texts."""
+    """Return the traits of commands and queries in the call's texts."""
     is_high, is_low = bool(_HIGHEST.search(asked)), bool(_LOWEST.search(asked))
     has_order = "order by" in line
     is_down = has_order and " desc" in line
@@ -212,7 +212,7 @@ def _has_contrary(own: set[str], said: set[str]) -> bool:
 
 
 def _measure_wrong(call: Call, asked: str) -> float:
-    """Whether a number differs from the one that the request gives in the argument's unit."""
+    """Return 1 if a number differs from the request's number in the argument's unit, else 0."""
     told: dict[str, set[float]] = {}
     minutes = {float(_SPANS[span]) for span in _SPAN.findall(asked)}
     for number, unit in _MEASURE.findall(asked)[:40]:
@@ -232,7 +232,7 @@ def _measure_wrong(call: Call, asked: str) -> float:
 
 
 def _is_above(value: Value, sources: Sources, asked: str) -> bool:
-    """Whether a value is the folder of paths that were named or listed."""
+    """Return whether a value is the folder of paths that were named or listed."""
     text = value.text.rstrip("/")
     if len(text) < 2 or " " in text or value.kind not in ("path", "name", "id"):
         return False
@@ -241,7 +241,7 @@ def _is_above(value: Value, sources: Sources, asked: str) -> bool:
 
 
 def _is_crossed(call: Call, view: View, sources: Sources) -> bool:
-    """Whether a value stood under another argument's name before, and never under its own."""
+    """Return whether a value appeared under another argument's name, and never under its own."""
     plain = [v for v in call.values[:20] if v.kind in ("name", "choice", "id", "path")]
     if len(plain) < 2:
         return False
@@ -272,7 +272,11 @@ def _overlap(words: set[str], request: Source) -> float:
 
 
 def _rare_fits(view: View, request: Source, name: str) -> float:
-    """By how much another tool's words, counted the more the fewer tools have them, fit better."""
+    """Return by how much another tool's words fit the request better than this tool's.
+
+    A word counts the more, the fewer tools have it. The result is relative to the better of the
+    two, 0 if there is no other tool.
+    """
     often: dict[str, int] = {}
     for tool in view.tools.values():
         for word in tool.words & request.words:
@@ -295,7 +299,7 @@ def _is_opposite(wanted: set[str], does: set[str]) -> bool:
 
 
 def _another_agrees(others: Sequence[Tool], wanted: set[str], words: set[str]) -> bool:
-    """Whether a tool for the same things has the verb that this one lacks."""
+    """Return whether a tool for the same things has the wanted verb."""
     return any(
         verb_classes(_verbs(t.name)) & wanted and len(t.words & words) * 3 >= len(words)
         for t in others
@@ -311,7 +315,7 @@ def _values_asked(values: Sequence[Value], request: Source) -> float:
 
 
 def dating(call: Call, sources: Sources) -> dict[str, float]:
-    """Dates and times beside those that were asked for, and beside each other."""
+    """Return the traits of dates and times, compared with the requested ones and each other."""
     dated = [v for v in call.values if v.days]
     days = [day for v in dated for d in v.days if (day := calendar_day(d)) is not None]
     asked = sources.request.text
@@ -349,7 +353,7 @@ def dating(call: Call, sources: Sources) -> dict[str, float]:
 
 
 def _ends(call: Call, opening: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """The starts and ends of ranges that a call states, as texts that sort by time."""
+    """Return the starts and the ends of ranges in a call, as texts that sort by time."""
     starts, ends = [], []
     for value in call.values:
         if not value.days:
@@ -363,7 +367,7 @@ def _ends(call: Call, opening: tuple[str, ...]) -> tuple[list[str], list[str]]:
 
 
 def counting(view: View, sources: Sources) -> dict[str, float]:
-    """What was asked for and stands in no call."""
+    """Return the traits of requested numbers, addresses and quotations that are in no call."""
     made = [v for c in view.calls for v in c.values]
     earlier = sources.own
     asked = {n for n in sources.request.numbers if abs(n) > 2}
@@ -390,7 +394,7 @@ def counting(view: View, sources: Sources) -> dict[str, float]:
 
 
 def talking(view: View, sources: Sources) -> dict[str, float]:
-    """The last turn, the thought, and how long all of it is."""
+    """Return the traits of the last turn and the thought, and the lengths of all parts."""
     request = view.request.strip()
     thought = view.thought
     made = " ".join(v.text for c in view.calls for v in c.values)[:4_000]

@@ -1,6 +1,6 @@
-"""A call beside the instructions: stated limits, what is forbidden, what must be confirmed first.
+"""The traits of a call beside the instructions: limits, prohibitions, required confirmations.
 
-A sentence of the rules counts where it shares words with the tool, its arguments or the request.
+A sentence of the rules counts if it shares words with the tool, its arguments or the request.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ _STATES = word_set(
 class Sentence:
     """One sentence of the rules."""
 
-    text: str  # of lower case
+    text: str  # in lower case
     words: set[str]
     numbers: set[float]
 
 
 def sentences_of(rules: str) -> list[Sentence]:
-    """The sentences of the rules that say something of numbers or of what may be."""
+    """Return the sentences of the rules about limits, prohibitions, confirmations or an order."""
     found = []
     for text in _SENTENCE.findall(rules.lower())[: 4 * MAX_SENTENCES]:
         if len(text) < 12 or not (
@@ -85,7 +85,7 @@ def sentences_of(rules: str) -> list[Sentence]:
 def ruling(
     call: Call, tool: Tool | None, view: View, sources: Sources, sentences: Sequence[Sentence]
 ) -> dict[str, float]:
-    """Which rules a call goes against, as far as words and numbers tell."""
+    """Return the traits of rules that a call breaks, as far as words and numbers show."""
     own = words_in(" ".join(name_words(call.name)))
     topic = own | words_in(" ".join(v.path.replace("_", " ") for v in call.values))
     near = [s for s in sentences if s.words & own]
@@ -120,7 +120,7 @@ def ruling(
 
 
 def _records_meant(call: Call, sources: Sources) -> list[Record]:
-    """The records that the call's ids and names stand in, the smallest ones."""
+    """Return the records with the call's ids and names, the two shortest of each."""
     sought = [v.text for v in call.values if v.kind in ("id", "mail", "path", "name")]
     found: list[Record] = []
     for text in sought[:8]:
@@ -130,7 +130,7 @@ def _records_meant(call: Call, sources: Sources) -> list[Record]:
 
 
 def _states(record: Record) -> str:
-    """What a record says of its own state, in its own words."""
+    """Return the words of a record about its own state, or its line if it has no fields."""
     parts = [
         f"{key} {value}"
         for key, value in list(record.fields.items())[:40]
@@ -140,7 +140,7 @@ def _states(record: Record) -> str:
 
 
 def _forbidding(sentence: Sentence, call: Call) -> float:
-    """The share of the tool's words in a sentence that forbids something without condition."""
+    """Return the share of the tool's words in a sentence that forbids without a condition."""
     if not _NEVER.search(sentence.text) or _CONDITION.search(sentence.text) or sentence.numbers:
         return 0.0
     words = {stem(word) for word in name_words(call.name)}
@@ -166,10 +166,9 @@ _FILLERS = word_set(
 def _standing(
     records: Sequence[Record], near: Sequence[Sentence], sources: Sources, own: set[str]
 ) -> dict[str, float]:
-    """Whether a record is in a state that a rule asks for, in another, or in one that it excludes.
+    """Return whether a record is in a required state, in another, or in an excluded one.
 
-    The words of a sentence that stand in records, and were not said by the user, are what it says
-    of states.
+    The states of a sentence are its words that appear in records and that the user did not say.
     """
     if not records or not near:
         return {"state_listed": 0.0, "state_unlisted": 0.0, "state_excluded": 0.0}
@@ -201,7 +200,7 @@ def _tokens(text: str) -> set[str]:
 
 
 def _plain(record: Record) -> str:
-    """The short values of a record, or its line."""
+    """Return the short values of a record, or its line."""
     if not record.fields:
         return record.text
     values = [v for v in list(record.fields.values())[:40] if isinstance(v, str) and len(v) < 40]
@@ -209,7 +208,7 @@ def _plain(record: Record) -> str:
 
 
 def _passes(call: Call, sentence: Sentence, topic: set[str], sources: Sources) -> bool:
-    """Whether a number of the call is beyond one that a sentence names as the most or the least."""
+    """Return whether a number of the call is beyond a limit that a sentence names."""
     if not sentence.numbers or not sentence.words & topic:
         return False
     most, least = _MOST.search(sentence.text), _LEAST.search(sentence.text)
@@ -231,7 +230,7 @@ def _passes(call: Call, sentence: Sentence, topic: set[str], sources: Sources) -
 
 
 def _outside_hours(call: Call, sentences: Sequence[Sentence]) -> bool:
-    """Whether a time of the call is before the first or after the last hour that a rule names."""
+    """Return whether a time of the call is outside the hours that a rule names."""
     times = [t for v in call.values for t in v.times if t]
     if not times:
         return False
@@ -243,7 +242,7 @@ def _outside_hours(call: Call, sentences: Sequence[Sentence]) -> bool:
 
 
 def _is_too_late(records: Sequence[Record], near: Sequence[Sentence], today: date | None) -> bool:
-    """Whether more days have gone since a record's last date than a rule of this tool allows."""
+    """Return whether a record's last date is longer ago than a rule of this tool allows."""
     if today is None or not near:
         return False
     gone = [
@@ -262,7 +261,7 @@ def _is_too_late(records: Sequence[Record], near: Sequence[Sentence], today: dat
 
 
 def _above_record(call: Call, records: Sequence[Record]) -> bool:
-    """Whether a number of the call is above what its record says there is."""
+    """Return whether a number of the call is above the maximum in its record."""
     numbers = [v.number for v in call.values if v.kind == "number" and v.number is not None]
     if not numbers:
         return False
@@ -277,7 +276,7 @@ def _above_record(call: Call, records: Sequence[Record]) -> bool:
 
 
 def _above_found(call: Call, view: View) -> bool:
-    """Whether a number of the call is above what a look-up of something else says is there."""
+    """Return whether a number of the call is above a maximum that an earlier look-up found."""
     numbers = [v.number for v in call.values if v.kind == "number" and v.number is not None]
     if not numbers:
         return False
@@ -296,7 +295,7 @@ _TOLD = re.compile(r"([A-Za-z_][\w ]{1,40})[\"']?\s*(?::|=|is)\s*[\"']?([$€£]
 
 
 def _clashes(call: Call, sources: Sources, own: Sequence[Record]) -> bool:
-    """Whether another record has all the days and times of the call."""
+    """Return whether another record has all the days and times of the call."""
     dated = [v for v in call.values if v.kind == "date"]
     if not dated:
         return False
@@ -309,13 +308,13 @@ def _clashes(call: Call, sources: Sources, own: Sequence[Record]) -> bool:
 
 
 def _as_record(call: Call, records: Sequence[Record]) -> bool:
-    """Whether a number of the call stands in the record that it is about."""
+    """Return whether a number of the call is in the record that the call is about."""
     numbers = {v.number for v in call.values if v.kind == "number"}
     return any(numbers & numbers_in(r.text) for r in records)
 
 
 def _changes_nothing(call: Call, records: Sequence[Record]) -> bool:
-    """Whether an argument would set what the record has already under the same name."""
+    """Return whether an argument sets the value that the record already has under that name."""
     verbs = {"update", "change", "modify", "set", "edit", "move", "rename", "reschedule", "assign"}
     if not verbs & set(name_words(call.name)):
         return False

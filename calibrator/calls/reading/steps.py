@@ -1,4 +1,4 @@
-"""What was done before a call: looks, writes, errors, the same again."""
+"""The traits of a call beside the earlier calls: reads, writes, errors, repetitions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NOTHING = re.compile(r"^\s*(?:\[\s*\]|\{\s*\}|null|none|no \w+ (?:found|match))
 
 
 def is_read(name: str) -> bool:
-    """Whether a tool of this name looks something up and changes nothing, as far as it tells."""
+    """Return whether a tool looks something up and changes nothing, as far as its name says."""
     words = name_words(name)
     first = [word for word in words if word in READS or word in CHANGES]
     return bool(first) and first[0] in READS
@@ -40,7 +40,7 @@ CHANGES = word_set(
 
 
 def failed(result: str) -> bool:
-    """Whether a result says that nothing came of the call."""
+    """Return whether a result says that the call failed."""
     return bool(_ERROR.search(result[:600]))
 
 
@@ -49,7 +49,7 @@ def found_nothing(result: str) -> bool:
 
 
 def steps_of(call: Call, view: View) -> dict[str, float]:
-    """The call beside all that was called before it."""
+    """Return the traits of a call compared with all earlier calls."""
     now = [c for c in view.earlier if c.turn == view.user_turns]
     before = view.earlier
     same = [c for c in before if c.key == call.key and c.name == call.name]
@@ -93,7 +93,7 @@ def _share_of_nothing(calls: Sequence[Call]) -> float:
 
 
 def _alikeness(call: Call, other: Call) -> float:
-    """The share of arguments that two calls of a tool have in common."""
+    """Return the share of arguments that two calls of a tool have in common."""
     mine, its = set(call.key.split(";")), set(other.key.split(";"))
     return len(mine & its) / max(1, len(mine | its))
 
@@ -107,7 +107,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def schema_of(call: Call, tool: Tool | None, view: View) -> dict[str, float]:
-    """The call against the schema of its tool."""
+    """Return the traits of a call compared with the schema of its tool."""
     if tool is None:
         return {**dict.fromkeys(_SCHEMA, 0.0), "unknown_tool": float(bool(view.tools))}
     given, known, required = call.arguments, tool.properties, tool.required

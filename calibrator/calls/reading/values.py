@@ -1,7 +1,7 @@
-"""What stands in texts and in arguments, in one form: words, numbers, dates, times, kinds of value.
+"""Words, numbers, dates, times and kinds of values, of texts and arguments, in one form.
 
-Whether an argument came from the conversation can only be told where `1,200.00` and 1200,
-`tomorrow` and 2024-05-16, `2pm` and 14:00 are the same.
+An argument can only be traced to the conversation if `1,200.00` and 1200, `tomorrow` and
+2024-05-16, `2pm` and 14:00 are the same.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from functools import lru_cache
 from itertools import islice
 from typing import Any
 
-MAX_LEAVES = 60  # values of one call that are looked at
-MAX_VALUE = 2_000  # characters of one of them
+MAX_LEAVES = 60  # values of one call that are read
+MAX_VALUE = 2_000  # characters of one value
 MAX_DEPTH = 6
 
 _WORD = re.compile(r"[^\W\d_]{2,}")
@@ -59,7 +59,7 @@ NUMBER_WORDS = {
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a list that is written as one text."""
+    """Return the words of a text as a set."""
     return frozenset(text.split())
 
 
@@ -75,7 +75,7 @@ STOP = word_set(
 
 @lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    """A word without its ending, so that `moving` and `moved` are one; of lower case."""
+    """Return a word in lower case without its ending, so that `moving` and `moved` are equal."""
     for ending in ("ing", "ed", "es", "s", "e"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             word = word[: -len(ending)]
@@ -86,32 +86,32 @@ def stem(word: str) -> str:
 
 
 def words_in(text: str) -> set[str]:
-    """The stems of its words, those that say nothing left out."""
+    """Return the stems of the words of a text, without stop words."""
     found = set(_WORD.findall(text.lower()))
     return {stem(word) for word in found if word not in STOP}
 
 
 def name_words(name: str) -> list[str]:
-    """The words of a tool's or an argument's name, in order: `getOrder_id` is get, order, id."""
+    """Return the words of a tool's or an argument's name: `getOrder_id` is get, order, id."""
     return [word.lower() for word in _WORD.findall(_CAMEL.sub(" ", name[:200]).replace("_", " "))]
 
 
 def numbers_in(text: str) -> set[float]:
-    """The numbers in figures."""
+    """Return the numbers in figures."""
     return {float(found.replace(",", "")) for found in _NUMBER.findall(text) if len(found) < 20}
 
 
 def spoken_numbers(text: str) -> set[float]:
-    """The numbers in words."""
+    """Return the numbers in words."""
     return {NUMBER_WORDS[w] for w in set(_WORD.findall(text.lower())) if w in NUMBER_WORDS}
 
 
 def number_of(value: Any) -> float | None:
-    """A number, also in a string; None for anything else and for what is no finite number."""
+    """Return a number, also from a string; None for any other value and for infinity and nan."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
-        return float(value) if abs(value) < 1e15 else None  # nor is NaN
+        return float(value) if abs(value) < 1e15 else None  # False for nan
     if isinstance(value, str) and len(value) < 24 and _PLAIN_NUMBER.fullmatch(value):
         try:
             return float(value.strip().strip("+$€£% ").replace(",", "").replace("$", ""))
@@ -122,11 +122,11 @@ def number_of(value: Any) -> float | None:
 
 # --- dates and times ----------------------------------------------------------------------------
 
-Day = tuple[int, int, int]  # year (0 where it is not told), month, day
+Day = tuple[int, int, int]  # year (0 if unknown), month, day
 
 
 def dates_in(text: str) -> set[Day]:
-    """The days that a text names by month and day; of lower case."""
+    """Return the days that a text, in lower case, names by month and day."""
     found = {(int(y), int(m), int(d)) for y, m, d in _ISO.findall(text)}
     for m1, d1, y1, d2, m2, y2 in _NAMED.findall(text):
         found.add((int(y1 or y2 or 0), _MONTHS.index(m1 or m2) + 1, int(d1 or d2)))
@@ -137,19 +137,19 @@ def dates_in(text: str) -> set[Day]:
 
 
 def without_days(text: str) -> str:
-    """A text without its dates and times of day; of lower case."""
+    """Return a text, in lower case, without its dates and times of day."""
     for form in (_ISO, _NAMED, _SLASHED, _CLOCK):
         text = form.sub(" ", text)
     return text
 
 
 def holds_day(days: set[Day], day: Day) -> bool:
-    """Whether a day is among them, with its year where both tell it."""
+    """Return whether a day is among others; the years are compared if both are known."""
     return any(d[1:] == day[1:] and (not d[0] or not day[0] or d[0] == day[0]) for d in days)
 
 
 def calendar_day(day: Day) -> date | None:
-    """The day in the calendar, where there is one."""
+    """Return the date of a day; None if the calendar has no such day."""
     try:
         return date(*day)
     except ValueError:
@@ -157,7 +157,7 @@ def calendar_day(day: Day) -> date | None:
 
 
 def current_day(*texts: str) -> date | None:
-    """The date that a text says it is; of lower case."""
+    """Return the date that a text, in lower case, gives as today's; None if there is none."""
     for text in texts:
         if found := _NOW.search(text):
             for day in dates_in(found[0]):
@@ -167,7 +167,7 @@ def current_day(*texts: str) -> date | None:
 
 
 def relative_days(text: str, today: date) -> set[date]:
-    """The days that a text names by their distance: tomorrow, next Monday, in two weeks."""
+    """Return the days that a text names by their distance: tomorrow, next Monday, in two weeks."""
     found: set[date] = set()
     for word, distance in (("today", 0), ("tonight", 0), ("tomorrow", 1), ("yesterday", -1)):
         if word in text:
@@ -195,12 +195,12 @@ def _shifted(day: date, days: int) -> date:
 
 
 def weekdays_in(text: str) -> set[int]:
-    """The weekdays that a text names, 0 for Monday; of lower case."""
+    """Return the weekdays, 0 for Monday, that a text in lower case names."""
     return {WEEKDAYS.index(name) for _, name in _WEEKDAY.findall(text)}
 
 
 def times_in(text: str) -> set[int]:
-    """The times of day in a text, in minutes after midnight; of lower case."""
+    """Return the times of day in a text in lower case, in minutes after midnight."""
     found: set[int] = set()
     for hour, minute, half, h24, m24 in _CLOCK.findall(text):
         if half:
@@ -217,11 +217,11 @@ def times_in(text: str) -> set[int]:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One value of a call's arguments: where it stands, what it is, and of which kind."""
+    """One value of a call's arguments, with its path and its kind."""
 
-    path: str  # of argument names, the last one the nearest
+    path: str  # argument names from the outermost, separated by blanks
     raw: Any
-    text: str  # of lower case
+    text: str  # in lower case
     kind: str  # one of KINDS
     number: float | None = None
     days: tuple[Day, ...] = ()
@@ -232,7 +232,7 @@ KINDS = ("number", "mail", "date", "id", "path", "name", "text", "choice", "flag
 
 
 def leaves(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The values in arguments that hold no others, each with the names on the way to it."""
+    """Yield the values in arguments that hold no others, each after its path of names."""
     waiting: list[tuple[str, Any, int]] = [("", arguments, 0)]
     count = 0
     while waiting and count < MAX_LEAVES:
@@ -251,7 +251,7 @@ def leaves(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def value_at(path: str, raw: Any, choices: Sequence[Any] = ()) -> Value:
-    """A value with its kind; `choices` are those that the schema allows."""
+    """Return a value with its kind; `choices` are those that the schema allows."""
     if raw is None or raw == "":
         return Value(path, raw, "", "empty")
     if isinstance(raw, bool):
@@ -286,5 +286,5 @@ def _kind(path: str, raw: Any, text: str, number: float | None, is_dated: bool) 
 
 
 def shape(text: str) -> str:
-    """The form of an id: digits as 9, runs of letters as a."""
+    """Return the form of an id: digits as 9, runs of letters as a."""
     return re.sub(r"a+", "a", re.sub(r"[^\W\d_]", "a", re.sub(r"\d", "9", text)))

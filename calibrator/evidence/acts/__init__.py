@@ -1,4 +1,4 @@
-"""What a reply does (answers, refuses, asks back, ..), and whether that fits its conversation."""
+"""The act of a reply (answer, refusal, question back, ..), and whether it fits its conversation."""
 
 from calibrator.evidence.acts.chat.editing import has_only_its_text
 from calibrator.evidence.acts.fitting import fit

@@ -1,4 +1,4 @@
-"""Find replies that say nothing, and replies that say the same over and over."""
+"""The detection of replies that say nothing, or that repeat the same sentence."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def emptiness(conversation: Conversation, request: Request, act: Act, reply: str
 def repetition(
     conversation: Conversation, request: Request, act: Act, reply: str
 ) -> Finding | None:
-    """Find a reply most of which is one sentence or line, four times or more."""
+    """Find a reply that is mostly one sentence or line, four times or more."""
     if len(reply) < 40 or act.kind in ("code", "data") or _REPEATS_BY_WISH.search(request.text):
         return None
     text = reply[:LOOK]

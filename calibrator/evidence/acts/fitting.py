@@ -1,7 +1,7 @@
-"""Judge whether what a reply does fits its request and the rules of the system message.
+"""The judgement whether the act of a reply fits its request and the rules of the system message.
 
-Each check is silent unless it is sure. The strongest finding that speaks against the reply counts;
-without one, the strongest that speaks for it.
+Each check returns a finding only if it is sure. The strongest finding against the reply counts;
+without one, the strongest finding for it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WANTS_REPETITION: Final = pattern("fitting", "wants_repetition")
 
 
 def fit(conversation: Conversation, act: Act, reply: str) -> Finding | None:
-    """Return what is most telling about whether the act fits; None if no check is sure."""
+    """Return the strongest finding on whether the act fits; None if no check is sure."""
     request = read_request(conversation.instruction)
     found = check_rules(conversation, act, reply)
     is_ruled = any(each.is_right is not None for each in found)
@@ -55,7 +55,7 @@ def fit(conversation: Conversation, act: Act, reply: str) -> Finding | None:
 
 
 def _form(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
-    """Wishes of form in the request itself."""
+    """Check the wishes of form in the request itself."""
     if act.kind in ("refusal", "clarification", "unknown") or "\n" in request.text.strip():
         return None
     if act.kind == "data":
@@ -64,7 +64,7 @@ def _form(conversation: Conversation, request: Request, act: Act, reply: str) ->
 
 
 def _harm(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
-    """Help with something plainly harmful, or the refusal of it."""
+    """Find help with something plainly harmful, or the refusal of it."""
     if not is_harmful(request.text):
         return None
     if act.kind == "refusal":
@@ -79,7 +79,7 @@ def _harm(conversation: Conversation, request: Request, act: Act, reply: str) ->
 
 
 def _refusal(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
-    """The refusal of a harmless request that no rule forbids."""
+    """Find the refusal of a harmless request that no rule forbids."""
     if act.kind != "refusal" or len(act.body) > 300 or is_harmful(request.text):
         return None
     text = conversation.request[:1_500]
@@ -96,7 +96,7 @@ def _refusal(conversation: Conversation, request: Request, act: Act, reply: str)
 
 
 def _asking(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
-    """A question back where something is missing, or where nothing is; details that it invents."""
+    """Find a question back, needed or not, and invented details in a reply that had to ask."""
     has_context = bool(conversation.rules.strip() or conversation.results or conversation.earlier)
     has_context |= len(conversation.request.strip()) > len(request.text) + 20
     if not conversation.is_complete:
@@ -117,7 +117,7 @@ def _asking(conversation: Conversation, request: Request, act: Act, reply: str) 
 
 
 def _invents(request: Request, body: str) -> bool:
-    """Whether a reply to an open request states numbers, or names, as a matter of fact."""
+    """Return whether a reply to an open request states numbers or deeds as facts."""
     if _HEDGES.search(body):
         return False
     is_specific = _IS_SPECIFIC.search(body[:500])
@@ -128,7 +128,7 @@ def _invents(request: Request, body: str) -> bool:
 def _small_talk(
     conversation: Conversation, request: Request, act: Act, reply: str
 ) -> Finding | None:
-    """A greeting or thanks, and what answers it."""
+    """Find a fitting or a foreign reply to a greeting, thanks or a goodbye."""
     if not request.is_small_talk or conversation.rules.strip():
         return None
     what = "greeting" if request.is_greeting else "thanks" if request.is_thanks else "goodbye"
@@ -161,7 +161,7 @@ def _small_talk(
 def _last_turn(
     conversation: Conversation, request: Request, act: Act, reply: str
 ) -> Finding | None:
-    """An answer to an earlier request instead of the last one."""
+    """Find a reply to an earlier request instead of the last one."""
     earlier = [turn for turn in conversation.earlier if turn.role == "user"]
     if (
         not earlier

@@ -1,4 +1,4 @@
-"""Recognise the language of a text by its script and its commonest words; None where unsure."""
+"""The recognition of a text's language by its script and its commonest words."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Final
 from calibrator.evidence.acts.wording import pattern
 
 LOOK = 600  # characters of a text that are read
-MIN_HITS = 3  # different common words of one language that a text must have
-MARGIN = 1.6  # times as many as of any other language
+MIN_HITS = 3  # least number of different common words of a language in a text
+MARGIN = 1.6  # least ratio to the common words of any other language
 
 _COMMON: Final = {
     "en": "a i the and of to is are was were you your for that with it this have not be can in"
@@ -58,7 +58,7 @@ _SIGNS: Final = {
     "cs": "ěřůšč",
     "tr": "ğışü",
 }
-# A single letter is as often a variable or an option.
+# Single letters are left out: they are often variables or options.
 _SETS: Final[dict[str, frozenset[str]]] = {
     name: frozenset(word for word in words.split() if len(word) > 1 or name == "en")
     for name, words in _COMMON.items()
@@ -143,7 +143,7 @@ _UKRAINIAN: Final = pattern("languages", "ukrainian")
 
 @lru_cache(maxsize=64)
 def language_of(text: str) -> str | None:
-    """Return the code of the language a text is mostly written in; None where that is unsure."""
+    """Return the code of the main language of a text; None if it is not clear."""
     text = _CODE.sub(" ", text[:LOOK]) if "`" in text or "://" in text else text[:LOOK]
     if text.isascii():
         return _by_common_words(text)
@@ -179,7 +179,10 @@ def _by_common_words(text: str) -> str | None:
 
 
 def language_named(text: str) -> str | None:
-    """Return the language that a text asks for, as in "in French"; None if it names none or two."""
+    """Return the code of the language that a text asks for, as in "in French".
+
+    Returns None if it names none or several.
+    """
     named = {
         _BY_NAME[word.lower()]
         for groups in _TARGET.findall(text[:LOOK])
@@ -190,7 +193,7 @@ def language_named(text: str) -> str | None:
 
 
 def languages_mentioned(text: str) -> set[str]:
-    """Return all languages whose names occur in a text."""
+    """Return the codes of all languages whose names occur in a text."""
     words = set(_WORD.findall(text[:LOOK].lower()))
     return {
         code

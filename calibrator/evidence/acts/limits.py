@@ -1,4 +1,4 @@
-"""Wishes about the form of a reply that can be counted: words, sentences, endings, signs."""
+"""The checks of wishes of form that can be counted: words, sentences, endings, signs."""
 
 from __future__ import annotations
 
@@ -48,8 +48,9 @@ _YES_OR_NO: Final = pattern("limits", "yes_or_no")
 def check_form(wish: str, reply: str, body: str, source: str) -> Finding | None:
     """Compare a reply with wishes about its form in one text; `source` names that text.
 
-    Return the first wish that both the reply and its body without openings break, or a weak
-    positive finding if some could be checked and all hold.
+    Returns the first wish that both the reply and its body without openings break, or a weak
+    positive finding if some wishes could be checked and all are kept. Returns None if none could be
+    checked.
     """
     checks = (_too_long, _wrong_end, _wrong_beginning, _forbidden_sign, _wrong_case, _not_yes_or_no)
     is_checked = False

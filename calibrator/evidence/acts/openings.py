@@ -1,8 +1,8 @@
-"""Take greetings, praise, apologies and offers of more help off the two ends of a reply.
+"""The removal of greetings, praise, apologies and offers of help from both ends of a reply.
 
-A right and a wrong reply are as right and as wrong behind "Great question!" or "I'm sorry, but".
-Only sentences that say nothing else are removed, never all of a reply, and nothing is removed
-beside code, JSON, lists and quoted text. `openings.toml` holds the wording of nine languages.
+"Great question!" or "I'm sorry, but" make a reply neither more nor less right. Only sentences that
+say nothing else are removed, and never the whole reply. Nothing is removed beside code, JSON, lists
+and quoted text. `openings.toml` holds the wording of nine languages.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Final
 from calibrator.evidence.acts.wording import pattern
 
 MAX_SENTENCE = 300  # characters; a longer one says more than an opening
-MAX_SENTENCES = 6  # that are removed at either end
-LOOK_AT_SOURCE = 3_000  # characters of a request in which openings are looked for
-LOOK_BEHIND = 900  # characters at the end in which closings are looked for
+MAX_SENTENCES = 6  # most sentences that are removed at either end
+LOOK_AT_SOURCE = 3_000  # characters of a request that are searched for openings
+LOOK_BEHIND = 900  # characters at the end that are searched for closings
 
 _SENTENCE: Final = pattern("openings", "sentence")
 _SIGNS: Final = pattern("openings", "signs")
@@ -60,10 +60,11 @@ def wording() -> Wording:
 
 
 def without_opening(reply: str, request: str = "") -> str:
-    """Return the reply without what only addresses its reader, or the reply if nothing remains.
+    """Return the reply without sentences that only address its reader.
 
-    If the request asks to write or translate a text, the reply may consist of such sentences, and
-    only announcements ("Sure! Here is the letter:") are removed.
+    The reply is returned unchanged if nothing else remains. If the request asks to write or
+    translate a text, the reply may consist of such sentences, and only announcements ("Sure! Here
+    is the letter:") are removed.
     """
     is_text = bool(request) and _wants_opening(request)
     body = _without_head(reply, is_text)
@@ -88,7 +89,7 @@ def _wants_opening(request: str) -> bool:
 
 
 def is_opening(sentence: str) -> bool:
-    """Whether a sentence greets, praises, thanks, apologises or offers help, and says no more."""
+    """Return whether a sentence only greets, praises, thanks, apologises or offers help."""
     bare = _bare(sentence)
     return _is_whole(bare) or bool(wording().closing.fullmatch(bare))
 
@@ -103,7 +104,7 @@ def _is_whole(bare: str) -> bool:
 
 
 def _bare(sentence: str) -> str:
-    """Return a sentence as the patterns expect it: typographic apostrophes, no outer signs."""
+    """Return a sentence in the form of the patterns: typographic apostrophes, no outer signs."""
     text = sentence[: MAX_SENTENCE + 50]
     if not text.isascii():
         text = _EMOJI.sub("", text)
@@ -136,7 +137,7 @@ def _without_head(reply: str, is_text: bool) -> str:
 
 
 def _goes_on(reply: str, end: int) -> bool:
-    """Whether something with a letter or digit follows."""
+    """Return whether a letter or digit follows `end` in the reply."""
     return any(sign.isalnum() for sign in reply[end : end + 200])
 
 
@@ -180,7 +181,7 @@ _BREAK: Final = pattern("openings", "break")
 
 
 def _last_sentence(text: str) -> int | None:
-    """Return where the last sentence begins; None if it is code, a list or a quotation."""
+    """Return the start of the last sentence; None if it is code, a list or a quotation."""
     if text.endswith(_QUOTE_END) or text.count("```") % 2:
         return None
     first = max(0, len(text) - LOOK_BEHIND)

@@ -1,6 +1,6 @@
-"""Take a quotation of the conversation off the beginning of a reply.
+"""The removal of a quotation of the conversation from the beginning of a reply.
 
-A reply that first quotes the question or the document is as right as what it says after that.
+A quotation of the question or the document makes a reply neither more nor less right.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from calibrator.evidence.conversation import Conversation
 
 MIN_QUOTED: Final = 12  # characters; shorter quotations are names and words
 MAX_QUOTED: Final = 1_500  # characters
-MIN_REST: Final = 3  # words that must follow, or the quotation is the answer
+MIN_REST: Final = 3  # words that must follow; otherwise the quotation is the answer
 MOST_ENDS: Final = 12  # quotation marks that are tried as the end
 _BEGIN: Final = pattern("quotations", "begin")
 _END: Final = pattern("quotations", "end")
@@ -22,7 +22,7 @@ _WORD: Final = re.compile(r"\w+")
 
 
 def without_quotation(reply: str, conversation: Conversation) -> str:
-    """Return the reply without what it quotes of the conversation at its beginning."""
+    """Return the reply without the quotation of the conversation at its beginning."""
     match = _BEGIN.match(reply)
     if match is None:
         return reply
@@ -40,7 +40,7 @@ def without_quotation(reply: str, conversation: Conversation) -> str:
 
 
 def _after(reply: str, start: int, end: int) -> str:
-    """Return what follows a quotation; the reply where the quotation is part of a sentence."""
+    """Return the text after a quotation, or the reply if the quotation is part of a sentence."""
     match = _AFTER.match(reply, end + 1)
     at = match.end() if match else end + 1
     is_apart = (

@@ -1,4 +1,4 @@
-"""Recognise what a reply does: answer, refuse, ask back, say that it does not know, and so on."""
+"""The recognition of a reply's act: an answer, a refusal, a question back, and so on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from calibrator.evidence.acts.wording import pattern, word_list
 from calibrator.evidence.conversation import Conversation
 
 _QUESTION_MARKS: Final = ("?", "\uff1f")
-LOOK = 700  # characters at the beginning of a reply in which a refusal must be
+LOOK = 700  # first characters of a reply that are searched for a refusal
 
 _REFUSAL: Final = pattern("recognising", "refusal")
 _DECLINES: Final = pattern("recognising", "declines")
@@ -32,7 +32,7 @@ _ABOUT_READER: Final = pattern("recognising", "about_reader")
 _LOOKS_LIKE_PROSE: Final = pattern("recognising", "looks_like_prose")
 
 
-# One of these is in every text that the patterns match; looking for them first is much faster.
+# Every text that the patterns match has one of these; a search for them first is much faster.
 _PARTS_OF_REFUSALS: Final = tuple(word_list("recognising", "parts_of_refusals"))
 _PARTS_OF_UNKNOWN: Final = tuple(word_list("recognising", "parts_of_unknown"))
 _SIGNS_OF_CODE: Final = frozenset("(){};=<@#$")
@@ -40,14 +40,14 @@ _SIGNS_OF_CODE: Final = frozenset("(){};=<@#$")
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """What a reply does: `kind` is one of `calibrator.scorer.ACTS`; `body` omits openings."""
+    """The act of a reply: `kind` is one of `calibrator.scorer.ACTS`; `body` omits openings."""
 
     kind: str
     body: str
 
 
 def recognise(conversation: Conversation, reply: str) -> Act:
-    """Return what the reply does, from its wording and from what was requested."""
+    """Return the act of the reply, by its wording and by the request."""
     request = read_request(conversation.instruction)
     body = without_opening(reply, request.text)
     return Act(_kind(request, body.strip(), reply), body)
@@ -107,7 +107,7 @@ def _without_answer(request: Request, body: str) -> str:
 
 
 def _asks_back(request: Request, body: str, sentences: list[str]) -> bool:
-    """Whether a short reply consists mainly of questions or wishes to its reader."""
+    """Return whether a short reply consists mainly of questions or wishes to its reader."""
     if len(body) > 500 or request.is_small_talk or ("\n" in body.strip() and len(body) > 300):
         return False
     if _PLAYS_QUESTIONS.search(request.text):
@@ -128,7 +128,7 @@ def _is_asking(sentence: str) -> bool:
 
 
 def _is_data(body: str) -> bool:
-    """Whether the reply is JSON, or a table of values separated by commas, perhaps in a fence."""
+    """Return whether the reply is JSON, or comma-separated values, perhaps in a fence."""
     match = _FENCE.match(body)
     text = (match.group(1) if match else body).strip()
     if text[:1] in ("{", "[") and text[-1:] in ("}", "]"):
@@ -147,7 +147,7 @@ def _is_data(body: str) -> bool:
 
 
 def _is_code(body: str) -> bool:
-    """Whether at least half of the reply is code."""
+    """Return whether at least half of the reply is code."""
     fenced = sum(len(match.group()) for match in _FENCE.finditer(body))
     if fenced:
         return 2 * fenced >= len(body)

@@ -1,4 +1,4 @@
-"""Recognise what a request wants: small talk, a translation, a summary, labels, code, data."""
+"""The recognition of a request's kind: small talk, a translation, a summary, labels, code, data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SENTENCE_BREAK: Final = pattern("requests", "sentence_break")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a request wants. `text` is its instruction; `labels` are the answers it allows."""
+    """The wishes of a request. `text` is its instruction; `labels` are the answers it allows."""
 
     text: str
     is_greeting: bool
@@ -60,7 +60,7 @@ class Request:
 
 @lru_cache(maxsize=256)
 def read_request(instruction: str) -> Request:
-    """Read an instruction; only its first 1,500 characters count, in linear time."""
+    """Read the first 1,500 characters of an instruction, in linear time."""
     text = instruction[:LOOK].strip()
     short = text if len(text) <= 160 else ""
     return Request(
@@ -81,7 +81,7 @@ def read_request(instruction: str) -> Request:
 
 
 def _labels(text: str) -> tuple[str, ...]:
-    """Return the labels among which a request lets the reply choose, in lower case."""
+    """Return the labels that a request offers for choice, in lower case."""
     match = _EITHER_OR.match(text) or _LABELS.search(text)
     if match is None or _WANTS_REASONS.search(text):
         return ()
@@ -93,17 +93,17 @@ def _labels(text: str) -> tuple[str, ...]:
 
 
 def lacks_text(instruction: str) -> bool:
-    """Whether a request is about a text ("summarise the article") that it does not contain."""
+    """Return whether a request is about a text that it does not have ("summarise the article")."""
     return len(instruction) <= 160 and bool(_NEEDS_TEXT.match(instruction))
 
 
 def lacks_detail(instruction: str) -> bool:
-    """Whether a first request leaves open which thing, place or time is meant."""
+    """Return whether a first request does not say which thing, place or time is meant."""
     return len(instruction) <= 120 and bool(_MISSING.match(instruction))
 
 
 def is_only_openings(text: str) -> bool:
-    """Whether every sentence of a short text greets, thanks, apologises or offers help."""
+    """Return whether every sentence of a short text greets, thanks, apologises or offers help."""
     if len(text) > 500:
         return False
     parts = [part for part in _SENTENCE_BREAK.split(text[:600]) if part.strip(" .!?")]

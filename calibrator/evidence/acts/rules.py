@@ -1,7 +1,7 @@
-"""Compare a reply with the rules of the system message: what it forbids, permits and demands.
+"""The comparison of a reply with the rules of the system message.
 
 Only rules of plain forms are read: "never reveal X", "only answer questions about X", "do not
-mention X", "always answer in X", "if asked about X, say Y". Anything else is passed over.
+mention X", "always answer in X", "if asked about X, say Y". Others are skipped.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ _REQUESTS_SOMETHING: Final = pattern("rules", "requests_something")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The sentences of a system message, and the secrets that it forbids to tell."""
+    """The sentences of a system message, and the secrets that it forbids to reveal."""
 
     sentences: tuple[str, ...]
     secrets: frozenset[str]
@@ -95,7 +95,7 @@ class Rules:
 
 @lru_cache(maxsize=64)
 def read_rules(text: str) -> Rules:
-    """Split rules into sentences and find secrets in those that forbid telling something."""
+    """Split rules into sentences and find the secrets in those that forbid to reveal something."""
     found = _SENTENCE.findall(text[:MAX_RULES])[:MAX_SENTENCES]
     sentences = tuple(each.strip() for each in found if len(each.strip()) > 5)
     secrets: set[str] = set()
@@ -119,7 +119,7 @@ def _secrets_in(sentence: str) -> set[str]:
 
 
 def check_rules(conversation: Conversation, act: Act, reply: str) -> list[Finding]:
-    """Return what the rules of the system message say about a reply, in no order."""
+    """Return the findings of a reply by the rules of the system message, in no order."""
     if not conversation.rules.strip():
         return []
     rules = read_rules(conversation.rules[:MAX_RULES])
@@ -128,7 +128,7 @@ def check_rules(conversation: Conversation, act: Act, reply: str) -> list[Findin
         _persona(conversation, reply),
         check_form(conversation.rules[:MAX_RULES], reply, act.body, "the rules")
         if act.kind != "data" and not _CONDITIONAL.search(conversation.rules[:MAX_RULES])
-        else None,  # a limit may belong to one field of a reply in JSON
+        else None,  # a limit may be that of one field of a reply in JSON
     ]
     request = conversation.instruction
     for sentence in rules.sentences:
@@ -140,7 +140,7 @@ def check_rules(conversation: Conversation, act: Act, reply: str) -> list[Findin
 
 
 def _secret(rules: Rules, conversation: Conversation, act: Act, reply: str) -> Finding | None:
-    """A secret in the reply that its request did not contain."""
+    """Find a secret in the reply that the request does not contain, or its refusal."""
     lower, request = reply.lower(), conversation.request.lower()
     for secret in sorted(rules.secrets):
         if secret in request:
@@ -157,7 +157,7 @@ def _secret(rules: Rules, conversation: Conversation, act: Act, reply: str) -> F
 
 
 def _scope(sentence: str, request: str, act: Act, reply: str) -> Finding | None:
-    """A rule of the form "only answer questions about X"."""
+    """Check a rule of the form "only answer questions about X"."""
     match = _ONLY.search(sentence)
     if match is None or read_request(request).is_small_talk:
         return None
@@ -184,7 +184,7 @@ def _scope(sentence: str, request: str, act: Act, reply: str) -> Finding | None:
 
 
 def _relation(scope: str, request: str) -> tuple[bool, bool]:
-    """Return whether a request is inside and whether it is clearly outside of what is permitted."""
+    """Return whether a request is inside the permitted scope, and whether it is clearly outside."""
     if content_words(scope) & content_words(request):
         return True, False
     named = topics_named(scope) | topics_in(scope)
@@ -206,7 +206,7 @@ def _relation(scope: str, request: str) -> tuple[bool, bool]:
 
 
 def _forbidden_topic(sentence: str, request: str, act: Act, reply: str) -> Finding | None:
-    """A rule of the form "do not discuss X" or "never give X advice"."""
+    """Check a rule of the form "do not discuss X" or "never give X advice"."""
     match = _NOT_ABOUT.search(sentence)
     if match is None or _EXCEPTION.search(sentence):
         return None
@@ -230,7 +230,7 @@ def _refers(reply: str) -> bool:
 
 
 def _forbidden_words(sentence: str, request: str, act: Act, reply: str) -> Finding | None:
-    """A rule of the form "do not mention X": the words of X, or what is quoted."""
+    """Check a rule of the form "do not mention X": the words of X, or its quoted words."""
     match = _NO_MENTION.search(sentence)
     if match is None or _BUT_NOT.search(sentence):
         return None
@@ -258,7 +258,7 @@ def _forbidden_words(sentence: str, request: str, act: Act, reply: str) -> Findi
 
 
 def _answer_prescribed(sentence: str, request: str, act: Act, reply: str) -> Finding | None:
-    """A rule of the form "if asked about X, say Y", where Y is quoted or an address."""
+    """Check a rule of the form "if asked about X, say Y", where Y is quoted or an address."""
     match = _IF_ASKED.search(sentence)
     if match is None:
         return None
@@ -281,7 +281,7 @@ def _answer_prescribed(sentence: str, request: str, act: Act, reply: str) -> Fin
 
 
 def _demanded(sentence: str, request: str, act: Act, reply: str) -> Finding | None:
-    """A rule of the form "always include Y", where Y is quoted."""
+    """Check a rule of the form "always include Y", where Y is quoted."""
     match = _ALWAYS.search(sentence)
     if match is None or _HAS_CONDITION.search(sentence):
         return None
@@ -292,9 +292,9 @@ def _demanded(sentence: str, request: str, act: Act, reply: str) -> Finding | No
 
 
 def _language(sentence: str, act: Act, reply: str) -> Finding | None:
-    """A rule that names the language of all replies."""
+    """Check a rule that names the language of all replies."""
     if len(sentence) > MAX_CHINESE and _CHINESE.search(sentence):
-        return None  # such a rule names a language for a part of the reply more often than for all
+        return None  # a long Chinese rule usually names the language of a part of the reply
     for match in _IN_LANGUAGE.finditer(sentence):
         wanted = language_named(match.group())
         if wanted is None or _SAME_LANGUAGE.search(_IN_ANY_CASE.sub("", sentence)):
@@ -311,7 +311,7 @@ def _language(sentence: str, act: Act, reply: str) -> Finding | None:
 
 
 def _asks_first(sentence: str, conversation: Conversation, act: Act, reply: str) -> Finding | None:
-    """A rule of the form "ask for the order number before ..", while the user has not told it."""
+    """Check a rule of the form "ask for the order number before ..", if it is still unknown."""
     match = _ASK_FIRST.search(sentence)
     if match is None or read_request(conversation.instruction).is_small_talk:
         return None
@@ -331,7 +331,7 @@ def _asks_first(sentence: str, conversation: Conversation, act: Act, reply: str)
 
 
 def _persona(conversation: Conversation, reply: str) -> Finding | None:
-    """A name that the rules give to the assistant, when the user asks who it is."""
+    """Check the name that the rules give to the assistant, if the user asks for it."""
     match = _NAMED.search(conversation.rules[:MAX_RULES])
     if match is None or not _ASKS_NAME.search(conversation.instruction[:300]):
         return None

@@ -1,4 +1,4 @@
-"""Words that show what a request is about: a dozen topics, and what nobody may be helped with."""
+"""The words of a dozen topics, and the recognition of harmful requests."""
 
 from __future__ import annotations
 
@@ -213,16 +213,16 @@ def topics_named(text: str) -> set[str]:
 
 
 def are_near(first: set[str], second: set[str]) -> bool:
-    """Whether two sets of topics share one, or have related ones."""
+    """Return whether two sets of topics share one, or have related ones."""
     return bool(first & second) or any(first & group and second & group for group in _NEAR)
 
 
 def is_harmless_use(request: str) -> bool:
-    """Whether a dangerous word is plainly meant otherwise, as in "kill a process"."""
+    """Return whether a dangerous word is plainly harmless, as in "kill a process"."""
     return bool(_HARMLESS.search(request[:1_500]))
 
 
 def is_harmful(request: str) -> bool:
-    """Whether a request plainly asks for help with a weapon, a hard drug, a crime or self-harm."""
+    """Return whether a request plainly asks for a weapon, a hard drug, a crime or self-harm."""
     text = request[:1_500]
     return bool(_HARM.search(text)) and not _HARMLESS.search(text)

@@ -1,4 +1,4 @@
-"""Compare a reply with what kind of text was requested: language, translation, summary, label."""
+"""The comparison of a reply with the requested kind of text: language, translation, summary."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _LINE_BREAK: Final = pattern("wishes", "line_break")
 
 
 def is_courtesy(reply: str, what: str) -> bool:
-    """Whether a short reply answers a greeting, thanks or a goodbye; `what` is one of the three."""
+    """Return whether a short reply answers a greeting, thanks or a goodbye, as `what` says."""
     return len(reply) < 300 and bool(_COURTESIES[what].search(reply[:200]))
 
 
 def language(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
-    """Find a reply that is in another language than the one asked for, or than its request."""
+    """Find a reply that is not in the requested language, or not in that of its request."""
     if act.kind in ("code", "data") or len(reply) < 15:
         return None
     used = language_of(reply)
@@ -74,7 +74,7 @@ def language(conversation: Conversation, request: Request, act: Act, reply: str)
 
 
 def _source_of(conversation: Conversation) -> str:
-    """Return the text to be translated or summarised, as far as the request shows it."""
+    """Return the text to translate or summarise, as far as the request contains it."""
     document = conversation.document
     if document.strip() and document != conversation.request:
         return document.strip()
@@ -91,7 +91,7 @@ def _words(text: str) -> list[str]:
 def translation(
     conversation: Conversation, request: Request, act: Act, reply: str
 ) -> Finding | None:
-    """Find a text that was left as it was, or translated into another language than requested."""
+    """Find a text that was not translated, or into another language than requested."""
     if not request.wants_translation or act.kind in ("refusal", "clarification", "unknown"):
         return None
     source = _source_of(conversation)
@@ -138,7 +138,7 @@ def summary(conversation: Conversation, request: Request, act: Act, reply: str) 
 
 
 def label(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
-    """Compare a reply with the labels among which the request lets it choose."""
+    """Compare a reply with the labels that the request offers for choice."""
     if not request.labels or act.kind in _NO_ANSWER:
         return None
     body = " ".join((act.body or reply).lower().split()).strip(" .!\"'“”*`")

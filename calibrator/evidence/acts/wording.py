@@ -1,4 +1,4 @@
-"""Load the regular expressions of `wording.toml` and `chat/words.toml`."""
+"""The regular expressions of `wording.toml` and `chat/words.toml`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _tables() -> dict[str, dict[str, str]]:
 
 @cache
 def pattern(module: str, name: str) -> re.Pattern[str]:
-    """Return a compiled pattern of one module; raise KeyError if there is none."""
+    """Return a compiled pattern of one module. Raises KeyError if there is none."""
     tables = _tables()
     text = "".join(tables[module][name].split("\n"))
     for part, value in tables["parts"].items():

@@ -1,4 +1,4 @@
-"""Computes what can be computed about a reply: sums, dates, JSON, SQL, code, form, language."""
+"""The checks of a reply that can be computed: sums, dates, JSON, SQL, code, form, language."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Check = Callable[[Exchange], Verdict | None]
 
 
 def _verify_json(exchange: Exchange) -> Verdict | None:
-    """Judge a reply that was to be JSON, not one whose code reads or writes JSON."""
+    """Judge a reply in JSON, but not one with a program that reads or writes JSON."""
     return None if has_program(exchange.reply) else verify_json(exchange)
 
 
@@ -60,9 +60,9 @@ _REPLIES: Final[tuple[Check, ...]] = (
 
 
 def verify(conversation: Conversation, reply: str) -> Verdict | None:
-    """Judge a reply by computing, where the whole request is such a task; else return None.
+    """Judge a reply by a computation; None if no check applies.
 
-    The first check that finds the reply wrong decides. Nothing of a request or of a reply is run.
+    The first check that finds the reply wrong decides. Neither request nor reply is ever executed.
     """
     if not reply.strip():
         return None
@@ -78,7 +78,10 @@ def verify(conversation: Conversation, reply: str) -> Verdict | None:
 
 
 def suspect(conversation: Conversation, reply: str) -> Finding | None:
-    """Return what makes a reply less likely to be right without proving it wrong, or None."""
+    """Return a finding that makes a reply less likely to be right without proof.
+
+    None without one.
+    """
     return suspect_code(Exchange(conversation, reply))
 
 

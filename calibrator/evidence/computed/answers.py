@@ -36,7 +36,9 @@ _MISTAKES: Final = re.compile(
     r"|no wait|correction)\b",
     re.IGNORECASE,
 )
-ROUNDED: Final = Fraction(1, 100)  # a rough figure this near may be meant as the rounded result
+ROUNDED: Final = Fraction(
+    1, 100
+)  # largest distance of a rough figure that may be the rounded result
 
 
 def is_comma_language(text: str) -> bool:
@@ -61,10 +63,10 @@ def states_number(
     is_rounded: bool = False,
     is_comma_decimal: bool = False,
 ) -> bool | None:
-    """Judge whether a reply states this number as its answer; None if that cannot be told.
+    """Return whether a reply states this number as its answer; None if that is not clear.
 
     `known` are the numbers of the question, which a reply may repeat. `is_rough` allows any usual
-    rounding, such as 8 for 8.05; `is_rounded` allows none, as the number is the rounded one.
+    rounding, such as 8 for 8.05; `is_rounded` allows none, because the number is already rounded.
     """
     text = reply[:MAX_TEXT]
     found = numbers_in(text, is_comma_decimal)
@@ -92,7 +94,7 @@ def states_number(
 
 
 def _judge(number: Number, wanted: Fraction, text: str, is_rough: bool) -> bool | None:
-    """Judge one number: True if it is the wanted one, None if it may be a rounding of it."""
+    """Return whether a number is the wanted one; None if it may be a rounding of it."""
     if number.is_close(wanted):
         is_cut = 10**4 % wanted.denominator == 0 and wanted not in number.values
         return None if is_cut and not is_rough else True  # 0.38 for 0.375
@@ -159,7 +161,7 @@ _NO: Final = re.compile(
 
 
 def says_yes(reply: str) -> bool | None:
-    """Return whether a reply begins with yes or no; None if it does with neither."""
+    """Return whether a reply begins with yes (True) or no (False); None for neither."""
     if _YES.match(reply[:200]):
         return True
     if _NO.match(reply[:200]):
@@ -168,9 +170,10 @@ def says_yes(reply: str) -> bool | None:
 
 
 def states_word(reply: str, wanted: Collection[str], others: Iterable[str]) -> bool | None:
-    """Judge which of several words a reply states; None if it states none, or also another.
+    """Return whether a reply states the right one of several words.
 
-    `wanted` are spellings of the right word, `others` the words that would be wrong.
+    `wanted` are spellings of the right word, `others` the wrong words. Returns None if the reply
+    states none of them, or right and wrong ones.
     """
     text = reply[:MAX_TEXT].casefold()
     right = _last_place(text, wanted)
@@ -209,8 +212,8 @@ def _last_place(text: str, words: Iterable[str]) -> int:
 class Answer:
     """The right answer to a question: a number, yes or no, a word, or a series of numbers.
 
-    `known` are the numbers of the question. `words` are spellings of the right word and `others`
-    words that would be wrong. `is_rough` accepts any usual rounding of the number.
+    `known` are the numbers of the question. `words` are spellings of the right word, and `others`
+    are wrong words. `is_rough` accepts any usual rounding of the number.
     """
 
     reason: str
@@ -224,11 +227,11 @@ class Answer:
     is_rough: bool = False
     is_rounded: bool = False
     is_only: bool = False  # a short reply without the word is wrong
-    exact_pi: Fraction | None = None  # a reply may also give the number as this many times π
-    is_first: bool = False  # of several words the first is the answer: 9.9 is larger than 9.11
+    exact_pi: Fraction | None = None  # the number as a multiple of π, which is accepted too
+    is_first: bool = False  # the first of several words is the answer: 9.9 is larger than 9.11
 
     def verdict(self, reply: str, is_comma_decimal: bool = False) -> Verdict | None:
-        """Compare a reply with the answer; None if it cannot be told what the reply states."""
+        """Compare a reply with the answer; None if the reply's answer is not clear."""
         is_right = self._is_stated(reply, is_comma_decimal)
         return None if is_right is None else Verdict(is_right, self.reason, self.task)
 
@@ -263,7 +266,10 @@ class Answer:
 def states_series(
     reply: str, series: Sequence[Fraction], known: Iterable[Fraction] = ()
 ) -> bool | None:
-    """Judge whether a reply lists exactly these numbers, in this order."""
+    """Return whether a reply lists exactly these numbers, in this order.
+
+    None if it is not clear.
+    """
     text = re.sub(r"^\s*\d{1,3}[.)]\s+(?=\S)", "", reply[:MAX_TEXT], flags=re.MULTILINE)
     text = re.sub(r",(?=\S)", ", ", text)
     found = [number.value for number in numbers_in(text)]

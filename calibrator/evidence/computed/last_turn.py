@@ -1,4 +1,4 @@
-"""Follow-ups: whether a reply takes the last message of the user into account."""
+"""The check of follow-ups: whether a reply takes the user's last message into account."""
 
 from __future__ import annotations
 
@@ -118,7 +118,8 @@ _ELLIPSIS: Final = re.compile(
 def completed_question(exchange: Exchange) -> str | None:
     """Return an elliptic follow-up as a whole question, built from the question before it.
 
-    "And 30 %?" after "What is 12 % of 50?" is "What is 30 % of 50?".
+    "And 30 %?" after "What is 12 % of 50?" is "What is 30 % of 50?". Returns None if it is not
+    clear.
     """
     earlier = [turn.text for turn in exchange.conversation.earlier if turn.role == "user"]
     if not earlier:

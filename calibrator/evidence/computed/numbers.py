@@ -1,4 +1,4 @@
-"""Numbers as people write them: separators of several languages, words, fractions, percentages."""
+"""The numbers of a text: separators of several languages, words, fractions, percentages."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def number_words() -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number in a text: its possible values (most likely first), its decimals and its place."""
+    """A number in a text: its possible values (likeliest first), its decimals and its position."""
 
     values: tuple[Fraction, ...]
     decimals: int
@@ -128,12 +128,12 @@ class Number:
         return self.values[0]
 
     def is_close(self, wanted: Fraction) -> bool:
-        """Return whether the number, as precise as it is written, states this value."""
+        """Return whether the number states this value, to the precision of its spelling."""
         slack = Fraction(1, 2 * 10**self.decimals) if self.decimals else Fraction(0)
         return any(abs(value - wanted) <= slack for value in self.values)
 
     def is_within(self, wanted: Fraction, share: Fraction) -> bool:
-        """Return whether a value differs from this one by at most a share of it."""
+        """Return whether a value of the number differs from `wanted` by at most a share of it."""
         return any(abs(value - wanted) <= abs(wanted) * share for value in self.values)
 
 
@@ -156,7 +156,7 @@ _WORD: Final = re.compile(r"[^\W\d_]+(?:[-'][^\W\d_]+)*")
 
 
 def readings(text: str, is_comma_decimal: bool = False) -> tuple[tuple[Fraction, ...], int]:
-    """Return the possible values of digits with separators, and how many decimals they have."""
+    """Return the possible values of digits with separators, and the number of decimals."""
     plain = re.sub(r"['’   ]", "", text)
     commas, dots = plain.count(","), plain.count(".")
     if not commas and not dots:
@@ -218,7 +218,7 @@ def _tens(factor: Fraction) -> int:
 
 
 def numbers_in(text: str, is_comma_decimal: bool = False) -> list[Number]:
-    """Return the numbers of a text in their order, in digits or in words, at most MAX_NUMBERS."""
+    """Return the numbers of a text in order, in digits or in words, at most MAX_NUMBERS."""
     found: list[Number] = []
     for match in _DIGITS.finditer(text):
         number = _digit_number(match, text, is_comma_decimal)
@@ -234,7 +234,7 @@ def numbers_in(text: str, is_comma_decimal: bool = False) -> list[Number]:
 
 
 def word_numbers(text: str) -> Iterator[Number]:
-    """Yield the numbers of a text that are written in words, longest reading first."""
+    """Yield the numbers of a text in words, each with its longest reading."""
     known = number_words()
     words = list(_WORD.finditer(text[:20_000]))
     at = count = 0
@@ -252,7 +252,10 @@ def word_numbers(text: str) -> Iterator[Number]:
 def _read_words(
     words: list[re.Match[str]], at: int, text: str, known: dict[str, int]
 ) -> tuple[int, int]:
-    """Return the value of the number that begins at a word, and its length in words; (0, 0)."""
+    """Return the value of the number that begins at a word, and its length in words.
+
+    Else (0, 0).
+    """
     total = part = used = 0
     is_ten = False
     while at + used < len(words) and used < 12:
@@ -299,7 +302,7 @@ def _is_joined(before: re.Match[str], after: re.Match[str], text: str) -> bool:
 
 
 def digits_for_words(text: str) -> str:
-    """Return a text whose number words are written in digits."""
+    """Return a text with its number words replaced by digits."""
     parts: list[str] = []
     end = 0
     for number in word_numbers(text):
@@ -309,7 +312,7 @@ def digits_for_words(text: str) -> str:
 
 
 def number_text(value: Fraction, decimals: int = 4) -> str:
-    """Return a value as people write it: 36, 0.25, 3.3333."""
+    """Return a value in the usual spelling: 36, 0.25, 3.3333."""
     if value.denominator == 1:
         return f"{value.numerator}" if abs(value) < 10**15 else f"{float(value):.6g}"
     if abs(value) < Fraction(1, 1000) or abs(value) >= 10**12:

@@ -1,4 +1,4 @@
-"""The result of a computation, and the view of an exchange from which it is computed."""
+"""The result of a computation, and the views of an exchange from which it is computed."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Final
 from calibrator.evidence.conversation import Conversation
 
 MAX_TEXT: Final = 20_000  # characters of a request, of the rules and of a reply that are read
-MAX_SOURCE: Final = 100_000  # characters of a text in which values are looked up
+MAX_SOURCE: Final = 100_000  # characters of a text that is searched for values
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What was computed: whether the reply is right, why, and the kind of task in one word."""
+    """The result of a computation: whether the reply is right, the reason, the task in one word."""
 
     is_right: bool
     reason: str
@@ -56,7 +56,7 @@ class Exchange:
 
     @cached_property
     def wishes(self) -> str:
-        """The rules and the instruction: what may say which form a reply must have."""
+        """The rules and the instruction, which may state the form of the reply."""
         return f"{self.conversation.rules}\n{self.instruction}".strip()
 
     @cached_property
@@ -66,12 +66,12 @@ class Exchange:
 
     @cached_property
     def folded(self) -> str:
-        """The rules and the request in lower case, for a quick look at their words."""
+        """The rules and the request in lower case, for a quick search."""
         return f"{self.conversation.rules}\n{self.request}".casefold()
 
     @cached_property
     def vocabulary(self) -> frozenset[str]:
-        """The words of the rules and the request in lower case, for a quick look."""
+        """The words of the rules and the request in lower case, for a quick search."""
         return frozenset(_WORD.findall(self.folded[: 2 * MAX_TEXT]))
 
     @cached_property
@@ -109,7 +109,7 @@ _FORMAT: Final = re.compile(
 
 
 def without_courtesies(text: str) -> str:
-    """Return a request on one line without greetings, thanks, and a form of the reply before it."""
+    """Return a request on one line without greetings, thanks, and a leading wish of form."""
     text = _FORMAT.sub("", text, count=1)
     for _ in range(4):
         found = _COURTESY.match(text)

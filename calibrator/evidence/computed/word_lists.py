@@ -1,10 +1,10 @@
-"""Lists of words, written as one text each."""
+"""Word lists, each written as one text."""
 
 from __future__ import annotations
 
 
 def word_list(text: str) -> list[str]:
-    """Return the words of a text in their order."""
+    """Return the words of a text in order."""
     return text.split()
 
 

@@ -1,4 +1,4 @@
-"""Whether the context of a reply supports it: documents, rules, results of tools.
+"""The check whether the context of a reply supports it: documents, rules, results of tools.
 
 `Support` judges; training uses the modules named below.
 """

@@ -1,7 +1,7 @@
-"""How the words, numbers and names of a reply compare with its context, as numeric features.
+"""The words, numbers and names of a reply compared with its context, as numeric features.
 
-What a reply adds to its context is found here: words, numbers and names that the context lacks.
-What it changes with the context's own words is the reader's part (`reader`).
+These features find additions: words, numbers and names that the context lacks. The reader
+(`reader`) finds statements that change the context in its own words.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 from calibrator.evidence.context.passages import FREQUENT, WORD, Passages, number_of, stem, words_of
 
-MAX_REPLY: Final = 12_000  # characters; what is beyond is not compared
+MAX_REPLY: Final = 12_000  # characters that are compared
 MAX_SENTENCES: Final = 60
 _SENTENCE: Final = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+|(?<=[\u3002\uff01\uff1f])")
 _NEGATION: Final = re.compile(
@@ -72,7 +72,7 @@ FEATURES: Final = (
     "new_words",
     "result_words",
 )
-"""Names of the features, in order; shares are 0 to 1, -1 where there is nothing to count."""
+"""Names of the features, in order; shares are 0 to 1, or -1 if there is nothing to count."""
 
 
 @dataclass(slots=True)
@@ -81,16 +81,16 @@ class SentenceComparison:
 
     text: str
     covered: float  # share of its words that occur in the context, by rarity
-    covered_unit: float  # of which in the closest unit and its neighbours
+    covered_unit: float  # share of its words in the closest unit and its neighbours
     missing: list[str]  # numbers and names that the context lacks
     opposed: list[str]  # words whose opposite is in the closest unit
-    has_other_negation: bool  # one of both is negated, the other is not
+    has_other_negation: bool  # only one of sentence and unit is negated
     far: list[str]  # numbers that occur in the context, but not near the closest unit
 
 
 @dataclass(slots=True)
 class Comparison:
-    """A reply beside its context: one value for each of `FEATURES`, and its sentences."""
+    """A reply compared with its context: one value for each of `FEATURES`, and its sentences."""
 
     values: list[float] = field(default_factory=list)
     sentences: list[SentenceComparison] = field(default_factory=list)
@@ -104,7 +104,7 @@ def sentences_of(text: str) -> list[str]:
 
 
 def compare(reply: str, passages: Passages, request: str) -> Comparison:
-    """Compare a reply with its context; `request` is what the user asked."""
+    """Compare a reply with its context; `request` is the user's last message."""
     text = reply[:MAX_REPLY]
     found = Comparison(is_complete=len(text) == len(reply))
     units = passages.units
@@ -159,7 +159,7 @@ def compare(reply: str, passages: Passages, request: str) -> Comparison:
 
 @dataclass(slots=True)
 class _Counts:
-    """What all sentences of a reply contain together."""
+    """The totals of all sentences of a reply."""
 
     content: int = 0
     shared: int = 0
@@ -234,7 +234,7 @@ def _values(
 
 
 def _nearest(passages: Passages, sentence: str) -> int:
-    """Return the place of the unit that shares most with a sentence."""
+    """Return the index of the unit that shares most with a sentence."""
     close = passages.closeness(sentence)
     return max(range(len(close)), key=close.__getitem__) if close else 0
 

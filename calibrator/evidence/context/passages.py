@@ -1,7 +1,7 @@
-"""The parts of a long context that are closest to a piece of a reply.
+"""A search for the parts of a long context that are closest to a piece of a reply.
 
 A context is cut into units: sentences, lines, and rows of tables. A unit is close to a query if
-they share words, numbers most of all, and rare words more than frequent ones. A row of a table
+they share words; numbers count most, and rare words more than frequent ones. A row of a table
 brings its header with it.
 """
 
@@ -17,7 +17,7 @@ from typing import Final
 
 from calibrator.evidence.number_words import TO_TWELVE
 
-MAX_CONTEXT: Final = 60_000  # characters; what is beyond is not read
+MAX_CONTEXT: Final = 60_000  # characters that are read
 MAX_UNIT: Final = 400  # characters; a longer sentence is cut at spaces
 WORD: Final = re.compile(r"\d+(?:[.,:]\d+)*|[^\W\d_]+")
 _CUT: Final = re.compile(r"(?<=[.!?;])[\"')\]]*\s+|\n+|(?<=[\u3002\uff01\uff1f\uff1b])")
@@ -51,7 +51,7 @@ _THOUSANDS: Final = re.compile(r"\d{1,3}(?:[,.]\d{3})+")
 
 
 def number_of(word: str) -> str:
-    """Return a number in one spelling: in digits, without separators of thousands; else nothing."""
+    """Return one spelling of a number, in digits without separators of thousands; else ""."""
     if not word[0].isdigit():
         return str(TO_TWELVE.get(word, ""))
     if _THOUSANDS.fullmatch(word):
@@ -63,10 +63,10 @@ def number_of(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A sentence, a line or a row of a context: its text, its word stems, and its header's place.
+    """A sentence, a line or a row of a context: its text, its word stems, and its header's index.
 
-    `words` counts the words of the text. `header` is the place of the unit with the names of the
-    columns, or -1. `numbers` are its numbers in one spelling, `vocabulary` its words as they are.
+    `words` counts the words of the text. `header` is the index of the unit with the names of the
+    columns, or -1. `numbers` are its numbers in one spelling, `vocabulary` its words unchanged.
     """
 
     text: str
@@ -118,7 +118,7 @@ class Passages:
         self.units.append(Unit(text.strip(), stems, len(words), header, numbers, frozenset(words)))
 
     def closeness(self, query: str) -> list[float]:
-        """Return for each unit how close it is to a query: the rarity of the words they share."""
+        """Return the closeness of each unit to a query: the rarity of the words they share."""
         rarity = self.rarity
         wanted: dict[str, float] = {}
         for word in words_of(query):
@@ -134,10 +134,10 @@ class Passages:
         ]
 
     def closest(self, queries: Sequence[tuple[str, float]], words: int) -> list[str]:
-        """Return the units closest to weighted queries, of so many words together, in order.
+        """Return the units closest to weighted queries, up to `words` words together, in order.
 
-        The units are chosen by their closeness to all queries, each times its weight. Without a
-        shared word the beginning of the context is returned.
+        Units are chosen by the sum of their weighted closeness to all queries. Without a shared
+        word the beginning of the context is returned.
         """
         if sum(unit.words for unit in self.units) <= words:
             return [unit.text for unit in self.units]

@@ -1,4 +1,4 @@
-"""A reply in pieces that the reader can take, and the facts of a context without instructions."""
+"""The pieces of a reply that the reader judges, and the facts of a context without instructions."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from calibrator.evidence.context.comparison import sentences_of
 from calibrator.evidence.context.passages import FREQUENT, words_of
 from calibrator.evidence.conversation import Conversation
 
-MIN_PIECE_WORDS: Final = 6  # with fewer, a sentence says too little alone
-MIN_FACT_WORDS: Final = 6  # a context with fewer has nothing that a reply could rely on
-SEARCHED: Final = 4_000  # characters in which marks of a kind are looked for
+MIN_PIECE_WORDS: Final = 6  # a sentence with fewer words says too little alone
+MIN_FACT_WORDS: Final = 6  # a context with fewer words supports no reply
+SEARCHED: Final = 4_000  # characters that are searched
 _SENTENCE: Final = re.compile(r"(?<=[.!?])[\"')\]]*\s+|\n+")
 _INSTRUCTS: Final = re.compile(
     r"^\W*(?:you are|you're|you will|you must|you should|you can|you have|your (?:task|job|role"
@@ -25,7 +25,7 @@ _INSTRUCTS: Final = re.compile(
 )
 
 
-# earlier turns of the user count from so many words on, together: fewer are talk, no context
+# words of the user's earlier turns together; fewer are talk, and no context
 MIN_SAID_WORDS: Final = 30
 
 
@@ -47,7 +47,7 @@ _NO_DOCUMENT: Final = re.compile(
 
 
 def own_document(conversation: Conversation) -> str:
-    """Return the document that the request contains beside what it asks; empty if there is none.
+    """Return the document that the request contains beside its instruction; empty if there is none.
 
     A document is separated by an empty line and has some length. Options, formulas, code and
     descriptions of tools are part of the question.
@@ -62,8 +62,8 @@ def own_document(conversation: Conversation) -> str:
 def documents_of(conversation: Conversation) -> list[str]:
     """Return the texts that a reply may rely on; empty if they hold hardly a fact.
 
-    System messages count without their instructions, earlier turns of the user as they are, and
-    of the request the document that it contains. The operator's facts come first, however short.
+    They are the operator's facts, however short, system messages without instructions, earlier
+    turns of the user, results, and the document in the request.
     """
     said = [turn.text for turn in conversation.earlier if turn.role == "user"]
     if sum(len(words_of(text[:SEARCHED])) for text in said) < MIN_SAID_WORDS:
@@ -76,7 +76,7 @@ def documents_of(conversation: Conversation) -> list[str]:
 
 
 def pieces_of(reply: str) -> list[str]:
-    """Return the sentences of a reply; one of few words is read with the sentence beside it."""
+    """Return the sentences of a reply; one with few words is joined with the next one."""
     found: list[str] = []
     is_short = False
     for sentence in sentences_of(reply):
@@ -92,6 +92,6 @@ def pieces_of(reply: str) -> list[str]:
 
 
 def most_doubtful(pieces: Sequence[str], covered: Sequence[float], count: int) -> list[int]:
-    """Return the places of the pieces that the context covers least, in order."""
+    """Return the indexes of the `count` pieces that the context covers least, in order."""
     order = sorted(range(len(pieces)), key=lambda at: (covered[at], at))
     return sorted(order[:count])

@@ -1,8 +1,8 @@
-"""A cross-encoder that reads a piece of a reply beside its context: supported, or not?
+"""A cross-encoder that judges whether the context supports a piece of a reply.
 
 Six layers of all-MiniLM-L6-v2, trained on entailment pairs and on graded replies
-(`calibrator/evidence/README.md`). It reads `[CLS] context [SEP] request [SEP] reply [SEP]` and
-gives three log-odds: the context entails the reply, says nothing of it, or contradicts it.
+(`calibrator/evidence/README.md`). The input is `[CLS] context [SEP] request [SEP] reply [SEP]`. The
+output are three log-odds: the context entails the reply, does not mention it, or contradicts it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from calibrator.features.weights import Array, Floats
 from calibrator.text.layout import CLS, SEP
 
 PREFIX: Final = "context.reader."
-CONTEXT_WORDS: Final = 85  # of a context that are chosen for one piece of a reply
+CONTEXT_WORDS: Final = 85  # words of a context that are chosen for one piece of a reply
 CONTEXT_PIECES: Final = 112
 REQUEST_PIECES: Final = 28
-REQUEST_HEAD: Final = 6  # of which are the beginning of a longer request
+REQUEST_HEAD: Final = 6  # pieces from the beginning of a longer request; the rest is its end
 REPLY_PIECES: Final = 64
 WORD_BITS: Final = 4
 LABELS: Final = ("entail", "neutral", "contradict")
@@ -33,7 +33,7 @@ Cutter = Callable[[Sequence[str]], list[Sequence[int]]]
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A piece of a reply beside the context that was chosen for it, and the request."""
+    """A piece of a reply, the context that was chosen for it, and the request."""
 
     context: str
     request: str
@@ -43,7 +43,7 @@ class Passage:
 def assemble(
     context: Sequence[int], request: Sequence[int], reply: Sequence[int]
 ) -> tuple[list[int], int]:
-    """Return a row of word pieces and the place at which its second text begins."""
+    """Return a row of word pieces and the index at which its second text begins."""
     asked = list(request)
     if len(asked) > REQUEST_PIECES:
         asked = [*asked[:REQUEST_HEAD], *asked[REQUEST_HEAD - REQUEST_PIECES :]]

@@ -1,8 +1,8 @@
-"""Whether the context of a reply supports it, as a probability, and what it does not support.
+"""The probability that the context of a reply supports it, and its unsupported sentences.
 
 Boosted trees judge the features of the whole reply (`comparison`), and the reader its most doubtful
-pieces (`reader`). Their log-odds are added: trees that saw both relied on the reader too much where
-it had learnt from such texts, and ranked unseen sources worse (`calibrator/evidence/README.md`).
+pieces (`reader`). Their log-odds are added. Trees that saw both relied on the reader too much for
+texts that it had learnt from, and ranked unseen sources worse (`calibrator/evidence/README.md`).
 """
 
 from __future__ import annotations
@@ -30,42 +30,44 @@ WEIGHTS: Final = "context.weights"
 """Three numbers: the weight of the reader's log-odds beside the trees', a slope and a base."""
 
 MOST_READ: Final = 4  # pieces of one reply
-REQUEST_WEIGHT: Final = 0.6  # of the request beside the reply, where passages are chosen
-LIMIT: Final = 8.0  # of log-odds
+REQUEST_WEIGHT: Final = 0.6  # weight of the request beside the reply when passages are chosen
+LIMIT: Final = 8.0  # largest log-odds in either direction
 MOST_TOLD: Final = 5  # sentences that are reported
-MOST_WORDS: Final = 8  # of one sentence that are reported
+MOST_WORDS: Final = 8  # words of one sentence that are reported
 DOUBTED: Final = 0.5  # support below which sentences are reported
-CONTRADICTED: Final = 0.5  # P(contradict) of a piece from which it counts as contradicted
+CONTRADICTED: Final = 0.5  # least P(contradict) of a contradicted piece
 MOST_WITH_QUESTION: Final = 15  # words of a piece that is read together with the question
-MOST_REQUEST: Final = 2_000  # characters of a request in which its question is looked for
+MOST_REQUEST: Final = 2_000  # last characters of a request that are searched for a question
 _QUESTION: Final = re.compile(r"[^.!?\n]*\?")
 _SPACE: Final = re.compile(r"\s+")
 
 
 @dataclass(slots=True)
 class Judgement:
-    """What the context says of one reply."""
+    """The support of one reply by its context, and the sentences without support."""
 
     support: float
     unsupported: tuple[Unsupported, ...] = ()
-    is_complete: bool = True  # whether all of reply and context was read
+    is_complete: bool = True  # whether the whole reply and context were read
     features: Sequence[float] = ()  # one value for each of `comparison.FEATURES`
 
 
 @dataclass(slots=True)
 class Reading:
-    """A reply being judged: its comparison, its pieces, and which of them are read."""
+    """A reply being judged: its comparison, its pieces, and the pieces that the reader reads."""
 
     comparison: Comparison
     pieces: list[str]
     chosen: list[int]
     passages: list[Passage]
     is_complete: bool
-    found: list[list[float]] = field(default_factory=list)  # the reader's of each chosen piece
+    found: list[list[float]] = field(
+        default_factory=list
+    )  # probabilities of the reader for each chosen piece
 
 
 class Support:
-    """Judges replies by their context. Raises KeyError or ValueError for arrays that do not fit."""
+    """A judge of replies by their context. Raises KeyError or ValueError for unfit arrays."""
 
     def __init__(self, state: Mapping[str, Array], cut: Cutter) -> None:
         self._reader = Reader(under(state, PREFIX), cut)
@@ -74,11 +76,11 @@ class Support:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array], cut: Cutter) -> Support | None:
-        """Return what the arrays of a checkpoint hold; None if they have no such part."""
+        """Load the arrays of a checkpoint; None if they have no such part."""
         return cls(state, cut) if any(name.startswith(TREES) for name in state) else None
 
     def judge(self, replies: Sequence[tuple[Conversation, str]]) -> list[Judgement | None]:
-        """Judge replies by their conversations; None where there is no context to rely on."""
+        """Judge replies by their conversations; None for each without a context to rely on."""
         readings = [reading_of(conversation, reply) for conversation, reply in replies]
         known = [each for each in readings if each is not None]
         passages = [passage for each in known for passage in each.passages]
@@ -97,7 +99,7 @@ class Support:
 
 
 def reading_of(conversation: Conversation, reply: str) -> Reading | None:
-    """Prepare a reply to be read beside its context; None where there is no context."""
+    """Prepare a reply to be read with its context; None without a context or a sentence."""
     documents = documents_of(conversation)
     pieces = pieces_of(reply)
     if not documents or not pieces:
@@ -116,10 +118,10 @@ def reading_of(conversation: Conversation, reply: str) -> Reading | None:
 
 
 def question_beside(request: str, piece: str) -> str:
-    """Return the question that a piece of a reply is read with; empty for a whole statement.
+    """Return the question to read a piece of a reply with; empty for a whole statement.
 
-    A short reply ("Yes", "In 1998") says something only together with its question. Instructions
-    ("Summarize this") are no part of a claim: with them the reader takes all for unmentioned.
+    A short reply ("Yes", "In 1998") has a meaning only with its question. Instructions ("Summarize
+    this") are no part of a claim: with them the reader judges every piece as not mentioned.
     """
     if len(words_of(piece)) > MOST_WITH_QUESTION:
         return ""
@@ -170,7 +172,7 @@ def _words(piece: str, comparison: Comparison, kind: str) -> tuple[str, ...]:
 
 
 def _short(text: str, most: int = 300) -> str:
-    """Return a text on one line, cut behind so many characters."""
+    """Return a text on one line, cut to `most` characters."""
     line = _SPACE.sub(" ", text).strip()
     return line if len(line) <= most else line[: most - 2].rstrip() + " .."
 

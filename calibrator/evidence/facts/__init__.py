@@ -1,4 +1,4 @@
-"""Questions that only knowledge of the world answers, and the few such facts that are tabled."""
+"""Questions that only knowledge of the world answers, and the few such facts in tables."""
 
 from calibrator.evidence.facts.questions import needs_facts
 from calibrator.evidence.facts.tables import check_facts

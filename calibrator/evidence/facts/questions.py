@@ -1,4 +1,4 @@
-"""Recognise short factual questions about the world, which only outside evidence can settle."""
+"""The recognition of short factual questions about the world, for which a reply has no evidence."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from calibrator.evidence.conversation import Conversation
 
 MAX_QUESTION = 400  # characters; a longer one gives a story or a document
 MAX_RULES = 1_200  # characters of a system message; a longer one may contain the answer
-MAX_SHARE = 0.34  # of the question's words that may occur in the system message
+MAX_SHARE = 0.34  # largest share of the question's words in the system message
 MAX_SENTENCES = 2
 
-# Words that begin a question for a name, a place, a time or a number. Each may stand after a few
-# other words ("For which team ..").
+# Words that begin a question for a name, a place, a time or a number. A few other words may come
+# before them ("For which team ..").
 _WHO: Final = (
     "who whom whose when where which kdo koho komu kdy kde který která které kterou kterého kterém"
     " kteří jaký jaká jaké jakou jakého kolik odkud quién quiénes cuándo dónde cuál cuáles cuánto"
@@ -63,7 +63,7 @@ _CHINESE: Final = re.compile(
     "(?:谁|什么时候|何时|哪(?:一|个|位|年|里|国|座|些|种|部)|多少|几(?:个|年|岁|次|位)"
     "|(?:首都|作者|名字|名称|货币)(?:是|叫)什么|誰|いつ|どこ|何年|何人|누구|언제|어디|кто|когда|где|сколько|какой|какая)"
 )
-# Words of requests that ask for something else than a fact.
+# Words of requests for something other than a fact.
 _OTHER: Final = re.compile(
     r"\b(?:how (?:do|can|should|could|would|might|did you|to|are you|does (?:this|it|one))|why"
     r"|what if|what do you|explain|describe|discuss|compare|contrast|suggest|recommend|advise|tips"
@@ -138,9 +138,9 @@ _WORD: Final = re.compile(r"[^\W\d_]+")
 
 
 def needs_facts(conversation: Conversation) -> bool:
-    """Whether the request is a short question of fact that nothing in the conversation answers.
+    """Return whether the request is a short question of fact that the conversation does not answer.
 
-    True for who, when, where, which and how many about the world. False where a document, a long
+    True for who, when, where, which and how many about the world. False if a document, a long
     system message or tool results are given, and for sums, code, advice, opinions and tasks.
     """
     text = conversation.request.strip()
@@ -164,7 +164,7 @@ def needs_facts(conversation: Conversation) -> bool:
 
 
 def _is_in_rules(conversation: Conversation) -> bool:
-    """Whether the system message is long, or has many of the question's words."""
+    """Return whether the system message is long, or has many of the question's words."""
     rules = conversation.rules
     if not rules.strip():
         return False
@@ -176,7 +176,7 @@ def _is_in_rules(conversation: Conversation) -> bool:
 
 
 def _asks_for_fact(text: str, last: str) -> bool:
-    """Whether the last sentence asks for a name, a place, a time, a number, or yes or no."""
+    """Return whether the last sentence asks for a name, a place, a time, a number, or yes or no."""
     if _CHINESE.search(text) and len(text) <= 80:
         return True
     words = _WORD.findall(last.lower())

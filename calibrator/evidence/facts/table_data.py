@@ -30,7 +30,7 @@ WEEKDAYS: Final = tuple(
 PLANETS: Final = tuple(
     ["mercury", "venus", "earth", "mars", "jupiter", "saturn", "uranus", "neptune"]
 )
-# Cities that are often taken for a capital.
+# Cities that are often mistaken for a capital.
 _CITIES: Final = (
     "sydney|melbourne|toronto|montreal|vancouver|new york|new york city|los angeles|istanbul"
     "|rio de janeiro|rio|sao paulo|zurich|geneva|auckland|johannesburg|durban|casablanca|marrakesh"
@@ -54,7 +54,7 @@ class Country:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What a question asks: the fact in words, accepted answers, and other answers of its kind."""
+    """The answer to a question: in words, accepted answers, and other answers of the same kind."""
 
     text: str
     accepted: tuple[str, ...]
@@ -91,7 +91,7 @@ def countries() -> dict[str, Country]:
 
 @cache
 def elements() -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return symbol and names of each element, by atomic number less one."""
+    """Return the symbol and the names of each element; the index is the atomic number less one."""
     rows = [line[0].split(" ", 1) for line in _lines("elements.txt")]
     return tuple((symbol, _names(names)) for symbol, names in rows)
 

@@ -1,4 +1,4 @@
-"""Recognise questions that a table of facts answers, by their exact form."""
+"""The recognition of questions that a table of facts answers, by their exact form."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def _element_fact(question: str) -> Fact | None:
 
 
 def _symbols(symbols: Iterable[str]) -> tuple[str, ...]:
-    """Return symbols that are no English words, which a sentence might have by chance."""
+    """Return symbols without English words, which a sentence might contain by chance."""
     words = {"he", "i", "in", "as", "at", "no", "be", "am", "u", "o", "y", "s", "es", "la", "ho"}
     return tuple(symbol for symbol in symbols if symbol not in words)
 
@@ -251,5 +251,8 @@ _READERS: Final[tuple[Callable[[str], Fact | None], ...]] = (
 
 
 def fact_asked_for(question: str) -> Fact | None:
-    """Return the fact that a folded question without its last sign asks for; None if none is."""
+    """Return the fact that a question asks for; None if the tables have no answer.
+
+    The question is folded and has no final sign.
+    """
     return next((fact for read in _READERS if (fact := read(question)) is not None), None)

@@ -1,7 +1,7 @@
-"""Check the simplest questions of fact against tables: capitals, currencies, elements, calendar.
+"""The check of the simplest questions of fact: capitals, currencies, elements, calendar.
 
-A finding needs a question of exactly such a form and a short reply that names one answer. The
-tables were written for this project; disputed entries are left out or have several answers.
+A finding needs a question of an exact form and a short reply with one answer. The tables were
+written for this project; disputed entries are left out or have several answers.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from calibrator.evidence.finding import Finding
 from calibrator.evidence.number_words import NUMBER_WORDS
 
 MAX_QUESTION = 160  # characters
-MAX_RULES = 300  # characters of a system message; a longer one may say otherwise
-MAX_REPLY = 300  # characters; a longer reply says more than one fact
+MAX_RULES = 300  # characters of a system message; a longer one may change the answer
+MAX_REPLY = 300  # characters; a longer reply has more than one fact
 _NUMBERS: Final = {
     **NUMBER_WORDS,
     "thirty": 30,
@@ -63,7 +63,7 @@ def check_facts(conversation: Conversation, reply: str) -> Finding | None:
 
 
 def _compare(fact: Fact, question: str, said: str) -> bool | None:
-    """Whether a reply names an accepted answer, another one, or (None) neither or both."""
+    """Return True for an accepted answer, False for another one, None for neither or both."""
     text = fold(said)
     if _HEDGE.search(text):
         return None
@@ -72,7 +72,7 @@ def _compare(fact: Fact, question: str, said: str) -> bool | None:
     if fact.accepted[0] in ("yes", "no"):
         match = re.match(r"\W*(yes|no)\b", text)
         return match.group(1) == fact.accepted[0] if match else None
-    # an answer that the question itself contains, as a country does its capital, tells nothing
+    # an answer that is also in the question, such as a country's capital, is no evidence
     is_named = _names_any(fact.accepted, text)
     others = [name for name in fact.others if name not in fact.accepted and name not in question]
     is_other = _names_any(_without_parts(others, fact.accepted), text)
@@ -82,12 +82,12 @@ def _compare(fact: Fact, question: str, said: str) -> bool | None:
 
 
 def _without_parts(names: Iterable[str], whole: Iterable[str]) -> list[str]:
-    """Return names that are no part of an accepted one, as "guinea" is of "new guinea"."""
+    """Return the names that are no part of an accepted one, as "guinea" is of "new guinea"."""
     return [name for name in names if not any(name in each or each in name for each in whole)]
 
 
 def _names_any(names: Iterable[str], text: str) -> bool:
-    """Whether a text has one of the names as words, and does not deny it."""
+    """Return whether a text has one of the names as words, and does not deny it."""
     words = "|".join(re.escape(name) for name in names if name)
     if not words:
         return False
@@ -103,7 +103,7 @@ _CAPITAL_IS: Final = re.compile(
 
 
 def _is_other_name(question: str, said: str) -> bool:
-    """Whether a reply gives a name, and nothing else, where a capital was asked for."""
+    """Return whether a reply to a question for a capital is nothing but another name."""
     match = _CAPITAL_IS.match(said.replace("\u2019", "'"))
     if match is None:
         return False

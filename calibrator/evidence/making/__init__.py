@@ -1,4 +1,4 @@
-"""Pairs of a context and a reply, made by rule: does the context support the reply?
+"""Synthetic pairs of a context and a reply, with the label whether the context supports the reply.
 
 `python -m calibrator.evidence.making` writes them to a file. Each kind of context has a module:
 `policies` (with `facts` and `replies`), `tables` (with `statements`), `passages` and `dialogues`;

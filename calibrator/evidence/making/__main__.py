@@ -16,7 +16,7 @@ from calibrator.evidence.making.mixture import made_rows
 
 
 def main() -> None:
-    """Write the rows that the command line asks for, and print how many of each kind and label."""
+    """Write the rows that the command line asks for, and print the counts of kinds and labels."""
     parser = argparse.ArgumentParser(description="Write made pairs of a context and a reply.")
     parser.add_argument("--rows", type=int, default=60_000)
     parser.add_argument("--seed", type=int, default=1)

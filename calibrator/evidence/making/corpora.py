@@ -1,7 +1,7 @@
-"""Pairs from given passages of text: sentences kept, shortened, changed, left out or enlarged.
+"""Pairs from given passages of text: sentences kept, shortened, changed, omitted or enlarged.
 
-An edited sentence is as often put into the context as into the reply, so that the traces of an
-edit say nothing about the label.
+An edited sentence is as often in the context as in the reply, so that the traces of an edit say
+nothing about the label.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def is_claim(sentence: str) -> bool:
-    """Say whether a sentence can serve as a reply: a whole statement of ordinary length."""
+    """Return whether a sentence can be a reply: a whole statement of ordinary length."""
     words = sentence.split()
     return (
         5 <= len(words) <= 45
@@ -58,10 +58,10 @@ def is_claim(sentence: str) -> bool:
 def from_passages(
     passages: Iterable[str], rng: random.Random, kind: str = "corpora", name: str = "passage"
 ) -> Iterator[Row]:
-    """Make pairs from passages of English text: about as many of each label.
+    """Yield pairs from passages of English text, about as many of each label.
 
-    Sentences for label "neutral" come from the passage itself (left out of the context), are
-    enlarged by a detail, or come from the passage before.
+    Sentences with the label "neutral" are omitted from the context, enlarged by a detail, or come
+    from the passage before.
     """
     before: list[str] = []
     for number, passage in enumerate(passages):
@@ -75,7 +75,7 @@ def from_passages(
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence to judge, its label, and which sentence of the passage it comes from."""
+    """A sentence to judge, its label, and the index of its sentence in the passage."""
 
     label: str
     text: str
@@ -107,7 +107,7 @@ def _pairs(
 
 
 def _changed(premise: list[str], at: int, text: str, rng: random.Random) -> list[Claim]:
-    """Return a sentence and its changed form; either may be the one in the context."""
+    """Return a sentence and its changed form; either of them may be put into the context."""
     sentence = premise[at]
     short = shorten(sentence, text, rng) if rng.random() < 0.4 else None
     changed = apply(CHANGES, short or sentence, text, rng)
@@ -120,7 +120,7 @@ def _changed(premise: list[str], at: int, text: str, rng: random.Random) -> list
 
 
 def _left_out(window: list[str], at: int, rng: random.Random) -> list[Claim]:
-    """Return the sentence that is left out of the context, sometimes also changed."""
+    """Return the sentence that is omitted from the context, sometimes also changed."""
     sentence = window[at]
     if rng.random() < 0.3:
         sentence = shorten(sentence, "", rng) or sentence
@@ -133,7 +133,7 @@ def _enlarged(
     premise: list[str], at: int, drawn: list[Claim], before: list[str], rng: random.Random
 ) -> list[Claim]:
     """Return a sentence that claims more than the context; the context may hold another detail."""
-    # A circumstance of another passage is harder to spot than one of our list.
+    # A circumstance of another passage is harder to detect than one of our list.
     with_ending = [each for each in before if ending(each)]
     source = rng.choice(with_ending) if with_ending else ""
     sentence = premise[at]
@@ -144,7 +144,7 @@ def _enlarged(
     if not stated or not other or stated == other:
         return []
     premise[at] = stated
-    # What a shorter form of the sentence claims is still so; a contradiction is still one.
+    # Shorter forms keep their labels: true claims stay true, and contradictions contradict.
     return [Claim("neutral", other, at), Claim("entail", stated, at)]
 
 
@@ -164,7 +164,7 @@ def _balanced(drawn: list[Claim], rng: random.Random) -> list[Claim]:
 def finish(
     drawn: list[Claim], premise: str, group: str, kind: str, rng: random.Random
 ) -> Iterator[Row]:
-    """Yield rows: every label gets harmless edits, quotes, questions and company alike."""
+    """Yield rows with harmless edits, quotes, questions and neighbours for every label alike."""
     words = data("edits")
     for claim in drawn:
         text = claim.text
@@ -199,7 +199,7 @@ def _question(text: str, rng: random.Random) -> str:
 
 
 def _lowered(sentence: str) -> str:
-    """Return the sentence with a small first letter, where its first word is not a name."""
+    """Return the sentence with a small first letter, unless its first word is a name."""
     first = sentence.split()[0]
     common = (
         "The",

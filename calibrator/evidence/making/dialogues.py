@@ -1,6 +1,6 @@
-"""Dialogues, messages and meeting notes, claims on them, and extractions as JSON.
+"""Dialogues, messages and meeting notes, claims about them, and extractions as JSON.
 
-What somebody corrects later counts: the value before the correction is a wrong one.
+A correction counts: the value before the correction is a wrong one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FORMS = ("table booking", "flight", "order", "appointment", "fault report", "mov
 
 @dataclass
 class Talk:
-    """A talk about some values: those that hold in the end, earlier ones, fields never named."""
+    """A talk about some values: the final ones, the corrected ones, and the fields never named."""
 
     form: dict[str, Any]
     values: dict[str, Value]
@@ -32,7 +32,7 @@ class Talk:
     lines: list[tuple[str, str]] = field(default_factory=list)
 
     def text(self, value: Value, rng: random.Random) -> str:
-        """Return a value as the talk writes it."""
+        """Write a value in the style of the talk."""
         return write(value, self.style, rng)
 
 
@@ -57,7 +57,7 @@ def draw(spec: str, others: list[Value], rng: random.Random) -> Value:
 
 
 def random_talk(rng: random.Random) -> Talk:
-    """Draw a talk; about half of its values may be corrected."""
+    """Draw a talk; about a third of its values are corrected."""
     form = data("dialogues")[rng.choice(FORMS)]
     slots = list(form["slots"])
     rng.shuffle(slots)
@@ -132,7 +132,7 @@ def _correction(talk: Talk, slot: str, kind: str, rng: random.Random) -> str:
 
 
 def false_value(talk: Talk, slot: str, rng: random.Random) -> Value:
-    """Return a value that the slot does not have in the end, such as the corrected one."""
+    """Draw a wrong final value of a slot, such as the one before a correction."""
     if slot in talk.corrected and rng.random() < 0.7:
         return talk.corrected[slot]
     value = talk.values[slot]
@@ -158,7 +158,7 @@ def claim(talk: Talk, slot: str, value: Value, rng: random.Random) -> tuple[str,
 
 
 def extraction(talk: Talk, label: str, rng: random.Random) -> tuple[str, str]:
-    """Return a request for JSON and an object: right, wrong in a field, or with one too many."""
+    """Return a request for JSON and an object: right, wrong, or with one field too many."""
     slots = list(talk.values)
     rng.shuffle(slots)
     chosen = slots[: rng.randint(1, len(slots))]
@@ -200,7 +200,7 @@ def _json_value(talk: Talk, value: Value, rng: random.Random) -> str | int:
 
 
 def rows(rng: random.Random, group: str) -> Iterator[Row]:
-    """Make one talk or one protocol and the rows about it."""
+    """Yield the rows about one talk or one protocol."""
     if rng.random() < 0.2:
         yield from _notes_rows(rng, group)
         return
@@ -248,7 +248,7 @@ def _claimed(talk: Talk, label: str, rng: random.Random) -> tuple[str, str]:
 
 @dataclass(frozen=True)
 class Task:
-    """A task of a meeting: who does what until when."""
+    """A task of a meeting: its owner, the work and the date."""
 
     owner: str
     what: str

@@ -1,7 +1,7 @@
-"""Edits of a sentence that change what it claims, or make it claim more.
+"""Edits of a sentence that change its claim, or make it claim more.
 
-Every edit takes a sentence, the passage around it and a random generator, and returns the sentence
-changed, or None where it does not apply. No edit returns the sentence unchanged.
+Every edit takes a sentence, the passage around it and a random generator. It returns the changed
+sentence, or None if it does not apply. No edit returns the sentence unchanged.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _BEFORE_PARTICIPLE = {
     *("most", "best", "well"),
 }
 _AFTER_PARTICIPLE = {"by", "in", "at", "from", "on", "with", "for", "as"}
-# Where a word follows or precedes one of these, its opposite would not be one.
+# Fixed phrases, in which the opposite of a word has no opposite meaning.
 _FIXED = re.compile(
     r"\b(?:look|looks|looked|looking|named|takes?|took|in|at|called|so|no|any)"
     r" (?:after|common|rare|first|last|more|less|best|late|most|all|longer)$",
@@ -119,7 +119,7 @@ def exchange(name: str, sentence: str, rng: random.Random) -> str | None:
 
 
 def articles(text: str) -> str:
-    """Return the text with "a" and "an" as the next word asks, where both are clear."""
+    """Return the text with "a" and "an" to fit the next word, if the choice is clear."""
     text = re.sub(r"\b([Aa]) (?=[aeio]\w\w)", r"\1n ", text)
     return re.sub(r"\b([Aa])n (?=[bcdfgjklmnpqrstvwxz]\w\w)", r"\1 ", text)
 
@@ -128,7 +128,7 @@ def articles(text: str) -> str:
 
 
 def change_number(sentence: str, passage: str, rng: random.Random) -> str | None:
-    """Replace a number in digits by another one of the passage, or one near it."""
+    """Replace a number in digits by another one of the passage, or by a similar one."""
     found = [each for each in NUMBER.finditer(sentence) if not _in_name(sentence, each)]
     if not found:
         return None
@@ -151,7 +151,7 @@ def is_year(text: str) -> bool:
 
 
 def _in_name(sentence: str, match: re.Match[str]) -> bool:
-    """Say whether the number belongs to a name such as "Apollo 11"."""
+    """Return whether the number belongs to a name such as "Apollo 11"."""
     before = sentence[: match.start()].split()
     return bool(before) and before[-1][0].isupper() and before[-1] not in MONTHS and len(before) > 1
 
@@ -204,7 +204,7 @@ def ordinal(number: int) -> str:
 
 
 def change_calendar(sentence: str, passage: str, rng: random.Random) -> str | None:
-    """Replace a month or a weekday by another one, of the passage where there is one."""
+    """Replace a month or a weekday by another one, preferably of the passage."""
     found = [*_MONTH.finditer(sentence), *_WEEKDAY.finditer(sentence)]
     # "March" and "May" at the start of a sentence may be other words.
     found = [each for each in found if each.start() > 0]
@@ -218,7 +218,7 @@ def change_calendar(sentence: str, passage: str, rng: random.Random) -> str | No
 
 
 def change_name(sentence: str, passage: str, rng: random.Random) -> str | None:
-    """Replace a name by another one of the passage that occurs in a like place."""
+    """Replace a name by another one of the passage in a similar place."""
     here = names_in(sentence)
     if not here:
         return None
@@ -247,7 +247,7 @@ def names_in(text: str) -> list[re.Match[str]]:
 
 
 def _role(text: str, match: re.Match[str]) -> str:
-    """Return what stands before a name, as far as it tells places from people and dates."""
+    """Return the role of a name by the word before it: "place", "the", "person" or "other"."""
     before = text[: match.start()].split()
     word = before[-1].lower() if before else ""
     for role, words in (
@@ -289,7 +289,7 @@ def change_phrase(sentence: str, _passage: str, rng: random.Random) -> str | Non
 
 
 def add_negation(sentence: str, _passage: str, rng: random.Random) -> str | None:
-    """Negate the first verb of the sentence."""
+    """Add a negation to the first verb of the sentence."""
     if _NEGATIVE.search(sentence) or "?" in sentence:
         return None
     main = re.split(r",? (?:which|who|that|when|where|because|if|although|while) ", sentence)[0]
@@ -313,14 +313,14 @@ def add_negation(sentence: str, _passage: str, rng: random.Random) -> str | None
 
 
 def _is_finite(main: str, past: re.Match[str]) -> bool:
-    """Say whether a past form is the verb of the sentence, not a participle in a phrase."""
+    """Return whether a past form is the verb of the sentence, not a participle in a phrase."""
     before = main[: past.start()].split()
     if not before:
         return False
     if before[-1].endswith(",") or before[-1].lower() in _BEFORE_PARTICIPLE:
         return False
     after = main[past.end() :].split()
-    # "the book found in .." is a participle, "the team found a .." is a verb.
+    # "found" is a participle in "the book found in ..", and a verb in "the team found a ..".
     return bool(after) and after[0].lower() not in _AFTER_PARTICIPLE
 
 
@@ -356,7 +356,7 @@ CHANGES: dict[Edit, int] = {
 }
 
 
-# --- edits that claim more, which the text does not say -------------------------------------------
+# --- edits that claim more than the text ----------------------------------------------------------
 
 
 def claim_more(sentence: str, _passage: str, rng: random.Random) -> str | None:
@@ -365,7 +365,7 @@ def claim_more(sentence: str, _passage: str, rng: random.Random) -> str | None:
 
 
 def add_detail(sentence: str, passage: str, rng: random.Random) -> str | None:
-    """Add a circumstance at the end: often the one that ends another sentence, `passage`."""
+    """Add a circumstance at the end: often the ending of another sentence, `passage`."""
     if not sentence.endswith(".") or len(sentence.split()) > 30:
         return None
     detail = ending(passage) if passage and rng.random() < 0.8 else None
@@ -374,7 +374,10 @@ def add_detail(sentence: str, passage: str, rng: random.Random) -> str | None:
 
 
 def ending(sentence: str) -> str | None:
-    """Return the circumstance at the end of a sentence ("in the spring of 1920"), if it has one."""
+    """Return the circumstance at the end of a sentence ("in the spring of 1920").
+
+    None without one.
+    """
     match = re.search(
         r" ((?:in|at|on|after|during|with|for|by|before|since|until|despite|because of|without)"
         r" (?:(?!\b(?:in|at|on|after|during|with|for|by)\b)[\w' -]){5,45})\.$",
@@ -387,7 +390,7 @@ ADDITIONS: dict[Edit, int] = {claim_more: 4, add_detail: 3}
 
 
 def apply(edits: dict[Edit, int], sentence: str, passage: str, rng: random.Random) -> str | None:
-    """Return the sentence after one of the edits that apply, drawn by weight; None if none does."""
+    """Return the sentence after one edit that applies, drawn by weight; None if none does."""
     left = dict(edits)
     while left:
         edit = rng.choices(list(left), list(left.values()))[0]

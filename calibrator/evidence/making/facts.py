@@ -1,4 +1,4 @@
-"""Facts of a policy: what they state, said rightly, wrongly and as a question."""
+"""The facts of a policy, and right replies, wrong replies and questions about them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from calibrator.evidence.making.templates import choose_words, data, fill, gerund, plural, slots_of
 from calibrator.evidence.making.values import Style, Value, differs, other_value, parse_slot, write
 
-# Slots that are drawn from the words of the house: the list in words/domains.yaml and its unit.
+# Slots that are drawn from the words of the house, in words/domains.yaml, with their units.
 POOLS = {
     "goods": "good",
     "act": "act",
@@ -26,7 +26,7 @@ CLASHES = ({"opening hours", "closed day"},)
 
 @dataclass(frozen=True)
 class House:
-    """A made company or office: its words (words/domains.yaml), name and way of writing values."""
+    """A fictional company or office: its words (words/domains.yaml), name and style of values."""
 
     words: dict[str, Any]
     name: str
@@ -92,7 +92,7 @@ class Fact:
 
     @property
     def subject(self) -> tuple[str, str]:
-        """What the fact speaks about: two facts with the same subject would collide."""
+        """The kind and value of the fact's subject; facts with the same subject would collide."""
         slot = self.spec.get("subject")
         if slot in ("act", "offer"):
             return slot, str(self.values[slot].raw)
@@ -100,7 +100,7 @@ class Fact:
 
     @property
     def topic(self) -> str:
-        """A noun phrase for what the fact is about."""
+        """A noun phrase for the subject of the fact."""
         slot = self.spec.get("subject")
         subject = str(self.values[slot].raw) if slot else ""
         if slot == "act":
@@ -130,11 +130,11 @@ class Fact:
         return [each for each in fitting if not slot or slot in slots_of(each)] or fitting
 
     def right(self, rng: random.Random) -> Reply:
-        """Return a reply that says what the fact says."""
+        """Return a reply that agrees with the fact."""
         return self._case(True, rng) or self._limit(True, rng) or self._statement(self.holds, rng)
 
     def wrong(self, rng: random.Random) -> Reply:
-        """Return a reply that says otherwise about the same subject."""
+        """Return a reply that contradicts the fact."""
         special = self._case(False, rng) or self._limit(False, rng)
         if special:
             return special
@@ -157,7 +157,7 @@ class Fact:
         return Reply(self.question(rng, form), self._write(form, values, style, rng))
 
     def shifted(self, subject: str, rng: random.Random) -> Reply:
-        """Return the fact told of another subject, about which the text says nothing."""
+        """Return a reply with the fact about another subject, which the text does not mention."""
         slot = self.spec["subject"]
         values = {**self.values, slot: Value(self.values[slot].unit, subject)}
         return Fact(self.kind, self.house, values, self.holds)._statement(self.holds, rng)
@@ -168,7 +168,7 @@ class Fact:
         )
 
     def _changed(self, rng: random.Random) -> Reply | None:
-        """Return a reply with one value replaced, or None where no value can be."""
+        """Return a reply with one value replaced; None if no value can be."""
         for _ in range(8):
             form = rng.choice(self.spec["reply"])
             slots = [slot for slot in slots_of(form) if self._changeable(slot)]
@@ -207,7 +207,7 @@ class Fact:
         form = rng.choice(less_forms if less == right else more_forms)
         values = {**self.values, "m": amount}
         style = self.house.reply_style(rng)
-        # Both texts write the amount in the same words, as a person who answers would.
+        # Question and reply write the amount in the same words, as people do.
         state = rng.getstate()
         ask = self._write(rng.choice(self.spec["ask_limit"]), values, style, rng)
         rng.setstate(state)
@@ -243,7 +243,7 @@ def with_tail(text: str, tail: str) -> str:
 
 
 def _below(limit: Value, rng: random.Random) -> Value | None:
-    """Return an amount well below a limit, or None where the limit is too small."""
+    """Return an amount well below a limit; None if the limit is too small."""
     step = 1 if limit.number < 20 else 5
     amounts = [
         number
@@ -279,7 +279,7 @@ def draw_fact(kind: str, house: House, rng: random.Random) -> Fact:
 
 
 def draw_facts(house: House, count: int, rng: random.Random) -> list[Fact]:
-    """Draw facts that do not collide: some kinds come several times, about different subjects."""
+    """Draw facts that do not collide; some kinds occur several times, about different subjects."""
     facts: list[Fact] = []
     fitting = kinds_for(house)
     for _ in range(count * 20):
@@ -297,7 +297,7 @@ def draw_facts(house: House, count: int, rng: random.Random) -> list[Fact]:
 
 
 def fits(fact: Fact, facts: Iterable[Fact]) -> bool:
-    """Say whether a fact neither repeats nor contradicts others."""
+    """Return whether a fact neither repeats nor contradicts others."""
     for other in facts:
         if fact.subject == other.subject:
             return False
@@ -310,7 +310,7 @@ def fits(fact: Fact, facts: Iterable[Fact]) -> bool:
 
 
 def link(facts: Sequence[Fact]) -> None:
-    """Give every fact the values of the others, from which wrong replies are made."""
+    """Set the values of the other facts in every fact, for wrong replies."""
     for fact in facts:
         fact.near = [
             value for other in facts if other is not fact for value in other.values.values()

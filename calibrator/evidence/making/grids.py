@@ -1,4 +1,4 @@
-"""Tables with invented rows, and the ways to write them down."""
+"""Tables with invented rows, and the formats in which they are written."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Cell = float | str
 
 @dataclass(frozen=True)
 class Table:
-    """A made table: its kind (words/tables.yaml), the names of its rows and its cells."""
+    """A synthetic table: its kind (words/tables.yaml), the names of its rows and its cells."""
 
     spec: dict[str, Any]
     names: list[str]
@@ -31,7 +31,7 @@ class Table:
         return found
 
     def noun(self, head: str) -> str:
-        """Return the name of a column as a sentence says it ("founding year" for "founded")."""
+        """Return the name of a column in a sentence ("founding year" for "founded")."""
         return str(self.column(head).get("noun", head))
 
     def values(self, head: str) -> list[Cell]:
@@ -40,7 +40,7 @@ class Table:
 
     @property
     def number_columns(self) -> list[str]:
-        """The columns that hold amounts one can compare."""
+        """The columns with amounts that can be compared."""
         return [
             head
             for head in self.columns
@@ -49,11 +49,11 @@ class Table:
 
     @property
     def word_columns(self) -> list[str]:
-        """The columns that hold words."""
+        """The columns with words."""
         return [head for head in self.columns if "words" in self.column(head)]
 
     def written(self, head: str, cell: Cell, rng: random.Random) -> str:
-        """Return a cell as a sentence writes it, with its unit."""
+        """Write a cell with its unit, as in a sentence."""
         unit = self.column(head).get("unit")
         if unit is None or isinstance(cell, str):
             return str(cell)
@@ -90,7 +90,7 @@ def pool_of(source: str | list[str], rng: random.Random) -> list[str]:
 
 
 def random_table(rng: random.Random) -> tuple[Table, Table, Table]:
-    """Draw a table, and two that it does not show: other columns, and more rows of its columns."""
+    """Draw a table, one with other columns of its rows, and one with other rows."""
     spec = rng.choice(list(data("tables").values()))
     names = list(dict.fromkeys(rng.sample(pool_of(spec["names"], rng), 10)))
     count = rng.randint(3, 8)
@@ -197,7 +197,7 @@ def _sentences(table: Table, rng: random.Random) -> str:
 
 
 def cell_sentence(table: Table, name: str, head: str, cell: Cell, rng: random.Random) -> str:
-    """Return a sentence that says what a cell holds."""
+    """Return a sentence that states a cell."""
     forms = list(table.column(head).get("say", []))
     forms += ["The $head of $e is $v."] if not forms or rng.random() < 0.2 else []
     texts = {"e": name, "v": table.written(head, cell, rng), "head": table.noun(head)}

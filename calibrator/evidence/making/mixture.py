@@ -1,4 +1,4 @@
-"""Made rows of all kinds, mixed."""
+"""Synthetic rows of all kinds, mixed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from calibrator.evidence.making import dialogues, passages, policies, tables
 
 Row = dict[str, str]
-# How many of ten rows each kind gives.
+# Weight of each kind.
 KINDS: dict[Callable[[random.Random, str], Iterator[Row]], int] = {
     policies.rows: 4,
     tables.rows: 2,
@@ -18,7 +18,7 @@ KINDS: dict[Callable[[random.Random, str], Iterator[Row]], int] = {
 
 
 def made_rows(seed: int) -> Iterator[Row]:
-    """Make rows without end: the same seed gives the same rows."""
+    """Yield rows without end; the same seed gives the same rows."""
     number = 0
     while True:
         rng = random.Random(f"{seed}:{number}")

@@ -1,4 +1,4 @@
-"""Passages about invented people, places and things, and claims on them."""
+"""Passages about invented people, places and things, and claims about them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from calibrator.evidence.making.values import Style, Value, differs, other_value
 Row = dict[str, str]
 Answer = tuple[str, str]
 NAMES = ("person", "place", "organisation", "product", "object", "subject")
-# Claims of these kinds always name whom they speak of, so that two such texts can stand together.
+# Claims of these kinds always name their subject, so that two such texts can be combined.
 REPEATABLE = ("biography",)
 
 
 @dataclass
 class Story:
-    """A made text: its kind, values by slot, the facts that it states and those it leaves out."""
+    """A synthetic text: its kind, values by slot, the facts in it and those left out."""
 
     spec: dict[str, Any]
     values: dict[str, Value]
@@ -31,7 +31,7 @@ class Story:
     def say(
         self, template: str, rng: random.Random, style: Style | None = None, **changed: Value
     ) -> str:
-        """Return a template with the story's values, some of them changed."""
+        """Fill a template with the story's values, some of them changed."""
         values = {**self.values, **changed}
         texts = {slot: write(value, style or self.style, rng) for slot, value in values.items()}
         return fill(choose_words(template, rng), texts)
@@ -106,7 +106,7 @@ Fact = dict[str, Any]
 
 
 def claim(story: Story, fact: Fact, rng: random.Random) -> Answer:
-    """Return what a fact states, as a question and a reply."""
+    """Return a question about a fact and a reply that states the fact."""
     style = story.reply_style(rng)
     if fact["ask"] and rng.random() < 0.35:
         question, slot = rng.choice(fact["ask"])
@@ -131,7 +131,7 @@ def _short(value: str, rng: random.Random) -> str:
 
 
 def false_claim(story: Story, fact: Fact, near: list[Value], rng: random.Random) -> Answer | None:
-    """Return a claim that says otherwise than a fact."""
+    """Return a claim that contradicts a fact; None if no value can be changed."""
     if "wrong" in fact and rng.random() < 0.5:
         form = rng.choice(fact["wrong"])
         return _question(story, fact, form, rng), story.say(form, rng)
@@ -144,7 +144,7 @@ def false_claim(story: Story, fact: Fact, near: list[Value], rng: random.Random)
             return story.say(question, rng), _short(write(new, style, rng), rng)
     form = rng.choice(fact["claim"])
     slots = sorted(slot for slot in slots_of(form) if slot not in fixed)
-    # Other names for the main subject would give a claim about somebody else.
+    # A claim with another name of the main subject would be about another person.
     main = next(iter(story.spec["slots"]))
     slots = [slot for slot in slots if slot != main] or slots
     if not slots:
@@ -157,7 +157,7 @@ def false_claim(story: Story, fact: Fact, near: list[Value], rng: random.Random)
 
 
 def _other(story: Story, slot: str, near: list[Value], rng: random.Random) -> Value | None:
-    """Return another value of the slot: one of the same text or a text beside it, or a new one."""
+    """Return another value of the slot: of the same text, of a text beside it, or a new one."""
     value = story.values[slot]
     spec = story.spec["slots"][slot]
     if value.unit in NAMES or value.unit == "year":
@@ -211,7 +211,7 @@ def exchanged(story: Story, right: bool, rng: random.Random) -> Answer | None:
 
 
 def rows(rng: random.Random, group: str) -> Iterator[Row]:
-    """Make one text, or several together, and the rows about them."""
+    """Yield the rows about one text, or about several together."""
     stories = _stories(rng)
     premise = _together([story_text(story, rng) for story in stories], rng)
     for label, makers in MAKERS.items():
@@ -223,7 +223,7 @@ def rows(rng: random.Random, group: str) -> Iterator[Row]:
             if found is None:
                 continue
             question, text = found
-            # A short answer means nothing without its question.
+            # A short answer has no meaning without its question.
             needed = len(text.split()) < 6 or maker in (unknown_right, unknown_wrong)
             yield {
                 "kind": "passages",
@@ -287,7 +287,7 @@ def unknown_right(story: Story, _near: list[Value], rng: random.Random) -> Answe
 
 
 def wrong(story: Story, near: list[Value], rng: random.Random) -> Answer | None:
-    """Return a claim that says otherwise than the text."""
+    """Return a claim that contradicts the text."""
     for fact in rng.sample(story.shown, len(story.shown)):
         found = false_claim(story, fact, near, rng)
         if found is not None:
@@ -316,7 +316,7 @@ def unknown_wrong(story: Story, _near: list[Value], rng: random.Random) -> Answe
 
 
 def absent(story: Story, _near: list[Value], rng: random.Random) -> Answer:
-    """Return a claim about what the text leaves out."""
+    """Return a claim about a fact that the text leaves out."""
     return claim(story, rng.choice(story.left_out), rng)
 
 

@@ -1,4 +1,4 @@
-"""Policies of made companies and offices, and right, wrong and unsupported replies about them."""
+"""Policies of fictional companies and offices, and replies about them, with labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 18, 22)
 
 
 def rows(rng: random.Random, group: str) -> Iterator[Row]:
-    """Make one policy and the rows about it: as many of each label."""
+    """Yield the rows about one policy, as many of each label."""
     house = random_house(rng)
     facts = draw_facts(house, rng.choice(SIZES), rng)
     premise = policy_text(house, facts, rng)
@@ -37,7 +37,7 @@ def rows(rng: random.Random, group: str) -> Iterator[Row]:
 
 
 def dress(reply: str, rng: random.Random) -> str:
-    """Return the reply with an opening and a closing, some of the time and whatever its label."""
+    """Add an opening and a closing to some replies, whatever their label."""
     words = data("names")
     opening = rng.choice(words["opening"]) + " " if rng.random() < 0.3 else ""
     closing = " " + rng.choice(words["closing"]) if rng.random() < 0.25 else ""

@@ -1,7 +1,7 @@
-"""Replies about a policy: right, wrong and unsupported ones.
+"""Right, wrong and unsupported replies about a policy.
 
-Every maker takes the house, the facts of its policy and a random generator, and returns a reply
-with its question, or None where the policy has nothing that the maker needs.
+Every maker takes the house, the facts of its policy and a random generator. It returns a reply with
+its question, or None if the policy lacks what the maker needs.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def right_with_stated_tail(_house: House, facts: list[Fact], rng: random.Random)
 
 
 def asking_is_right(_house: House, facts: list[Fact], rng: random.Random) -> Reply | None:
-    """Return a question back to somebody who did not say what the answer depends on."""
+    """Return a question back to a user who left out a condition of the answer."""
     return _ask_back(facts, True, rng)
 
 
 def asking_is_wrong(_house: House, facts: list[Fact], rng: random.Random) -> Reply | None:
-    """Return a question back to somebody who said everything that the answer needs."""
+    """Return a question back to a user who named every condition of the answer."""
     return _ask_back(facts, False, rng)
 
 
@@ -59,7 +59,7 @@ def wrong_with_stated_tail(_house: House, facts: list[Fact], rng: random.Random)
 
 
 def wrong(_house: House, facts: list[Fact], rng: random.Random) -> Reply:
-    """Return a reply that says otherwise about one fact."""
+    """Return a reply that contradicts one fact."""
     return rng.choice(facts).wrong(rng)
 
 
@@ -93,7 +93,7 @@ def absent(house: House, facts: list[Fact], rng: random.Random) -> Reply | None:
 
 
 def absent_subject(house: House, facts: list[Fact], rng: random.Random) -> Reply | None:
-    """Return a fact of the text told of a subject about which the text says nothing."""
+    """Return a fact of the text about a subject that the text does not mention."""
     fact = rng.choice(facts)
     slot = fact.spec.get("subject")
     if slot is None:
@@ -139,15 +139,15 @@ NEUTRAL: dict[Maker, int] = {
     added_detail: 3,
 }
 MAKERS = {"entail": ENTAIL, "contradict": CONTRADICT, "neutral": NEUTRAL}
-# The replies that mean nothing without the question before them.
+# The replies that have no meaning without their question.
 NEEDS_QUESTION = (unknown_is_right, unknown_is_wrong, asking_is_right, asking_is_wrong)
 
 
 def absent_fact(house: House, facts: list[Fact], rng: random.Random) -> Fact | None:
-    """Draw a fact of the house of which the text says nothing; None where none was found."""
+    """Draw a fact of the house that the text does not mention; None if there is none."""
     for _ in range(30):
         fact = draw_facts(house, 1, rng)[0]
-        # Another subject of a kind in the text is left to `absent_subject`, except for frames.
+        # `absent_subject` makes replies about other subjects of kinds in the text.
         if fits(fact, facts) and fact.kind not in {other.kind for other in facts}:
             fact.near = [value for other in facts for value in other.values.values()]
             return fact
@@ -155,7 +155,7 @@ def absent_fact(house: House, facts: list[Fact], rng: random.Random) -> Fact | N
 
 
 def no_information(fact: Fact, rng: random.Random) -> str:
-    """Return a sentence that says one does not know about the fact's topic."""
+    """Return a sentence that gives no information on the fact's topic."""
     form = choose_words(rng.choice(data("names")["no_information"]), rng)
     return fill(form, {"topic": fact.topic})
 
@@ -178,7 +178,7 @@ def _with_tail(reply: Reply, pool: str, rng: random.Random) -> Reply:
 
 
 def _stated_tail(facts: list[Fact], correct: bool, rng: random.Random) -> Reply | None:
-    """Return a reply about a fact with the remark that the policy adds to it, where one has any."""
+    """Return a reply about a fact with the remark of the policy about it; None without one."""
     remarked = [fact for fact in facts if fact.tail]
     if not remarked:
         return None
@@ -187,7 +187,7 @@ def _stated_tail(facts: list[Fact], correct: bool, rng: random.Random) -> Reply 
     return Reply(reply.question, with_tail(reply.text, fact.tail))
 
 
-# What a question has to name where a kind of fact has several subjects.
+# The nouns for subjects that a question has to name if a kind of fact has several.
 NAMED = {
     "good": "item",
     "grp": "group",
@@ -201,7 +201,7 @@ NAMED = {
 
 
 def _ask_back(facts: list[Fact], needed: bool, rng: random.Random) -> Reply | None:
-    """Return a question back: needed where the text has several answers and none was named."""
+    """Return a question back; `needed` if the text has several answers and the user chose none."""
     several = [
         fact
         for fact in facts

@@ -22,7 +22,7 @@ _DATE_US = re.compile(r"\b(" + "|".join(MONTHS) + r") (\d{1,2})(?:, (\d{4}))?\b(
 _CLOCK = re.compile(r"\b(\d{1,2})(?:[:.](\d\d))? ?([ap])\.?m\b\.?", re.I)
 _CLOCK_24 = re.compile(r"\b([01]\d|2[0-3]):([0-5]\d)\b(?! ?[ap]\.?m)")
 _SUBJECT = r"(?:the|a|an|he|she|it|they|this|these|his|her|its|their|we|I)\b"
-# Parts that a sentence can lose and still be so.
+# Parts that can be removed from a sentence without making it untrue.
 _DROPPED = [
     re.compile(r" \([^()]{2,80}\)"),
     re.compile(
@@ -38,7 +38,7 @@ _DROPPED = [
 
 
 def use_synonym(sentence: str, _passage: str, rng: random.Random) -> str | None:
-    """Replace a word by one that says the same."""
+    """Replace a word by a synonym."""
     return exchange("synonyms", sentence, rng)
 
 
@@ -68,7 +68,7 @@ def rewrite_number(sentence: str, _passage: str, rng: random.Random) -> str | No
 
 
 def _is_plain_count(sentence: str, match: re.Match[str]) -> bool:
-    """Say whether a number counts things: from 2 to 20, not part of a name, a date or a unit."""
+    """Return whether a number counts things: 2 to 20, not part of a name, a date or a unit."""
     before, after = sentence[: match.start()].split(), sentence[match.end() :].split()
     return (
         2 <= int(match[0]) <= 20
@@ -131,5 +131,5 @@ def shorten(sentence: str, _passage: str, rng: random.Random) -> str | None:
     return None
 
 
-# Dropping a part is no such edit: it could drop what another edit changed.
+# `shorten` is not among these: it could remove the change of another edit.
 HARMLESS: dict[Edit, int] = {use_synonym: 4, rewrite_number: 3, rewrite_date: 4, contract: 4}

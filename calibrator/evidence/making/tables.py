@@ -1,4 +1,4 @@
-"""Statements on made tables: cells, extremes, comparisons, counts, sums, and absent ones."""
+"""Statements about synthetic tables: cells, extremes, comparisons, counts, sums, absent facts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _asked(table: Table, name: str, head: str, rng: random.Random) -> str:
 
 
 def cell(table: Table, right: bool, rng: random.Random) -> Statement | None:
-    """State a cell; wrongly with the value of another row, another column or near it."""
+    """State a cell; if wrong, with the value of another row, another column or a similar one."""
     name, head = rng.choice(table.names), rng.choice(table.columns)
     value = table.cells[name, head]
     if not right:
@@ -219,7 +219,7 @@ def total(table: Table, right: bool, rng: random.Random) -> Statement | None:
 
 
 def membership(table: Table, right: bool, rng: random.Random) -> Statement | None:
-    """State that a row is in the table, or that a value occurs there; wrongly that it does not."""
+    """State the names of the rows that have a word in a column; if wrong, with another row."""
     if not table.word_columns:
         return None
     head = rng.choice(table.word_columns)
@@ -257,7 +257,7 @@ UNKNOWN = (
 
 
 def absent(other_columns: Table, other_rows: Table, rng: random.Random) -> Statement | None:
-    """State something of the columns or of the rows that the table does not have."""
+    """State something about columns or rows that the table does not have."""
     if rng.random() < 0.4:
         return cell(other_rows, True, rng)
     maker = rng.choices(list(MAKERS), list(MAKERS.values()))[0]
@@ -265,7 +265,7 @@ def absent(other_columns: Table, other_rows: Table, rng: random.Random) -> State
 
 
 def absent_beside_present(table: Table, other: Table, rng: random.Random) -> Statement | None:
-    """Compare a row of the table with one that it does not have."""
+    """Compare a row of the table with one that the table does not have."""
     names = [rng.choice(table.names), rng.choice(other.names)]
     rng.shuffle(names)
     both = replace(table, names=names)
@@ -273,7 +273,7 @@ def absent_beside_present(table: Table, other: Table, rng: random.Random) -> Sta
 
 
 def rows(rng: random.Random, group: str) -> Iterator[Row]:
-    """Make one table and the rows about it."""
+    """Yield the rows about one table."""
     table, other_columns, other_rows = random_table(rng)
     premise = table_text(table, rng)
     drawn: list[tuple[str, Statement | None]] = []
@@ -304,5 +304,5 @@ def rows(rng: random.Random, group: str) -> Iterator[Row]:
 
 
 def _unknown(asked: Statement | None, rng: random.Random) -> Statement | None:
-    """Answer the statement's question with "the table does not tell"."""
+    """Return the statement's question with an answer of `UNKNOWN`."""
     return Statement(asked.question, rng.choice(UNKNOWN)) if asked else None

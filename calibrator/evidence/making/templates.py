@@ -42,7 +42,7 @@ def data(name: str) -> Any:
 
 
 def choose_words(template: str, rng: random.Random) -> str:
-    """Return the template with every `<a|b>` replaced by one of its texts, the inner ones first."""
+    """Return the template with every `<a|b>` replaced by one of its texts, inner ones first."""
     while "<" in template:
         template, replaced = _CHOICE.subn(lambda found: rng.choice(found[1].split("|")), template)
         if not replaced:
@@ -56,7 +56,7 @@ def slots_of(template: str) -> set[str]:
 
 
 def fill(template: str, texts: Mapping[str, str]) -> str:
-    """Return the template with its slots filled; a slot without a text raises KeyError."""
+    """Fill the slots of a template. Raises KeyError for a slot without a text."""
 
     def text(found: re.Match[str]) -> str:
         name = found[1] or found[2]

@@ -1,4 +1,4 @@
-"""Values of facts (amounts, times, dates, words): how to write them, and other values near them."""
+"""Values of facts (amounts, times, dates, words): their spellings, and similar values."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Style:
-    """How a text writes its values; a reply may write the same values in another way."""
+    """The spelling of values in a text; a reply may write the same values in another way."""
 
     currency: str
     money: int
@@ -61,7 +61,7 @@ class Style:
 
     @classmethod
     def drawn(cls, rng: random.Random, currency: str = "") -> Style:
-        """Draw a style, with the currency of the context where one is given."""
+        """Draw a style, with the currency of the context if it is given."""
         return cls(
             currency or rng.choice(list(CURRENCIES)),
             rng.choice((0, 0, 0, 1, 2)),
@@ -75,7 +75,7 @@ class Style:
 def parse_slot(spec: str, rng: random.Random) -> Value | None:
     """Draw a value from a slot such as "days 7 14" or "word cash|cards".
 
-    A slot that names a pool of the house gives None.
+    Returns None for a slot that names a pool of the house.
     """
     unit, _, rest = spec.partition(" ")
     if unit == "word":
@@ -106,7 +106,7 @@ def digits(number: float) -> str:
 
 
 def write(value: Value, style: Style, rng: random.Random) -> str:
-    """Return the value as this style writes it."""
+    """Write the value in a style."""
     if isinstance(value.raw, str):
         return _date(value.raw, style) if value.unit == "date" else value.raw
     if value.unit == "money":
@@ -167,7 +167,7 @@ def _date(raw: str, style: Style) -> str:
 
 
 def other_value(value: Value, spec: str, near: list[Value], rng: random.Random) -> Value | None:
-    """Return another value for the slot: one of the same text, of the slot's list, or near it."""
+    """Return another value for the slot: of the same text, of the slot's list, or a similar one."""
     same_unit = [other for other in near if other.unit == value.unit and differs(value, other)]
     if value.unit == "word" or (value.unit in ("good", "act", "offer", "paper", "group", "staff")):
         same_unit = []
@@ -190,7 +190,7 @@ def other_value(value: Value, spec: str, near: list[Value], rng: random.Random) 
 
 
 def differs(one: Value, other: Value) -> bool:
-    """Say whether two values are different amounts (14 days and 2 weeks are the same)."""
+    """Return whether two values are different amounts (14 days and 2 weeks are the same)."""
     if one.unit in UNITS and other.unit in UNITS:
         first, second = one.number * UNITS[one.unit], other.number * UNITS[other.unit]
         return abs(first - second) > 0.04 * max(first, second)

@@ -1,3 +1,3 @@
-"""Whether the calibrator was trained on tasks of this kind, from the request alone."""
+"""The check whether the calibrator was trained on tasks of this kind, from the request alone."""
 
 __all__ = ["familiarity"]

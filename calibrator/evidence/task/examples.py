@@ -1,8 +1,8 @@
 """Requests of known and unfamiliar tasks, from which `fitting` learns the difference.
 
-Known are the questions of the benchmarks that the calibrator is trained on. Unfamiliar are the
-tasks of `grounding/` (a document, a policy, a schema, labels, another language ..) and the
-requests of `requests.yaml`.
+Known are the questions of the benchmarks in the training data. Unfamiliar are the tasks of
+`grounding/` (a document, a policy, a schema, labels, another language ..) and the requests of
+`requests.yaml`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import yaml
 from calibrator.evidence.conversation import Conversation, Turn, read_conversation
 
 REQUESTS: Final = Path(__file__).parent / "requests.yaml"
-NOT_LICENSED: Final = ("__no_licence", "__nc")  # may judge, but not be learned from
+NOT_LICENSED: Final = ("__no_licence", "__nc")  # for testing only, not for training
 KNOWN: Final = "known"
 
-# Kinds of tasks that are left out together; a file that is named nowhere is a kind of its own.
+# Kinds of tasks that are left out together; a file that is not listed is a kind of its own.
 KINDS: Final[dict[str, tuple[str, ...]]] = {
     "documents": (
         *("boolq", "pubmedqa", "condaqa", "contrast_qa", "multirc", "attribution_bench"),
@@ -69,7 +69,7 @@ class Example:
     has_tools: bool
     source: str  # a file without its suffixes, or a kind of `requests.yaml`
     kind: str  # `KNOWN`, or the kind that is left out together
-    group: str = ""  # the question; its variants have the same
+    group: str = ""  # the question; equal for its variants
     is_own: bool = False  # written for this project
     may_teach: bool = True
 
@@ -127,7 +127,7 @@ def own_examples(path: Path = REQUESTS) -> Iterator[Example]:
 
 
 def _kind_of(source: str) -> str:
-    """Return the kind with which a file or a kind of own requests is left out."""
+    """Return the kind of a file or of own requests, for leaving out."""
     return next((kind for kind, sources in KINDS.items() if source in sources), source)
 
 

@@ -1,7 +1,7 @@
-"""Whether a request is of a kind of task that the calibrator was trained on.
+"""The check whether a request is of a kind of task that the calibrator was trained on.
 
 Boosted trees read the form of the request and a score of its wording. They never see the reply, a
-document, or the calibrator's own features, in which a benchmark's question and a customer's lie
+document, or the calibrator's own features, in which a benchmark's question and a customer's are
 close together.
 """
 
@@ -29,7 +29,7 @@ WIDTH: Final = form.WIDTH + wording.WIDTH
 
 
 class TaskFamiliarity:
-    """Tells familiar from unfamiliar tasks; `state` has arrays without the prefix.
+    """A classifier of familiar and unfamiliar tasks; `state` has arrays without the prefix.
 
     Raises KeyError or ValueError for arrays that are missing or of another size.
     """
@@ -41,9 +41,9 @@ class TaskFamiliarity:
         self._threshold = float(state["threshold"][0])
 
     def strangeness(self, conversation: Conversation, *, has_tools: bool = False) -> float:
-        """Return how unlike the known tasks this one is, in log-odds; above 0 it is unfamiliar.
+        """Return the log-odds that the task is unfamiliar; above 0 it counts as unfamiliar.
 
-        `has_tools`: whether tools were offered with the request.
+        `has_tools` says whether tools were offered with the request.
         """
         request = read_request(conversation, has_tools=has_tools)
         row = np.array(
@@ -65,6 +65,6 @@ class TaskFamiliarity:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> TaskFamiliarity | None:
-        """Return what `to_state` gave, or None for weights without it."""
+        """Load the arrays of `to_state`; None for weights without them."""
         own = under(state, PREFIX)
         return cls(own) if own else None

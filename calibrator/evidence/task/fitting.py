@@ -1,9 +1,9 @@
-"""Fits `TaskFamiliarity`.
+"""The training of `TaskFamiliarity`.
 
     python -m calibrator.evidence.task.fitting $DATA -o task_state.npz
 
-The trees read the score of the wording as it is for a kind that the wording has never seen: each
-kind gets the score of a table that was fitted on other kinds. `leaving_out` measures.
+The trees must read scores of kinds of tasks that the table of wording has never seen, so each kind
+gets the score of a table that was fitted on other kinds. `leaving_out` measures the result.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ Array = NDArray[np.generic]
 Floats = NDArray[np.float32]
 Flags = NDArray[np.bool_]
 
-FLAGGED: Final = 0.025  # of known questions in folds that were not fitted on
+FLAGGED: Final = 0.025  # share of known questions, left out of the fit, that are flagged
 FOLDS: Final = 4
-KNOWN_ROWS, UNFAMILIAR_ROWS = 220, 70  # of a benchmark, of a file; each with a variant
-WORD_SEEN: Final = 2  # times in known questions, to be a known word
+KNOWN_ROWS, UNFAMILIAR_ROWS = 220, 70  # rows of a benchmark, of a file; each with a variant
+WORD_SEEN: Final = 2  # least occurrences of a known word in known questions
 LARGEST: Final = 127
 
 
 @dataclass(frozen=True, slots=True)
 class TaskConfig:
-    """How the trees and the table of wording are fitted."""
+    """The settings of the fits of the trees and the table of wording."""
 
     trees: int = 120
     leaves: int = 12
@@ -54,12 +54,12 @@ class TaskConfig:
     feature_share: float = 0.3
     prior: float = 3.0  # added to the count of every n-gram
     evenness: float = 0.8  # 1: sources weigh the same, 0: requests do
-    own_weight: float = 4.0  # of a request that was written for this project
+    own_weight: float = 4.0  # weight of a request that was written for this project
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Examples (N) with what is read of them."""
+    """Examples (N) with the numbers and n-grams read from them."""
 
     examples: Sequence[Example]
     forms: Floats  # (N, form.WIDTH)
@@ -67,7 +67,7 @@ class Read:
 
     @property
     def is_unfamiliar(self) -> Flags:
-        """Which of them are unfamiliar, (N,)."""
+        """A flag for each unfamiliar example, (N,)."""
         return np.array([not example.is_known for example in self.examples], np.bool_)
 
     def at(self, places: Array) -> Read:
@@ -81,8 +81,9 @@ class Read:
 
 
 def teaching_examples(data: Path, seed: int = 0) -> list[Example]:
-    """Return what is learned from: rows of a folder of labelled data, each with a variant, and the
-    project's own requests. Files whose licence forbids it are left out.
+    """Return the training data: drawn rows of a folder, each with a variant, and own requests.
+
+    Files whose licence forbids training are left out.
     """
     drawn = [
         *known_examples(data / "train", KNOWN_ROWS, seed),
@@ -104,11 +105,12 @@ def fit_familiarity(
     config: TaskConfig,
     seed: int = 0,
 ) -> dict[str, Array]:
-    """Return the arrays of `TaskFamiliarity`, under its prefix; the same examples, the same arrays.
+    """Fit the arrays of `TaskFamiliarity`, under its prefix.
 
-    The threshold is where `FLAGGED` of the known examples would be flagged by a model that was not
-    fitted on them; own requests count only where there are no others. Raises TrainingError without
-    known and unfamiliar examples, and MissingExtraError without scikit-learn.
+    The same examples give the same arrays. At the threshold, a model that was not fitted on them
+    flags the share `FLAGGED` of the known examples; own requests count only if there are no others.
+    Raises TrainingError without known and unfamiliar examples, and MissingExtraError without
+    scikit-learn.
     """
     is_held_out = (_folds(teaching.examples) == 0) & ~teaching.is_unfamiliar
     is_own = np.array([example.is_own for example in teaching.examples], np.bool_)
@@ -158,8 +160,9 @@ def _fit(teaching: Read, config: TaskConfig, seed: int) -> dict[str, Array]:
 def _fit_wording(
     teaching: Read, weights: NDArray[np.float64], config: TaskConfig
 ) -> dict[str, Array]:
-    """Weigh n-grams by how much more frequent they are in unfamiliar tasks (naive Bayes), and
-    collect the words of known questions.
+    """Fit the weights of n-grams (naive Bayes), and collect the words of known questions.
+
+    A weight is the log ratio of the n-gram's frequencies in unfamiliar and known tasks.
     """
     is_unfamiliar = teaching.is_unfamiliar
     sizes = [len(places.ngrams) for places in teaching.places]
@@ -187,7 +190,11 @@ def _fit_wording(
 
 
 def _weights(examples: Sequence[Example], config: TaskConfig) -> NDArray[np.float64]:
-    """Weigh known and unfamiliar examples alike, and within each the sources by their root."""
+    """Return weights of examples (N,).
+
+    Known and unfamiliar examples weigh the same together. Among them a source of n examples has the
+    weight n ** (1 - evenness).
+    """
     sizes: dict[str, int] = {}
     for example in examples:
         sizes[example.source] = sizes.get(example.source, 0) + 1
@@ -204,7 +211,7 @@ def _weights(examples: Sequence[Example], config: TaskConfig) -> NDArray[np.floa
 
 
 def _folds(examples: Sequence[Example]) -> NDArray[np.int64]:
-    """Put whole kinds of unfamiliar tasks, and known questions one by one, into folds (N,)."""
+    """Assign whole kinds of unfamiliar tasks, and single known questions, to folds (N,)."""
     kinds = sorted({example.kind for example in examples if not example.is_known})
     place = {kind: at % FOLDS for at, kind in enumerate(kinds)}
     return np.array(
@@ -218,7 +225,7 @@ def _folds(examples: Sequence[Example]) -> NDArray[np.int64]:
 def main(data: Path, output: Annotated[Path, typer.Option("--output", "-o")]) -> None:
     """Fit on a folder of labelled data and write the arrays."""
     state = fit_familiarity(read(teaching_examples(data)), TaskConfig())
-    np.savez(output, **state)  # type: ignore[arg-type]  # numpy's stubs take a flag here
+    np.savez(output, **state)  # type: ignore[arg-type]  # numpy's stubs expect a flag here
     size = sum(array.nbytes for array in state.values())
     typer.echo(f"{len(state)} arrays of {size:,} bytes in {output}")
 

@@ -1,4 +1,4 @@
-"""The form of a request as numbers: its size, lines, marks, script, and what comes with it."""
+"""The form of a request as numbers: its size, lines, marks, script, and accompanying texts."""
 
 from __future__ import annotations
 

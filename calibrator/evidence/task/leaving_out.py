@@ -1,4 +1,4 @@
-"""Measures `TaskFamiliarity` on kinds of tasks that were left out of its fitting.
+"""The measurement of `TaskFamiliarity` on kinds of tasks that were left out of its fit.
 
     python -m calibrator.evidence.task.leaving_out $DATA
     python -m calibrator.evidence.task.leaving_out $DATA --benchmarks
@@ -6,7 +6,7 @@
 Each kind of `examples.KINDS` is left out in turn, in data sets and own requests alike. The known
 questions are those of the test split, as benchmarks ask them and in a user's words. Own known
 requests are left out by fifths. `--benchmarks` leaves out known benchmarks instead, a quarter of
-them at a time: what is flagged then is a data set, not a kind of task.
+them at a time, and so flags a data set, not a kind of task.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ Array = NDArray[np.generic]
 
 PARTS: Final = 5
 QUARTERS: Final = 4
-TEST_ROWS, KNOWN_TEST_ROWS = 40, 400  # of a file
+TEST_ROWS, KNOWN_TEST_ROWS = 40, 400  # rows of a file
 OWN, USER, GIVEN = "own requests", "all in the request", "rules, turns or tools"
 
 
 class Judged(NamedTuple):
-    """Where an example belongs in a table, and whether it was flagged."""
+    """The place of an example in a table, and whether the example was flagged."""
 
     group: str
     kind: str
@@ -58,7 +58,7 @@ class Judged(NamedTuple):
 
 
 def judged(data: Path, config: TaskConfig) -> Iterator[Judged]:
-    """Yield what a model says of every example of a kind that was left out of its fitting."""
+    """Yield the verdict on every example by a model that was fitted without its kind."""
     teaching = read(teaching_examples(data))
     kinds = np.array([example.kind for example in teaching.examples])
     parts = np.array([_part(example) for example in teaching.examples])
@@ -78,7 +78,7 @@ def judged(data: Path, config: TaskConfig) -> Iterator[Judged]:
 
 
 def benchmarks_judged(data: Path, config: TaskConfig) -> Iterator[Judged]:
-    """Yield what a model says of the test questions of benchmarks that it was not fitted on."""
+    """Yield the verdicts on the test questions of benchmarks that the model was not fitted on."""
     teaching = read(teaching_examples(data))
     sources = np.array([example.source for example in teaching.examples])
     known = list(known_examples(data / "test", KNOWN_TEST_ROWS, 0))
@@ -116,7 +116,7 @@ def _part(example: Example) -> int:
 
 
 def _unfamiliar(data: Path) -> Iterator[Example]:
-    """Yield tasks that judge: the test split, files that may not be learned from, own requests."""
+    """Yield tasks for testing: the test split, files not licensed for training, own requests."""
     found = list(unfamiliar_examples(data / "grounding" / "test", TEST_ROWS, 0))
     found += [
         example

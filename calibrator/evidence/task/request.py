@@ -1,8 +1,8 @@
-"""The parts of a request that show what kind of task it is.
+"""The parts of a request that show the kind of its task.
 
-A request may be a whole book, so only its two ends are read; counts of lines are of its first
-20,000 characters. A system message that says no more than "You are a helpful assistant" is passed
-over: benchmarks are asked with and without one.
+A request may be a whole book, so only its two ends are read; lines are counted in its first 20,000
+characters. A system message like "You are a helpful assistant" is skipped: benchmarks are run with
+and without one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _GENERIC: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is read of a conversation: the ends of the request, its words, and what goes with it."""
+    """The ends and the words of a request, and the sizes of the texts beside it."""
 
     text: str  # the head, and the tail of a longer request after a line break
     length: int  # characters of the whole request
@@ -51,7 +51,7 @@ class Request:
 
 
 def read_request(conversation: Conversation, *, has_tools: bool = False) -> Request:
-    """Read the parts of a conversation that show its kind, in a time that does not grow with it."""
+    """Read the parts of a conversation that show its kind, in bounded time."""
     asked = conversation.request
     text = asked[: HEAD + TAIL].strip()
     if len(asked) > HEAD + TAIL:
@@ -72,7 +72,7 @@ def read_request(conversation: Conversation, *, has_tools: bool = False) -> Requ
 
 
 def own_rules(rules: str) -> int:
-    """Return the number of characters in rules, less the sentences that any system message has."""
+    """Return the number of characters in rules; in short rules without generic sentences."""
     if len(rules) > SHORT_RULES:
         return len(rules)
     sentences = _SENTENCE_ENDS.split(rules)

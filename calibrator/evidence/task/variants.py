@@ -1,8 +1,8 @@
-"""Variants of requests, so that the kind of task is learned and not a data set's formatting.
+"""Variants of requests, which teach the kind of task and not a data set's formatting.
 
-Questions of benchmarks lose their fixed wording and get that of users: a greeting, a command in
-place of a question, other labels of options, a system message that says nothing. Texts that a task
-is about move to another place, under another label or none.
+Questions of benchmarks lose their fixed wording and get a user's: a greeting, a command instead of
+a question, other labels of options, a generic system message. The text of a task moves to another
+place, under another label or none.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _known_variant(example: Example, chance: random.Random) -> Conversation:
 
 
 def relabelled(question: str, chance: random.Random) -> str:
-    """Return a question whose options have other labels; nothing for one without options."""
+    """Return a question whose options have other labels; empty for one without options."""
     if len(_OPTIONS.findall(question)) < 3:
         return ""
     label = chance.choice(("({})", "{})", "{}:", "{}.", "- {}:"))
@@ -96,7 +96,7 @@ def relabelled(question: str, chance: random.Random) -> str:
 
 
 def _program(question: str, chance: random.Random) -> str:
-    """Return what a docstring asks for as a request; nothing for what is no docstring."""
+    """Return the request in a question's docstring; empty if the question has none."""
     found = _DOCSTRING.search(question)
     if found is None:
         return ""
@@ -107,7 +107,7 @@ def _program(question: str, chance: random.Random) -> str:
 
 
 def _asked_otherwise(question: str, chance: random.Random) -> str:
-    """Return a short question as a command, or a command with another verb; else nothing."""
+    """Return a short question as a command, or a command with another verb; else an empty text."""
     if len(question) < 200 and (found := _WHAT_IS.match(question)):
         asked = chance.choice(("Name ", "Give ", "State ", "Tell me ", ""))
         return f"{asked}{found[1]} {question[found.end() :].strip().rstrip('?')}".strip() + "."
@@ -140,7 +140,7 @@ def bare(question: str) -> str:
 
 
 def _unfamiliar_variant(example: Example, chance: random.Random) -> Conversation:
-    """Return a request whose text stands elsewhere, under another label or none."""
+    """Return a request with its text in another place, under another label or none."""
     conversation = example.conversation
     first, sign, rest = conversation.request.partition("\n\n")
     rules = conversation.rules

@@ -1,6 +1,6 @@
-"""How a request is worded: hashed words and pairs of words at its ends, and a table of weights.
+"""The wording of a request: hashed words and pairs at its ends, and a table of weights.
 
-The table is a logistic model that tells known tasks from others (feature hashing; Weinberger et
+The table is a logistic model that separates known tasks from others (feature hashing; Weinberger et
 al., 2009). A second table has a bit for each word of known questions: other languages and other
 trades use words that it lacks.
 """
@@ -27,7 +27,7 @@ WIDTH: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a request is looked up: buckets of its n-grams, bits of the words at both ends."""
+    """The indexes of a request in the tables: buckets of n-grams, bits of words at both ends."""
 
     ngrams: list[int]
     head: list[int]
@@ -35,7 +35,7 @@ class Places:
 
 
 def places_of(request: Request) -> Places:
-    """Return where a request's words are looked up; an n-gram that occurs twice is there once."""
+    """Return the indexes of a request in the tables; a repeated n-gram counts once."""
     head, tail, last = request.head, request.tail[-LAST_WORDS:], request.last
     first = head[:FIRST_WORDS]
     keys = {f"b {word}" for word in head}
@@ -54,7 +54,7 @@ def places_of(request: Request) -> Places:
 
 
 def word_bits(words: Sequence[str]) -> list[int]:
-    """Return the place of each word in the table of known words; marks and numbers have none."""
+    """Return the index of each word in the table of known words; marks and numbers have none."""
     return [
         crc32(word.encode("utf-8", "replace")) % VOCABULARY for word in words if word[0].isalpha()
     ]
@@ -80,6 +80,6 @@ class Wording:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Wording:
-        """Return the wording whose arrays these are; raises KeyError for a missing one."""
+        """Load the arrays of a wording. Raises KeyError for a missing one."""
         scale, bias = (float(each) for each in state["scales"])
         return cls(state["weights"].astype(np.float32) * scale, bias, state["known"])

@@ -25,12 +25,12 @@ from calibrator.text.layout import load_tokenizer
 from calibrator.text.word_pieces import WordPieces
 
 PLACES: Final = 208  # the longest row of the reader
-# Files of the training half that the trees learn from: none that the reader saw.
+# Files of the training half for the trees; the reader did not learn from them.
 JUDGED: Final = ("begin", "wow_attribution", "summedits", "infotabs")
 
 
 def reader_state(net: ReaderNet, pieces: dict[str, int]) -> dict[str, Array]:
-    """Return the arrays of a fitted reader, a few bits a number."""
+    """Return the arrays of a fitted reader, packed into a few bits a number."""
     base = {name: each.detach().float().numpy() for name, each in net.bert.state_dict().items()}
     state = small_state(base, pieces, net.bert.config.num_hidden_layers, PLACES, WORD_BITS)
     state["head"] = net.head.weight.detach().numpy().astype(np.float16)

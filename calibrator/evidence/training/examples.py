@@ -1,4 +1,4 @@
-"""What the reader learns from: rows of graded replies, entailment pairs and made pairs."""
+"""The training data of the reader: rows of graded replies, entailment pairs and synthetic pairs."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from calibrator.evidence.making.corpora import from_passages
 from calibrator.evidence.making.mixture import made_rows
 
 Row = Mapping[str, Any]
-ENTAIL, NEUTRAL, CONTRADICT, NOT_ENTAIL = range(4)  # the last: neutral or contradict
+ENTAIL, NEUTRAL, CONTRADICT, NOT_ENTAIL = range(4)  # NOT_ENTAIL: neutral or contradict
 LABELS: Final = {
     "entail": ENTAIL,
     "neutral": NEUTRAL,
     "contradict": CONTRADICT,
     "not_entail": NOT_ENTAIL,
 }
-LONG_PREMISE: Final = 450  # characters from which passages of a premise are chosen
+LONG_PREMISE: Final = 450  # characters; of a longer premise only passages are kept
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """Word pieces as the reader takes them: where the second text begins, and the label."""
+    """The word pieces of one input of the reader, the start of its second text, and its label."""
 
     row: list[int]
     second: int
@@ -44,13 +44,16 @@ class Example:
 
 
 def sources() -> dict[str, Any]:
-    """Return the files to learn from, by what they hold."""
+    """Return the names of the training files, by kind."""
     found: dict[str, Any] = yaml.safe_load((Path(__file__).parent / "sources.yaml").read_text())
     return found
 
 
 def read_rows(folder: Path, name: str) -> list[Row]:
-    """Read the rows of a file; raises RowError where a line is no JSON, OSError without a file."""
+    """Read the rows of a file.
+
+    Raises RowError for a line that is no JSON, OSError without a file.
+    """
     path = folder / f"{name}.jsonl.gz"
     found: list[Row] = []
     with gzip.open(path, "rt", encoding="utf-8") as lines:
@@ -63,7 +66,7 @@ def read_rows(folder: Path, name: str) -> list[Row]:
 
 
 def by_question(rows: Iterable[Row], most: int, rng: random.Random) -> list[Row]:
-    """Choose whole questions at random until there are so many rows."""
+    """Choose whole questions at random until there are at least `most` rows."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         groups.setdefault(str(row.get("question_id", row.get("group", row["id"]))), []).append(row)
@@ -96,7 +99,7 @@ def reply_texts(row: Row) -> tuple[str, str, str, int]:
 
 
 def chosen_context(documents: Sequence[str], request: str, reply: str) -> str:
-    """Return what of the documents the reader sees beside a reply."""
+    """Return the passages of the documents that the reader sees beside a reply."""
     queries = [(reply, 1.0), (request, REQUEST_WEIGHT)]
     return "\n".join(Passages(documents).closest(queries, CONTEXT_WORDS))
 

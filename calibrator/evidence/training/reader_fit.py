@@ -1,9 +1,9 @@
-"""Fits the reader with torch: MiniLM's layers and a head, on batches of so many word pieces.
+"""The training of the reader in torch: MiniLM's layers and a head, on batches of word pieces.
 
-The learning rate rises, stays, and falls to nearly nothing over the second half. Words keep their
-vectors. Towards the end the weights are rounded in the forward pass as they are served, and the
-mean of several points of the training is kept: later points know the training's sources better and
-others worse. The state is saved every few minutes, and a run that was ended goes on from there.
+The learning rate rises, stays, and falls to nearly zero over the second half. The word vectors are
+frozen. Towards the end the weights are rounded in the forward pass as in serving, and the mean of
+several points of the training is kept: later points fit the training's sources better and others
+worse. The state is saved every few minutes, and an interrupted run resumes from it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from calibrator.features.small_encoder import GROUP, LAYER_BITS
 
 @dataclass(frozen=True, slots=True)
 class ReaderConfig:
-    """How the reader is fitted; `pieces` is the size of a batch in word pieces."""
+    """The settings of the fit; `pieces` is the size of a batch in word pieces."""
 
     pieces: int = 4096
     learning_rate: float = 1.5e-4
     warm_up: int = 150  # steps
-    last_share: float = 0.04  # of the learning rate, at the end
+    last_share: float = 0.04  # share of the learning rate at the end
     save_every: int = 300  # steps
     rounded_from: float = 0.65  # share of the steps after which weights are rounded
     averaged: tuple[float, ...] = (0.45, 0.6, 0.8, 1.0)  # shares of the steps whose mean is kept
@@ -47,8 +47,8 @@ class ReaderNet(nn.Module):
         super().__init__()
         config = BertConfig.from_json_file(base / "config.json")
         config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
-        config.hidden_act = "gelu_pytorch_tanh"  # as the reader serves
-        config._attn_implementation = "eager"  # on a CPU the quicker one to train
+        config.hidden_act = "gelu_pytorch_tanh"  # as in serving
+        config._attn_implementation = "eager"  # trains faster on a CPU
         self.bert = BertModel(config, add_pooling_layer=False)
         state = {
             name.removeprefix("bert."): array
@@ -78,7 +78,11 @@ def fit_reader(
     config: ReaderConfig,
     say: Callable[[str], None],
 ) -> ReaderNet:
-    """Fit the reader on examples; resumes what `folder` holds. Raises OSError."""
+    """Fit the reader on examples, and save its state to `folder` as it goes.
+
+    Resumes from a state in `folder`. `say` gets a line of progress. Raises OSError if the state
+    cannot be written.
+    """
     torch.manual_seed(config.seed)
     net = ReaderNet(base)
     free = [each for each in net.parameters() if each.requires_grad]
@@ -119,7 +123,7 @@ def fit_reader(
 
 
 def round_weights(net: ReaderNet) -> None:
-    """Let the linear layers of the encoder compute with rounded weights from now on."""
+    """Make the linear layers of the encoder compute with rounded weights from now on."""
     for module in net.bert.encoder.modules():
         if isinstance(module, nn.Linear):
             module.forward = partial(_rounded_linear, module)  # type: ignore[method-assign]
@@ -144,7 +148,7 @@ def rounded(weight: Tensor) -> Tensor:
 
 
 def _save(path: Path, state: dict[str, Any]) -> None:
-    """Save a state beside the old one, then in its place."""
+    """Write a state to a second file, then replace the old one."""
     beside = path.with_suffix(".new")
     torch.save(state, beside)
     beside.replace(path)
@@ -165,7 +169,7 @@ def loss_of(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def batches_of(examples: Sequence[Example], pieces: int, rng: random.Random) -> list[list[int]]:
-    """Return the places of examples in batches of like length, in random order."""
+    """Return the indexes of examples in batches of similar lengths, in random order."""
     order = list(range(len(examples)))
     rng.shuffle(order)
     order.sort(key=lambda at: len(examples[at].row) + rng.random() * 6)
@@ -176,7 +180,7 @@ def batches_of(examples: Sequence[Example], pieces: int, rng: random.Random) -> 
 
 def _packed(order: Sequence[int], examples: Sequence[Example], pieces: int) -> Iterator[list[int]]:
     batch: list[int] = []
-    for at in order:  # the longest of a batch comes last
+    for at in order:  # sorted by length, so the last of a batch is the longest
         if batch and len(examples[at].row) * (len(batch) + 1) > pieces:
             yield batch
             batch = []

@@ -1,4 +1,4 @@
-"""Fits the trees beside the reader, on graded replies that the reader did not learn from."""
+"""The training of the trees beside the reader, on graded replies that the reader did not see."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from calibrator.features.trees import Trees
 from calibrator.features.weights import Array
 from calibrator.recalibration.curves import fit_platt, sigmoid
 
-# Directions in which a column can only speak: for the reply where it is 1, against it where -1.
+# Monotonic columns: 1 is evidence for the reply, -1 against it.
 DIRECTIONS: Final[Mapping[str, int]] = {
     "covered": 1,
     "covered_rare": 1,
@@ -37,7 +37,7 @@ DIRECTIONS: Final[Mapping[str, int]] = {
     "new_words": -1,
 }
 
-# Lengths, and what tells one source from another more than right from wrong.
+# Lengths, and columns that separate the sources more than right from wrong.
 LEFT_OUT: Final = (
     *("words", "sentences", "context_words", "result_words", "request_covered", "answered"),
     *("repeats_request", "yes", "no", "negations", "numbers", "names"),
@@ -46,7 +46,7 @@ LEFT_OUT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class SupportConfig:
-    """How the trees are fitted (`features.tree_fitting.TreeConfig`)."""
+    """The settings of the fit of the trees (`features.tree_fitting.TreeConfig`)."""
 
     trees: int = 60
     leaves: int = 4
@@ -54,8 +54,8 @@ class SupportConfig:
     leaf_rows: int = 60
     ridge: float = 5.0
     feature_share: float = 0.5
-    reader_weight: float = 0.5  # of the reader's log-odds beside the trees'
-    rows: int = 1_300  # of one source at most
+    reader_weight: float = 0.5  # weight of the reader's log-odds beside the trees'
+    rows: int = 1_300  # most rows of one source
     seed: int = 1
 
 
@@ -76,7 +76,10 @@ def columns_of(
     config: SupportConfig,
     say: Callable[[str], None],
 ) -> Judged:
-    """Read graded replies of files and compute their columns; rows without context are left out."""
+    """Read graded replies of files and compute their columns; rows without context are left out.
+
+    `say` gets a line of progress for each file.
+    """
     rng = random.Random(config.seed)
     readings: list[Reading] = []
     labels: list[int] = []
@@ -103,7 +106,7 @@ def columns_of(
 
 
 def response_of(row: Row) -> str:
-    """Return the text of a graded reply; of a message its content."""
+    """Return the text of a graded reply, or the content if it is a message."""
     response: Any = row["response"]
     if isinstance(response, str):
         return response
@@ -111,7 +114,7 @@ def response_of(row: Row) -> str:
 
 
 def fit_support(judged: Judged, config: SupportConfig) -> dict[str, Array]:
-    """Fit trees and weights under their names; sources count the same, as do right and wrong.
+    """Fit trees and weights under their names; sources weigh the same, as do right and wrong.
 
     The slope and the base are fitted on log-odds of trees that saw no row of the same source.
     """
@@ -141,7 +144,7 @@ def _trees(judged: Judged, used: NDArray[np.bool_], config: SupportConfig) -> di
 
 
 def weights_of(sources: NDArray[np.str_], labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return weights (N,) by which each source counts the same, and right as much as wrong."""
+    """Return weights (N,) by which all sources count the same, and right as much as wrong."""
     found = np.zeros(len(labels))
     for name in sorted(set(sources.tolist())):
         for label in (0, 1):

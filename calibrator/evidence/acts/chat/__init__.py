@@ -1,3 +1,3 @@
-"""Whether a reply fits a chat: its tone, its form, what the user said before, the text it edits."""
+"""The checks whether a reply fits a chat: tone, form, earlier statements, the edited text."""
 
 __all__ = ["addressing", "editing", "form", "memory", "tone", "turns"]

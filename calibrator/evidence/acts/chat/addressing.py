@@ -1,4 +1,4 @@
-"""Whether a text that was ordered addresses the right person in the right way."""
+"""The check whether a requested text addresses the right person in the right way."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _NOBODY: Final = frozenset(
 
 
 def register(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
-    """Find a reply that is familiar where it had to be formal, or the other way round."""
+    """Find a reply that is familiar although it had to be formal, or the other way round."""
     if act.kind in ("code", "data", "refusal", "clarification"):
         return None
     wish = f"{conversation.rules[:LOOK]}\n{request.text}"
@@ -77,7 +77,7 @@ def register(conversation: Conversation, request: Request, act: Act, reply: str)
 
 
 def addressee(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
-    """Find a letter to somebody else than the request names."""
+    """Find a letter to another person than the request names."""
     if not _WRITES.search(request.text) or act.kind in ("code", "data", "translation"):
         return None
     found = _GREETING.match((act.body or reply)[:200])

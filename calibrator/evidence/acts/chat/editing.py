@@ -1,4 +1,4 @@
-"""Compare an edited or translated text with its source: numbers, negations, mistakes."""
+"""The comparison of an edited or translated text with its source: numbers, negations, mistakes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ LOOK = 6_000  # characters of a text
 SHORT = 60  # words
 MAX_COUNTED = 800  # characters of a text whose numbers are compared
 MAX_NEGATED = 400  # characters of a text whose negations are counted
-SAME_TEXT = 0.4  # share of its words that an edited text has at least
-MAX_CHANGED = 0.7  # share of the words that may change where only mistakes were to be corrected
+SAME_TEXT = 0.4  # least share of the source's words in an edited text
+MAX_CHANGED = 0.7  # largest share of changed words if only mistakes had to be corrected
 
 _WANTS: Final = pattern("editing", "wants")
 _ONLY_MISTAKES: Final = pattern("editing", "only_mistakes")
@@ -40,20 +40,20 @@ _NO_EDIT: Final = ("refusal", "unknown", "apology", "code", "data")
 
 
 def is_editing(conversation: Conversation) -> bool:
-    """Return whether a reply is to be a text of the conversation in other words."""
+    """Return whether a reply has to be a text of the conversation in other words."""
     if conversation.results:
         return False
     return bool(_WANTS.search(conversation.rules[:600] or conversation.instruction[:600]))
 
 
 def has_only_its_text(conversation: Conversation) -> bool:
-    """Return whether the one thing that a reply relies on is a short text that it is to edit."""
+    """Return whether a reply relies on nothing but a short text that it has to edit."""
     is_short = len(conversation.request.split()) < SHORT and not conversation.earlier
     return is_short and not conversation.results and bool(_WANTS.search(conversation.rules[:600]))
 
 
 def source_of(conversation: Conversation) -> str:
-    """Return the text that is to be edited; empty if the conversation does not show it."""
+    """Return the text to edit; empty if the conversation does not contain it."""
     if _WANTS.search(conversation.rules[:600]):
         return conversation.request.strip()
     quoted = _LONG_QUOTE.search(conversation.request[:LOOK])
@@ -89,7 +89,7 @@ def edited(conversation: Conversation, request: Request, act: Act, reply: str) -
 
 
 def _numbers(source: str, body: str) -> Finding | None:
-    """A number of the source that is another one in an edited text with as many numbers."""
+    """Find the only number of an edited text that its source does not have."""
     own = [_plain(each) for each in _NUMBER.findall(source)]
     written = _NUMBER.findall(_without_list(body))
     new = [each for each in written if _plain(each) not in own]
@@ -99,7 +99,7 @@ def _numbers(source: str, body: str) -> Finding | None:
 
 
 def _amounts(source: str, body: str) -> Finding | None:
-    """An amount, such as "six weeks", where the source has another number of the same thing."""
+    """Find an amount, such as "six weeks", with another number than in the source."""
     before = {(_value(found["n"]), found["t"].lower()) for found in _AMOUNT.finditer(source)}
     things = {thing for _, thing in before}
     for found in _AMOUNT.finditer(body):
@@ -123,7 +123,7 @@ def _without_list(text: str) -> str:
 
 
 def _negations(source: str, body: str) -> Finding | None:
-    """A negation of a short text that is lost, in languages whose negations are known."""
+    """Find a short text that loses a negation, in languages with known negations."""
     if max(len(source), len(body)) > MAX_NEGATED or not _NEGATES.search(source):
         return None
     if _DOUBLE.search(source) or _NEGATION.search(body) or language_of(body) not in _LANGUAGES:
@@ -132,7 +132,7 @@ def _negations(source: str, body: str) -> Finding | None:
 
 
 def _left_mistake(conversation: Conversation, source: str, body: str) -> Finding | None:
-    """A mistake that was to be corrected, or a text that is another one."""
+    """Find a mistake that had to be corrected, or a text with too many changes."""
     if not _ONLY_MISTAKES.search(conversation.request) and "orrect" not in conversation.request:
         return None
     mistake = _MISTAKES.search(body)

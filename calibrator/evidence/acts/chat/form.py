@@ -1,4 +1,4 @@
-"""Forms that a chat asks for: only questions, a table, a haiku, one recommendation."""
+"""The forms that a chat asks for: only questions, a table, a haiku, one recommendation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NO_ANSWER: Final = ("refusal", "clarification", "unknown", "code", "data")
 
 
 def questions(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
-    """Find statements where only questions were wanted."""
+    """Find statements in a reply that had to be questions alone."""
     if not _ONLY_QUESTIONS.search(request.text) or act.kind in ("refusal", "unknown"):
         return None
     marks = reply.count("?") + reply.count("\uff1f")
@@ -46,7 +46,7 @@ def questions(conversation: Conversation, request: Request, act: Act, reply: str
 
 
 def table(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
-    """Find prose where a table was wanted."""
+    """Find prose in a reply that had to be a table."""
     if not _TABLE.search(request.text) or act.kind in _NO_ANSWER or "sql" in request.text.lower():
         return None
     has_table = "|" in reply or "\t" in reply or "<table" in reply or re.search(r"\S {3,}\S", reply)
@@ -56,7 +56,7 @@ def table(conversation: Conversation, request: Request, act: Act, reply: str) ->
 
 
 def decision(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
-    """Find a reply that does not decide where a decision was wanted."""
+    """Find a reply that does not decide although a decision was requested."""
     if not _DECIDE.search(request.text) or act.kind in _NO_ANSWER:
         return None
     found = _UNDECIDED.search(reply)
@@ -64,7 +64,7 @@ def decision(conversation: Conversation, request: Request, act: Act, reply: str)
 
 
 def haiku(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
-    """Find a haiku of another number of lines, or a much too long one."""
+    """Find a haiku with a wrong number of lines, or with far too many syllables."""
     if not _HAIKU.search(request.text) or _ASKS_ABOUT.search(request.text):
         return None
     if act.kind in _NO_ANSWER or len(request.text) > 300:

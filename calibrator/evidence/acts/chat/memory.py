@@ -1,4 +1,4 @@
-"""Compare a reply with what the user said of themselves: names, months, days, amounts."""
+"""The comparison of a reply with the user's statements about themselves: names, months, amounts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SENTENCE: Final = re.compile(r"[^.!?\n]+(?:[.!?](?=\d)[^.!?\n]*)*")
 
 
 def name(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
-    """Find a reply that addresses the user by another name than their own."""
+    """Find a reply that addresses the user by a wrong name."""
     if act.kind in ("code", "data", "translation"):
         return None
     own = {
@@ -44,7 +44,7 @@ def name(conversation: Conversation, request: Request, act: Act, reply: str) -> 
 
 
 def values(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
-    """Find a month, day or amount of the user's that the reply replaces by another one."""
+    """Find a reply that replaces a month, day or amount of the user's by another one."""
     if act.kind in ("code", "data", "translation") or not conversation.earlier:
         return None
     said = [each for each in _said(conversation) if len(each) <= MAX_SAID]
@@ -87,7 +87,7 @@ def _unit(value: str) -> str:
 
 
 def _bare(value: str) -> str:
-    """Return a value as it may occur elsewhere: a number without its unit."""
+    """Return a value in a form that may occur elsewhere: a number without its unit."""
     number = re.match(r"[\d.,]+", value)
     return number.group() if number else value.rstrip("s")
 
@@ -98,7 +98,7 @@ def _said(conversation: Conversation) -> list[str]:
 
 
 def _everything(conversation: Conversation) -> str:
-    """Return all that was said or is known, in lower case."""
+    """Return the whole conversation in lower case."""
     turns = [turn.text for turn in conversation.earlier]
     parts = (conversation.rules, *turns, *conversation.results, conversation.request)
     return "\n".join(parts).lower()

@@ -1,4 +1,4 @@
-"""Find replies that feel wrong: congratulations on a loss, insults, a lecture in small talk."""
+"""The detection of replies in a wrong tone: congratulations on a loss, insults, lectures."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from calibrator.evidence.acts.wording import pattern
 from calibrator.evidence.conversation import Conversation
 from calibrator.evidence.finding import Finding
 
-OPENING = 220  # characters of a reply in which its feeling must be
-MAX_MESSAGE = 600  # characters of a message that tells of something
+OPENING = 220  # first characters of a reply that are searched for a feeling
+MAX_MESSAGE = 600  # most characters of a personal message
 MIN_LECTURE = 15  # words
 
 _LOSS: Final = pattern("tone", "loss")
@@ -46,7 +46,7 @@ def feeling(conversation: Conversation, request: Request, act: Act, reply: str) 
 
 
 def insult(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
-    """Find a reply that insults its reader, where nobody asked for that."""
+    """Find a reply that insults its reader without being asked to."""
     found = _INSULTS.search(reply[:4_000])
     if found is None or _WANTS_RUDENESS.search(f"{conversation.rules}\n{conversation.request}"):
         return None
@@ -59,7 +59,7 @@ def insult(conversation: Conversation, request: Request, act: Act, reply: str) -
 
 
 def lecture(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
-    """Find a reply that lectures on a word of somebody who only chats."""
+    """Find a reply that lectures on a word of a user who only chats."""
     message = conversation.request.strip()
     if len(message) > 200 or "\n" in message or conversation.rules.strip():
         return None

@@ -1,4 +1,4 @@
-"""Find replies that only say again what the assistant said before."""
+"""The detection of replies that only repeat an earlier reply."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from calibrator.evidence.conversation import Conversation
 from calibrator.evidence.finding import Finding
 
 LOOK = 6_000  # characters of a turn that are compared
-HEAD = 12  # words with which both must begin
-SPAN = 4  # words that must follow each other
-MOST = 0.6  # share of the reply that an earlier turn may have
+HEAD = 12  # first words that must be equal
+SPAN = 4  # consecutive words that are compared
+MOST = 0.6  # largest share of the reply that an earlier turn may have
 
 _WANTS_REPETITION: Final = pattern("fitting", "wants_repetition")
 _EDITS: Final = frozenset(
@@ -59,7 +59,7 @@ def _spans(text: str) -> set[tuple[str, ...]]:
 
 
 def repeated(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
-    """Find a reply that begins as an earlier one and has most of it word for word."""
+    """Find a reply that begins like an earlier one and mostly repeats it word for word."""
     if act.kind in ("code", "data", "translation") or _WANTS_REPETITION.search(request.text):
         return None
     if _is_edit(request.text) or conversation.results or conversation.rules.strip():

@@ -1,3 +1,3 @@
-"""Questions about dates, weekdays and times of day whose answer can be computed."""
+"""Questions about dates, weekdays and times of day with a computable answer."""
 
 __all__ = ["dates", "reading", "times"]

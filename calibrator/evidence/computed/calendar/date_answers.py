@@ -1,4 +1,4 @@
-"""Judges the weekday, date or count of days that a reply states."""
+"""The judgement of the weekday, date or count of days that a reply states."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def judge_weekday(reply: str, wanted: int, reason: str) -> Verdict | None:
 def judge_count(
     reply: str, count: int, near: set[int], known: set[int], reason: str
 ) -> Verdict | None:
-    """Judge a count of days; a count in `near`, which depends on the way of counting, is open."""
+    """Judge a count of days; None for a count in `near` if the reply says how it counts."""
     text = _without_dates(reply[:MAX_TEXT])
     is_right = states_number(text, Fraction(count), map(Fraction, known - {count}))
     counts_ends = re.search(
@@ -79,7 +79,7 @@ def _without_dates(text: str) -> str:
 
 
 def moved_date(day: date, count: int, unit: str) -> date | None:
-    """Return the date a number of days, weeks, months or years away, in the month it belongs to."""
+    """Return the date `count` days, weeks, months or years away; None if there is no such date."""
     unit = unit.casefold()
     try:
         if unit.startswith(("day", "tag", "día", "dia", "jour")):
@@ -120,7 +120,7 @@ def judge_date(
 
 
 def judge_other_weekday(reply: str, wanted: int, known: int) -> Verdict | None:
-    """Judge a weekday; the one of the question may be repeated."""
+    """Judge a weekday; the reply may repeat the one of the question."""
     reason = f"it is a {NAMES[wanted]}"
     named = [
         number for number, _ in weekdays_in(reply[:MAX_TEXT]) if number != known or known == wanted
@@ -134,7 +134,7 @@ def judge_other_weekday(reply: str, wanted: int, known: int) -> Verdict | None:
 
 
 def judge_month(reply: str, wanted: int, known: int) -> Verdict | None:
-    """Judge a month; the one of the question may be repeated."""
+    """Judge a month; the reply may repeat the one of the question."""
     reason = f"it is {MONTH_NAMES[wanted - 1]}"
     words = re.findall(r"[^\W\d_]{3,}", reply[:MAX_TEXT].casefold())
     named = [months()[word] for word in words if word in months() and word != "mar"]

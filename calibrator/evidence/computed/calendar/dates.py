@@ -63,7 +63,7 @@ _TODAY: Final = re.compile(
 
 
 def today_of(text: str) -> tuple[date | None, int | None]:
-    """Return the date and the weekday that a text says it is today."""
+    """Return today's date and weekday according to a text, each None if it does not say."""
     for found in _TODAY.finditer(text[:MAX_TEXT]):
         rest = text[found.end() : found.end() + 60].split("\n")[0]
         sentence = re.split(r"[.?!](?:\s|$)(?!\d)", rest)[0]
@@ -94,7 +94,7 @@ def verify_dates(exchange: Exchange) -> Verdict | None:
 
 
 def _without_today(question: str) -> str:
-    """Return a question without a sentence or clause that says which day it is."""
+    """Return a question without a sentence or clause about today's date."""
     text = re.sub(
         r"^(?:if |assum(?:e|ing)(?: that)? |given(?: that)? |suppose |since |wenn |si )?"
         r"(?:today(?:'s date)? is|today:|it is|it's|heute|hoy es|heute ist|aujourd'hui,? (?:nous"
@@ -109,9 +109,9 @@ def _without_today(question: str) -> str:
 
 
 def _named_days(question: str, today: date | None) -> str:
-    """Return a question in which feasts are replaced by their dates.
+    """Return a question in which dates replace the names of feasts.
 
-    One without a year is that of this year, or the next one after it.
+    A feast without a year is the next one from today.
     """
 
     def replaced(found: re.Match[str]) -> str:

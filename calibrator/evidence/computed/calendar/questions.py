@@ -1,4 +1,4 @@
-"""A question whose dates are marked, so that its form can be read."""
+"""A question with its dates marked, so that its form can be matched."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Question:
     weekday: int | None
 
     def day(self, mark: str | None) -> date | None:
-        """Return the date of a mark if it has a year, or takes that of today, and one reading."""
+        """Return the date of a mark; None if its year or its reading is not clear."""
         if mark is None:
             return None
         found = self.dates[int(mark)]
@@ -31,7 +31,7 @@ class Question:
 
 
 def read_question(text: str, today: date | None, weekday: int | None) -> Question | None:
-    """Replace the dates of a question by marks; None if there are more than four."""
+    """Replace the dates of a question by marks; None if there are more than nine."""
     dates = dates_in(text, today.year if today else 2000)
     if len(dates) > 9:
         return None

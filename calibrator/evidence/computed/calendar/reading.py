@@ -1,4 +1,4 @@
-"""Dates, weekdays and times of day as people write them, in four languages."""
+"""Dates, weekdays and times of day in the spellings of four languages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def months() -> dict[str, int]:
 
 @cache
 def weekdays() -> dict[str, int]:
-    """Return the numbers of weekdays by their names, Monday is 0."""
+    """Return the numbers of weekdays by their names; Monday is 0."""
     table: dict[str, int] = {}
     for line in _DAYS:
         for number, name in enumerate(line.split()):
@@ -56,7 +56,7 @@ def weekdays() -> dict[str, int]:
 
 @cache
 def date_pattern() -> str:
-    """Return a pattern of a date, whose groups are named after the order of its parts."""
+    """Return a pattern of a date; its groups are numbered by the order of the date's parts."""
     names = "|".join(sorted(map(re.escape, months()), key=len, reverse=True))
     return (
         r"(?<![\w/.-])(?:(?P<y1>\d{4})[-/.](?P<m1>\d{1,2})[-/.](?P<d1>\d{1,2})(?!\d)"
@@ -84,12 +84,12 @@ class FoundDate:
 
     @property
     def value(self) -> date | None:
-        """The value, if there is one reading only."""
+        """The date; None if there are several readings."""
         return self.values[0] if len(self.values) == 1 else None
 
 
 def dates_in(text: str, year: int = 2000) -> list[FoundDate]:
-    """Return the dates of a text; one without a year is placed in the year given."""
+    """Return the dates of a text; `year` is the year of dates without one."""
     found: list[FoundDate] = []
     for match in _dates().finditer(text):
         read = read_date(match, year)
@@ -142,7 +142,7 @@ def _weekdays() -> re.Pattern[str]:
 
 
 def weekdays_in(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the weekdays of a text, Monday is 0, and their places."""
+    """Yield the weekdays of a text, Monday as 0, and their positions."""
     for found in _weekdays().finditer(text):
         yield weekdays()[found[1].casefold()], found.start()
 
@@ -161,7 +161,7 @@ DAY: Final = 24 * 60
 
 @dataclass(frozen=True, slots=True)
 class FoundTime:
-    """A time of day: minutes after midnight, and whether it says which half of the day."""
+    """A time of day: minutes after midnight, and whether its half of the day is clear."""
 
     minutes: int
     is_clear: bool

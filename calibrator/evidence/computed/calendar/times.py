@@ -130,7 +130,7 @@ def _is_half(reply: str, time: FoundTime) -> bool:
 def _judge_times(
     stated: list[FoundTime], wanted: int, reason: str, *, is_exact: bool = False
 ) -> Verdict | None:
-    """Judge times that a reply states; one without am or pm may mean either half of the day."""
+    """Judge the times that a reply states; one without am or pm may mean either half of the day."""
     if not stated:
         return None
 
@@ -149,7 +149,7 @@ def _judge_times(
 
 
 def durations_in(text: str) -> list[tuple[int, int, int]]:
-    """Return the durations of a text in minutes, each with its begin and its end."""
+    """Return the durations of a text in minutes, each with its start and end."""
     found: list[tuple[int, int, int]] = []
     for match in _DURATION.finditer(text[:MAX_TEXT]):
         if match["half"]:
@@ -274,7 +274,7 @@ _AHEAD: Final = re.compile(
 
 
 def _zone(question: str) -> Judge | None:
-    """Compute a time in another zone, where the question states both offsets or the difference."""
+    """Compute a time in another zone, if the question states both offsets or the difference."""
     times = times_in(_OFFSET.sub(" ", question))
     if len(times) != 1:
         return None

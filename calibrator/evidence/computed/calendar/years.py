@@ -36,7 +36,7 @@ _RUNS: Final = re.compile(
 
 
 def about_years(question: Question) -> Judge | None:
-    """Compute a month or year some months or years away, and a number of leap years."""
+    """Compute a month or year some months or years away, or a number of leap years."""
     found = _MONTH_AFTER.match(question.text)
     if found:
         step = int(found["n"] or 1) * (-1 if (found["w"] or found["x"]).startswith("b") else 1)

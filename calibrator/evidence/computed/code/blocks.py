@@ -1,4 +1,4 @@
-"""Find the code of a reply, and the language of each block."""
+"""The code blocks of a reply, and the language of each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LANGUAGES: Final = {
     "rb": "ruby", "php": "php", "kotlin": "kotlin", "swift": "swift", "scala": "scala", "r": "r",
     "perl": "perl", "lua": "lua", "haskell": "haskell", "powershell": "powershell",
 }  # fmt: skip
-# A line of each language that hardly occurs in another one.
+# A line of each language that rarely occurs in another one.
 _SIGNS: Final = {
     "python": re.compile(
         r"^[ \t]*(?:def \w+\(.*\).*:|from [\w.]+ import |import \w+(?: as \w+)?\s*$|elif .*:\s*$"
@@ -64,9 +64,9 @@ _COUNTEREXAMPLE: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A piece of code in a reply; `language` is empty where it is unknown.
+    """A piece of code in a reply; `language` is empty if it is unknown.
 
-    `label` is the language that the reply names, and `is_fenced` says whether it stands in a fence.
+    `label` is the language that the reply names, and `is_fenced` says whether it is in a fence.
     """
 
     language: str
@@ -116,7 +116,7 @@ def has_program(reply: str) -> bool:
 
 
 def language_of_code(code: str) -> str:
-    """Return the language of some code that names none; empty if it is unclear."""
+    """Return the language of code without a label; empty if it is not clear."""
     head = code[:4_000]
     if _OTHER.search(head):
         return ""

@@ -1,4 +1,4 @@
-"""Judge the code of a reply by the checks of its language."""
+"""The judgement of a reply's code by the checks of its language."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _CHECKS: Final[dict[str, Callable[[str, str], Iterable[Finding]]]] = {
 
 
 def verify_code(exchange: Exchange) -> Verdict | None:
-    """Judge the code of a reply; only a bug that is one whatever was requested is reported."""
+    """Judge the code of a reply; None unless it has a bug that is certain."""
     bugs = _bugs(exchange.conversation.rules, exchange.request, exchange.reply)
     certain = next((each for each in bugs if each.is_right is False), None)
     return None if certain is None else Verdict(False, certain.reason, "code")
 
 
 def suspect_code(exchange: Exchange) -> Finding | None:
-    """Return the habit in the code of a reply that speaks most against it, or None."""
+    """Return the strongest finding without proof against the code of a reply, or None."""
     bugs = _bugs(exchange.conversation.rules, exchange.request, exchange.reply)
     return min(
         (each for each in bugs if each.is_right is None), key=lambda each: each.shift, default=None
@@ -47,7 +47,7 @@ def suspect_code(exchange: Exchange) -> Finding | None:
 
 @lru_cache(maxsize=32)
 def _bugs(rules: str, request: str, reply: str) -> tuple[Finding, ...]:
-    """Return everything that speaks against the code of a reply."""
+    """Return all findings against the code of a reply."""
     request, reply = request[:MAX_TEXT], reply[:MAX_TEXT]
     blocks = code_blocks(reply, request)
     if _WANTS_FAULTS.search(request):

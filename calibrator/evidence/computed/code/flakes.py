@@ -1,4 +1,4 @@
-"""What pyflakes finds in Python code: names that nothing defines, and mistakes that never work."""
+"""The findings of pyflakes in Python code: undefined names, and mistakes in any program."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyflakes.checker import Checker
 from calibrator.evidence.computed.code.syntax import AnyFunction, all_nodes
 from calibrator.evidence.computed.word_lists import word_set
 
-# Names that runners of exercises and notebooks provide.
+# Names that notebooks and exercise runners provide.
 _PROVIDED: Final = word_set(
     "List Dict Tuple Optional Set Union Any Callable Iterable Iterator Sequence"
     " self cls reveal_type display _ __annotations__ __spec__ __package__"
@@ -37,7 +37,7 @@ _MISTAKES: Final = (
 
 @lru_cache(maxsize=16)
 def flakes(tree: ast.Module) -> tuple[messages.Message, ...]:
-    """Return what pyflakes reports of a program; nothing for one that it cannot read."""
+    """Return the messages of pyflakes about a program; none for one that it cannot read."""
     try:
         return tuple(Checker(tree, builtins=_PROVIDED).messages)
     except (RecursionError, ValueError, AttributeError, TypeError):
@@ -45,12 +45,12 @@ def flakes(tree: ast.Module) -> tuple[messages.Message, ...]:
 
 
 def mistakes(tree: ast.Module) -> list[str]:
-    """Return the mistakes of a program that are ones whatever it is for."""
+    """Return the mistakes of a program that are wrong for any purpose."""
     return [_words(each) for each in flakes(tree) if isinstance(each, _MISTAKES) and _words(each)]
 
 
 def undefined_names(tree: ast.Module) -> dict[str, bool]:
-    """Return the names that nothing defines, and whether a function uses each."""
+    """Return the undefined names of a program, and whether a function uses each."""
     functions = [
         (node.lineno, node.end_lineno or node.lineno)
         for node in all_nodes(tree)

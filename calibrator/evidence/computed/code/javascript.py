@@ -1,4 +1,4 @@
-"""Bugs of JavaScript and TypeScript that its text shows; comments and strings are left out."""
+"""Bugs of JavaScript and TypeScript that the text shows; comments and strings are left out."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _INNER_HTML: Final = re.compile(
 
 
 def javascript_bugs(code: str, request: str) -> Iterator[Finding]:
-    """Yield what speaks against some JavaScript."""
+    """Yield the findings against JavaScript code."""
     text = _LITERAL.sub(_emptied, code)
     yield from _promises(text)
     yield from _callbacks(text, request)
@@ -93,7 +93,7 @@ def _emptied(found: re.Match[str]) -> str:
 
 
 def _promises(text: str) -> Iterator[Finding]:
-    """Promises that are used as if they were values."""
+    """Find promises that are used like values."""
     for found in list(_FETCH.finditer(text))[:20]:
         name, rest = found["n"], text[found.end() : found.end() + 1_500]
         is_waited = re.search(
@@ -116,7 +116,7 @@ def _promises(text: str) -> Iterator[Finding]:
 
 
 def _callbacks(text: str, request: str) -> Iterator[Finding]:
-    """Callbacks that return nothing, and orders of numbers as text."""
+    """Find callbacks that return nothing, and numbers sorted as text."""
     if _BARE_SORT.search(text) and _NUMERIC.search(request):
         yield _certain("sort() without a comparator orders numbers as text")
     for found in list(_BLOCK.finditer(text))[:20]:
@@ -130,7 +130,7 @@ def _callbacks(text: str, request: str) -> Iterator[Finding]:
 
 
 def _constants(text: str) -> Iterator[Finding]:
-    """Constants that get another value."""
+    """Find constants that get another value."""
     for name in dict.fromkeys(found["n"] for found in _CONST.finditer(text)):
         plain = re.escape(name)
         if len(re.findall(rf"(?<![\w$.]){plain}\b\s*(?:=(?![=>])|:)", text)) > 1:
@@ -143,7 +143,7 @@ def _constants(text: str) -> Iterator[Finding]:
 
 
 def _loops(text: str) -> Iterator[Finding]:
-    """Loops past the end, over indices instead of elements, and with one shared variable."""
+    """Find loops past the end, over indices instead of elements, or with one shared variable."""
     past = _PAST_END.search(text)
     if past:
         index = f"{past['a']}[{past['i']}]"

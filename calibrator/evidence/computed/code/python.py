@@ -1,4 +1,4 @@
-"""Python in a reply: its syntax, the names it uses, and the function that was asked for.
+"""The checks of Python in a reply: its syntax, its names, and the requested function.
 
 The code is parsed and never executed or imported.
 """
@@ -81,7 +81,7 @@ _LOCK: Final = threading.Lock()
 
 
 def verify_python(exchange: Exchange) -> Verdict | None:
-    """Judge Python code that was asked for; None where no fault is found."""
+    """Judge the Python code that was requested; None if no fault is found."""
     reply = exchange.reply[:MAX_TEXT]
     asked = exchange.request[:MAX_TEXT]
     is_named = bool(_QUICK & exchange.vocabulary) and bool(
@@ -126,7 +126,10 @@ def python_blocks(reply: str, fences: list[re.Match[str]]) -> list[str]:
 
 @lru_cache(maxsize=16)
 def parse(code: str) -> ast.Module | str:
-    """Return the syntax tree of some code, or why there is none; an empty reason if unclear."""
+    """Return the syntax tree of code, or the reason why it does not parse.
+
+    The reason is empty if it is not clear whether the code parses.
+    """
     if _depth(code) > MAX_DEPTH or re.search(
         r"[-+~]{50}|(?:not\s+){50}|(?:\*\*\s*-?\w+\s*){30}|"
         r"(?:\.\w+){80}|(?:lambda[^:\n]{0,20}:\s*){30}",
@@ -156,7 +159,7 @@ def _depth(code: str) -> int:
 
 
 def fault_of(blocks: list[str], asked: str) -> str | None:
-    """Return a fault of the code that was asked for, or None."""
+    """Return a fault of the requested code, or None."""
     trees: list[ast.Module] = []
     for code in blocks:
         if is_sketch(code):
@@ -174,7 +177,7 @@ def fault_of(blocks: list[str], asked: str) -> str | None:
     }
     is_class = any(isinstance(node, ast.ClassDef) for tree in trees for node in tree.body)
     if is_class and "class" not in asked.casefold():
-        wanted = None  # the form of a site for exercises
+        wanted = None  # the form of exercise sites
     if wanted and wanted not in defined and defined and not _assigns(trees, wanted):
         return f"there is no function {wanted}"
     if wanted and parameters is not None:
@@ -202,7 +205,7 @@ def _indented(code: str) -> bool:
 
 
 def wanted_name(asked: str) -> tuple[str | None, int | None]:
-    """Return the name of the function that a request asks for, and the number of its parameters."""
+    """Return the name of the requested function and the number of its parameters, each or None."""
     found = next((match for pattern in _NAMED if (match := pattern.search(asked))), None)
     if not found:
         return None, None
@@ -244,7 +247,7 @@ def _parameter_fault(trees: Iterable[ast.Module], name: str, count: int) -> str 
 
 
 def _missing_names(blocks: list[str], asked: str) -> list[str]:
-    """Return names that functions use, or well-known modules, that nothing defines or imports."""
+    """Return undefined names that functions use, and well-known modules without an import."""
     whole = parse("\n\n".join(blocks))
     if isinstance(whole, str):
         return []
@@ -259,7 +262,7 @@ def _missing_names(blocks: list[str], asked: str) -> list[str]:
 
 
 def _is_given(name: str, asked: str) -> bool:
-    """Return whether a request speaks of a name as something that exists."""
+    """Return whether a request mentions a name as something that exists."""
     plain = re.escape(name)
     return bool(
         re.search(
@@ -273,7 +276,7 @@ def _is_given(name: str, asked: str) -> bool:
 
 
 def _return_fault(trees: Iterable[ast.Module], asked: str, wanted: str | None) -> str | None:
-    """Return the fault of a function that is to return something and has no return."""
+    """Return the fault of a function that should return a value and has no return."""
     if not re.search(
         r"\bfunction\b[^.\n]{0,120}\b(?:that |which |and |to"
         r" )?returns?\b",
@@ -295,7 +298,7 @@ def _return_fault(trees: Iterable[ast.Module], asked: str, wanted: str | None) -
 
 
 def python_bugs(code: str, request: str) -> list[Finding]:
-    """Return the bugs that some code has whatever it is for; none for code that does not parse."""
+    """Return the bugs of code for any purpose, and its habits; none if it does not parse."""
     tree = parse(code)
     if isinstance(tree, str):
         return []

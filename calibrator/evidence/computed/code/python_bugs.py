@@ -1,4 +1,4 @@
-"""Bugs of Python code that its syntax tree shows, whatever the code is for."""
+"""Bugs of Python code that its syntax tree shows, for any purpose of the code."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def general_bugs(tree: ast.Module) -> Iterator[Finding]:
 
 
 def _changed_while_iterated(loop: ast.For) -> Iterator[Finding]:
-    """Elements that are taken from the collection over which a loop goes."""
+    """Find elements that are removed from the collection that a loop iterates over."""
     source = loop.iter
     view = call_of(source)
     is_view = view is not None and view[1] in ("keys", "items", "values") and view[0] is not None
@@ -89,7 +89,7 @@ def _changed_while_iterated(loop: ast.For) -> Iterator[Finding]:
 
 
 def _statements(body: list[ast.stmt]) -> Iterator[tuple[list[ast.stmt], int, ast.stmt]]:
-    """Yield the statements of a block and of those in it, each with its block and its place."""
+    """Yield the statements of a block, also nested ones, each with its block and its index."""
     for at, statement in enumerate(body):
         yield body, at, statement
         if isinstance(statement, AnyFunction | ast.ClassDef):
@@ -108,7 +108,7 @@ def _not_iterable(loop: ast.For) -> Iterator[Finding]:
 
 
 def _recursion(function: AnyFunction) -> Iterator[Finding]:
-    """A generator that yields itself instead of its elements, and recursion without an end."""
+    """Find generators that yield themselves instead of their elements, and endless recursion."""
     name = function.name
     nodes = own_nodes(function)
     for node in nodes:
@@ -136,7 +136,7 @@ def _recursion(function: AnyFunction) -> Iterator[Finding]:
 
 
 def _value_of_in_place(node: ast.Assign | ast.Return) -> Iterator[Finding]:
-    """The result of a method that changes its list and returns None."""
+    """Find uses of the result of a method that changes its list and returns None."""
     called = call_of(node.value) if node.value is not None else None
     if called is None or not isinstance(node.value, ast.Call):
         return
@@ -153,7 +153,7 @@ def _value_of_in_place(node: ast.Assign | ast.Return) -> Iterator[Finding]:
 
 
 def _discarded(statement: ast.Expr) -> Iterator[Finding]:
-    """A new value, or a comparison, that nothing uses."""
+    """Find new values, or comparisons, that nothing uses."""
     value = statement.value
     if isinstance(value, ast.Compare):
         if len(value.ops) == 1 and isinstance(value.ops[0], ast.Eq):
@@ -174,7 +174,7 @@ def _discarded(statement: ast.Expr) -> Iterator[Finding]:
 
 
 def _always_true(test: ast.expr) -> Iterator[Finding]:
-    """A condition such as `x == "a" or "b"`."""
+    """Find conditions such as `x == "a" or "b"`."""
     if not isinstance(test, ast.BoolOp) or not isinstance(test.op, ast.Or):
         return
     is_compared = any(isinstance(each, ast.Compare) for each in test.values)
@@ -193,7 +193,7 @@ def _text_plus_number(node: ast.BinOp) -> Iterator[Finding]:
 
 
 def _past_the_end(node: ast.Subscript) -> Iterator[Finding]:
-    """An element at the length of its own list."""
+    """Find an element at the length of its own list."""
     if isinstance(node.ctx, ast.Load) and is_call_to(node.slice, "len"):
         call = node.slice
         if isinstance(call, ast.Call) and text_of(call.args[0]) == text_of(node.value):
@@ -201,7 +201,7 @@ def _past_the_end(node: ast.Subscript) -> Iterator[Finding]:
 
 
 def _short_range(call: ast.Call) -> Iterator[Finding]:
-    """A range in steps that ends one step early, and one whose end is a fraction."""
+    """Find ranges in steps that end one step early, and ranges with a fraction."""
     if not is_call_to(call, "range"):
         return
     if any(isinstance(a, ast.BinOp) and isinstance(a.op, ast.Div) for a in call.args):
@@ -220,7 +220,7 @@ def _short_range(call: ast.Call) -> Iterator[Finding]:
 
 
 def _hidden_handler(node: ast.Try) -> Iterator[Finding]:
-    """A handler behind one for all errors."""
+    """Find a handler after a handler of all errors."""
     for handler, later in zip(node.handlers, node.handlers[1:], strict=False):
         if handler.type is not None and text_of(handler.type) in ("Exception", "BaseException"):
             if later.type is not None and text_of(later.type) != "BaseException":
@@ -229,7 +229,7 @@ def _hidden_handler(node: ast.Try) -> Iterator[Finding]:
 
 
 def _wrong_methods(function: AnyFunction) -> Iterator[Finding]:
-    """A method that lists, dicts or sets do not have."""
+    """Find methods that lists, dicts or sets do not have."""
     kinds: dict[str, set[str]] = {}
     for node in own_nodes(function):
         targets: list[ast.expr] = []
@@ -267,7 +267,7 @@ def _kind(value: ast.expr | None, is_whole: bool) -> str:
 
 
 def _fractional_index(function: AnyFunction, values: Assigned) -> Iterator[Finding]:
-    """An index that `/` made."""
+    """Find an index that is the result of `/`."""
     for node in own_nodes(function):
         if not isinstance(node, ast.Subscript):
             continue
@@ -286,7 +286,7 @@ def _fractional_index(function: AnyFunction, values: Assigned) -> Iterator[Findi
 
 
 def _shared_rows(function: AnyFunction) -> Iterator[Finding]:
-    """A grid whose rows are one and the same list."""
+    """Find a grid whose rows are all the same list."""
     grids: set[str] = set()
     for node in own_nodes(function):
         if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.BinOp):
@@ -316,7 +316,7 @@ def _shared_rows(function: AnyFunction) -> Iterator[Finding]:
 
 
 def _text_compared(function: AnyFunction, values: Assigned) -> Iterator[Finding]:
-    """A text that was typed in, compared with a number."""
+    """Find a typed text that is compared with a number."""
     for node in own_nodes(function):
         if not (isinstance(node, ast.Compare) and isinstance(node.left, ast.Name)):
             continue
@@ -329,7 +329,7 @@ def _text_compared(function: AnyFunction, values: Assigned) -> Iterator[Finding]
 
 
 def _coroutines(tree: ast.Module) -> Iterator[Finding]:
-    """A coroutine that nothing awaits."""
+    """Find coroutines that nothing awaits."""
     own = {node.name for node in all_nodes(tree) if isinstance(node, ast.AsyncFunctionDef)}
     plain = {node.name for node in all_nodes(tree) if isinstance(node, ast.FunctionDef)}
     for node in all_nodes(tree):

@@ -1,4 +1,4 @@
-"""Habits of Python code that are usually bugs, and some that a request makes certain ones."""
+"""Habits of Python code that are usually bugs; some requests make them certain bugs."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _is_mutable(node: ast.expr | None) -> bool:
 
 
 def _mutable_default(function: AnyFunction, request: str) -> Iterator[Finding]:
-    """A default value that all calls share and that the function changes or hands out."""
+    """Find a default value that all calls share and that the function changes."""
     arguments = function.args
     positional = [*arguments.posonlyargs, *arguments.args]
     with_default = positional[len(positional) - len(arguments.defaults) :]
@@ -106,7 +106,7 @@ def _mutable_default(function: AnyFunction, request: str) -> Iterator[Finding]:
 
 
 def _shared_attribute(node: ast.ClassDef) -> Iterator[Finding]:
-    """A list or dict of the class that its instances change as if each had one."""
+    """Find a list or dict of the class that its instances change as if it were their own."""
     shared = {
         target.id
         for each in node.body
@@ -137,7 +137,7 @@ def _shared_attribute(node: ast.ClassDef) -> Iterator[Finding]:
 
 
 def _late_binding(loop: ast.For) -> Iterator[Finding]:
-    """A function that a loop stores, and that sees only the last value of the loop's variable."""
+    """Find functions stored in a loop that see only the last value of the loop's variable."""
     variables = names_in(loop.target)
     for node in ast.walk(loop):
         called = call_of(node)
@@ -168,7 +168,7 @@ def _late(stored: list[ast.expr], variables: set[str]) -> Iterator[Finding]:
 
 
 def _ends_in_first_round(function: AnyFunction) -> Iterator[Finding]:
-    """A loop that returns in its first round whatever it finds."""
+    """Find a loop that always returns in its first round."""
     for node in own_nodes(function):
         if not isinstance(node, ast.For | ast.While) or not node.body:
             continue
@@ -184,7 +184,7 @@ def _ends_in_first_round(function: AnyFunction) -> Iterator[Finding]:
 
 
 def _unfilled_slot(function: AnyFunction) -> Iterator[Finding]:
-    """A text with `{name}` that lacks the `f` before it."""
+    """Find a text with `{name}` that lacks the `f` before it."""
     known = {each.arg for each in ast.walk(function.args) if isinstance(each, ast.arg)}
     for node in own_nodes(function):
         if isinstance(node, ast.Return):
@@ -204,7 +204,7 @@ def _unfilled_slot(function: AnyFunction) -> Iterator[Finding]:
 
 
 def _pieces(node: ast.expr) -> list[tuple[str, ast.expr]]:
-    """Return the values put into a text, each with the text before it."""
+    """Return the values inserted into a text, each after the text before it."""
     if isinstance(node, ast.JoinedStr):
         found, before = [], ""
         for part in node.values:
@@ -237,7 +237,7 @@ def _pieces(node: ast.expr) -> list[tuple[str, ast.expr]]:
 
 
 def _injection(call: ast.Call, request: str) -> Iterator[Finding]:
-    """SQL that is put together from values, where the driver takes parameters."""
+    """Find SQL that is assembled from values instead of using parameters of the driver."""
     called = call_of(call)
     if called is None or called[1] not in ("execute", "executemany", "read_sql", "fetch", "raw"):
         return
@@ -252,7 +252,7 @@ def _injection(call: ast.Call, request: str) -> Iterator[Finding]:
 
 
 def _unsafe_call(call: ast.Call, request: str) -> Iterator[Finding]:
-    """Calls that run or trust what comes from outside, and weak secrets."""
+    """Find calls that run or trust outside input, and weak secrets."""
     if not isinstance(call.func, ast.Name) and not (
         isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name)
     ):
@@ -280,7 +280,7 @@ def _unsafe_call(call: ast.Call, request: str) -> Iterator[Finding]:
 
 
 def _wrong_zone(call: ast.Call, request: str) -> Iterator[Finding]:
-    """A time zone that replaces another one instead of being converted to."""
+    """Find a time zone that replaces another one without a conversion."""
     called = call_of(call)
     if called is None or called[1] != "replace" or called[0] is None:
         return
@@ -301,7 +301,7 @@ def _wrong_zone(call: ast.Call, request: str) -> Iterator[Finding]:
 
 
 def _letters_stripped(call: ast.Call) -> Iterator[Finding]:
-    """`lstrip("prefix")`, which removes letters and no prefix."""
+    """Find `lstrip("prefix")`, which removes letters and not a prefix."""
     called = call_of(call)
     if called is None or called[1] not in ("lstrip", "rstrip") or len(call.args) != 1:
         return

@@ -25,7 +25,7 @@ def search_bugs(tree: ast.Module) -> Iterator[Finding]:
 
 
 def _of_loop(loop: ast.While, rest: list[ast.stmt]) -> Iterator[Finding]:
-    """Yield the bug of one loop; `rest` is what follows it."""
+    """Yield the bug of one loop; `rest` are the statements after it."""
     test = loop.test
     if not (isinstance(test, ast.Compare) and len(test.ops) == 1):
         return
@@ -54,7 +54,7 @@ def _of_loop(loop: ast.While, rest: list[ast.stmt]) -> Iterator[Finding]:
 
 
 def _middles(values: dict[str, list[ast.expr]], bounds: set[str]) -> Iterator[str]:
-    """Yield the names of what lies halfway between two bounds, rounded down."""
+    """Yield the names of the values halfway between two bounds, rounded down."""
     for name, made in values.items():
         half = made[0]
         if isinstance(half, ast.BinOp) and isinstance(half.op, ast.Add):

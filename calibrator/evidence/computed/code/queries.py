@@ -1,4 +1,4 @@
-"""Bugs of SQL that need no schema, in view of what was requested."""
+"""Bugs of SQL that show without a schema, in view of the request."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ _GROUP: Final = re.compile(
 
 
 def query_bugs(code: str, request: str) -> Iterator[Finding]:
-    """Yield what speaks against the queries of a reply."""
+    """Yield the findings against the queries of a reply."""
     text = _TEXT.sub("''", _COMMENT.sub(" ", code))
     for query in [part.strip() for part in text.split(";")][:20]:
         if query:
@@ -92,7 +92,7 @@ def _certain(reason: str) -> Finding:
 
 
 def _conditions(query: str) -> Iterator[Finding]:
-    """Aggregates in WHERE, and comparisons with NULL."""
+    """Find aggregates in WHERE, and comparisons with NULL."""
     for found in list(re.finditer(r"\bwhere\b", query, re.IGNORECASE))[:10]:
         end = _CLAUSE.search(query, found.end())
         clause = query[found.end() : end.start() if end else len(query)]
@@ -114,7 +114,7 @@ def _depth(text: str, at: int) -> int:
 
 
 def _unlimited(query: str, request: str) -> Iterator[Finding]:
-    """DELETE or UPDATE of all rows where the request names some."""
+    """Find a DELETE or UPDATE of all rows although the request names some."""
     found = _UNLIMITED.match(query)
     if found is None or re.search(r"\bwhere\b|\bjoin\b|\bfrom\b|\blimit\b", found["rest"], _FLAGS):
         return
@@ -126,7 +126,7 @@ def _unlimited(query: str, request: str) -> Iterator[Finding]:
 
 
 def _lost_rows(query: str, request: str) -> Iterator[Finding]:
-    """An inner join where rows without a partner were requested."""
+    """Find an inner join although rows without a partner were requested."""
     if not _EVEN_WITHOUT.search(request) or not _JOIN.search(query):
         return
     if not _OUTER.search(query):
@@ -140,7 +140,7 @@ def _lost_rows(query: str, request: str) -> Iterator[Finding]:
 
 
 def _windows(query: str, request: str) -> Iterator[Finding]:
-    """A rank over all rows where one for each group was requested."""
+    """Find a rank over all rows although one for each group was requested."""
     for found in list(_WINDOW.finditer(query))[:5]:
         if (
             "partition" not in found["w"].lower()
@@ -151,7 +151,7 @@ def _windows(query: str, request: str) -> Iterator[Finding]:
 
 
 def _order(query: str, request: str) -> Iterator[Finding]:
-    """An order against the one requested, and another number of rows."""
+    """Find the reverse of the requested order, and another number of rows."""
     wanted = _TOP.search(request)
     limit = _LIMIT.search(query)
     if wanted and limit:
@@ -171,7 +171,7 @@ def _order(query: str, request: str) -> Iterator[Finding]:
 
 
 def _ungrouped(query: str) -> Iterator[Finding]:
-    """A selected column beside an aggregate that no GROUP BY contains."""
+    """Find a selected column beside an aggregate that no GROUP BY contains."""
     found = _SELECT.match(query)
     if (
         found is None

@@ -1,4 +1,4 @@
-"""What a request says about its code, such as "case-insensitive" or "standard library only"."""
+"""The requirements of a request for its code: "case-insensitive", "standard library only" .."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Final
 
 from calibrator.evidence.finding import Finding
 
-MAX_REQUEST: Final = 1_000  # characters; a longer one describes a problem in such words
+MAX_REQUEST: Final = 1_000  # characters; a longer request describes a problem in such words
 _I: Final = re.IGNORECASE
 
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A wish, and what code that fulfils it contains, or (`is_ban`) must not contain."""
+    """A wish, and a pattern of code that fulfils it, or (`is_ban`) that breaks it."""
 
     wish: re.Pattern[str]
     code: re.Pattern[str]
@@ -151,7 +151,7 @@ _WHOLE: Final = re.compile(
 
 
 def regex_bugs(reply: str, request: str) -> Iterator[Finding]:
-    """Yield a pattern for a whole text that also matches a part of it."""
+    """Yield patterns for a whole text that also match a part of it."""
     if not re.search(r"\bregex|regular expression|\bpattern\b", request, _I):
         return
     found = _REGEX.search(reply)

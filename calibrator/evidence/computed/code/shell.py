@@ -1,4 +1,4 @@
-"""Bugs of shell commands, in view of what was requested."""
+"""Bugs of shell commands, in view of the request."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _KEEPS: Final = re.compile(
 
 
 def shell_bugs(code: str, request: str) -> Iterator[Finding]:
-    """Yield what speaks against the commands of a reply."""
+    """Yield the findings against the commands of a reply."""
     text = _COMMENT.sub(" ", code)
     yield from _pipelines(text, request)
     yield from _destruction(text, request)
@@ -69,7 +69,7 @@ def _certain(reason: str) -> Finding:
 
 
 def _pipelines(text: str, request: str) -> Iterator[Finding]:
-    """`uniq` of what is not sorted, and counts that are sorted as text."""
+    """Find `uniq` after no sort, and counts that are sorted as text."""
     for command in _COMMAND.split(text)[:200]:
         stages = [stage.strip() for stage in _STAGE.split(command)]
         for at, stage in enumerate(stages):
@@ -101,7 +101,7 @@ def _sorts(stage: str) -> bool:
 
 
 def _destruction(text: str, request: str) -> Iterator[Finding]:
-    """Commands that remove more than was named, or empty the file that they read."""
+    """Find commands that remove more than was named, or empty the file that they read."""
     if _EARLY_DELETE.search(text):
         yield _certain("find deletes before it tests; -delete comes last")
     found = _WIDE_REMOVAL.search(text)
@@ -118,7 +118,7 @@ def _destruction(text: str, request: str) -> Iterator[Finding]:
 
 
 def _loops(text: str, request: str) -> Iterator[Finding]:
-    """Loops over file names that are torn apart at spaces."""
+    """Find loops over file names that are split at spaces."""
     strict = bool(_SPACES.search(request))
     if _LISTED.search(text):
         reason = "the loop tears file names apart at spaces"
@@ -140,7 +140,7 @@ def _without_quotes(text: str) -> str:
 
 
 def _file_times(text: str, request: str) -> Iterator[Finding]:
-    """A time of `find` against the one requested."""
+    """Find a time of `find` that contradicts the request."""
     found = _TIME.search(text)
     if found is None:
         return

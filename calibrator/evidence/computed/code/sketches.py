@@ -20,7 +20,7 @@ _HEADER: Final = re.compile(
 )
 _GOES_ON: Final = re.compile(r"(?:elif|else|except|finally|case)\b.*:")
 _MORE: Final = re.compile(r"\.\.\.[ \t]*[)\]},;]?[ \t]*(?:#.*)?$|,[ \t]*\.\.\.[ \t]*\w")
-_NEWER: Final = re.compile(  # syntax of Python 3.12 and later, which an older one cannot parse
+_NEWER: Final = re.compile(  # syntax of Python 3.12 and later, which older versions cannot parse
     r"^[ \t]*(?:(?:async +)?def|class) +\w+\[|^[ \t]*type +\w+(?:\[[^\]\n]*\])? *="
     r"|\bexcept +\w[\w.]*(?:, *\w[\w.]*)+ *:|\bt[\"']",
     re.MULTILINE,
@@ -34,10 +34,10 @@ def is_sketch(code: str) -> bool:
 
 
 def is_excerpt(code: str) -> bool:
-    """Return whether code that does not parse is a piece of a program, such as a header alone.
+    """Return whether code that does not parse is a piece of a program, such as a lone header.
 
-    It is one if it begins with the second half of a statement, leaves the body of a statement out
-    or to a comment, or has an ellipsis where something is left out.
+    An excerpt begins with the second half of a statement, leaves out a body or replaces it by a
+    comment, or has an ellipsis for omitted parts.
     """
     lines = [line.rstrip() for line in code.splitlines() if line.strip()]
     if not lines or _GOES_ON.match(lines[0]):
@@ -48,7 +48,7 @@ def is_excerpt(code: str) -> bool:
 
 
 def may_be_newer(code: str, reason: str) -> bool:
-    """Return whether code that this version of Python cannot parse may suit a later version."""
+    """Return whether code that does not parse may be valid in a later version of Python."""
     return "f-string" in reason or _NEWER.search(code) is not None
 
 

@@ -1,4 +1,4 @@
-"""Small questions about the syntax trees of Python."""
+"""Small functions on the syntax trees of Python."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ def own_nodes(function: AnyFunction) -> tuple[ast.AST, ...]:
 
 
 def call_of(node: ast.AST | None) -> tuple[ast.expr | None, str] | None:
-    """Return the owner and the name of a called method, the owner None for a function."""
+    """Return the owner and the name of a called method, with the owner None for a function.
+
+    Returns None for anything else.
+    """
     if not isinstance(node, ast.Call):
         return None
     if isinstance(node.func, ast.Attribute):

@@ -1,4 +1,4 @@
-"""Compare the language of the code in a reply with the one that was requested."""
+"""The comparison of the code's language in a reply with the requested one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMES: Final = {
     "perl": "Perl", "lua": "Lua",
     "haskell": "Haskell", "powershell": "PowerShell",
 }  # fmt: skip
-# Names that are common words (C, Go, R) count only where the word before them asks for a language.
+# Names that are common words (C, Go, R) count only after a word that asks for a language.
 _NAMED: Final = re.compile(
     r"(?<![\w.+#/-])(?P<n>python ?3?|javascript|typescript|js|sql|bash|c\+\+|c#|java|golang|rust"
     r"|ruby|php|kotlin|swift|scala|perl|haskell|powershell)(?![\w+#/]|\.\w)",
@@ -39,7 +39,7 @@ _OTHER: Final = re.compile(
 
 
 def language_bug(rules: str, request: str, blocks: Sequence[Block]) -> Finding | None:
-    """Find code that is not in the one language that was named, or not in its own label's."""
+    """Find code that is not in the one language that was named, or not in that of its label."""
     for block in blocks:
         known = LANGUAGES.get(block.label, "")
         own = next((name for name, sign in _LINES.items() if sign.search(block.text)), "")

@@ -1,4 +1,4 @@
-"""Wishes for yes or no, one word, a number or a letter, and nothing beside it."""
+"""The wishes for yes or no, one word, a number or a letter, and nothing else."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _OPENING: Final = re.compile(
 
 
 def kind_fault(sentences: list[str], instruction: str, reply: str) -> str | None:
-    """Return how a reply breaks a wish for yes or no, one word, a number or a letter; or None."""
+    """Describe how a reply breaks a wish for yes or no, one word, a number or a letter; or None."""
     text = counting.plain(reply)
     count = len(counting.words(text))
     is_alone = not _MORE.search(instruction)

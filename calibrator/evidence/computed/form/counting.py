@@ -1,4 +1,4 @@
-"""Counts the words, sentences, lines and items of a reply."""
+"""The numbers of words, sentences, lines and items of a reply."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SAID: Final = {"a single": 1, "single": 1, "once": 1, "twice": 2}
 
 
 def value_of(text: str) -> int:
-    """Return a count in digits or in a word, such as `twice`; raises KeyError for another word."""
+    """Return a count in digits or as a word, such as `twice`. Raises KeyError for another word."""
     text = text.casefold().strip()
     if text.isdigit():
         return int(text)
@@ -44,7 +44,7 @@ def words(text: str) -> list[str]:
 
 
 def sentence_counts(text: str) -> tuple[int, int]:
-    """Return the least and the most sentences that a text may be said to have."""
+    """Return the least and the most sentences that a text may be counted to have."""
     least = most = 0
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*•]|\d+[.)])\s)|\n", text):
         block = re.sub(r"^\s*(?:[-*•]|\d+[.)])\s+", "", block).strip()
@@ -91,7 +91,7 @@ def numbered(text: str) -> list[str]:
 
 
 def items(reply: str) -> list[str] | None:
-    """Return the items of a reply that is a list, or None if it is no clear list."""
+    """Return the items of a reply that is a list; None if it is no clear list."""
     text = re.sub(r"\*\*|__", "", reply).strip()
     for found in (numbered(text), bullets(text)):
         if len(found) >= 2:
@@ -106,7 +106,7 @@ def items(reply: str) -> list[str] | None:
 
 
 def comma_items(text: str) -> list[str] | None:
-    """Return the items of one line such as `red, white and blue`, or None if it is a sentence."""
+    """Return the items of one line such as `red, white and blue`; None for a sentence."""
     text = text.strip().rstrip(".!")
     if "\n" in text or re.search(r"[.!?;:]\s", text):
         return None

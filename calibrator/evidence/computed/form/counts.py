@@ -1,4 +1,4 @@
-"""Wishes for a number of words, sentences, paragraphs, lines, bullets, items or characters."""
+"""The wishes for a number of words, sentences, paragraphs, lines, bullets, items or characters."""
 
 from __future__ import annotations
 
@@ -108,11 +108,11 @@ _SEPARATED: Final = re.compile(r"\*\*\*|\b(?:separat|sépar|separ)", re.IGNORECA
 
 
 def count_fault(sentences: list[str], reply: str) -> str | None:
-    """Return how a reply breaks a wish for a count, or None."""
+    """Describe how a reply breaks a wish for a count, or return None."""
     text = counting.plain(reply)
     if _REFUSES.match(text):
         return None
-    # paragraphs that a mark of the request's own separates are not counted here
+    # paragraphs with another separator than empty lines are not counted here
     is_separated = any(_SEPARATED.search(sentence) for sentence in sentences)
     for sentence in sentences:
         for found in _wish().finditer(sentence):
@@ -124,7 +124,7 @@ def count_fault(sentences: list[str], reply: str) -> str | None:
                 continue
             is_one_word = (
                 found["word"] and counting.value_of(found["n"]) == 1
-            )  # judged by answer_kind
+            )  # judged by `answer_kind`
             if is_one_word or _is_other(sentence, found):
                 continue
             fault = _fault(found, sentence, text)
@@ -134,7 +134,7 @@ def count_fault(sentences: list[str], reply: str) -> str | None:
 
 
 def _is_other(sentence: str, found: re.Match[str]) -> bool:
-    """Return whether a count is of something that is given or inside the reply."""
+    """Return whether a count is of something given, or of a part of the reply."""
     before = sentence[: found.start()].rstrip().casefold()
     after = sentence[found.end() :].casefold()
     if re.search(
@@ -194,7 +194,7 @@ def _fault(found: re.Match[str], sentence: str, text: str) -> str | None:
 
 
 def _with_slack(low: int | None, high: int | None, kind: str) -> tuple[int | None, int | None]:
-    """Return bounds that a count has clearly broken, as ways of counting differ a little."""
+    """Widen bounds, because ways of counting differ a little."""
     if kind not in ("word", "sentence", "character"):
         return low, high
     if low is not None and low > 3:
@@ -207,7 +207,7 @@ def _with_slack(low: int | None, high: int | None, kind: str) -> tuple[int | Non
 def _bounds(
     found: re.Match[str], sentence: str, kind: str, number: int
 ) -> tuple[int | None, int | None]:
-    """Return the least and the most that a wish allows; (None, None) if it is none."""
+    """Return the least and the most that a wish allows; (None, None) if it is no wish."""
     if found["most"]:
         return None, number - 1 if _STRICT_LESS.fullmatch(found["most"]) else number
     if found["least"]:
@@ -238,7 +238,7 @@ def _bounds(
 
 
 def _counted(kind: str, text: str) -> tuple[int, int]:
-    """Return the least and the most that a text may be said to have of a kind."""
+    """Return the least and the most of a kind that a text may be counted to have."""
     if kind == "word":
         count = len(counting.words(text))
         loose = len(text.split())
@@ -282,7 +282,7 @@ def _list_wish() -> re.Pattern[str]:
 
 
 def items_fault(instruction: str, reply: str) -> str | None:
-    """Return how the number of items differs from "name three ..", or None if that is unclear."""
+    """Describe how the number of items differs from "name three .."; None if that is not clear."""
     found = _list_wish().match(" ".join(instruction.split()))
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""Requests to sort a text under one of several labels: a reply must be one of them."""
+"""The check of replies to requests for one of several labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORDS: Final = word_set(
     " klassifiziere klassifizieren clasifica classe classez"
     " classer assign spam ham positive negative"
 )
-# What comes before a list of labels, and the characters that end it.
+# Patterns before a list of labels, and the characters that end it.
 _LEADS: Final = (
     (
         re.compile(
@@ -88,7 +88,7 @@ _NOT: Final = re.compile(
 
 
 def verify_labels(exchange: Exchange) -> Verdict | None:
-    """Judge whether a reply is one of the labels that were offered; only a no is reported."""
+    """Judge whether a reply is one of the offered labels; only a no is reported."""
     if not _WORDS & exchange.vocabulary:
         return None
     if _CHOICE.search(exchange.request[:MAX_TEXT]):
@@ -108,7 +108,7 @@ def verify_labels(exchange: Exchange) -> Verdict | None:
 
 
 def _with_bullets(exchange: Exchange) -> str:
-    """Return the rules and the instruction, with a list of labels that belongs to the latter."""
+    """Return the rules and the instruction, with a bulleted list of labels that belongs to it."""
     request = exchange.request[:MAX_TEXT]
     own = request if _BULLETS.search(request) else exchange.instruction
     return f"{exchange.conversation.rules}\n{own}"[:MAX_TEXT].strip()
@@ -159,7 +159,10 @@ def _split(text: str) -> list[str]:
 
 
 def judge_label(reply: str, labels: list[str], *, is_only: bool) -> Verdict | None:
-    """Judge whether a reply names one label and, if nothing else is wanted, only that."""
+    """Judge a reply by the labels that it names: wrong for none and, with `is_only`, for several.
+
+    Returns None for any other reply.
+    """
     text = " ".join(reply[:MAX_TEXT].split()).casefold()
     named = [label for label in labels if re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text)]
     named = [

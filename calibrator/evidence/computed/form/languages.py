@@ -1,4 +1,4 @@
-"""Tells the language of a text by its script and its most frequent words."""
+"""The recognition of a text's language by its script and its most frequent words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import Counter
 from functools import cache
 from typing import Final
 
-MAX_TEXT: Final = 4000  # characters that are looked at
+MAX_TEXT: Final = 4000  # characters that are read
 MIN_WORDS: Final = 4
 MIN_LETTERS: Final = 4
 _SHARE: Final = 0.12  # share of the words that must be function words of the language
@@ -111,7 +111,7 @@ _SCRIPTS: Final = {
     "GURMUKHI": ("pa",), "SINHALA": ("si",), "KHMER": ("km",), "GEORGIAN": ("ka",),
     "ARMENIAN": ("hy",), "ETHIOPIC": ("am",), "LAO": ("lo",), "MYANMAR": ("my",),
 }  # fmt: skip
-# Languages so near to each other that short texts do not tell them apart.
+# Languages that are hard to distinguish in short texts.
 _ALIKE: Final = (
     {"da", "no", "sv"}, {"es", "pt", "ca"}, {"ru", "uk", "bg"}, {"zh", "ja"}, {"ar", "fa", "ur"},
     {"hi", "mr", "ne"}, {"fi", "et"}, {"de", "nl"}, {"it", "es"}, {"fr", "ca"}, {"it", "ca"},
@@ -152,14 +152,14 @@ def name_pattern() -> str:
 
 
 def script_of(text: str) -> tuple[str, float]:
-    """Return the script of most letters of a text, and the share of letters in it."""
+    """Return the main script of a text's letters, and its share of them."""
     letters = [character for character in text[:1000] if character.isalpha()]
     if not letters:
         return "", 0.0
     if all(character < "ɐ" for character in letters):
         return "LATIN", 1.0
     counts = Counter(unicodedata.name(character, "?").split()[0] for character in letters)
-    for name in ("HIRAGANA", "KATAKANA"):  # Japanese writes many words in Chinese characters
+    for name in ("HIRAGANA", "KATAKANA"):  # Japanese text has many Chinese characters
         if counts[name] * 10 > len(letters):
             return "HIRAGANA", 1.0
     name, count = counts.most_common(1)[0]
@@ -167,9 +167,9 @@ def script_of(text: str) -> tuple[str, float]:
 
 
 def languages_of(text: str, least: int = MIN_WORDS) -> frozenset[str]:
-    """Return the languages that a text may be in; empty if that cannot be told.
+    """Return the languages that a text may be in; empty if that is not clear.
 
-    `least` is the number of words from which on a text is judged.
+    `least` is the smallest number of words of a text that is judged.
     """
     text = text[:MAX_TEXT]
     script, share = script_of(text)
@@ -199,7 +199,7 @@ def languages_of(text: str, least: int = MIN_WORDS) -> frozenset[str]:
 
 
 def _scores(words: list[str]) -> tuple[Counter[str], dict[str, set[str]]]:
-    """Return how much words speak for each language, and the words that only it or its like has."""
+    """Return the scores of languages, and for each the words that only it or a similar one has."""
     by_word, marks = _languages_by_word(), _MARKS
     scores: Counter[str] = Counter()
     own: dict[str, set[str]] = {}

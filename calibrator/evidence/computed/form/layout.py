@@ -1,4 +1,4 @@
-"""Wishes for exact words, lists, tables, lines and an order."""
+"""The wishes for exact words, lists, tables, lines and an order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _EXACT: Final = re.compile(
 
 
 def exact_verdict(instruction: str, reply: str) -> Verdict | None:
-    """Judge a reply that was to be given words and nothing else."""
+    """Judge a reply that had to consist of given words."""
     found = _EXACT.match(" ".join(instruction.split()))
     if not found:
         return None
@@ -39,7 +39,7 @@ _TIMES: Final = re.compile(
 
 
 def repeated_verdict(instruction: str, reply: str) -> Verdict | None:
-    """Judge a reply that was to say a word a number of times."""
+    """Judge a reply that had to repeat a word a number of times."""
     found = _TIMES.match(" ".join(instruction.split()))
     if not found:
         return None
@@ -115,7 +115,7 @@ _COLUMNS: Final = re.compile(
 
 
 def layout_fault(sentences: list[str], reply: str) -> str | None:
-    """Return how a reply breaks a wish for a list, a table or lines, or None."""
+    """Describe how a reply breaks a wish for a list, a table or lines, or return None."""
     text = reply.strip()
     rows = counting.lines(re.sub(r"```[^\n]*", "", text))
     for sentence in sentences:
@@ -225,7 +225,10 @@ _GIVEN: Final = re.compile(
 
 
 def order_verdict(instruction: str, reply: str) -> Verdict | None:
-    """Judge whether a list is in alphabetical order and, if it was given, has all its items."""
+    """Judge whether a list is in alphabetical order and has all items of a given list.
+
+    Returns None if no order was requested, or for an ordered list without given items.
+    """
     line = " ".join(instruction.split())
     found = _ALPHABETICAL.search(line)
     if (

@@ -1,4 +1,4 @@
-"""The language of a reply, against the one that was asked for or that the user writes in."""
+"""The check of a reply's language against the requested one, or the user's."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def prose_of(reply: str) -> str:
 
 
 def wanted_language(exchange: Exchange, wishes: str) -> str | None:
-    """Return the language that the rules or the instruction ask for, the last wish counts."""
+    """Return the language that the rules or the instruction ask for; the last wish counts."""
     found = None
     for each in _wish().finditer(exchange.instruction[:MAX_TEXT]):
         found = each
@@ -177,7 +177,7 @@ def _translation(exchange: Exchange) -> Verdict | None:
 
 
 def _is_copied(said: str, text: str) -> bool:
-    """Return whether a reply is the text itself, which has more words than names."""
+    """Return whether a reply is the text itself; a text of names may be."""
     words = text.split()
     is_mostly_names = 2 * sum(word[:1].islower() for word in words) < len(words)
     is_mostly_names = is_mostly_names and not languages_of(text, 2)
@@ -192,7 +192,7 @@ def _plain(text: str) -> str:
 
 
 def text_to_translate(exchange: Exchange) -> str:
-    """Return the text that a request wants translated, or an empty text if it is not clear."""
+    """Return the text that a request wants translated; empty if it is not clear."""
     request = exchange.request[:MAX_TEXT].strip()
     found = _target().search(request)
     if found is None:
@@ -206,7 +206,7 @@ def text_to_translate(exchange: Exchange) -> str:
 
 
 def _as_user(exchange: Exchange) -> Verdict | None:
-    """Judge whether a reply is in the language of the user, where nothing else was asked."""
+    """Judge whether a reply is in the user's language, if no other one was requested."""
     conversation, request = exchange.conversation, exchange.request
     if len(request) > 1500 or "\n" in request.strip() or '"' in request or "“" in request:
         return None

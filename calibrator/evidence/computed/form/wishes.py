@@ -1,4 +1,4 @@
-"""Judges whether a reply has the form that the rules and the request wish for."""
+"""The check of a reply's form against the wishes of the rules and the request."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from calibrator.evidence.computed.structured.json_replies import value_of
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.evidence.computed.word_lists import word_list, word_set
 
-MAX_WISHES: Final = 6000  # characters of rules and instruction in which wishes are looked for
+MAX_WISHES: Final = 6000  # characters of rules and instruction that are searched for wishes
 
 
 def _beginnings(text: str) -> tuple[str, ...]:
-    """Return the words of a text, as str.startswith takes them."""
+    """Return the words of a text as a tuple for str.startswith."""
     return tuple(word_list(text))
 
 
-# Each check with the beginnings of words without which it finds no wish.
+# Each check with the beginnings of words, one of which every wish for it has.
 _CHECKS: Final[tuple[tuple[Callable[[list[str], str], str | None], tuple[str, ...]], ...]] = (
     (
         count_fault,
@@ -113,12 +113,13 @@ _ASKS_YOU: Final = re.compile(r"^\W*(?:please|can|could|will|would) (?:you|i)\b"
 _ALLOWED: Final = re.compile(
     r"\b(?:yes or no|ja oder nein|s[íi] o no|oui ou non|alphabetical\w*)\b", re.IGNORECASE
 )
-# How a sentence of the rules begins that commands a form of the replies.
+# Words of rules about the user's business, which are not about the form of replies.
 _BUSINESS: Final = re.compile(
     r"\b(?:customers?|orders?|refund|policy|returns|store|shop|price|days?|business|ticket|account"
     r"|user(?:'s)? (?:has|is|asks))\b",
     re.IGNORECASE,
 )
+# Beginnings of sentences of the rules that command a form of every reply.
 COMMAND: Final = re.compile(
     r"^[\W\d]*(?:please|always|never|do not|don't|only|just|you (?:must|should|will|are to|always"
     r"|only|answer|reply|respond)"
@@ -131,7 +132,7 @@ COMMAND: Final = re.compile(
     r"|toujours)\b",
     re.IGNORECASE,
 )
-# A problem of mathematics or programming speaks of the forms of other things.
+# A problem of mathematics or programming mentions forms of other things.
 _PROBLEM: Final = re.compile(
     r"\$[^$\n]{1,200}\$|\\(?:boxed|frac|sqrt|\[|\()|^\s*(?:example \d|input|constraints)\s*:"
     r"|^\s*\(?A[.)][^\n]{1,400}\n\s*\(?B[.)]\s",  # options
@@ -142,7 +143,7 @@ _SPLIT: Final = re.compile(r"(?<=[.!?])[\"”')]*\s+|\n+|(?<=[?!])(?=[A-Z])")
 
 
 def verify_form(exchange: Exchange) -> Verdict | None:
-    """Judge the form of a reply; a right form is reported only where nothing else was asked."""
+    """Judge the form of a reply; None if it has no fault and no exact wish was kept."""
     instruction = exchange.instruction
     if len(instruction) > MAX_WISHES or len(exchange.reply) > MAX_TEXT:
         return None
@@ -164,14 +165,14 @@ def verify_form(exchange: Exchange) -> Verdict | None:
 
 
 def _is_json(exchange: Exchange) -> bool:
-    """Return whether the reply is JSON that was asked for, where a limit may be for one field."""
+    """Return whether the reply is JSON that was requested, so that a limit may be of one field."""
     return ("json" in exchange.folded or "{" in exchange.folded) and (
         value_of(exchange.reply) is not None
     )
 
 
 def _fault(sentences: list[str], instruction: str, reply: str, words: frozenset[str]) -> str | None:
-    """Return the first fault that a check finds; a check without its words is passed over."""
+    """Return the first fault that a check finds; a check without its words is skipped."""
     if _KINDS & words:
         fault = kind_fault(sentences, instruction, reply)
         if fault:

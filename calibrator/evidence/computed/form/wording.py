@@ -1,4 +1,4 @@
-"""Wishes for case, first and last words, words to use or avoid, and marks."""
+"""The wishes for case, first and last words, words to use or avoid, and marks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _WHOLE: Final = re.compile(
 
 
 def case_fault(sentences: list[str], reply: str) -> str | None:
-    """Return how a reply breaks a wish for upper or lower case, or None."""
+    """Describe how a reply breaks a wish for upper or lower case, or return None."""
     text = re.sub(r"```.*?```", " ", reply, flags=re.DOTALL)
     for sentence in sentences:
         for pattern, name in ((_UPPER, "upper"), (_LOWER, "lower")):
@@ -117,7 +117,7 @@ _INNER: Final = re.compile(
 
 
 def ends_fault(sentences: list[str], reply: str) -> str | None:
-    """Return how a reply breaks a wish for its first or last words, or None."""
+    """Describe how a reply breaks a wish for its first or last words, or return None."""
     body = counting.plain(reply).strip()
     for sentence in sentences:
         for pattern, is_start in ((_START, True), (_END, False)):
@@ -144,7 +144,10 @@ def ends_fault(sentences: list[str], reply: str) -> str | None:
 
 
 def _object(rest: str) -> str | None:
-    """Return the words that a wish names: in quotation marks, or one capitalised word."""
+    """Return the words that a wish names: quoted ones, or one capitalised word.
+
+    None without any.
+    """
     quoted = _QUOTED.match(rest)
     if quoted:
         return (quoted["a"] or quoted["b"]).strip()
@@ -183,7 +186,7 @@ _LETTERED: Final = re.compile(
 
 
 def letters_fault(sentences: list[str], reply: str) -> str | None:
-    """Return a word with another beginning or length than a reply's words must have, or None."""
+    """Name a word that breaks a wish for the words' first letter or length, or return None."""
     said = counting.words(reply)
     for sentence in sentences:
         found = _EVERY.search(sentence)
@@ -222,7 +225,7 @@ _USE: Final = re.compile(
 
 
 def words_fault(sentences: list[str], reply: str) -> str | None:
-    """Return a word that a reply must use and does not, or must not use and does; or None."""
+    """Name a word that a reply must use and lacks, or must avoid and has; or return None."""
     folded = reply.replace("’", "'").casefold()
     for sentence in sentences:
         if re.search(
@@ -334,7 +337,7 @@ _TIMES2: Final = re.compile(
 
 
 def frequency_fault(sentences: list[str], reply: str) -> str | None:
-    """Return how a reply breaks a wish for how often a word or letter occurs, or None."""
+    """Describe how a reply breaks a wish for the number of a word or letter, or return None."""
     folded = reply.casefold()
     for sentence in sentences:
         for found in (*_TIMES.finditer(sentence), *_TIMES2.finditer(sentence)):
@@ -387,7 +390,7 @@ _EMOJI: Final = re.compile("[\U0001f300-\U0001faff☀-➿\U0001f1e6-\U0001f1ff]"
 
 
 def marks_fault(sentences: list[str], reply: str) -> str | None:
-    """Return a mark that a reply has and must not have, or None."""
+    """Name a mark that a reply has although it must not, or return None."""
     for sentence in sentences:
         for name, pattern, marks in _MARKS:
             found = re.search(

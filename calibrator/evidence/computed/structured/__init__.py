@@ -1,3 +1,3 @@
-"""Replies in a formal language: JSON, SQL, tables. They are read, and never run."""
+"""The checks of replies in a formal language: JSON, SQL, tables. Nothing is executed."""
 
 __all__ = ["json_replies", "json_support", "sql", "tables"]

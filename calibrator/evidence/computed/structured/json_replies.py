@@ -1,4 +1,4 @@
-"""JSON that was asked for: whether it parses, and has the keys, types and choices of the prompt."""
+"""The check of requested JSON: whether it parses and has the prompt's keys, types and choices."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _BARE: Final = re.compile(
     r"|blocks?)|backticks|fences?)\b|\braw json\b",
     re.IGNORECASE,
 )
-_CODE: Final = re.compile(  # a program, which may speak of JSON
+_CODE: Final = re.compile(  # a program, which may mention JSON
     r"```[ \t]*(?!json)[a-z][\w+#]*[ \t]*\n|^(?:def|class|import|from|const|let|function|public"
     r"|func|package|use|#include|async) [\w{*<]",
     re.MULTILINE | re.IGNORECASE,
@@ -66,7 +66,7 @@ _FENCED: Final = re.compile(
 
 
 def verify_json(exchange: Exchange) -> Verdict | None:
-    """Judge a reply that was to be JSON; None if no JSON was asked for."""
+    """Judge a reply that had to be JSON; None if no JSON was requested."""
     rules = exchange.conversation.rules[:MAX_TEXT]
     request = exchange.request[:MAX_TEXT]
     if "json" not in exchange.folded:
@@ -82,7 +82,7 @@ def verify_json(exchange: Exchange) -> Verdict | None:
 
 
 def _judge_unnamed(exchange: Exchange, rules: str, request: str) -> Verdict | None:
-    """Judge a reply in JSON to a prompt that shows which keys it wants, and does not say JSON."""
+    """Judge a reply in JSON to a prompt that shows the wanted keys without naming JSON."""
     reply = exchange.reply.strip()
     if reply[:1] not in ("{", "[", "`") or ("{" not in exchange.folded and "(" not in request):
         return None
@@ -96,7 +96,7 @@ def _judge_unnamed(exchange: Exchange, rules: str, request: str) -> Verdict | No
 
 
 def _first_sentences(instruction: str, request: str) -> str:
-    """Return the sentences of a request that speak of JSON, with a little around them."""
+    """Return the sentences of a request that mention JSON, with some text around them."""
     text = instruction if "json" in instruction.casefold() else request
     place = text.casefold().find("json")
     before = re.split(r"[.?!\n]\s", text[max(0, place - 300) : place])[-1]
@@ -104,7 +104,7 @@ def _first_sentences(instruction: str, request: str) -> str:
 
 
 def judge_json(exchange: Exchange, rules: str, *, is_in_request: bool) -> Verdict | None:
-    """Judge a reply against a wish for JSON in the rules, if they are not empty, or the request."""
+    """Judge a reply by a wish for JSON in the rules, if they are not empty, or in the request."""
     request = exchange.request[:MAX_TEXT]
     wish = f"{rules}\n{request}" if rules else request
     reply = exchange.reply.strip()
@@ -157,7 +157,7 @@ _INVENTS: Final = re.compile(
 
 
 def _is_extraction(wish: str, request: str) -> bool:
-    """Return whether the values are to be taken from a text that the conversation has."""
+    """Return whether the values have to be taken from a text in the conversation."""
     if _INVENTS.search(wish):
         return False
     if _EXTRACTS.search(wish):
@@ -169,7 +169,7 @@ def _is_extraction(wish: str, request: str) -> bool:
 
 
 def _around(wish: str) -> Iterator[str]:
-    """Yield what is near each mention of JSON."""
+    """Yield the text around each mention of JSON."""
     for found in list(re.finditer(r"json", wish, re.IGNORECASE))[:5]:
         yield wish[max(0, found.start() - 150) : found.end() + 200]
 
@@ -191,14 +191,14 @@ def _is_talk(exchange: Exchange) -> bool:
 
 
 def value_of(reply: str) -> Any:
-    """Return the object or the list that a reply is; None if it is none."""
+    """Return the object or list that a reply consists of; None for other replies."""
     body, _ = body_of(reply.strip())
     value, fault = parse(body) if body is not None and len(body) <= MAX_SOURCE else (None, "")
     return value if fault is None and isinstance(value, dict | list) else None
 
 
 def body_of(reply: str) -> tuple[str | None, str]:
-    """Return the JSON of a reply and the text around it; None if the reply has none."""
+    """Return the JSON of a reply and the text around it; the JSON is None if there is none."""
     if reply[:1] in "{[" and reply[-1:] in "}]":
         return reply, ""
     found = _FENCED.search(reply)
@@ -220,7 +220,11 @@ def body_of(reply: str) -> tuple[str | None, str]:
 
 
 def parse(text: str) -> tuple[Any, str | None]:
-    """Parse JSON; the second value is a fault, empty if the text is too deeply nested to judge."""
+    """Parse JSON. Returns the value and a fault.
+
+    The fault is None for valid JSON, and empty if the text is too deeply nested or holds several
+    values.
+    """
     depth = deepest = 0
     for character in text:
         if character in "{[":
@@ -246,7 +250,7 @@ def parse(text: str) -> tuple[Any, str | None]:
         if error.msg == "Extra data":
             rest = text[error.pos :].strip()
             if rest.startswith(("{", "[")):
-                return None, ""  # several values, one a line
+                return None, ""  # several values, one in each line
             return None, f"extra text at character {error.pos}"
         where = f"line {error.lineno}" if error.lineno > 1 else f"character {error.pos}"
         return None, f"{error.msg[:1].lower()}{error.msg[1:]} ({where})"

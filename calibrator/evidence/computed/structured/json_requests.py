@@ -1,4 +1,4 @@
-"""Which JSON a prompt asks for: its keys, types and choices, from a template or from prose."""
+"""The JSON that a prompt asks for: its keys, types and choices, from a template or from prose."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ _GLOSS: Final = re.compile(r"\s*\([^()\n]{0,120}\)")
 class Request:
     """The JSON that a prompt asks for.
 
-    A reply must have one of `shapes`. `variants` are lists such as the slots of each intent, by
-    the value that they belong to.
+    A reply must have one of `shapes`. `variants` are lists such as the slots of each intent, by the
+    intent.
     """
 
     shapes: list[Shape] = field(default_factory=list)
@@ -96,19 +96,22 @@ class Request:
     prompt: str = ""
 
     def fault(self, value: Any) -> str | None:
-        """Return how a value differs from every shape, or from the list of its variant."""
+        """Describe how a value differs from every shape, or from the list of its variant.
+
+        Or None.
+        """
         faults = [shape.fault(value, self.prompt) for shape in self.shapes]
         if faults and all(faults):
             return faults[0]
         return _variant_fault(value, self.variants) if self.variants else None
 
     def at(self, path: tuple[str, ...]) -> Shape | None:
-        """Return the shape of the value at a path, as far as the prompt gives one."""
+        """Return the shape of the value at a path; None if the prompt gives none."""
         return next((part for shape in self.shapes if (part := shape.at(path))), None)
 
 
 def split_data(rules: str, request: str) -> tuple[str, str]:
-    """Split a prompt into what asks for JSON, rules included, and the text to take values from."""
+    """Split a prompt into the request for JSON, with the rules, and the text with the values."""
     if _ASKS.search(rules):
         return rules, request
     parts = re.split(r"\n[ \t]*\n", request)
@@ -120,7 +123,7 @@ def split_data(rules: str, request: str) -> tuple[str, str]:
 
 
 def read_request(rules: str, request: str) -> Request:
-    """Read what the rules and the request of a conversation ask of JSON."""
+    """Read the JSON that the rules and the request of a conversation ask for."""
     wish = f"{rules}\n{request}"
     ask, _ = split_data(rules, request)
     found = Request(list(templates_in(wish)), prompt=wish)
@@ -164,7 +167,7 @@ _IS_OBJECT: Final = re.compile(r"\bjson object\b|\btop[- ]level\b", re.IGNORECAS
 
 
 def _add_list(shape: Shape, wish: str) -> None:
-    """Add to a shape whether the whole is a list or an object, where the prompt says so."""
+    """Set in a shape whether the whole is a list or an object, if the prompt says so."""
     if shape.kinds - {"object"} or shape.is_schema:
         return
     if _IS_LIST.search(wish) and not _IS_OBJECT.search(wish):
@@ -213,7 +216,7 @@ def _prose(wish: str) -> Shape:
 
 
 def _enumerations(wish: str) -> Iterator[str]:
-    """Yield the places where keys may be listed: behind a word for keys, or with types."""
+    """Yield texts that may list keys: after a word for keys, or with types."""
     for pattern in (_WITH, _LISTED):
         for _, found in zip(range(MAX_KEYS), pattern.finditer(wish), strict=False):
             yield _sentence_from(wish, found.start("k"))
@@ -233,7 +236,7 @@ _PART: Final = re.compile(r"[()]|,|;|\s+(?:and|und|y|et|&)\s+", re.IGNORECASE)
 def _sentence_from(text: str, start: int) -> str:
     """Return an enumeration from its first key to its end: a full stop, a brace or a line break.
 
-    What is in brackets never ends it, so that a remark may have full stops and semicolons.
+    Text in brackets never ends it, so that a remark may have full stops and semicolons.
     """
     depth = 0
     for found in _EDGE.finditer(text, start, start + MAX_LISTED):
@@ -249,7 +252,7 @@ def _sentence_from(text: str, start: int) -> str:
 
 
 def _pieces_of(text: str) -> list[str]:
-    """Split an enumeration at commas, semicolons and words for `and` that are in no brackets."""
+    """Split an enumeration at commas, semicolons and words for `and` outside of brackets."""
     pieces, depth, start = [], 0, 0
     for found in _PART.finditer(text):
         if found[0] in "()":
@@ -261,7 +264,7 @@ def _pieces_of(text: str) -> list[str]:
 
 
 def _bracket_of(text: str) -> str:
-    """Return the remark in brackets with which a text begins, those within included, or nothing."""
+    """Return the remark in brackets at the start of a text, with inner brackets, or ""."""
     depth = 0
     for found in re.finditer(r"[()]", text if text[:1] == "(" else ""):
         depth += 1 if found[0] == "(" else -1
@@ -282,9 +285,9 @@ _SAYS: Final = re.compile(
 
 
 def _keys_of(text: str) -> tuple[list[tuple[str, str]], bool]:
-    """Return the keys of an enumeration with the remark on each, and whether it is read to its end.
+    """Return the keys of an enumeration with their remarks, and whether it was read to its end.
 
-    There are none if it is prose.
+    There are no keys if it is prose.
     """
     keys: list[tuple[str, str]] = []
     pieces = _pieces_of(text[:MAX_LISTED])
@@ -321,7 +324,7 @@ def _keys_of(text: str) -> tuple[list[tuple[str, str]], bool]:
 
 
 def _add_later(key: str, part: Shape, wish: str) -> None:
-    """Add what a prompt says of a key elsewhere, such as `status must be one of open, closed`."""
+    """Add the remark on a key elsewhere in a prompt: `status must be one of open, closed`."""
     found = re.search(
         rf"(?<!\w)[`\"']?{re.escape(key)}[`\"']?\s*(?:must be|should be|is|has to be|as|:|=|\()\s*"
         r"(?P<r>[^\n]{1,200})",
@@ -372,7 +375,7 @@ def _singular(label: str) -> str:
 
 
 def _listed_choices(text: str) -> tuple[str, ...]:
-    """Return what a line lists, each item with or without a gloss in brackets."""
+    """Return the items that a line lists, without glosses in brackets."""
     bare = _GLOSS.sub("", text).strip().rstrip(".")
     if re.search(r"[.:!?]\s|\.{3}|\be\.g\b|\betc\b", bare):
         return ()
@@ -392,7 +395,7 @@ def _variants(ask: str) -> dict[str, frozenset[str]]:
 
 
 def _variant_fault(value: Any, variants: dict[str, frozenset[str]]) -> str | None:
-    """Return a key of a reply that is in the lists of other variants only, or None."""
+    """Describe a key of a reply that is only in the lists of other variants, or return None."""
     if not isinstance(value, dict):
         return None
     chosen = next(

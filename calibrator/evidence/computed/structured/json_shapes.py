@@ -1,4 +1,4 @@
-"""What a value of JSON must look like, and how a value differs from it."""
+"""The required shape of a JSON value, and the differences of a value from it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 MAX_DEPTH: Final = 12
-MAX_ITEMS: Final = 200  # of a list or an object that are checked
+MAX_ITEMS: Final = 200  # items of a list or an object that are checked
 _NAMES: Final = {
     "string": "a string",
     "number": "a number",
@@ -20,24 +20,24 @@ _NAMES: Final = {
 }
 _LETTERS: Final = re.compile(r"YYYY|yyyy|YY|MM|DD|dd|HH|hh|mm|SS|ss|[^\w\s]|[TZ ]")
 _FORMS: Final = {"date": "YYYY-MM-DD", "date-time": "YYYY-MM-DDTHH:MM", "time": "HH:MM"}
-# A pattern without groups that repeat and without references is matched in bounded time.
+# A pattern without repeated groups and without references is matched in bounded time.
 _SAFE_PATTERN: Final = re.compile(r"(?:[^()|*+\\]|\\[dDwWsS.\-/+()\[\]]|[*+](?![*+?])){1,100}")
 _MAX_REPEATS: Final = 3
-_MAX_MATCHED: Final = 64  # characters of a string that a pattern is matched with
+_MAX_MATCHED: Final = 64  # characters of a string that is matched with a pattern
 
 
 def plain_key(key: str) -> str:
-    """Return a key without case and separators: `Phone number` and `phone_number` are the same."""
+    """Return a key without case and separators, equal for `Phone number` and `phone_number`."""
     return re.sub(r"[\W_]+", "", key.casefold())
 
 
 @dataclass(slots=True)
 class Shape:
-    """What a value must be; a part that is empty or None allows anything.
+    """The required shape of a value; a part that is empty or None allows anything.
 
     `kinds` are types of JSON Schema, `choices` are in lower case, `form` is a date or time such as
-    `YYYY-MM-DD`. `others` is the shape of what has a key that is no word of `fields`, and `names`
-    are the choices for such keys. `limits` are keywords of JSON Schema such as `maxLength`.
+    `YYYY-MM-DD`. `others` is the shape of values whose key is not in `fields`, and `names` are the
+    choices for such keys. `limits` are keywords of JSON Schema such as `maxLength`.
     """
 
     kinds: frozenset[str] = frozenset()
@@ -51,16 +51,16 @@ class Shape:
     form: str = ""
     limits: Mapping[str, Any] = field(default_factory=dict)
     is_closed: bool = False  # no further keys
-    is_literal: bool = True  # the keys are to be written as they are
-    is_prose: bool = False  # read from a sentence, which leaves open how the keys are nested
+    is_literal: bool = True  # the keys must be written in this spelling
+    is_prose: bool = False  # read from a sentence, which does not say how the keys are nested
     is_partial: bool = False  # there may be more keys than were read
     is_placed: bool = False  # a key elsewhere in the reply does not count
-    is_schema: bool = False  # null only where it is named
+    is_schema: bool = False  # null only if the schema names it
     is_example: bool = False  # shown by an example value
-    is_quote: bool = False  # to be copied word for word
+    is_quote: bool = False  # must be copied word for word
 
     def fault(self, value: Any, prompt: str = "") -> str | None:
-        """Return how a value differs from the shape, or None.
+        """Describe how a value differs from the shape, or return None.
 
         `prompt` is the whole text of the prompt: a key that occurs in it is never superfluous.
         """
@@ -77,7 +77,10 @@ class Shape:
         return _fault(value, self, reply)
 
     def at(self, path: tuple[str, ...]) -> Shape | None:
-        """Return the shape of the value at a path of keys, whatever lists are on the way."""
+        """Return the shape of the value at a path of keys, through any lists.
+
+        None if there is none.
+        """
         shape: Shape | None = self
         for key in path:
             while shape is not None and shape.items is not None:
@@ -120,7 +123,7 @@ def is_of_kind(value: Any, kind: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """What is known of a whole reply: its plain keys at any depth, and the prompt before it."""
+    """The plain keys of a whole reply at any depth, and the prompt before it."""
 
     keys: frozenset[str]
     prompt: str
@@ -131,7 +134,7 @@ class _Reply:
 
 
 def _fault(value: Any, shape: Shape, reply: _Reply, path: str = "", depth: int = 0) -> str | None:
-    """Return how a value at a path differs from its shape, or None."""
+    """Describe how a value at a path differs from its shape, or return None."""
     if depth > MAX_DEPTH or (value is None and not shape.is_schema):
         return None
     name = f'"{path}"' if path else "the reply"
@@ -155,7 +158,7 @@ def _fault(value: Any, shape: Shape, reply: _Reply, path: str = "", depth: int =
 def _object_fault(
     value: Mapping[str, Any], shape: Shape, reply: _Reply, path: str, depth: int
 ) -> str | None:
-    """Return how the keys or the values of an object differ from a shape, or None."""
+    """Describe how the keys or the values of an object differ from a shape, or return None."""
     own = {plain_key(key): key for key in list(value)[:MAX_ITEMS]}
     nested = frozenset() if shape.is_schema or shape.is_placed else reply.keys
     prefix = f"{path}." if path else ""
@@ -189,7 +192,7 @@ def _object_fault(
 
 
 def _leaf_fault(value: Any, shape: Shape, name: str) -> str | None:
-    """Return how a string, a number or a truth value differs from a shape, or None."""
+    """Describe how a string, a number or a truth value differs from a shape, or return None."""
     if shape.choices and value != "" and not isinstance(value, bool):
         text = str(value).casefold()
         if text not in shape.choices and text.removesuffix(".0") not in shape.choices:
@@ -213,7 +216,7 @@ def _leaf_fault(value: Any, shape: Shape, name: str) -> str | None:
 
 
 def _limit_fault(name: str, size: int, limits: Mapping[str, Any], kind: str) -> str | None:
-    """Return whether a size is outside `min` and `max` of a kind (Length, Items), in words."""
+    """Describe how a size is outside `min` and `max` of a kind (Length, Items), or return None."""
     least, most = limits.get(f"min{kind}"), limits.get(f"max{kind}")
     if isinstance(least, int) and size < least:
         return f"{name} is shorter than {least}"
@@ -221,7 +224,7 @@ def _limit_fault(name: str, size: int, limits: Mapping[str, Any], kind: str) -> 
 
 
 def _has_form(value: str, form: str) -> bool:
-    """Return whether a date or time is written as a form such as `YYYY-MM-DD` says."""
+    """Return whether a date or time is written in a form such as `YYYY-MM-DD`."""
     parts = _LETTERS.findall(form)
     pattern = "".join(
         rf"\d{{{len(each)}}}" if each.isalpha() and len(each) > 1 else re.escape(each)
@@ -234,7 +237,7 @@ def _has_form(value: str, form: str) -> bool:
 
 
 def _fits(value: str, pattern: str) -> bool:
-    """Return whether a value matches a pattern, or the pattern is not one that is simple."""
+    """Return whether a value matches a pattern; True if the pattern is not a simple one."""
     repeats = len(re.findall(r"[*+{]", pattern))
     if repeats > _MAX_REPEATS or not _SAFE_PATTERN.fullmatch(pattern):
         return True

@@ -1,7 +1,7 @@
-"""Values of a JSON reply that are right although the text has no such words or numbers.
+"""Right values of a JSON reply whose words or numbers are not in the text.
 
-They are converted to another unit, written instead of taken from the text, spelled out from an
-abbreviation, or inflected.
+They are converted to another unit, written by the model, spelled out from an abbreviation, or
+inflected.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from calibrator.evidence.computed.structured.json_shapes import plain_key
 from calibrator.evidence.computed.sums.unit_table import units
 from calibrator.evidence.computed.word_lists import word_set
 
-MAX_READ: Final = 20_000  # characters in which units are looked for
-_WRITTEN: Final = re.compile(  # keys of what a model writes, and does not copy
+MAX_READ: Final = 20_000  # characters that are searched for units
+_WRITTEN: Final = re.compile(  # keys of values that a model writes and does not copy
     r"option|choice|distractor|alternativ|title|headline|heading|caption|slogan|tagline|subject"
     r"|idea|question|quiz|example|suggest|recommend|advice|hint|tip|translat|explan|explain"
     r"|rationale|reason|summar|abstract|flashcard|^front$|^back$|feedback|comment|critique"
@@ -84,17 +84,17 @@ _LATER: Final = re.compile(r"due|until|expir|end|deadline|valid|next|renew|pay|f
 
 
 def is_written(path: Sequence[str]) -> bool:
-    """Return whether a key on the way to a value names what a model writes, such as options."""
+    """Return whether a key on a value's path names text that a model writes, such as options."""
     return any(_WRITTEN.search(plain_key(key)) for key in path)
 
 
 def wants_writing(ask: str) -> bool:
-    """Return whether a request asks for content that is to be written, such as quiz questions."""
+    """Return whether a request asks for new content, such as quiz questions."""
     return _CREATES.search(ask) is not None
 
 
 def _measure(word: str) -> tuple[str, Fraction] | None:
-    """Return what a unit measures and its size, or None if the word is no unit."""
+    """Return the dimension and the size of a unit; None if the word is no unit."""
     word = word.casefold()
     if word in _MILLI:
         return "time", Fraction(1, 1000)
@@ -107,9 +107,9 @@ def _measure(word: str) -> tuple[str, Fraction] | None:
 
 
 def is_converted(path: Sequence[str], text: str, ask: str) -> bool:
-    """Return whether a number may be converted: the key or the prompt names another unit.
+    """Return whether a number may be converted, because the key or the prompt names another unit.
 
-    The unit of the key `length_mm` is another one where the text has centimetres.
+    For instance, the key is `length_mm` and the text has centimetres.
     """
     words = [word for key in path for word in _KEY_WORD.findall(key)]
     words += [found["u"] for found in list(_IN_UNIT.finditer(ask[:MAX_READ]))[:40]]
@@ -143,7 +143,7 @@ def _is_within(short: str, letters: str) -> bool:
 
 
 def stems_of(word: str) -> frozenset[str]:
-    """Return a word with and without up to two last letters, for a comparison of inflections."""
+    """Return a word and its forms without one or two last letters, for comparing inflections."""
     return frozenset({word, *(word[:-cut] for cut in (1, 2) if len(word) - cut >= 4)})
 
 

@@ -1,6 +1,6 @@
-"""How well a text supports the values of a JSON reply, as a probability.
+"""The probability that a text supports the values of a JSON reply.
 
-A few counts of the reply (`FEATURES`) have weights of a logistic regression, which was fitted on
+Some counts of the reply (`FEATURES`) have weights of a logistic regression, which was fitted on
 graded replies of two sources (`calibrator/evidence/README.md`).
 """
 
@@ -40,14 +40,14 @@ from calibrator.recalibration.curves import probability
 
 FEATURES: Final = (
     "absent",  # values that are not in the text
-    "partial",  # values of which some words are in the text
+    "partial",  # values with some words in the text
     "found",  # share of the values that are in the text
-    "cut",  # values that go on in the text
+    "cut",  # values that are longer in the text
     "alien",  # values that are beside the word for another key
     "own",  # values that are beside the word for their key
     "clash",  # values of another kind than their key: no number, no date, no time
     "twice",  # values under two keys
-    "rival",  # dates and times behind which the user states another that no value has
+    "rival",  # dates and times after which the user states another one that no value has
     "declined",  # values that an assistant proposed and the user declined
     "unused_words",  # share of the words of a short text that no value has
 )
@@ -55,10 +55,10 @@ BASE: Final = -0.77
 WEIGHTS: Final = (-2.44, -0.8, 1.22, -0.91, -0.15, 0.36, -2.11, -0.84, -1.21, -0.79, -0.68)
 MAX_DATA: Final = 20_000  # characters of a text that are read
 MAX_LEAVES: Final = 60
-SHORT: Final = 60  # words of a text of which most are about what is wanted
+SHORT: Final = 60  # most words of a short text, which is mostly about the wanted values
 MAX_COUNT: Final = 12  # a smaller number may be counted, and need not be in the text
 NEAR: Final = 3  # words between a value and the word for its key
-MOST: Final = 3  # of a count
+MOST: Final = 3  # largest count
 _WORD: Final = re.compile(r"\d+(?:[.,:]\d+)+|[^\W_]+(?:['’][^\W\d_]+)?")
 _SPEAKER: Final = re.compile(r"^(?P<who>[A-Za-z][\w ]{0,20}):[ \t]", re.MULTILINE)
 _ASSISTS: Final = re.compile(
@@ -91,7 +91,7 @@ _COUNTS: Final = re.compile(
 
 @dataclass(slots=True)
 class ValueSupport:
-    """The support of the values of a reply, and what speaks against them: key, value, what."""
+    """The support of the values of a reply, and the doubtful ones: key, value, kind of doubt."""
 
     support: float
     doubts: tuple[tuple[str, str, str], ...] = ()
@@ -99,7 +99,7 @@ class ValueSupport:
 
 @dataclass(slots=True)
 class _Data:
-    """A text in words, with the places of each, and who speaks where."""
+    """A text in words, with the positions of each, and the ranges of the speakers."""
 
     text: str
     words: list[str] = field(default_factory=list)
@@ -132,7 +132,7 @@ class _Data:
         return len(word) > 3 and word.isalpha() and any(each in self.places for each in forms)
 
     def find(self, words: list[str]) -> list[int]:
-        """Return the places where these words follow each other."""
+        """Return the indexes at which these words follow each other."""
         if not words:
             return []
         rarest = min(range(len(words)), key=lambda at: len(self.places.get(words[at], ())))
@@ -141,7 +141,7 @@ class _Data:
 
 
 def support_of_values(conversation: Conversation, reply: str) -> ValueSupport | None:
-    """Return how well a conversation supports a reply in JSON; None if it is none."""
+    """Return the support of a conversation for a reply in JSON; None for another reply."""
     read = features_of(conversation, reply)
     if read is None:
         return None
@@ -155,7 +155,7 @@ def support_of_values(conversation: Conversation, reply: str) -> ValueSupport | 
 def features_of(
     conversation: Conversation, reply: str
 ) -> tuple[dict[str, float], list[tuple[str, str, str]]] | None:
-    """Return `FEATURES` of a reply in JSON and its doubtful values; None if it is no such reply."""
+    """Return `FEATURES` of a reply in JSON and its doubtful values; None for another reply."""
     value = value_of(reply)
     rules = conversation.rules[:MAX_DATA]
     request = conversation.request[:MAX_DATA]
@@ -182,7 +182,7 @@ def features_of(
 
 
 class _Reading:
-    """Looks up the values of one reply."""
+    """The look-up of the values of one reply."""
 
     def __init__(
         self,
@@ -193,7 +193,7 @@ class _Reading:
         ask: str,
     ) -> None:
         self.ask = ask.casefold()
-        self.is_copied = COPIED.search(ask) is not None  # values are wanted word for word
+        self.is_copied = COPIED.search(ask) is not None  # values must be copied word for word
         self.data, self.source, self.wanted, self.leaves = data, source, wanted, found
         self.covered: set[int] = set()
         self.doubts: list[tuple[str, str, str]] = []
@@ -240,7 +240,10 @@ class _Reading:
         return {name: min(float(count), MOST) for name, count in self.counts.items()}
 
     def _look_up(self, path: tuple[str, ...], leaf: Any) -> tuple[str, list[int], int]:
-        """Return whether a value is found, partial, absent or free, its places and its length."""
+        """Return whether a value is found, partial, absent or free, with its places.
+
+        The second result are its indexes in the text, and the third is its length in words.
+        """
         key = path[-1] if path else ""
         plain = plain_key(key)
         shape = self.wanted.at(path)
@@ -262,7 +265,7 @@ class _Reading:
         if not isinstance(leaf, str):
             return "free", [], 0
         if FREE.search(plain) and (not self.is_copied or leaf.casefold() in self.ask):
-            return "free", [], 0  # said in own words, or a choice of the prompt
+            return "free", [], 0  # in the model's own words, or a choice of the prompt
         missing = [word for word in words if not self.data.has(word)]
         if not missing or _is_day(plain, leaf, self.source):
             return "found", [], 0
@@ -302,7 +305,7 @@ class _Reading:
         self.counts["alien"] += other < own
 
     def _goes_on(self, at: int, size: int) -> bool:
-        """Return whether the name or number at a place has more words beside it."""
+        """Return whether the name at an index has another capitalised word beside it."""
         raw = self.data.raw
         for beside, edge in ((at - 1, at), (at + size, at + size - 1)):
             if not 0 <= beside < len(raw) or beside in self.covered:
@@ -321,7 +324,7 @@ class _Reading:
         return False
 
     def _distance(self, stems: frozenset[str], at: int, size: int) -> int:
-        """Return how many words are between a value and the nearest word for a key."""
+        """Return the number of words between a value and the nearest word for a key."""
         words = self.data.words
         for distance in range(1, NEAR + 1):
             for place in (at - distance, at + size - 1 + distance):
@@ -334,7 +337,7 @@ class _Reading:
         return NEAR + 1
 
     def _count_unused(self) -> None:
-        """Count what a short text says and no value has."""
+        """Count the share of the words of a short text that no value has."""
         words = self.data.words
         if not words or len(words) > SHORT:
             return
@@ -346,7 +349,7 @@ class _Reading:
         self.counts["unused_words"] = len(unused) / len(content) if content else 0.0
 
     def _count_rivals(self) -> None:
-        """Count dates and times of the reply behind which the user states an unused one."""
+        """Count dates and times of the reply after which the user states an unused one."""
         text = self.data.text
         own = "\n".join(str(leaf)[:100] for _, leaf in self.leaves)
         dates = [({(d.month, d.day) for d in each.values}, each.start) for each in dates_in(text)]
@@ -356,7 +359,7 @@ class _Reading:
         self.counts["rival"] = self._rivals(dates, used) + self._rivals(times, clock)
 
     def _rivals(self, stated: list[tuple[set[Any], int]], used: list[set[Any]]) -> int:
-        """Count the values that are used and have an unused one of the user behind them."""
+        """Count the used values after which the user states an unused one."""
         known = set().union(*used)
         free = [start for values, start in stated if not values & known]
         free = [at for at in free if any(begin <= at < end for begin, end in self.data.said)]
@@ -388,7 +391,10 @@ def _stems(key: str) -> frozenset[str]:
 
 
 def _is_of_other_kind(key: str, leaf: str, found: list[tuple[tuple[str, ...], Any]]) -> bool:
-    """Return whether a value is no number, date or time where its key says so, or the reverse."""
+    """Return whether a value is no number although its key asks for one, or a misplaced date.
+
+    A date or time is misplaced under another key if the reply has a key for dates or times.
+    """
     plain = plain_key(key)
     has_digits = bool(re.search(r"\d", leaf)) or bool(numbers_in(leaf))
     if _COUNTS.search(key.casefold()) and not has_digits and len(leaf.split()) > 1:

@@ -1,4 +1,4 @@
-"""Reads the JSON that a template asks for, such as `{"name": string, "tags": [str]}`.
+"""The JSON that a template asks for, such as `{"name": string, "tags": [str]}`.
 
 Types may be those of JSON, Python or TypeScript, and values may be examples or placeholders.
 """
@@ -72,11 +72,11 @@ _VERBATIM: Final = re.compile(r"\b(?:word for word|verbatim|exact quote|wörtlic
 
 
 class _UnreadableError(Exception):
-    """A block that is no template."""
+    """An error for a block that is no template."""
 
 
 class _Reader:
-    """Reads one block by recursive descent; `typed` counts the values that are no examples."""
+    """A recursive descent over one block; `typed` counts the values that are no examples."""
 
     def __init__(self, text: str) -> None:
         self.tokens = [found[0] for found in _TOKEN.finditer(text)]
@@ -85,7 +85,7 @@ class _Reader:
         self.has_quoted_keys = re.search(r"[\"“'`][\w $-]{1,60}[\"”'`]\s*\??\s*:", text) is not None
 
     def peek(self) -> str:
-        """Return the next token that is no space; raises `_UnreadableError` at the end."""
+        """Return the next token that is no space. Raises `_UnreadableError` at the end."""
         while self.at < len(self.tokens) and self.tokens[self.at].isspace():
             self.at += 1
         if self.at >= len(self.tokens):
@@ -103,7 +103,7 @@ class _Reader:
         return _union(options)
 
     def option(self, depth: int) -> Shape:
-        """Read an object, a list or a word with what belongs to it."""
+        """Read an object, a list, or a word with its remarks."""
         token = self.peek()
         if token == "{":
             return self.object(depth)
@@ -155,7 +155,7 @@ class _Reader:
         return shape
 
     def key(self) -> tuple[str, bool, bool, str]:
-        """Read a key: its name, whether it is no placeholder, may be missing, and a remark."""
+        """Read a key: its name, whether it is literal, whether it is optional, and a remark."""
         words: list[str] = []
         remark = ""
         is_optional = False
@@ -193,13 +193,13 @@ class _Reader:
             else:
                 start = self.at
                 items.append(self.value(depth + 1))
-                if self.at == start:  # a bracket that closes something else
+                if self.at == start:  # the closing bracket of something else
                     raise _UnreadableError
         self.at += 1
         return Shape(kinds=frozenset({"array"}), items=_union(items) if items else None)
 
     def generic(self, name: str, depth: int) -> Shape:
-        """Read what follows a type's name in brackets: `list[str]`, `string[]`, `Optional[int]`."""
+        """Read the parameters of a type: `list[str]`, `string[]`, `Optional[int]`."""
         inner = self.array(depth).items or Shape()
         self.typed += 1
         base = name.strip().casefold()
@@ -213,7 +213,7 @@ class _Reader:
 
 
 def shape_of_words(text: str) -> Shape:
-    """Return the shape that a type, a choice, a form of date or an example stands for."""
+    """Return the shape that a type, a choice, a form of date or an example describes."""
     text = text.strip(" \t=")
     base, bracket, remark = text.partition("(")
     if bracket and base.strip():
@@ -329,7 +329,7 @@ def cleaned_choices(parts: list[str]) -> tuple[str, ...]:
     return tuple(cleaned)
 
 
-_GOES_ON: Final = re.compile(  # what makes of a type a description, such as `number of the house`
+_GOES_ON: Final = re.compile(  # text that makes a type a description, such as `number of the house`
     r"\s*(?:[|/]|or\b|of (?!(?:strings|numbers|integers|objects|str|int)\b)"
     r"|(?!between|from|with|in\b|of\b|only|max|min|no\b|without|and\b|for\b|where\b)[^\W\d_]+ )",
     re.IGNORECASE,
@@ -337,7 +337,7 @@ _GOES_ON: Final = re.compile(  # what makes of a type a description, such as `nu
 
 
 def add_remark(shape: Shape | None, text: str) -> None:
-    """Add to a shape what a remark says, such as `(integer)` or `one of "a", "b"`."""
+    """Add the content of a remark to a shape, such as `(integer)` or `one of "a", "b"`."""
     if shape is None:
         return
     remark = text.strip(" \t:(/#-–—")
@@ -361,7 +361,7 @@ def add_remark(shape: Shape | None, text: str) -> None:
 def templates_in(text: str) -> Iterator[Shape]:
     """Yield the shapes of the templates and JSON Schemas of a text, at most `MAX_BLOCKS`.
 
-    A template of each value or entry may be in an object or in a list: then these come first.
+    If a template is that of each value or entry, an object or a list of it is yielded before it.
     """
     start, tried = 0, 0
     while tried < MAX_BLOCKS and (found := _OPENS.search(text, start)):
@@ -389,7 +389,7 @@ def _is_nested(before: str) -> bool:
 
 
 def _end(text: str, start: int) -> int:
-    """Return where the bracket that opens here is closed; the next place if nowhere."""
+    """Return the end of the bracket that opens at `start`; `start` + 1 if it is never closed."""
     depth = 0
     for found in _BRACKETS.finditer(text, start, start + MAX_BLOCK):
         depth += 1 if found[0] in "{[" else -1
@@ -399,7 +399,7 @@ def _end(text: str, start: int) -> int:
 
 
 def _read(block: str, before: str) -> Shape | None:
-    """Return the shape of a block, or None if it is data or no JSON."""
+    """Return the shape of a block; None if it is data or no JSON."""
     if '"properties"' in block or '"items"' in block:
         try:
             schema = json.loads(block)

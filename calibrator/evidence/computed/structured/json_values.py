@@ -1,4 +1,4 @@
-"""Values of a JSON reply, looked up in the text that they were to be taken from."""
+"""The look-up of the values of a JSON reply in the text that they had to be taken from."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _CLOCK: Final = re.compile(
     r" (?P<h>\d{1,2}|[a-zäöüß]{3,8})\b",
     re.IGNORECASE,
 )
-_AMOUNTS: Final = {  # words that say how many, beside the names of numbers
+_AMOUNTS: Final = {  # words for amounts, apart from the names of numbers
     word: Fraction(value)
     for value, words in (
         ("1", "once single daily alone a an one einmal ein eine un une uno una"),
@@ -77,7 +77,7 @@ _AMOUNTS: Final = {  # words that say how many, beside the names of numbers
     )
     for word in words.split()
 }
-MAX_READ: Final = 20_000  # characters in which dates and times are looked for
+MAX_READ: Final = 20_000  # characters that are searched for dates and times
 HALF_DAY: Final = 12 * 60
 COPIED: Final = re.compile(
     r"\b(?:copy|verbatim|as printed|in the words used|exactly as|word for word"
@@ -88,7 +88,7 @@ _EMAIL: Final = re.compile(r"[\w.+%-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}")
 
 
 class Source:
-    """A text in which values are looked up, in the forms that the comparison needs."""
+    """A text with the forms of it that a look-up of values needs."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -120,7 +120,7 @@ class Source:
 
     @cached_property
     def numbers(self) -> frozenset[Fraction]:
-        """Every value that a number of the text may have, shares as a hundredth too."""
+        """The possible values of the numbers in the text, percentages also as fractions of 1."""
         values: set[Fraction] = set()
         for is_comma in (False, True):
             for number in numbers_in(self.text, is_comma):
@@ -143,7 +143,7 @@ class Source:
 
     @cached_property
     def times(self) -> frozenset[int]:
-        """The times of day of the first part, in minutes of half a day."""
+        """The times of day of the first part, in minutes modulo 12 hours."""
         text = self.text[:MAX_READ]
         found = {time.minutes % HALF_DAY for time in times_in(text)}
         for match in _CLOCK.finditer(text):
@@ -178,7 +178,7 @@ def is_absence(leaf: str) -> bool:
 
 
 def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each value of JSON that has no parts, with the keys on the way to it."""
+    """Yield each value of JSON that has no parts, after its path of keys."""
     if len(path) > 20:
         return
     if isinstance(value, Mapping):
@@ -193,7 +193,7 @@ def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
 
 
 def fault_of_quotes(value: Any, source: Source, request: Request) -> str | None:
-    """Return a quotation that is not word for word in the text, or None."""
+    """Describe a quotation that is not word for word in the text, or return None."""
     if not any(part.is_quote for shape in request.shapes for _, part in shape.parts()):
         return None
     for _, (path, leaf) in zip(range(MAX_VALUES), leaves(value), strict=False):
@@ -205,7 +205,10 @@ def fault_of_quotes(value: Any, source: Source, request: Request) -> str | None:
 
 
 def fault_of_values(value: Any, source: Source, request: Request, wish: str) -> str | None:
-    """Return a value that the text cannot have given, or None; `wish` says what was asked."""
+    """Describe a value that is not from the text, or return None.
+
+    `wish` is the request for JSON.
+    """
     is_verbatim = bool(COPIED.search(wish))
     for count, (path, leaf) in enumerate(leaves(value)):
         if count >= MAX_VALUES:
@@ -219,7 +222,7 @@ def fault_of_values(value: Any, source: Source, request: Request, wish: str) -> 
 def fault_of_value(
     path: tuple[str, ...], leaf: Any, source: Source, request: Request, *, is_verbatim: bool
 ) -> str | None:
-    """Return how one value differs from all that the text may have given for it, or None."""
+    """Describe how a value differs from everything in the text for its key, or return None."""
     key = path[-1] if path else ""
     plain = plain_key(key)
     shape = request.at(path)
@@ -247,7 +250,7 @@ def _absence_fault(key: str, plain: str, source: Source) -> str | None:
 
 
 def may_be_computed(plain: str, source: Source) -> bool:
-    """Return whether the value of a key may follow from the text without standing in it."""
+    """Return whether the value of a key may follow from the text without being in it."""
     if plain == "age":
         return (
             bool(re.search(r"\b(?:1[89]|20)\d\d\b|\bborn\b", source.text))
@@ -312,7 +315,7 @@ def _string_fault(
 
 
 def _dated(leaf: str, plain: str, source: Source) -> bool | None:
-    """Return whether a date or time differs from all of the text; None if it is neither."""
+    """Return whether a date or time differs from all those of the text; None if it is neither."""
     dates = dates_in(leaf)
     times = times_in(leaf)
     is_all_date = bool(dates) and dates[0].start == 0
@@ -357,7 +360,7 @@ def _words_fault(
     parts = words.split()
     digits = re.sub(r"\D", "", leaf)
     if len(digits) >= 7 and digits[-7:] in re.sub(r"\D", "", source.text):
-        return None  # a telephone number with a code of its country
+        return None  # a telephone number with a country code
     numbers = numbers_in(leaf)
     if len(numbers) == 1 and re.fullmatch(
         r"[^\w]*[\d.,\s'%]+[^\w]*|[$€£¥]?\s?[\d.,']+\s?"

@@ -1,4 +1,7 @@
-"""SQL against a schema in the prompt: SQLite compiles it in an empty database and runs nothing."""
+"""The check of SQL by a schema in the prompt: SQLite compiles it for an empty database.
+
+The query is never executed.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.evidence.computed.word_lists import word_set
 
 MAX_TABLES: Final = 100
-MAX_COLUMNS: Final = 300  # of one table
+MAX_COLUMNS: Final = 300  # columns of one table
 MAX_QUERY: Final = 10_000  # characters
 _QUICK: Final = word_set(
     "sql sqlite query queries mysql postgres postgresql abfrage consulta requête"
@@ -84,11 +87,13 @@ _FOREIGN: Final = re.compile(
     re.IGNORECASE,
 )
 
-_TYPED: Final = re.compile(r"\b(?:date|time|timestamp)\s+(?=')", re.IGNORECASE)  # of a literal
+_TYPED: Final = re.compile(
+    r"\b(?:date|time|timestamp)\s+(?=')", re.IGNORECASE
+)  # the type of a literal
 
 
 def verify_sql(exchange: Exchange) -> Verdict | None:
-    """Judge whether the SQL of a reply fits the schema that the conversation gives."""
+    """Judge whether the SQL of a reply fits the schema in the conversation."""
     reply = exchange.reply[:MAX_TEXT]
     is_query = "```sql" in reply or _QUERY.match(reply) is not None
     if not is_query:
@@ -137,7 +142,7 @@ def query_of(reply: str) -> str | None:
 
 
 def schema_of(text: str) -> dict[str, list[str]]:
-    """Return the tables that a text describes, with their columns; empty if it is unclear."""
+    """Return the tables that a text describes, with their columns; empty if it is not clear."""
     tables: dict[str, list[str]] = {}
     for found in _CREATE.finditer(text):
         columns = _created(text, found.end())
@@ -191,7 +196,7 @@ def _created(text: str, start: int) -> list[str]:
 
 
 def _listed(text: str) -> list[str]:
-    """Return the columns of a list such as `id, name TEXT, price (number)`, or none if unclear."""
+    """Return the columns of a list such as `id, name TEXT, price (number)`; empty if not clear."""
     text = re.sub(r"\([^()]*\)", " ", text)
     names: list[str] = []
     for piece in re.split(r",|;|\band\b|\bund\b|\by\b|\bet\b", text):
@@ -207,7 +212,7 @@ def _listed(text: str) -> list[str]:
 
 
 def _is_remark(text: str) -> bool:
-    """Return whether what follows a column is a type or a key."""
+    """Return whether the text after a column is a type or a key."""
     return bool(
         _TYPES.match(text)
         or re.match(
@@ -220,9 +225,10 @@ def _is_remark(text: str) -> bool:
 
 
 def fault_of(query: str, tables: dict[str, list[str]], *, is_sqlite: bool = False) -> str | None:
-    """Return why a query does not compile against tables, or None if it does or that is unclear.
+    """Describe why a query does not compile against tables.
 
-    Unless SQLite was asked for, only what is wrong in every usual dialect is a fault.
+    None if it does or if that is not clear. Unless SQLite was requested, only errors in every usual
+    dialect are faults.
     """
     connection = sqlite3.connect(":memory:", isolation_level=None, cached_statements=0)
     try:
@@ -269,7 +275,7 @@ def _only_reads(action: int, *_: str | None) -> int:
 
 
 def _reason(error: str, query: str, tables: dict[str, list[str]], *, is_sqlite: bool) -> str | None:
-    """Return a sentence for an error of SQLite, or None if another system may accept the query."""
+    """Describe an error of SQLite; None if another system may accept the query."""
     table = re.match(r"no such table: (?:\w+\.)?(.+)", error)
     if table:
         return None if may_be_table(table[1], query) else f"there is no table {table[1]}"
@@ -297,7 +303,7 @@ def _reason(error: str, query: str, tables: dict[str, list[str]], *, is_sqlite: 
 
 
 def _owner(alias: str, query: str, tables: dict[str, list[str]]) -> str | None:
-    """Return the table that a query calls by this alias."""
+    """Return the table that a query gives this alias; None without one."""
     for name in tables:
         if name.casefold() == alias.casefold():
             return name

@@ -1,4 +1,4 @@
-"""Decide whether an error that SQLite reports is one in every usual dialect of SQL."""
+"""The decision whether an error of SQLite is an error in every usual dialect of SQL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from calibrator.evidence.computed.word_lists import word_set
 
-# What a dialect may accept as a value or an argument although no table has such a column.
+# Names that a dialect may accept as a value or an argument although no table has such a column.
 _BUILT_IN: Final = word_set(
     "rownum rowid sysdate systimestamp getdate true false level user session_user current_user"
     " current_role current_date current_time current_timestamp localtime localtimestamp default"
@@ -43,8 +43,8 @@ _ORDER: Final = {"where": 1, "group": 2, "having": 3, "order": 4, "limit": 5}
 def is_wrong_everywhere(query: str) -> bool:
     """Return whether a query breaks a rule of syntax that all usual dialects share.
 
-    Such are brackets and quotation marks that are not closed, a clause without content, and
-    clauses in a wrong order. True is certain, and False only says that a dialect may accept it.
+    Such errors are brackets and quotation marks that are not closed, a clause without content, and
+    clauses in a wrong order. True is certain; False only means that a dialect may accept the query.
     """
     if _OTHER_QUOTES.search(query) or "|>" in query:
         return False
@@ -55,7 +55,7 @@ def is_wrong_everywhere(query: str) -> bool:
 
 
 def _has_order(bare: str) -> bool:
-    """Return whether brackets are closed and the clauses of each query are in their order."""
+    """Return whether brackets are closed and the clauses of each query are in order."""
     ranks = [0]
     for found in _STRUCTURE.finditer(bare):
         word = found[0].split()[0].casefold()

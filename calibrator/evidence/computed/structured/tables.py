@@ -1,4 +1,4 @@
-"""Questions on a table in the prompt: a cell, the largest, a sum, an average, a count."""
+"""Questions about a table in the prompt: a cell, the largest, a sum, an average, a count."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ class Table:
 
 
 def read_table(text: str) -> Table | None:
-    """Return the only table of a text: lines with pipes, tabs or commas and as many cells each."""
+    """Return the only table of a text; None if there is none or several.
+
+    Its lines have equally many cells between pipes, tabs or commas.
+    """
     for mark in ("|", "\t", ","):
         rows: list[tuple[str, ...]] = []
         blocks = 0
@@ -76,7 +79,7 @@ def read_table(text: str) -> Table | None:
 
 
 def verify_tables(exchange: Exchange) -> Verdict | None:
-    """Judge a reply to a plain question on a table in the conversation."""
+    """Judge a reply to a plain question about a table in the conversation."""
     source = exchange.source
     if ("|" not in source and "\t" not in source and source.count(",") < 4) or len(
         source
@@ -92,7 +95,7 @@ def verify_tables(exchange: Exchange) -> Verdict | None:
 
 
 def _question(exchange: Exchange) -> str | None:
-    """Return the one question of the request."""
+    """Return the only question of the request; None if there is none or several."""
     lines = [
         line.strip()
         for line in exchange.request.splitlines()
@@ -111,7 +114,7 @@ def _words(text: str) -> set[str]:
 
 
 def _column(table: Table, phrase: str) -> int | None:
-    """Return the column that a phrase names: the only one with all the words of the phrase."""
+    """Return the index of the only column that has all the words of a phrase, or None."""
     wanted = _words(phrase)
     if not wanted:
         return None
@@ -130,7 +133,7 @@ def _column(table: Table, phrase: str) -> int | None:
 
 
 def _numeric(cells: list[str]) -> list[Fraction] | None:
-    """Return the numbers of a column all of whose cells are numbers."""
+    """Return the numbers of a column if all its cells are numbers, else None."""
     values = []
     for cell in cells:
         found = numbers_in(cell)

@@ -1,3 +1,3 @@
-"""Questions about numbers, amounts and letters whose answer can be computed."""
+"""Questions about numbers, amounts and letters with a computable answer."""
 
 __all__ = ["arithmetic", "letters", "unit_table", "units"]

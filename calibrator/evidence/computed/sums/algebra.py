@@ -1,4 +1,4 @@
-"""Sums in words of action, fractions, linear equations, and areas of plain figures."""
+"""Sums in the form of commands, fractions, linear equations, and areas of plain figures."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _ADDED: Final = re.compile(
 
 
 def without_verbs(text: str) -> str:
-    """Return "multiply 3 by 4" and the like as an expression; other texts as they are."""
+    """Return "multiply 3 by 4" and the like as an expression; other texts unchanged."""
     if len(text) > 200:
         return text
     wrapped = _WRAPPED.match(text.strip())
@@ -208,7 +208,7 @@ _FORMS: Final[tuple[Callable[[str], Answer | None], ...]] = (_fractions, _equati
 
 
 def about_equations(text: str, is_comma_decimal: bool = False) -> Answer | None:
-    """Compute the answer to a question on fractions, an equation or a figure, or return None."""
+    """Compute the answer to a question about fractions, an equation or a figure, or return None."""
     if len(text) > 200 or is_comma_decimal:
         return None
     for form in _FORMS:

@@ -24,7 +24,7 @@ from calibrator.evidence.computed.verdict import Exchange, Verdict
 from calibrator.evidence.computed.word_lists import word_set
 
 Form = Callable[[str, bool], Answer | None]
-MAX_QUESTION: Final = 400  # characters of a question that may be one sum
+MAX_QUESTION: Final = 400  # characters of a question
 _SENTENCE: Final = re.compile(r"(?<=[.!?])\s+(?=[A-ZÄÖÜÀ-Ý¿¡0-9])|(?<=[?!])\s+|\n+")
 _FORMAT: Final = re.compile(
     r"^(?:(?:please )?(?:just|only|answer|reply|respond|give|return|show|explain|round|no |think"
@@ -82,7 +82,7 @@ _NUMBERISH: Final = re.compile(
 
 
 def verify_arithmetic(exchange: Exchange) -> Verdict | None:
-    """Judge a reply to a question that is one sum; None if the question is anything else."""
+    """Judge a reply to a question that is one sum; None for any other question."""
     question = exchange.question
     if not question or len(question) > MAX_QUESTION:
         return None
@@ -128,7 +128,7 @@ _LATER_LEAD: Final = re.compile(
 
 
 def _from_lead(text: str) -> str:
-    """Return a question without words before its question word, if there is no number in them."""
+    """Return a question without the words before its question word, if they have no number."""
     found = _LATER_LEAD.search(text)
     if found is None or any(character.isdigit() for character in text[: found.start()]):
         return text
@@ -196,7 +196,7 @@ def _sum_answer(shown: str, read: Expression) -> Answer:
 
 
 def _powers(text: str, is_comma: bool) -> Answer | None:
-    """Compute `what power of 2 is 1024` and `log2 of 8` and roots with a degree."""
+    """Compute a root with a degree, such as the 5th root of 32."""
     found = re.match(
         r"^(?:what(?:'s| is) )?(?:the )?(?P<n>\d{1,2})(?:th|rd|nd) root of (?P<a>[\d.,]+)[?.\s]*$",
         text,

@@ -1,7 +1,7 @@
-"""Reads an arithmetic expression in symbols or words, and computes it exactly.
+"""The exact value of an arithmetic expression in symbols or words.
 
-A descent over tokens: nothing of a text is evaluated as code. Anything unknown in the text makes
-the whole unreadable, so that a sentence which merely contains numbers is no expression.
+The parser descends over tokens and never evaluates text as code. Any unknown word makes the text
+unreadable, so that a sentence which merely contains numbers is no expression.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ MAX_LENGTH: Final = 300  # characters of an expression
 MAX_BITS: Final = 2000  # size of an intermediate result
 MAX_DEPTH: Final = 30
 
-# Words for signs, in the order in which they are replaced. `@` is "of": it binds like a sign of
-# multiplication that comes before every other.
+# Words for signs, in the order in which they are replaced. `@` is "of", a multiplication that
+# binds more closely than all others.
 _WORDS: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
     (re.compile(pattern, re.IGNORECASE), sign)
     for pattern, sign in (
@@ -120,12 +120,12 @@ _LETTERS: Final = re.compile(r"[^\W\d_]+")
 
 
 class ExpressionError(ValueError):
-    """A text is no expression, or its value is undefined or too large."""
+    """An error for a text that is no expression, or whose value is undefined or too large."""
 
 
 @dataclass(slots=True)
 class Expression:
-    """The value of an expression, the numbers in it, and how many signs combine them."""
+    """The value of an expression, the numbers in it, and the signs that combine them."""
 
     value: Fraction
     numbers: list[Fraction] = field(default_factory=list)
@@ -133,7 +133,7 @@ class Expression:
 
 
 def read_expression(text: str, is_comma_decimal: bool = False) -> Expression | None:
-    """Compute a text that is an expression from its first to its last character, or return None."""
+    """Compute a text that is an expression as a whole, or return None."""
     if not text or len(text) > MAX_LENGTH:
         return None
     known = number_words()
@@ -154,7 +154,7 @@ def read_expression(text: str, is_comma_decimal: bool = False) -> Expression | N
 
 
 def tokenize(text: str, is_comma_decimal: bool) -> list[Fraction | str] | None:
-    """Return numbers and signs of a text, or None if anything else is in it."""
+    """Return the numbers and signs of a text; None if it has anything else."""
     text = _MONEY.sub(" ", text)
     if _LETTERS.search(text):
         text = digits_for_words(text)
@@ -187,7 +187,7 @@ def tokenize(text: str, is_comma_decimal: bool) -> list[Fraction | str] | None:
 
 
 class _Parser:
-    """A descent over tokens: sum, product, "of", power, atom."""
+    """A recursive descent over tokens: sum, product, "of", power, atom."""
 
     def __init__(self, tokens: list[Fraction | str]) -> None:
         self.tokens = tokens
@@ -250,14 +250,14 @@ class _Parser:
         return value
 
     def power(self) -> Fraction:
-        """Return the value of a power, whose exponent is read from the right."""
+        """Return the value of a power; exponents associate to the right."""
         base = self.postfix()
         if self._take("^"):
             return power_of(base, self.signed())
         return base
 
     def postfix(self) -> Fraction:
-        """Return the value of an atom with a sign behind it."""
+        """Return the value of an atom with a sign after it."""
         value = self.atom()
         while sign := self._take("!%"):
             value = factorial_of(value) if sign == "!" else value / 100
@@ -300,7 +300,7 @@ def _bounded(value: Fraction) -> Fraction:
 
 
 def power_of(base: Fraction, exponent: Fraction) -> Fraction:
-    """Raise a number to a power, exactly where the result is rational and of a bearable size."""
+    """Raise a number to a power, exactly if the result is rational and not too large."""
     if exponent.denominator == 1:
         size = max(base.numerator.bit_length(), base.denominator.bit_length())
         if abs(exponent) > 1000 or size * abs(exponent) > MAX_BITS:
@@ -316,7 +316,7 @@ def power_of(base: Fraction, exponent: Fraction) -> Fraction:
 
 
 def root_of(value: Fraction, degree: int) -> Fraction:
-    """Return a root, exactly where it is rational."""
+    """Return a root, exactly if it is rational."""
     if value < 0:
         if degree % 2 == 0:
             raise ExpressionError("the root is not real")

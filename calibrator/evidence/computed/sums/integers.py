@@ -14,7 +14,7 @@ from calibrator.evidence.computed.numbers import digits_for_words, number_text
 from calibrator.evidence.computed.sums.expressions import read_expression
 from calibrator.evidence.computed.sums.numerals import about_numerals
 
-LARGEST: Final = 10**9  # of a number whose divisors are looked for
+LARGEST: Final = 10**9  # largest number whose divisors are searched for
 MAX_SERIES: Final = 60
 _INT: Final = r"(?P<n>\d{1,3}(?:,\d{3})+|\d{1,12})"
 
@@ -184,7 +184,7 @@ def _series(text: str) -> Answer | None:
     elif found["a"]:
         low, high = int(found["a"]), int(found["b"])
         if high - low > 2000 or is_member(low) or is_member(high):
-            return None  # whether the ends are meant is open
+            return None  # it is not clear whether the ends are included
         series, known = [n for n in range(low, high + 1) if is_member(n)], (low, high)
     elif found["under"]:
         high = int(found["under"])

@@ -61,7 +61,7 @@ _ORDINALS: Final = {"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5
 
 
 def verify_letters(exchange: Exchange) -> Verdict | None:
-    """Judge a reply to a question about letters; None if the question is anything else."""
+    """Judge a reply to a question about letters; None for any other question."""
     question = exchange.question
     if not question or len(question) > MAX_QUESTION or not _QUICK.search(question):
         return None

@@ -1,4 +1,4 @@
-"""Questions on a list of numbers: sum, average, median, largest, common divisor."""
+"""Questions about a list of numbers: sum, average, median, largest, common divisor."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def about_lists(text: str, is_comma: bool) -> Answer | None:
 
 
 def _items(text: str, is_comma: bool) -> list[Fraction] | None:
-    """Return the numbers of a list that is separated by commas, semicolons, spaces or `and`."""
+    """Return the numbers of a list with commas, semicolons, spaces or `and`; None if not clear."""
     text = re.sub(r"\b(?:and|und|y|et|e|or|oder|o|ou)\b|&", ";", text)
     text = re.sub(r"[\[\]()]", " ", text)
     if is_comma and ";" not in text and re.search(r"\d,\d", text) and not re.search(r", ", text):

@@ -1,4 +1,4 @@
-"""Questions on percentages: shares, wholes, changes, and amounts with a percentage more or less."""
+"""Questions about percentages: shares, wholes, changes, and amounts plus or minus a percentage."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _MOVED: Final = re.compile(
 
 
 def amount(text: str, is_comma: bool = False) -> Fraction | None:
-    """Return the value of an amount with or without a sign of currency."""
+    """Return the value of an amount with or without a sign of currency; None for other texts."""
     read = read_expression(text, is_comma)
     return None if read is None else read.value
 

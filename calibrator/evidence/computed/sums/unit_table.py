@@ -10,7 +10,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit: what it measures, its size in the base unit, and the zero of its scale."""
+    """A unit: its dimension, its size in the base unit, and the zero of its scale."""
 
     name: str
     dimension: str
@@ -18,15 +18,15 @@ class Unit:
     zero: Fraction = Fraction(0)
 
     def to_base(self, value: Fraction) -> Fraction:
-        """Return a value in the base unit of the dimension."""
+        """Convert a value to the base unit of the dimension."""
         return value * self.size + self.zero
 
     def from_base(self, value: Fraction) -> Fraction:
-        """Return a value of the base unit in this unit."""
+        """Convert a value of the base unit to this unit."""
         return (value - self.zero) / self.size
 
 
-# Each line: dimension | size in the base unit | names, the first of which is shown.
+# Each line: dimension | size in the base unit | names, of which the first is shown.
 # Sizes are exact by definition (NIST Special Publication 811, appendix B).
 _TABLE: Final = """
 length | 1 | metres, metre, meters, meter, m, metros, metro, mètres, mètre

@@ -23,12 +23,12 @@ _QUICK: Final = re.compile(
     re.IGNORECASE,
 )
 SIGNIFICANT: Final = Fraction(6, 1000)  # a rough figure may differ by this share
-OFF: Final = Fraction(2, 100)  # and beyond this share it is wrong
+OFF: Final = Fraction(2, 100)  # a figure that differs by more than this share is wrong
 
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """A quantity, and the unit in which it is wanted."""
+    """A quantity, and the wanted unit."""
 
     value: Fraction
     unit: Unit
@@ -89,7 +89,7 @@ def _forms() -> tuple[re.Pattern[str], ...]:
 
 
 def read_conversion(question: str, is_comma_decimal: bool = False) -> Conversion | None:
-    """Read a question on one line that asks for a conversion and nothing else."""
+    """Read a question on one line for a conversion and nothing else; None for other questions."""
     text = re.sub(
         r"[\s,;.!?–-]+(?:\(?(?:round(?:ed)?|to|give|answer|reply|respond|just|only|use"
         r"|approximately|please)\b[^?]{0,80}(?:decimals?|decimal places?|number|digits?|whole"
@@ -152,7 +152,7 @@ def _conversion(found: re.Match[str], is_comma: bool) -> Conversion | None:
 
 
 def verify_units(exchange: Exchange) -> Verdict | None:
-    """Judge a reply to a question for a conversion; None if the question is anything else."""
+    """Judge a reply to a question for a conversion; None for any other question."""
     question = exchange.question
     if not question or len(question) > MAX_QUESTION or not _QUICK.search(question):
         return None
@@ -177,7 +177,7 @@ def _statement() -> re.Pattern[str]:
 
 
 def read_statement(question: str, is_comma_decimal: bool = False) -> Conversion | None:
-    """Read a statement with one quantity that is followed by "How many miles is that?"."""
+    """Read a statement with one quantity before "How many miles is that?"; None for other texts."""
     found = _statement().match(question)
     if found is None:
         return None
@@ -246,7 +246,7 @@ def compared(question: str, is_comma_decimal: bool = False) -> Answer | None:
 def judge_conversion(
     conversion: Conversion, reply: str, is_comma_decimal: bool = False
 ) -> Verdict | None:
-    """Judge whether a reply states the result of a conversion, in whatever unit it names."""
+    """Judge whether a reply states the result of a conversion, in any unit that it names."""
     quantities = _quantities(reply[:MAX_TEXT], is_comma_decimal)
     wanted = conversion.result
     shown = (
@@ -271,7 +271,7 @@ def judge_conversion(
 
 
 def _states(number: Number, unit: Unit, conversion: Conversion) -> bool | None:
-    """Judge one quantity: True if it is the result as precise as written, None if nearly."""
+    """Return whether a quantity is the result, to its own precision; None if it is close."""
     base = conversion.unit.to_base(conversion.value)
     wanted = unit.from_base(base)
     if number.is_close(wanted):
@@ -310,14 +310,14 @@ def _quantities(text: str, is_comma: bool) -> list[tuple[Number, Unit | None]]:
 
 @cache
 def _unit_after() -> re.Pattern[str]:
-    """Return the pattern of a unit that follows a number."""
+    """Return the pattern of a unit after a number."""
     return re.compile(rf"\s?\*{{0,2}}\s?-?\\?(?:text\{{)?\s?({_unit_pattern()})", re.IGNORECASE)
 
 
 def _joined(
     last: tuple[Number, Unit | None], number: Number, unit: Unit | None, between: str
 ) -> tuple[Number, Unit] | None:
-    """Return one quantity of two that follow each other, the smaller unit after the larger."""
+    """Return one quantity made of two adjacent ones, the smaller unit after the larger, or None."""
     first, larger = last
     if unit is None or larger is None or unit.zero or unit.dimension != larger.dimension:
         return None
