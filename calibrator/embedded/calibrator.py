@@ -29,34 +29,30 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from calibrator.calls import CallTrees, read_reply
+from calibrator.calls import read_reply
 from calibrator.checkpoints.checkpoint import (
-    EVIDENCE,
-    WEIGHTS,
     CheckpointConfig,
     EncoderConfig,
-    read_config,
 )
 from calibrator.embedded import evidence
 from calibrator.embedded.call_scores import score_of
 from calibrator.embedded.evidence import Checked, Evidence
-from calibrator.embedded.familiarity import Familiarity, modest, shifted
+from calibrator.embedded.familiarity import modest, shifted
+from calibrator.embedded.parts import Parts, read_checkpoint
 from calibrator.embedded.tuned_layer import Features, features_of, layers_of, lines_of
-from calibrator.errors import CheckpointError, MissingExtraError
-from calibrator.features.abilities import Abilities
-from calibrator.features.forest import NO_NAME, Forest
+from calibrator.errors import MissingExtraError
+from calibrator.features.forest import NO_NAME
 from calibrator.features.ngrams import is_cut as too_long
 from calibrator.features.successors import Predecessors
-from calibrator.features.tower import Tower, TowerRow, tower_row
-from calibrator.features.weights import Array, Floats, encoder_weights, read_weights
-from calibrator.inspection import DOUBTED, Inspected, Inspector, inspect
+from calibrator.features.tower import TowerRow, tower_row
+from calibrator.features.weights import Array, Floats
+from calibrator.inspection import DOUBTED, Inspected, inspect
 from calibrator.kernel import kernel_name, together
-from calibrator.knowledge import Knowledge
-from calibrator.opinion import OpinionReader, SecondStage
+from calibrator.opinion import OpinionReader
 from calibrator.recalibration.curves import probability, sigmoid
 from calibrator.scorer import Item, Score, ToolUse, known_name, nothing
 from calibrator.text.addressed_text import stripped
-from calibrator.text.layout import TokenRow, assemble, is_clipped, load_tokenizer, tag_text
+from calibrator.text.layout import TokenRow, assemble, is_clipped, tag_text
 from calibrator.text.restated_question import without_question
 from calibrator.text.word_pieces import WordPieces
 
@@ -106,21 +102,6 @@ class TextReading:
     # for a second reading, as if a middling model had answered
     middling: NDArray[np.float64] | None  # (B,) the tower's log-odds
     given: Floats | None  # input of the forest
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The parts of a checkpoint beside its encoder; None is a part that the checkpoint lacks."""
-
-    tower: Tower | None = None
-    forest: Forest | None = None
-    familiarity: Familiarity | None = None
-    inspector: Inspector | None = None
-    calls: CallTrees | None = None
-    opinion: SecondStage | None = None
-    knowledge: Knowledge | None = None
-    abilities: Abilities | None = None
-    evidence: Mapping[str, Array] | None = None  # arrays of `evidence.safetensors`
 
 
 class EmbeddedCalibrator:
@@ -429,52 +410,6 @@ class EmbeddedCalibrator:
         score, curve = probability(odds), self.config.recalibration
         right = modest(curve.apply(score) if curve else score, distance, self.config.base_rate)
         return shifted(right, shift) * in_order
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """The content of a checkpoint folder; `weights` are those of the encoder and its head."""
-
-    config: CheckpointConfig
-    weights: dict[str, Array]
-    tokenizer: Tokenizer
-    parts: Parts
-
-
-def read_checkpoint(folder: Path) -> Checkpoint:
-    """Read a checkpoint folder. Raises CheckpointError for damaged or unmatched weights."""
-    config = read_config(folder)
-    if not isinstance(config, CheckpointConfig):
-        raise CheckpointError(f"{folder} holds a language model, not an embedded calibrator")
-    path = folder / WEIGHTS
-    checks: Mapping[str, Array] | None = None
-    try:
-        state = read_weights(path, config.weights_sha256)
-        if config.evidence_sha256:
-            checks = read_weights(folder / EVIDENCE, config.evidence_sha256)
-        tokenizer = load_tokenizer(folder)
-    except CheckpointError:
-        raise
-    except Exception as error:  # tokenizers raises nothing more precise
-        raise CheckpointError(f"checkpoint {folder} cannot be read: {error}") from error
-    try:
-        parts = Parts(
-            Tower.from_state(state),
-            Forest.from_state(state),
-            Familiarity.from_state(state),
-            Inspector.from_state(state),
-            CallTrees.from_state(state),
-            SecondStage.from_state(state),
-            Knowledge.from_state(state),
-            Abilities.from_state(state),
-            checks,
-        )
-        weights = encoder_weights(state, config.encoder)
-        if config.encoder is None and parts.tower is None:
-            raise ValueError("there is neither an encoder nor a tower")
-    except (ValueError, TypeError, KeyError) as error:
-        raise CheckpointError(f"{path} does not fit calibrator.json: {error}") from error
-    return Checkpoint(config, weights, tokenizer, parts)
 
 
 def load_embedded(

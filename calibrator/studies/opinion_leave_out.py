@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from calibrator.embedded.calibrator import Checkpoint
+from calibrator.embedded.parts import Checkpoint
 from calibrator.errors import JudgingError
 from calibrator.opinion.reader import OpinionReader
 from calibrator.opinion.second_stage import SecondStage

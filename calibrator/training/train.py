@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from calibrator.checkpoints.checkpoint import read_config, resolve_checkpoint
 from calibrator.checkpoints.llm_config import LlmConfig
-from calibrator.embedded.calibrator import read_checkpoint
+from calibrator.embedded.parts import read_checkpoint
 from calibrator.errors import TrainingError
 from calibrator.extras import check_scikit_learn
 from calibrator.inspection.training import checks_of, refit, reset

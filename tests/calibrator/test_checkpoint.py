@@ -25,7 +25,8 @@ from calibrator.checkpoints.checkpoint import (
     write_config,
 )
 from calibrator.checkpoints.digests import sha256_of
-from calibrator.embedded.calibrator import load_embedded, read_checkpoint
+from calibrator.embedded.calibrator import load_embedded
+from calibrator.embedded.parts import read_checkpoint
 from calibrator.recalibration.curves import Platt
 from calibrator.text.layout import Layout
 from tests.builders.tiny_checkpoint import CONFIG, save_tiny

@@ -14,7 +14,7 @@ from unittest import mock
 
 from calibrator.checkpoints.checkpoint import resolve_checkpoint
 from calibrator.embedded import calibrator
-from calibrator.embedded.calibrator import Checkpoint, read_checkpoint
+from calibrator.embedded.parts import Checkpoint, read_checkpoint
 
 
 @lru_cache(maxsize=1)

@@ -154,7 +154,7 @@ def _alone(name: str, calls: str, accuracy: float, kept: float) -> list[str]:
 
 def _readers_without(rows: Sequence[Row], run: Path, calibrator: str) -> dict[str, OpinionReader]:
     from calibrator.checkpoints.checkpoint import resolve_checkpoint
-    from calibrator.embedded.calibrator import read_checkpoint
+    from calibrator.embedded.parts import read_checkpoint
     from calibrator.studies.opinion_leave_out import readers_without
 
     benchmarks = {row.benchmark or "" for row in rows}

@@ -22,7 +22,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from calibrator.checkpoints.checkpoint import EncoderConfig, resolve_checkpoint
 from calibrator.checkpoints.devices import choose_device
-from calibrator.embedded.calibrator import read_checkpoint
+from calibrator.embedded.parts import read_checkpoint
 from calibrator.embedded.torch_encoder import CrossEncoderModel, collate, load_base, load_weights
 from calibrator.metrics.metrics import Floats
 from calibrator.text.layout import TokenRow, assemble

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrator.embedded.calibrator import Checkpoint
+from calibrator.embedded.parts import Checkpoint
 from calibrator.errors import TrainingError
 from calibrator.features.forest import PREFIX as FOREST
 from calibrator.features.forest import Forest

@@ -13,7 +13,8 @@ import torch
 from calibrator import Item
 from calibrator.checkpoints.checkpoint import EncoderConfig
 from calibrator.checkpoints.devices import choose_device
-from calibrator.embedded.calibrator import EmbeddedCalibrator, load_embedded, read_checkpoint
+from calibrator.embedded.calibrator import EmbeddedCalibrator, load_embedded
+from calibrator.embedded.parts import read_checkpoint
 from calibrator.embedded.torch_encoder import (
     CrossEncoderModel,
     TorchEncoder,

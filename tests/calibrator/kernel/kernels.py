@@ -9,7 +9,8 @@ from contextlib import contextmanager
 import pytest
 
 from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED
-from calibrator.embedded.calibrator import EmbeddedCalibrator, read_checkpoint
+from calibrator.embedded.calibrator import EmbeddedCalibrator
+from calibrator.embedded.parts import read_checkpoint
 from calibrator.kernel import compiled
 
 CLOSE = 1e-6  # of a probability

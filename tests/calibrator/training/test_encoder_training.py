@@ -14,7 +14,8 @@ from safetensors.torch import load_file
 from calibrator import Item, load_scorer
 from calibrator.checkpoints.checkpoint import EncoderConfig
 from calibrator.checkpoints.digests import sha256_of
-from calibrator.embedded.calibrator import EmbeddedCalibrator, read_checkpoint
+from calibrator.embedded.calibrator import EmbeddedCalibrator
+from calibrator.embedded.parts import read_checkpoint
 from calibrator.embedded.torch_encoder import CrossEncoderModel, load_weights
 from calibrator.recalibration.curves import sigmoid
 from calibrator.text.layout import CLS, SEP, TokenRow
