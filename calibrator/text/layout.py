@@ -85,7 +85,7 @@ def is_clipped(text: str, layout: Layout) -> bool:
 
 
 def readable(text: str) -> str:
-    """Replace each half of a surrogate pair, which JSON can carry and tokenizers refuse, with U+FFFD."""
+    """Replace half surrogate pairs, which JSON can carry and tokenizers refuse, with U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 

@@ -104,7 +104,7 @@ class Reading:
 
     @kept
     def index(self) -> object | None:
-        """Return the kernel's index of the text in lower case, or None if the kernel cannot read it."""
+        """Return the kernel's index of the text in lower case; None if it cannot read the text."""
         return kernel.index(self.lower) if (kernel := self.kernel) is not None else None
 
     @kept

@@ -34,7 +34,7 @@ _WITHOUT_CONTENT = frozenset(_FUNCTION_WORDS.split())
 
 
 def without_question(question: str, answer: str) -> str:
-    """Return the answer without restatements of the question, unchanged if nothing would be left."""
+    """Return the answer without restatements of the question; unchanged if nothing else is left."""
     asked = question.strip()
     is_long = len(asked) > MAX_QUESTION or len(answer) > MAX_ANSWER
     if is_long or len(_WORD.findall(asked)) < MIN_WORDS or _IS_CODE.search(asked):

@@ -102,10 +102,11 @@ Images = list[Mapping[str, Any]]  # content parts, as they are found
 
 
 def content_text(content: Any, images: Images | None = None) -> str:
-    """Return the text of a message's `content` (a string, parts or None) and append images to `images`.
+    """Return the text of a message's `content` (a string, parts or None).
 
-    Raises NotScorableError(`audio`, `video`, `file`) for parts that no calibrator reads, also
-    (`image`) for an image if `images` is None, and ValueError for anything that is no content.
+    Its images are appended to `images`. Raises NotScorableError(`audio`, `video`, `file`) for parts
+    that no calibrator reads, also (`image`) for an image if `images` is None, and ValueError for
+    anything that is no content.
     """
     if content is None:
         return ""
