@@ -332,9 +332,7 @@ def fit_logistic(
         hessian = (x * (n * p * (1 - p))[:, None]).T @ x + ridge
         step = np.linalg.solve(hessian, gradient)
         while cost(found - step) > cost(found) and np.abs(step).max() > 1e-10:
-            step /= (
-                2  # far from the optimum scores near 0 and 1 are flat, and a whole step overshoots
-            )
+            step /= 2  # far from the optimum the cost is flat, and a whole step overshoots
         found = found - step
         if np.abs(step).max() < 1e-8:
             break

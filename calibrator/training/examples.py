@@ -53,7 +53,7 @@ def disguised(rows: Sequence[Row], share: float, rng: random.Random) -> list[Row
 
     A `share` of them gets sentences that address the reader (`addressing`), labels unchanged. Half
     of the rebuilt replies (a letter and a stated confidence, see `REBUILT`) lose the confidence,
-    so that models do not rely on it alone.
+    so that the calibrator does not rely on it alone.
     """
     changed = []
     for row in rows:

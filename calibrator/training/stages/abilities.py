@@ -73,7 +73,8 @@ def _fit_stated(
 ) -> NDArray[np.float64]:
     """Return what each number of `stated_in` adds to log-odds, and a constant, (STATED + 1,).
 
-    The weighted mean of these names gets 0. All are 0 if no name has enough rows and numbers.
+    The weighted mean of these names gets 0. All are 0 if no model with enough rows has a name that
+    states anything.
     """
     fewest, most = config.stated_rows
     found = [

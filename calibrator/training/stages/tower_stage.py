@@ -88,7 +88,7 @@ def fit_stage(
     given, rare = tower_data(data, names, config.tower.folds)
     logits = _nothing(data.train)
     missing = [n for n in range(config.tower.members) if not (folder / MEMBER.format(n)).exists()]
-    folds = config.tower.folds - 1 if config.has_encoder else 0  # passes; one fold skips each row
+    folds = config.tower.folds - 1 if config.has_encoder else 0  # one fold leaves each row out
     count = _counting(progress, (len(missing) + folds) * len(given.rows))
     if config.has_encoder:
         logits = out_of_fold(given, len(names) + 1, config.tower, config.seed, say, count)
