@@ -1,4 +1,4 @@
-"""What the shipped calibrator reads of a text as numbers; tower and forest on them."""
+"""Read texts as numbers, and score these with tower and forest, for the shipped calibrator."""
 
 __all__ = [
     "abilities",

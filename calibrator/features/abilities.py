@@ -1,13 +1,13 @@
-"""What a model's name says whatever it is asked, beside tower and forest.
+"""Rate models by their names, whatever the question, beside tower and forest.
 
-Tower and forest learn how each model fares on each kind of text. On a kind that training never saw
+Tower and forest learn how each model fares on each kind of text. On a kind that training never saw,
 the name says too little there, or something that was true of another kind. So a share of the
-model's ability is added to the log-odds of right: that of a Rasch model of the training rows, in
-which a reply is right by the model's ability less the benchmark's difficulty (Rasch, 1960).
+model's ability is added to the log-odds of right. Abilities come from a Rasch model of the training
+rows, in which the odds of a right reply are the model's ability minus the benchmark's difficulty
+(Rasch, 1960).
 
-Of a model that training never saw the ability is not known, but many names state how many
-parameters the model has, and which version it is. What these are worth is learnt from the abilities
-of the models that are known.
+The ability of a model that training never saw is unknown, but many names state the number of
+parameters and the version. The worth of these is learnt from the abilities of the known models.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ Array = NDArray[np.generic]
 Floats = NDArray[np.float64]
 
 PREFIX = "abilities."
-STATED = 4  # numbers of `stated_in`
-LIMIT = 1.5  # log-odds that a name which is not known adds or takes at most
+STATED = 4  # numbers that `stated_in` returns
+LIMIT = 1.5  # the largest change by an unknown name, in log-odds
 
-# 8b, 1.5b, 500m, 8x7b, e4b (effective parameters); not the active ones of a3b, nor 4bit, fp8, 128k
+# 8b, 1.5b, 500m, 8x7b, e4b (effective parameters); not the active ones of a3b, no 4bit, fp8, 128k
 _PARAMETERS = re.compile(
     r"(?<![a-z0-9.])(?:(\d{1,3})x|e)?(\d{1,4}(?:\.\d{1,3})?)([bmt])(?![a-z0-9])"
 )
@@ -38,11 +38,12 @@ _BILLIONS = {"m": 0.001, "b": 1.0, "t": 1_000.0}
 
 
 def stated_in(name: str) -> Floats | None:
-    """What a model's name states of it, (STATED,): whether no number of parameters, the logarithm
-    of that number (0 for 11 billion), the version in quarters, whether none.
+    """Read what a model's name states about it, (STATED,).
 
-    None for a name that states neither, as one of an operator's own does. What stands before the
-    last slash is whose the model is.
+    These are whether the number of parameters is missing, the logarithm of that number (0 for 11
+    billion), the version divided by 4, and whether the version is missing. Return None for a name
+    that states neither, such as an operator's own. The part before the last slash, the owner, is
+    ignored.
     """
     name = name.lower().rpartition("/")[2]
     size, version = _PARAMETERS.search(name), _VERSION.search(name)
@@ -58,10 +59,11 @@ def stated_in(name: str) -> Floats | None:
 
 
 class Abilities:
-    """`odds` (1 + names,): what is added for each known name; 0 for none.
+    """Log-odds that are added for the names of models.
 
-    `stated` (STATED + 1,): what each number of `stated_in` adds for a name that is not known, and a
-    constant; without it nothing is added for such a name.
+    `odds` (1 + names,) is added for each known name; its first entry, for no name, is 0. `stated`
+    (STATED + 1,) has what each number of `stated_in` adds for an unknown name, and a constant;
+    without it nothing is added for such a name.
     """
 
     def __init__(self, odds: Array, stated: Array | None = None) -> None:
@@ -71,12 +73,14 @@ class Abilities:
             raise ValueError("abilities of another shape")
 
     def of(self, numbers: Sequence[int] | NDArray[np.int64]) -> Floats:
-        """What is added to the log-odds of replies by these names, (B,); a name is its place in the
-        list of known ones, 0 for none."""
+        """Return what is added to the log-odds of replies by these names, (B,).
+
+        A name is given by its place in the list of known ones, 0 for none.
+        """
         return np.asarray(self.odds[np.asarray(numbers, dtype=np.intp)])
 
     def of_unknown(self, name: str) -> float:
-        """What is added to the log-odds of replies by a name that is not known."""
+        """Return what is added to the log-odds of replies by an unknown name."""
         told = None if self.stated is None else stated_in(name)
         if told is None or self.stated is None:
             return 0.0
@@ -84,7 +88,7 @@ class Abilities:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Abilities | None:
-        """What a checkpoint's weights hold; None for a checkpoint without abilities.
+        """Read a checkpoint's weights; None for a checkpoint without abilities.
 
         Raises ValueError for arrays of another shape.
         """

@@ -1,8 +1,8 @@
-"""Checks: what of an answer can be verified by rule, as numbers for the side tower.
+"""Verify parts of an answer by rule, as numbers for the side tower.
 
-An option that is not what the reasoning arrived at, a call that lacks a required argument: no model
-is needed to see these, and they mean the same for a model or a benchmark that was never trained on.
-(Sums that do not add up were tried too: with these models they are too rare to tell anything.)
+Examples are an option that differs from the reasoning's result, and a call that lacks a required
+argument. Rules need no model to see these, and mean the same for models and benchmarks that were
+never trained on. (Wrong sums were tried too: with these models they are too rare to be useful.)
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 from calibrator.text.looking_for import at_lines, reading_of
 
 MAX_CALLS = 20
-CHECKS = 20  # how many there are
+CHECKS = 20  # numbers that `checks_of` returns
 MAX_CALL_CHARACTERS = 6_000
-CLOSE = 400  # characters before the final letter in which its reason should stand
+CLOSE = 400  # characters before the final letter that are read as its reason
 
 _OPTION = re.compile(r"(?m)^[ \t]*\(?([A-J])[).:][ \t]*(.+)$")
 _CHOICE = re.compile(r"(?:answer is|answer:|answer\"\s*:|\\boxed\{)\s*[\"'(*\s]*([A-J])\b", re.I)
@@ -31,7 +31,7 @@ _OFFER = re.compile(r'\[\s*\{\s*"(?:name|type)"\s*:')
 
 
 def checks_of(question: str, answer: str) -> list[float]:
-    """All checks of one answered question, always as many; each is 0 where it does not apply."""
+    """Return all `CHECKS` checks of one answered question; each is 0 where it does not apply."""
     try:
         return [*choice(question, answer), *calls(question, answer)]
     except RecursionError:  # arguments nested a thousand deep
@@ -39,7 +39,11 @@ def checks_of(question: str, answer: str) -> list[float]:
 
 
 def choice(question: str, answer: str) -> list[float]:
-    """Multiple choice: whether the reasoning arrives at the chosen option, and what kind it is."""
+    """Check a multiple-choice answer: 8 numbers, zeros for a question without options.
+
+    They tell whether the reasoning arrives at the chosen option, and how the option compares with
+    the others.
+    """
     asked = question[-4_000:]
     found = at_lines(_OPTION, asked) if reading_of(asked).may_list_options else ()
     options = {each[1]: each[2].strip() for each in found}
@@ -73,13 +77,16 @@ def choice(question: str, answer: str) -> list[float]:
 
 
 def _support(option: str, reason: str) -> float:
-    """The share of an option's words and numbers that the reasoning holds."""
+    """Return the share of an option's words and numbers that occur in the reasoning."""
     parts = set(_WORD.findall(option.lower())) | set(_PLAIN_NUMBER.findall(option))
     return sum(part in reason for part in parts) / len(parts) if parts else 0.0
 
 
 def calls(question: str, answer: str) -> list[float]:
-    """Tool calls against the tools offered: names, arguments, and whether they were asked for."""
+    """Check tool calls against the tools offered: 12 numbers, zeros if no tools are offered.
+
+    They tell whether names and arguments fit, and whether the request mentions them.
+    """
     offered = offered_tools(question)
     if not offered:
         return [0.0] * 12
@@ -108,8 +115,12 @@ def calls(question: str, answer: str) -> list[float]:
 
 
 def _call_facts(tool: Mapping[str, Any], arguments: Mapping[str, Any], request: str) -> list[float]:
-    """Shares of required arguments that are missing, of given ones that are unknown, of the wrong
-    type, outside their enumeration, empty, and not found in the request."""
+    """Return six faults of one call.
+
+    These are the shares of required arguments that are missing, and of given ones that are unknown
+    and of the wrong type; whether one is outside its enumeration; and the shares that are empty and
+    that the request does not mention.
+    """
     schema = tool.get("parameters") if isinstance(tool.get("parameters"), Mapping) else {}
     properties = schema.get("properties") if isinstance(schema, Mapping) else {}
     properties = properties if isinstance(properties, Mapping) else {}
@@ -134,7 +145,7 @@ def _call_facts(tool: Mapping[str, Any], arguments: Mapping[str, Any], request: 
 
 
 def _fits(schema: Mapping[str, Any], value: Any) -> bool:
-    """Whether a value has the type that its schema names."""
+    """Return whether a value has the type that its schema names; True for an unknown type."""
     kinds: dict[str, tuple[type, ...]] = {
         "string": (str,), "integer": (int,), "float": (float, int), "number": (float, int),
         "boolean": (bool,), "array": (list,), "tuple": (list,),
@@ -146,7 +157,7 @@ def _fits(schema: Mapping[str, Any], value: Any) -> bool:
 
 
 def _mentioned(value: Any, request: str) -> bool:
-    """Whether the request holds a value: its text, or all parts of a list."""
+    """Return whether the request contains a value's text, or all parts of a list or object."""
     if isinstance(value, bool) or value is None:
         return True
     if isinstance(value, list):
@@ -158,7 +169,7 @@ def _mentioned(value: Any, request: str) -> bool:
 
 
 def _topic(offered: Mapping[str, Mapping[str, Any]], request: str) -> float:
-    """The largest share of a tool's words, from name and description, that the request holds."""
+    """Return the largest share of a tool's words, from name and description, in the request."""
     best = 0.0
     for tool in offered.values():
         text = f"{tool.get('name')} {tool.get('description')}".lower().replace("_", " ")
@@ -168,7 +179,7 @@ def _topic(offered: Mapping[str, Mapping[str, Any]], request: str) -> float:
 
 
 def offered_tools(question: str) -> dict[str, Mapping[str, Any]]:
-    """The tools in a question by name, dots as underscores; empty when there are none."""
+    """Return the tools in a question by name, with dots as underscores; empty if there are none."""
     start = _OFFER.search(question)
     if start is None:
         return {}
@@ -185,7 +196,7 @@ def offered_tools(question: str) -> dict[str, Mapping[str, Any]]:
 
 
 def made_calls(answer: str) -> list[tuple[str, Mapping[str, Any]]]:
-    """The calls in an answer, `name(a=1)` or `{"name": {"a": 1}}`, with their arguments."""
+    """Return names and arguments of the calls in an answer: `name(a=1)` or `{"name": {"a": 1}}`."""
     text = answer.strip().strip("`").strip()
     try:
         parsed = json.loads(text)
@@ -201,7 +212,7 @@ def made_calls(answer: str) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _mapping(arguments: Any) -> Mapping[str, Any]:
-    """Arguments as a mapping; they may be JSON in a string."""
+    """Return arguments, which may be JSON in a string, as a mapping; empty for anything else."""
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments)
@@ -211,7 +222,7 @@ def _mapping(arguments: Any) -> Mapping[str, Any]:
 
 
 def _python_calls(text: str) -> list[tuple[str, Mapping[str, Any]]]:
-    """`name(a=1, b="x"), ..`, read by hand: nothing in an answer may be evaluated or compiled."""
+    """Parse `name(a=1, b="x"), ..` by hand, because nothing in an answer may be evaluated."""
     found: list[tuple[str, Mapping[str, Any]]] = []
     at, text = 0, text[:MAX_CALL_CHARACTERS]
     while len(found) < MAX_CALLS and (start := _CALL.search(text, at)):
@@ -223,7 +234,7 @@ def _python_calls(text: str) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def _split(text: str, at: int) -> tuple[list[str], int]:
-    """The parts between commas up to the closing bracket, and where it stands."""
+    """Return the parts between commas up to the closing bracket, and the bracket's position."""
     depth, quote, begin, parts = 0, "", at, []
     for end in range(at, len(text)):
         character = text[end]
@@ -244,7 +255,7 @@ def _split(text: str, at: int) -> tuple[list[str], int]:
 
 
 def _value(written: str) -> Any:
-    """A literal as JSON reads it, Python's spelling forgiven; other text as it stands."""
+    """Parse a literal as JSON, allowing Python's spelling; return other text unchanged."""
     if len(written) > 1 and written[0] == written[-1] == "'":
         return written[1:-1]
     plain = _PYTHON_WORD.sub(lambda word: _AS_JSON[word[0]], written)

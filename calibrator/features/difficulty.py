@@ -1,12 +1,12 @@
-"""Difficulty: how often models were right about questions that mean something like this one.
+"""Estimate a question's difficulty: how often models were right about questions of similar meaning.
 
-A question is the mean of what its word pieces mean, a small vector each (`piece_vectors`), rare
-ones weighing more (Arora et al., 2017). The questions of training around it tell its difficulty by
-their shares of right replies, the nearer the more (kernel regression; Nadaraya and Watson, 1964),
-and far from all of them it is the base rate. Pieces that no question of training held have a vector
-too: so trivia are known by other trivia, in whichever words.
+A question is the mean of its word pieces' vectors (`piece_vectors`), with more weight for rare
+pieces (Arora et al., 2017). The training questions around it give its difficulty by their shares
+of right replies, near ones counting more (kernel regression; Nadaraya and Watson, 1964). Far from
+all of them it is the base rate. Pieces that no training question contains have a vector too, so
+trivia are recognized by other trivia, in other words.
 
-Sums are `einsum`'s: BLAS would take threads, and beside a busy neighbour wait 9 ms for them.
+Sums use `einsum`: BLAS would start threads, and beside a busy neighbour wait 9 ms for them.
 """
 
 from __future__ import annotations
@@ -26,22 +26,25 @@ Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
 
 PREFIX = "difficulty."
-NEARNESS = 0.05  # of a cosine: what lies this much further away counts e times less
-PRIOR = 0.01  # what the base rate weighs beside the questions; one right there weighs 1 or more
+NEARNESS = 0.05  # the distance in cosine over which a question's weight falls by a factor e
+PRIOR = 0.01  # the base rate's weight; an identical question weighs 1 or more
 BOUNDS = (0.03, 0.97)
-AT_ONCE = 256  # questions that are compared with all others
-MOST_TOLD, LONGEST_TOLD = 1_024, 4_096  # questions that are remembered, and bytes of one: 4 MB
-ROUNDING = 5e-6  # by which the kernel's log-odds may differ from numpy's; ten times what was seen
+AT_ONCE = 256  # questions that numpy compares with all others at a time
+MOST_TOLD, LONGEST_TOLD = 1_024, 4_096  # remembered questions, and bytes of one: 4 MB
+ROUNDING = 5e-6  # log-odds; ten times the largest observed difference of kernel and numpy
 TILE = 32  # questions that the kernel compares at a time
-TOGETHER = 4096  # of the others, so that what is added up stays in a core's first cache
+TOGETHER = 4096  # training questions at a time, so that the sums stay in a core's first cache
 
 
 class Difficulty:
-    """`table` (V, D) int8 and `scale` (V,): a piece's vector is table * scale; `questions` (Q, D)
-    int8 of any length; their `share` of right replies and `weight`, each (Q,); `base` (1,).
+    """The training questions, and the vectors of word pieces.
 
-    With `thresholds`, ascending, its readers compare it with these alone: log-odds may be rough
-    where that does not bring them to the other side of one. Raises ValueError for other shapes.
+    `table` (V, D) int8 and `scale` (V,): a piece's vector is table * scale. `questions` (Q, D) int8
+    are vectors of any length, with their `share` of right replies and `weight`, each (Q,). `base`
+    (1,) is the base rate.
+
+    `thresholds`, ascending, are the only numbers that the result will be compared with: log-odds
+    may be rough as long as they stay on the same side of each. Raises ValueError for other shapes.
     """
 
     def __init__(
@@ -60,7 +63,7 @@ class Difficulty:
         self.table, self.scale = table, scale.astype(np.float32)
         self._questions = questions
         self._thresholds = thresholds or ()
-        self._beside: Floats | None = None  # the same as shares
+        self._beside: Floats | None = None  # the thresholds as probabilities
         if thresholds is not None:
             self._beside = sigmoid(np.array(thresholds)).astype(np.float32)
         self.share, self.weight = share.astype(np.float32), weight.astype(np.float32)
@@ -75,15 +78,15 @@ class Difficulty:
                 np.ascontiguousarray(table), self.scale, tiles, lengths, self.share, self.weight,
                 factors, NEARNESS, PRIOR, self.base,
             )  # fmt: skip
-        self._told: dict[bytes, float] = {}  # of the last questions; choices and retries share one
+        self._told: dict[bytes, float] = {}  # the last questions, which choices and retries repeat
 
     def of(self, asked: Sequence[Ids]) -> NDArray[np.float64]:
-        """Log-odds of a right reply to questions of these distinct word pieces, (B,)."""
+        """Return the log-odds of a right reply to questions of these distinct word pieces, (B,)."""
         found: NDArray[np.float64] = together(self.telling(asked))[0]
         return found
 
     def telling(self, asked: Sequence[Ids]) -> Work[NDArray[np.float64]]:
-        """As `of`."""
+        """Compute the result of `of` as work that may run beside other work."""
         keys = [ids.tobytes() for ids in asked]
         told = {key: known for key in keys if (known := self._told.get(key)) is not None}
         new = {key: ids for key, ids in zip(keys, asked, strict=True) if key not in told}
@@ -100,10 +103,13 @@ class Difficulty:
         return np.array([told[key] for key in keys])
 
     def _near_each(self, asked: Sequence[Ids]) -> Work[NDArray[np.float64]]:
-        """Log-odds (B,) by the questions around those of these word pieces."""
+        """Compute log-odds (B,) from the training questions around those of these word pieces.
+
+        The kernel's values that rounding may move across a threshold are computed again with numpy.
+        """
         if self._kernel is None:
             yield []
-            # one by one, for `einsum` adds those of several in another order
+            # one at a time, because `einsum` adds several in another order
             return np.concatenate([self.near(self.meanings([ids])) for ids in asked])
         share = np.empty(len(asked), np.float32)
         yield [("difficulty", (self._held, list(asked), self._beside, share))]
@@ -119,18 +125,24 @@ class Difficulty:
         return np.ascontiguousarray(_of_length_one(self._questions.astype(np.float32)).T)
 
     def meanings(self, asked: Sequence[Ids]) -> Floats:
-        """What questions of these distinct word pieces mean, (B, D), of length 1 or 0."""
+        """Return the vectors of questions of these distinct word pieces, (B, D).
+
+        They have length 1, or 0 for a question without pieces.
+        """
         return meanings(asked, self.table, self.scale)
 
     def near(
         self, vectors: Floats, left_out: NDArray[np.int64] | None = None
     ) -> NDArray[np.float64]:
-        """Log-odds (B,) by the questions around `vectors` (B, D); each without one `left_out`."""
+        """Return log-odds (B,) from the training questions around `vectors` (B, D).
+
+        For row i the training question `left_out[i]` is ignored.
+        """
         told = []
         for start in range(0, len(vectors), AT_ONCE):
             some = slice(start, start + AT_ONCE)
             near = self._alike(vectors[some])  # (b, Q)
-            near -= 1  # each step in place, for new arrays of that size cost more than the sums
+            near -= 1  # in place, because allocating such arrays costs more than the sums
             near /= np.float32(NEARNESS)
             np.exp(near, out=near)
             near *= self.weight
@@ -142,7 +154,7 @@ class Difficulty:
         return np.asarray(logit(np.clip(share, *BOUNDS)))
 
     def _alike(self, vectors: Floats) -> Floats:
-        """Cosines with all questions, (b, Q)."""
+        """Return the cosines with all training questions, (b, Q)."""
         count = self.questions.shape[1]
         found = np.empty((len(vectors), count), np.float32)
         for start in range(0, count, TOGETHER):
@@ -154,14 +166,17 @@ class Difficulty:
     def from_state(
         cls, state: Mapping[str, Array], thresholds: Sequence[float] | None = None
     ) -> Difficulty:
-        """From arrays named `difficulty.<name>`; raises KeyError where one is missing."""
+        """Read arrays named `difficulty.<name>`; raises KeyError if one is missing."""
         names = ("table", "scale", "questions", "share", "weight", "base")
         table, scale, questions, share, weight, base = (state[PREFIX + name] for name in names)
         return cls(table, scale, questions, share, weight, base, thresholds)
 
 
 def meanings(asked: Sequence[Ids], table: Array, scale: Array) -> Floats:
-    """What questions of these pieces mean, (B, D), of length 1; zeros for one without a word."""
+    """Return the vectors of questions of these pieces, (B, D).
+
+    They have length 1, or 0 for a question without pieces.
+    """
     sums = [
         np.einsum("n,nd->d", scale[ids].astype(np.float32), table[ids].astype(np.float32))
         for ids in asked
@@ -170,8 +185,11 @@ def meanings(asked: Sequence[Ids], table: Array, scale: Array) -> Floats:
 
 
 def _tiled(questions: NDArray[np.int8]) -> tuple[NDArray[np.int8], Floats]:
-    """Questions (Q, D) as the kernel reads them: (tiles, D / 2, TILE * 2), two numbers of each side
-    by side, and their lengths (tiles * TILE,); what fills the last tile is as long as 1."""
+    """Arrange questions (Q, D) for the kernel, and return them with their lengths (tiles * TILE,).
+
+    The tiles are (tiles, D / 2, TILE * 2), two numbers of each question side by side. The lengths
+    of the padding are 1.
+    """
     tiles, pairs = -(-len(questions) // TILE), -(-questions.shape[1] // 2)
     padded = np.zeros((tiles * TILE, pairs * 2), np.int8)
     padded[: len(questions), : questions.shape[1]] = questions
@@ -182,6 +200,7 @@ def _tiled(questions: NDArray[np.int8]) -> tuple[NDArray[np.int8], Floats]:
 
 
 def _lengths(vectors: Floats) -> Floats:
+    """Return the lengths of rows, at least 1e-6, (N, 1)."""
     return np.asarray(np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-6))
 
 

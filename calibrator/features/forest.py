@@ -1,9 +1,9 @@
-"""The forest: boosted trees on traits, topics, the question's difficulty and the model's ability.
+"""Score rows with boosted trees on traits, topics, the question's difficulty, the model's ability.
 
-The tower reads words; trees read the same answered question as a few hundred numbers that are not
-words, and so err on other rows, those of models above all that training never saw. The log-odds of
-both are added, and the sum is made smaller, for they know much the same. Serving is numpy alone;
-`forest_training` makes the weights.
+The tower reads words. The trees read the same answered question as a few hundred numbers that are
+not words, so they err on other rows, above all on replies of models that training never saw. The
+log-odds of both are added, and the sum is made smaller because both know much the same. Serving
+needs numpy alone; `training.stages.forest` fits the weights.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
 
 PREFIX = "forest."
-NO_NAME = -2.0  # below every ability
+NO_NAME = -2.0  # the ability for no name, below all others
 
 
 class Forest:
-    """Trees and what they read.
+    """The trees, and the parts that compute their input.
 
     Raises KeyError or ValueError for arrays that do not fit.
     """
 
     def __init__(self, state: Mapping[str, Array]) -> None:
         self.topics = Topics.from_state(state)
-        self.share = float(state["share"][0])  # that is kept of the sum of tower and forest
-        self.ability = state["ability"].astype(np.float32)  # (names,) of each known model; 0: none
+        self.share = float(state["share"][0])  # the factor on the sum of tower and forest
+        self.ability = state["ability"].astype(
+            np.float32
+        )  # (names,) of known models; first: no name
         width = TRAITS + self.topics.width + 2
         self.trees = Trees(state, width)
         self.difficulty = Difficulty.from_state(state, self.trees.thresholds(width - 1))
-        if "beside" in state:  # without it such a checkpoint would score otherwise under its name
+        if "beside" in state:  # ignoring it would change the scores of such a checkpoint
             raise ValueError("a difficulty stands beside the trees, as in version 4: train anew")
 
     def joined(
@@ -51,24 +53,27 @@ class Forest:
         rows: Sequence[TowerRow],
         names: Sequence[int] | NDArray[np.int64],
     ) -> NDArray[np.float64]:
-        """The tower's log-odds (B,) and the forest's as one, (B,)."""
+        """Join the tower's log-odds (B,) with the forest's, (B,)."""
         return self.joined_given(odds, self.given(rows, names))
 
     def read(
         self, rows: Sequence[TowerRow], names: Sequence[int] | NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """Log-odds of correct, (B,); a name is its place in the list of known ones, 0 for none."""
+        """Return the forest's log-odds of correct, (B,).
+
+        A name is given by its place in the list of known ones, 0 for none.
+        """
         return self.trees.read(self.given(rows, names))
 
     def given(self, rows: Sequence[TowerRow], names: Sequence[int] | NDArray[np.int64]) -> Floats:
-        """What the trees read of rows, (B, width)."""
+        """Return the trees' input for rows, (B, width)."""
         found: Floats = together(self.giving(rows, names))[0]
         return found
 
     def giving(
         self, rows: Sequence[TowerRow], names: Sequence[int] | NDArray[np.int64]
     ) -> Work[Floats]:
-        """As `given`."""
+        """Compute the result of `given` as work that may run beside other work."""
         found = np.empty((len(rows), TRAITS + self.topics.width + 2), np.float32)
         telling = self.difficulty.telling([row.asked for row in rows])
         writing = _writing(rows, self.topics, found)
@@ -79,30 +84,33 @@ class Forest:
         return found
 
     def joined_given(self, odds: NDArray[np.float64], given: Floats) -> NDArray[np.float64]:
-        """As `joined`, of rows as `given` makes them."""
+        """Join the tower's log-odds with the forest's, for rows as `given` returns them, (B,)."""
         return np.asarray(self.share * (odds + self.trees.read(given)))
 
     def given_by(self, name: int, given: Floats) -> Floats:
-        """The same rows as if the model of that name had answered."""
+        """Return a copy of the trees' input as if the model of that name had answered."""
         found = given.copy()
         found[:, -2] = self.ability[name]
         return found
 
     @cached_property
     def middling(self) -> int:
-        """The place of a known name whose ability is in the middle; 0 where none is known."""
+        """The place of the known name with the median ability; 0 if none is known."""
         order = np.argsort(self.ability[1:], kind="stable")
         return int(order[len(order) // 2]) + 1 if len(order) else 0
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Forest | None:
-        """What a checkpoint's weights hold; None for a checkpoint without a forest."""
+        """Read a checkpoint's weights; None for a checkpoint without a forest."""
         own = under(state, PREFIX)
         return cls(own) if own else None
 
 
 def features_of(rows: Sequence[TowerRow], topics: Topics, others: Floats) -> Floats:
-    """What the trees read, (B, TRAITS + topics + 2); `others` (B, 2): abilities, difficulties."""
+    """Return the trees' input, (B, TRAITS + topics + 2).
+
+    `others` (B, 2) are abilities and difficulties.
+    """
     found = np.empty((len(rows), TRAITS + topics.width + others.shape[1]), np.float32)
     together(_writing(rows, topics, found))
     found[:, TRAITS + topics.width :] = others
@@ -110,7 +118,7 @@ def features_of(rows: Sequence[TowerRow], topics: Topics, others: Floats) -> Flo
 
 
 def _writing(rows: Sequence[TowerRow], topics: Topics, found: Floats) -> Work[None]:
-    """Writes traits and topics of rows into the first columns of `found` (B, ..)."""
+    """Write traits and topics of rows into the first columns of `found` (B, ..)."""
     for place, row in enumerate(rows):
         found[place, :TRAITS] = row.traits
     return topics.writing([row.grams for row in rows], found, TRAITS)

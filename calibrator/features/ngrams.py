@@ -1,8 +1,8 @@
-"""Hashed n-grams of word pieces and of characters: what a text says, as row numbers of a table.
+"""Hash the n-grams of word pieces and of characters of a text to row numbers of a table.
 
-The pieces are BERT's, so nothing is cut into words by rules of our own; characters tell what
-pieces tear apart: numbers, names, languages other than English. The hash is arithmetic on their
-ids, so it is the same on every machine and needs numpy alone.
+The pieces are BERT's, so no rules of our own cut words. Characters catch what pieces tear apart:
+numbers, names, languages other than English. The hash is arithmetic on ids, so it is the same on
+every machine and needs numpy alone.
 """
 
 from __future__ import annotations
@@ -18,18 +18,21 @@ from calibrator.kernel import compiled
 
 Ids = NDArray[np.int32]
 Grams: TypeAlias = tuple[Ids, ...]
-"""Bucket numbers of one row's `PARTS`: pieces of its question and answer, the answer's two ends,
-characters of its question and answer."""
+"""The bucket numbers of one row's `PARTS`.
+
+The parts are pieces of the question, pieces of the answer, pieces of the answer's two ends,
+characters of the question, and characters of the answer.
+"""
 
 PARTS: Final = 5
-QUESTION_HEAD, QUESTION_TAIL = 320, 60  # word pieces that are looked at
+QUESTION_HEAD, QUESTION_TAIL = 320, 60  # word pieces that are read
 ANSWER_HEAD, ANSWER_TAIL = 256, 256
-FIRST_PIECES, LAST_PIECES = 12, 24  # how an answer begins and ends, apart from where words stand
+FIRST_PIECES, LAST_PIECES = 12, 24  # of an answer, which are counted as its ends too
 QUESTION_CHARACTERS, ANSWER_CHARACTERS = (300, 200), (200, 250)  # of head and tail
-_WORDS, _ENDS, _LETTERS = (1, 2), (1, 2, 3), (3, 5)  # how many stand together
+_WORDS, _ENDS, _LETTERS = (1, 2), (1, 2, 3), (3, 5)  # lengths of n-grams
 _SPACES = (_WORDS, _WORDS, _ENDS, _ENDS, _LETTERS, _LETTERS)  # each hashes differently
 _LONGEST = 5
-_PART_OF_SPACE = (0, 1, 2, 4, 5, 6)  # the space at which each part begins; the third has two
+_PART_OF_SPACE = (0, 1, 2, 4, 5, 6)  # the first space of each part; the third part has two
 _MULTIPLIER = np.uint64(1_000_003)
 _SHIFT = np.uint64(33)
 
@@ -41,8 +44,10 @@ def grams_of(
     answer_ids: Sequence[int],
     buckets: int,
 ) -> Grams:
-    """The distinct n-grams of a row, from its texts and their word pieces, as numbers below
-    `buckets`, a power of two."""
+    """Return a row's distinct n-grams, from its texts and their word pieces.
+
+    They are numbers below `buckets`, a power of two.
+    """
     asked_text, said_text = (
         _looked_at(question, *QUESTION_CHARACTERS),
         _looked_at(answer, *ANSWER_CHARACTERS),
@@ -73,38 +78,39 @@ def grams_of(
 
 
 def distinct(ids: Sequence[int]) -> Ids:
-    """Each word piece once, ascending."""
+    """Return each word piece once, in ascending order."""
     if (kernel := compiled()) is not None:
         return np.frombuffer(kernel.distinct(ids), np.int32)
     return np.array(sorted(set(ids)), dtype=np.int32)
 
 
 def is_cut(question_ids: Sequence[int], answer_ids: Sequence[int]) -> bool:
-    """Whether a text has more word pieces than are looked at."""
+    """Return whether question or answer have more word pieces than are read."""
     most_asked, most_said = QUESTION_HEAD + QUESTION_TAIL, ANSWER_HEAD + ANSWER_TAIL
     return len(question_ids) > most_asked or len(answer_ids) > most_said
 
 
 def _ends(pieces: Sequence[int], head: int, tail: int) -> list[int]:
+    """Return the first and last pieces, without overlap."""
     return [*pieces[:head], *pieces[head:][-tail:]]
 
 
 def _looked_at(text: str, head: int, tail: int) -> str:
-    """A text in lower case, or its two ends with a zero between them."""
+    """Return a text in lower case, or the two ends of a long one with a zero between them."""
     return (text if len(text) <= head + tail else f"{text[:head]}\0{text[-tail:]}").lower()
 
 
 def _characters(text: str) -> NDArray[np.uint64]:
-    """The code points of a text."""
+    """Return the code points of a text."""
     points = text.encode("utf-32-le", "surrogatepass")
     return np.frombuffer(points, dtype=np.uint32).astype(np.uint64)
 
 
 def _distinct(sequences: Sequence[NDArray[np.uint64]], buckets: int) -> Ids:
-    """Distinct n-grams of sequences, one of each of `_SPACES`: space * buckets + bucket, ascending.
+    """Return distinct n-grams of sequences, one for each of `_SPACES`, ascending.
 
-    All are hashed in one go: an n-gram that begins in one sequence and ends in the next is left
-    out.
+    A number is space * buckets + bucket. All sequences are hashed in one pass; n-grams that cross
+    from one sequence into the next are left out.
     """
     running = pieces = np.concatenate(sequences) + np.uint64(1)
     starts = list(itertools.accumulate(map(len, sequences), initial=0))
@@ -138,7 +144,7 @@ _SALTS = {
 
 
 def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """MurmurHash3's 64-bit finalizer: every bit of the input moves every bit of the output."""
+    """Apply MurmurHash3's 64-bit finalizer: every input bit changes every output bit."""
     x = (x ^ (x >> _SHIFT)) * np.uint64(0xFF51AFD7ED558CCD)
     x = (x ^ (x >> _SHIFT)) * np.uint64(0xC4CEB9FE1A85EC53)
     return x ^ (x >> _SHIFT)

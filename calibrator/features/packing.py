@@ -1,6 +1,6 @@
-"""Tables of numbers in a few bits each: planes of bits, and a scale for each group of a row.
+"""Pack tables of numbers into a few bits each: planes of bits, and a scale for each group of a row.
 
-Four bits a number keep what a small encoder says of short texts; a word's vector needs three.
+Four bits a number suffice for a small encoder's weights, three for a word's vector.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from calibrator.features.weights import SCALE, Array, Floats
 
 LANES = 16  # rows of a table that the kernel reads side by side
-SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of a group's largest number that are tried as its scale
+SHARES = (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of a group's largest number, tried for its scale
 
 
 def packed_planes(table: Floats, bits: int, group: int) -> tuple[NDArray[np.uint8], Array]:
-    """A table (N, D) as planes (bits, N, D / 8) and scales (N, D / group), fp16.
+    """Pack a table (N, D) into planes (bits, N, D / 8) and fp16 scales (N, D / group).
 
-    Numbers lie evenly between -limit and limit, limit = 2 ** (bits - 1) - 1, times their scale.
-    D is a multiple of `group`, and that of 8.
+    Numbers are whole between -limit and limit, limit = 2 ** (bits - 1) - 1, times their scale. D is
+    a multiple of `group`, which is a multiple of 8.
     """
     limit = 2 ** (bits - 1) - 1
     parts = table.reshape(len(table), -1, group)
@@ -32,7 +32,7 @@ def packed_planes(table: Floats, bits: int, group: int) -> tuple[NDArray[np.uint
 
 
 def _best_scale(parts: Floats, limit: int) -> Floats:
-    """The scale of each group by which least is lost, of a few shares of the largest number."""
+    """Return for each group the scale with the smallest squared error, among a few shares."""
     largest = np.abs(parts).max(axis=2)
     best, least = largest / limit, np.full(largest.shape, np.inf)
     for share in SHARES:
@@ -44,14 +44,14 @@ def _best_scale(parts: Floats, limit: int) -> Floats:
 
 
 def unpacked_planes(planes: Array, scale: Array) -> Floats:
-    """Rows (N, D) of what `packed_planes` gave; raises ValueError for planes that do not fit."""
+    """Unpack the output of `packed_planes` to rows (N, D); raises ValueError for other shapes."""
     parts = whole_numbers(planes).reshape(planes.shape[1], scale.shape[1], -1)
     found = parts * scale.astype(np.float32)[..., None]
     return np.asarray(found.reshape(planes.shape[1], -1))
 
 
 def whole_numbers(planes: Array) -> Floats:
-    """The numbers (N, D) that planes hold, before they are scaled."""
+    """Return the whole numbers (N, D) in planes, before scaling."""
     bits = len(planes)
     each = np.unpackbits(planes.astype(np.uint8), axis=2)
     whole = np.zeros(each.shape[1:], np.float32)
@@ -61,9 +61,10 @@ def whole_numbers(planes: Array) -> Floats:
 
 
 def tiled(planes: Array, scale: Array) -> tuple[NDArray[np.int8], Floats] | None:
-    """A table (N, D) and its scales as the kernel reads them, `LANES` rows side by side.
+    """Arrange a table (N, D) and its scales for the kernel, `LANES` rows side by side.
 
-    (N / LANES, D, LANES) and (N / LANES, D / group, LANES); None for tables without such tiles.
+    The shapes are (N / LANES, D, LANES) and (N / LANES, D / group, LANES). Return None for a table
+    that cannot be tiled so.
     """
     rows, groups = scale.shape
     numbers = whole_numbers(planes)
@@ -81,7 +82,7 @@ def quartered(
 
     Returns the numbers (N / LANES, D / 4, LANES * 4), the scales (N / LANES, D / group, LANES) and
     the offsets of the same shape: 128 times the sum of a group's numbers, since states are kept as
-    unsigned bytes around 128. Returns None for a table that has no such tiles.
+    unsigned bytes around 128. Returns None for a table that cannot be tiled so.
     """
     rows, groups = scale.shape
     numbers = whole_numbers(planes)
@@ -99,7 +100,7 @@ def quartered(
 
 
 def opened(state: Mapping[str, Array]) -> dict[str, Floats]:
-    """All arrays of a state in fp32, packed ones unpacked under their own names."""
+    """Return all arrays of a state in fp32, with packed ones unpacked under their own names."""
     found = {}
     for name, array in state.items():
         if name.endswith(SCALE):

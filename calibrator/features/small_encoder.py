@@ -1,12 +1,12 @@
-"""A small BERT in numpy, without torch or ONNX Runtime.
+"""Run a small BERT in numpy, without torch or ONNX Runtime.
 
-All texts of a batch go through the linear layers as one list of pieces, and each attends to itself
-alone: nothing is padded, and no state depends on its neighbours. The weights are layers of
-all-MiniLM-L6-v2, a few bits each (`packing`); pieces of other scripts have no vector.
+All texts of a batch pass through the linear layers as one list of pieces, and attention stays
+within each text: nothing is padded, and no state depends on its neighbours. The weights are layers
+of all-MiniLM-L6-v2, a few bits each (`packing`). Pieces of other scripts have no vector.
 
 A `quick` encoder rounds the states to 8 bits before each linear layer, so that the kernel adds
-whole numbers: a third of the time for states that differ in the third digit. Kernel and numpy give
-the same sums.
+whole numbers. This takes a third of the time, and changes the third digit of the states. Kernel
+and numpy give the same sums.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from calibrator.features.weights import SCALE, Array, Floats
 from calibrator.kernel import compiled
 from calibrator.text.layout import CLS, SEP
 
-WORDS, ROWS = "words", "rows"  # of the vocabulary, and where each piece's row is
-EPSILON = 1e-12  # BERT's, of its layer norms
+WORDS, ROWS = "words", "rows"  # the vocabulary's vectors, and the row of each piece
+EPSILON = 1e-12  # of BERT's layer norms
 HEADS = 12
 WORD_BITS, LAYER_BITS, GROUP = 3, 4, 64
-LINEAR = ("query", "key", "value", "output", "wide", "narrow")  # of a layer, in this order
-_SOURCES = {  # what these are called in BERT
+LINEAR = ("query", "key", "value", "output", "wide", "narrow")  # a layer's parts, in order
+_SOURCES = {  # their names in BERT
     "query": "attention.self.query",
     "key": "attention.self.key",
     "value": "attention.self.value",
@@ -48,7 +48,7 @@ Layer = dict[str, Floats]  # norms
 
 
 class _Linear:
-    """A linear layer, whose weights stay packed where the kernel reads them so."""
+    """A linear layer whose weights stay packed if the kernel can read them so."""
 
     def __init__(self, state: Mapping[str, Array], name: str) -> None:
         self.bias = state[f"{name}.bias"].astype(np.float32)
@@ -61,7 +61,7 @@ class _Linear:
         self._weight = opened({k: state[k] for k in (name, name + SCALE) if k in state})[name].T
 
     def __call__(self, states: Floats) -> Floats:
-        """States (T, inputs) -> (T, outputs)."""
+        """Map states (T, inputs) to (T, outputs)."""
         if self._kernel is not None:
             found: Floats = np.empty((len(states), len(self.bias)), np.float32)
             self._kernel.packed_linear(self._held, states, found)
@@ -86,7 +86,7 @@ class _QuickLinear:
         self._numbers = whole_numbers(state[name]).T.copy()  # (inputs, outputs)
 
     def __call__(self, states: Floats) -> Floats:
-        """States (T, inputs) -> (T, outputs)."""
+        """Map states (T, inputs) to (T, outputs)."""
         if self._kernel is not None:
             found: Floats = np.empty((len(states), len(self.bias)), np.float32)
             self._kernel.quantized_linear(self._held, np.ascontiguousarray(states), found)
@@ -105,7 +105,7 @@ class _QuickLinear:
 
 
 class SmallEncoder:
-    """Word pieces of short texts -> states of the pieces, (T, hidden) each.
+    """An encoder from word pieces of short texts to states of the pieces, (T, hidden) each.
 
     Raises KeyError or ValueError for arrays that do not fit.
     """
@@ -118,7 +118,7 @@ class SmallEncoder:
         own = opened({k: a for k, a in small.items() if not k.endswith(linear)})
         self._places, self._norm = own["places"], own["norm"]
         count = sum(name.endswith(".query") for name in state)
-        self._second = own.get("second_text")  # (hidden,) what is added to a second text
+        self._second = own.get("second_text")  # (hidden,), added to the pieces of a second text
         kind: type[_Linear] | type[_QuickLinear] = _QuickLinear if quick else _Linear
         self._linear = [
             {name: kind(state, f"{at}.{name}") for name in LINEAR} for at in range(count)
@@ -136,19 +136,19 @@ class SmallEncoder:
 
     @property
     def places(self) -> int:
-        """The most pieces of a text, marks included."""
+        """The largest number of pieces of a text, marks included."""
         return len(self._places)
 
     def __call__(self, texts: Sequence[Sequence[int]]) -> list[Floats]:
-        """Return the states of texts, each with its marks in front and at the end."""
+        """Return the states of texts; a mark is added at each text's beginning and end."""
         return self.states([[CLS, *ids, SEP] for ids in texts])
 
     def states(
         self, rows: Sequence[Sequence[int]], seconds: Sequence[int] | None = None
     ) -> list[Floats]:
-        """Return the states of rows of pieces that have their marks already.
+        """Return the states of rows of pieces that already have their marks.
 
-        `seconds` are the places at which the second text of each row begins.
+        `seconds` are the positions where the second text of each row begins.
         """
         ends = np.cumsum([0, *map(len, rows)]).tolist()
         states = self._embedded(rows)
@@ -173,7 +173,7 @@ def _read(
     linear: Mapping[str, _Linear | _QuickLinear],
     ends: Sequence[int],
 ) -> Floats:
-    """One layer of BERT."""
+    """Apply one layer of BERT."""
     asked, known, told = (linear[name](states) for name in LINEAR[:3])
     attended = np.empty_like(told)
     for a, b in pairwise(ends):
@@ -187,7 +187,7 @@ def _read(
 
 
 def _attention(asked: Floats, known: Floats, told: Floats) -> Floats:
-    """Of one text, (T, hidden)."""
+    """Apply attention within one text, (T, hidden)."""
     q, k, v = (x.reshape(len(x), HEADS, -1).transpose(1, 0, 2) for x in (asked, known, told))
     weights = q @ k.transpose(0, 2, 1) / np.float32(np.sqrt(q.shape[2]))  # (heads, T, T)
     weights = np.exp(weights - weights.max(axis=2, keepdims=True))
@@ -196,11 +196,11 @@ def _attention(asked: Floats, known: Floats, told: Floats) -> Floats:
 
 
 def _gelu(x: Floats) -> Floats:
-    """GELU by tanh, which is within a thousandth of BERT's own."""
+    """Apply GELU by tanh, which is within a thousandth of BERT's own; `x` may be overwritten."""
     if (kernel := compiled()) is not None:
         kernel.gelu(x)
         return x
-    inner = np.float32(0.044715) * x  # then in place, for new arrays cost more than the sums
+    inner = np.float32(0.044715) * x  # then in place, because new arrays cost more than the sums
     inner *= x
     inner *= x
     inner += x
@@ -213,7 +213,7 @@ def _gelu(x: Floats) -> Floats:
 
 
 def _normed(x: Floats, norm: Floats) -> Floats:
-    """Layer norm by a weight and a bias, (2, hidden)."""
+    """Apply layer norm with a weight and a bias, (2, hidden)."""
     apart = x - x.mean(axis=1, keepdims=True)
     apart /= np.sqrt((apart * apart).mean(axis=1, keepdims=True) + EPSILON)
     apart *= norm[0]
@@ -228,11 +228,11 @@ def small_state(
     places: int,
     word_bits: int = WORD_BITS,
 ) -> dict[str, Array]:
-    """Return the arrays of a `SmallEncoder` from BERT's, the first `layers` of it.
+    """Return the arrays of a `SmallEncoder`, made from BERT's first `layers` layers.
 
-    `pieces` is the vocabulary; rows are kept for pieces of Latin letters, digits and signs, all
-    others share that of the unknown piece. `places` are positions. Raises KeyError for arrays that
-    are missing.
+    `pieces` is the vocabulary. Pieces of Latin letters, digits and signs keep their rows; all
+    others share the row of the unknown piece. `places` is the number of positions. Raises KeyError
+    for missing arrays.
     """
     kept = sorted(at for piece, at in pieces.items() if _is_kept(piece))
     words = base["embeddings.word_embeddings.weight"]
@@ -256,7 +256,7 @@ def small_state(
 
 
 def _is_kept(piece: str) -> bool:
-    """Whether a piece has a vector of its own: a mark of BERT's or readable ASCII."""
+    """Return whether a piece keeps a vector of its own: a mark of BERT's or readable ASCII."""
     return piece in ("[CLS]", "[SEP]", "[UNK]") or (piece.isascii() and piece[:1] != "[")
 
 

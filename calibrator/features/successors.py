@@ -1,11 +1,11 @@
-"""Which known model an unknown one is rated like: the last one before it of the same line and size.
+"""Find the known model by which an unknown one is rated: its predecessor of the same line and size.
 
     predecessor("gpt-6-sol", known)     # "gpt-5.4"
     predecessor("gpt-6-luna", known)    # "gpt-5.4-mini"
     predecessor("my-own-model", known)  # None
 
-A model that training never saw would otherwise be rated by what its name states, which can be less
-than its predecessor's rate, and as much for a small variant as for the large one.
+Otherwise a model that training never saw would be rated by what its name states. That can be less
+than its predecessor's rate, and the same for a small variant as for the large one.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from calibrator.scorer import Item, OtherReply, known_name
 
 MAX_NAME: Final = 200  # characters of a model's name
 
-_SMALL: Final = ("mini", "luna", "small", "lite", "haiku")  # words of names, by size
+_SMALL: Final = ("mini", "luna", "small", "lite", "haiku")  # variants, grouped by size
 _SMALLEST: Final = ("nano", "tiny", "flash-lite", "micro")
 _LARGE: Final = ("", "sol", "astra", "terra", "latest")
-_LINES: Final = (  # of a maker: before the version, and what may stand behind it
+_LINES: Final = (  # names of a maker's models: line, version and variant
     re.compile(r"(?P<line>gpt)-(?P<version>\d{1,2}(?:\.\d{1,2})?)(?:-(?P<variant>[a-z]+))?"),
     re.compile(
         r"(?P<line>claude)-(?P<variant>opus|sonnet|haiku|fable)"
@@ -38,7 +38,7 @@ _DATE: Final = re.compile(r"-(?:20\d{6}|20\d\d-\d\d-\d\d)$")
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Read:
-    """A name of one of the lines: names of one line and size differ by their version alone."""
+    """A parsed name; names of the same line and size differ by their version alone."""
 
     line: str
     size: str
@@ -46,9 +46,9 @@ class _Read:
 
 
 def predecessor(name: str, known: Collection[str]) -> str | None:
-    """Return the known name under which an unknown model is rated, or None where none precedes it.
+    """Return the known name under which an unknown model is rated; None if it has no predecessor.
 
-    `known` are names in lower case. What stands before the last slash is whose the model is.
+    `known` are names in lower case. The part before the last slash, the owner, is ignored.
     """
     asked = _read(name.lower().rpartition("/")[2])
     if asked is None:
@@ -63,7 +63,7 @@ def predecessor(name: str, known: Collection[str]) -> str | None:
 
 
 class Predecessors:
-    """The names by which models are rated, among those of a checkpoint (`known`, lower case)."""
+    """The names by which models are rated, among those of a checkpoint (`known`, in lower case)."""
 
     def __init__(self, known: Collection[str]) -> None:
         def rated_as(name: str) -> str:
@@ -73,11 +73,14 @@ class Predecessors:
         self._rated_as = lru_cache(maxsize=1_024)(rated_as)
 
     def rated_as(self, name: str | None) -> str | None:
-        """Return a known model's own name, an unknown one's predecessor, or the name itself."""
+        """Return a known model's own name, an unknown one's predecessor, or else the name itself.
+
+        Return None for None.
+        """
         return None if name is None else self._rated_as(name[:MAX_NAME])
 
     def of_items(self, items: Sequence[Item]) -> Sequence[Item]:
-        """Return items under the names by which their models are rated; most stay as they are."""
+        """Return items under the names by which their models are rated; most are unchanged."""
         return [self._of_item(item) for item in items]
 
     def _of_item(self, item: Item) -> Item:
@@ -93,6 +96,7 @@ class Predecessors:
 
 
 def _read(name: str) -> _Read | None:
+    """Parse a name; None if it belongs to no known line or size."""
     name = _DATE.sub("", name)
     for line in _LINES:
         if (found := line.fullmatch(name)) is not None:
@@ -105,7 +109,10 @@ def _read(name: str) -> _Read | None:
 
 
 def _size_of(variant: str) -> str | None:
-    """The size that a variant is of; its own word where that names a line of its own, as `opus`."""
+    """Return the size of a variant, or its own word where it names a line, as `opus` does.
+
+    Return None for an unknown variant.
+    """
     if variant in _LARGE:
         return "large"
     if variant in _SMALLEST:

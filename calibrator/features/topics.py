@@ -1,8 +1,8 @@
-"""Topics: what an answered question is about and in which words, as a few hundred numbers.
+"""Describe the subject and vocabulary of an answered question as a few hundred numbers.
 
-Latent semantic analysis (Deerwester et al., 1990): the frequent n-grams of each part, weighed by
-their rarity, projected on the directions in which training rows differ most. No label is looked at,
-so these numbers mean the same for a model or a benchmark that training never saw.
+This is latent semantic analysis (Deerwester et al., 1990): the frequent n-grams of each part,
+weighted by their rarity, are projected on the directions in which training rows differ most. No
+label is used, so these numbers mean the same for a model or a benchmark that training never saw.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ PREFIX = "topics."
 
 
 class Topics:
-    """`tables` has, for each of `ngrams.PARTS`, the arrays that `forest_training` makes.
+    """The projections of all parts.
 
-    Raises KeyError or ValueError for arrays that do not fit.
+    `tables` has, for each of `ngrams.PARTS`, the arrays that `training.stages.forest` makes. Raises
+    KeyError or ValueError for arrays that do not fit.
     """
 
     def __init__(self, tables: Sequence[Mapping[str, Array]]) -> None:
@@ -37,13 +38,13 @@ class Topics:
             self._held = self._kernel.topic_tables(*(part.arrays() for part in self._parts))
 
     def of(self, grams: Grams) -> Floats:
-        """The topics of one row, (width,)."""
+        """Return the topics of one row, (width,)."""
         found = np.empty((1, self.width), np.float32)
         together(self.writing([grams], found, 0))
         return np.asarray(found[0])
 
     def writing(self, rows: Sequence[Grams], found: Floats, start: int) -> Work[None]:
-        """Writes the topics of rows into those of `found` (B, ..), from the column `start` on."""
+        """Write the topics of rows into those of `found` (B, ..), from the column `start` on."""
         if self._kernel is not None:
             yield [("topics", (self._held, list(rows), found, start))]
             return
@@ -54,7 +55,7 @@ class Topics:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Array]) -> Topics:
-        """From arrays named `topics.<part>.<name>`."""
+        """Read arrays named `topics.<part>.<name>`."""
         tables: dict[str, dict[str, Array]] = {}
         for key, value in state.items():
             if key.startswith(PREFIX):
@@ -64,9 +65,11 @@ class Topics:
 
 
 class _Part:
+    """The projection of one part's n-grams."""
+
     def __init__(self, table: Mapping[str, Array]) -> None:
-        self.ids = table["ids"].astype(np.int32)  # (K,) buckets that count, ascending; K > 0
-        self.rarity = table["rarity"].astype(np.float32)  # (K,) what each of them weighs
+        self.ids = table["ids"].astype(np.int32)  # (K,) the buckets that count, ascending; K > 0
+        self.rarity = table["rarity"].astype(np.float32)  # (K,) their weights
         self.table = table["table"]  # (K, D) int8
         self.scale = table["scale"].astype(np.float32)  # (K,): a direction's row is table * scale
         self.width = self.table.shape[1]
@@ -75,23 +78,23 @@ class _Part:
             raise ValueError(f"topics whose arrays have {sorted(lengths)} rows")
         if self.ids.min() < 0:
             raise ValueError(f"topics of n-gram {self.ids.min()}")
-        # where each bucket stands in `ids`, or their number: one look-up in place of a search
+        # the position of each bucket in `ids`, or K if absent; a lookup is faster than a search
         self._nowhere = len(self.ids)
-        size = int(self.ids.max()) + 2  # the last place is for all buckets beyond
+        size = int(self.ids.max()) + 2  # the last place is for all larger buckets
         self._places = np.full(size, self._nowhere, np.min_scalar_type(self._nowhere))
         self._places[self.ids] = np.arange(self._nowhere)
 
     @property
     def is_small(self) -> bool:
-        """Whether its arrays are of the kinds that the kernel reads."""
+        """Whether its arrays are of the types that the kernel reads."""
         return self._places.dtype == np.uint16 and self.table.dtype == np.int8
 
     def arrays(self) -> tuple[Array, ...]:
-        """All arrays in the order in which the kernel takes them."""
+        """Return all arrays in the order in which the kernel takes them."""
         return self._places, self.rarity, self.scale, self.table
 
     def of(self, grams: NDArray[np.int32]) -> Floats:
-        """The part's projection on its directions, (D,); zeros where no n-gram counts."""
+        """Map a part's n-grams to its directions, (D,); zeros if no n-gram counts."""
         at = self._places.take(grams, mode="clip")
         at = at[at != self._nowhere].astype(np.intp)
         rarity = self.rarity.take(at)

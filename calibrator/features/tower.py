@@ -1,14 +1,14 @@
-"""The tower: n-grams of question and answer, traits of the text, the model's name.
+"""Score rows by n-grams of question and answer, traits of the text and the model's name.
 
     z = linear(n-grams, traits, name) + MLP(embedded n-grams, products, traits, name)
         + name . question
 
-The products are those of the embedded question with the answer's and with its ends': what an
-answer says in view of what was asked.
+The products are those of the embedded question with the embedded answer, and with the answer's
+ends. They relate the answer to the question.
 
-Bags of words and characters, a few table look-ups each, tell more than an encoder of 22 million
-weights does (`ablations.md`); where a checkpoint has one, its logit is added to the tower's.
-Serving is numpy alone; `tower_training` makes the weights.
+Bags of words and characters, a few table lookups each, are better than an encoder of 22 million
+weights (`ablations.md`). Where a checkpoint has an encoder, its logit is added to the tower's.
+Serving needs numpy alone; `training.stages.tower` fits the weights.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ BUCKETS = 2**18
 WIDTH = 32  # of an n-gram's embedding
 NAME_WIDTH = 24  # of a model name's embedding
 HIDDEN = (256, 64)
-TRAIT_LIMIT = 4.0  # standard deviations; what lies further out says no more
+TRAIT_LIMIT = 4.0  # standard deviations, to which traits are clipped
 LAYER_NORM_EPSILON = 1e-5
 PREFIX = "tower."
 
 
 @dataclass(frozen=True, slots=True)
 class TowerRow:
-    """One answered question as the tower reads it; `traits` is (TRAITS,).
+    """The tower's input for one answered question; `traits` is (TRAITS,).
 
     `asked`, the distinct word pieces of the question, is for the forest alone.
     """
@@ -51,7 +51,7 @@ class TowerRow:
 def tower_row(
     question: str, answer: str, question_ids: Sequence[int], answer_ids: Sequence[int]
 ) -> TowerRow:
-    """From the texts and their word pieces."""
+    """Make the tower's input from the texts and their word pieces."""
     grams = grams_of(question, answer, question_ids, answer_ids, BUCKETS)
     return TowerRow(grams, traits_of(question, answer), distinct(question_ids))
 
@@ -59,8 +59,8 @@ def tower_row(
 class Tower:
     """The mean logit of a few towers that differ in their seed alone.
 
-    `weights` are those of `tower_training.export`, one mapping for each tower. Raises KeyError or
-    ValueError for weights that do not fit.
+    `weights` are those of `training.stages.tower.export`, one mapping for each tower. Raises
+    KeyError or ValueError for weights that do not fit.
     """
 
     def __init__(self, weights: Sequence[Weights]) -> None:
@@ -70,9 +70,9 @@ class Tower:
     def read(
         self, rows: Sequence[TowerRow], names: Sequence[int]
     ) -> tuple[NDArray[np.float64], Floats]:
-        """log-odds of correct, (B,), and the first tower's hidden layer, (B, HIDDEN[0]).
+        """Return log-odds of correct, (B,), and the first tower's hidden layer, (B, HIDDEN[0]).
 
-        A name is its place in the list of known ones, 0 for none.
+        A name is given by its place in the list of known ones, 0 for none.
         """
         odds, hidden = self.read_as(rows, [names])
         return odds[0], hidden
@@ -80,15 +80,18 @@ class Tower:
     def read_as(
         self, rows: Sequence[TowerRow], names: Sequence[Sequence[int]]
     ) -> tuple[NDArray[np.float64], Floats]:
-        """As `read`, in W ways to name who answered, which costs little more than one: log-odds
-        (W, B) for names (W, B), and the hidden layer in the first way."""
+        """Read rows under W assignments of names, at little more cost than one.
+
+        Return log-odds (W, B) for names (W, B), and the hidden layer (B, HIDDEN[0]) under the
+        first.
+        """
         found: tuple[NDArray[np.float64], Floats] = together(self.reading(rows, names))[0]
         return found
 
     def reading(
         self, rows: Sequence[TowerRow], names: Sequence[Sequence[int]]
     ) -> Work[tuple[NDArray[np.float64], Floats]]:
-        """As `read_as`."""
+        """Compute the result of `read_as` as work that may run beside other work."""
         bags = self._bags.room(len(rows))
         writing = self._bags.writing([row.grams for row in rows], bags)
         traits = np.stack([row.traits for row in rows])
@@ -99,17 +102,17 @@ class Tower:
         return np.asarray(logits.mean(axis=1, dtype=np.float64)), hidden
 
     def logits(self, rows: Sequence[TowerRow], names: Sequence[int]) -> NDArray[np.float64]:
-        """What `read` gives first."""
+        """Return the log-odds of `read` alone."""
         return self.read(rows, names)[0]
 
     def traits(self, rows: Sequence[TowerRow]) -> Floats:
-        """Traits as the last layer sees them, the mean over the towers, (B, TRAITS)."""
+        """Return traits as the last layer sees them, the mean over the towers, (B, TRAITS)."""
         found = np.stack([row.traits for row in rows])
         return np.asarray(self._members.traits(found).mean(axis=0))
 
     @classmethod
     def from_state(cls, state: Mapping[str, NDArray[np.generic]]) -> Tower | None:
-        """What a checkpoint's weights hold; None for a checkpoint without a tower."""
+        """Read a checkpoint's weights; None for a checkpoint without a tower."""
         members: dict[str, dict[str, NDArray[np.generic]]] = {}
         for key, value in state.items():
             if key.startswith(PREFIX):
@@ -119,7 +122,7 @@ class Tower:
 
 
 class _Members:
-    """All of K towers but their tables; each array has the towers first, to be read at once."""
+    """All arrays of K towers but their tables, stacked along the first axis to be read at once."""
 
     def __init__(self, weights: Sequence[Weights]) -> None:
         small = {
@@ -131,7 +134,7 @@ class _Members:
         self.center, self.spread = small["center"][:, None], small["spread"][:, None]
         self.norm = small["norm.weight"][:, None], small["norm.bias"][:, None]
         self.first, self.second, self.last, self.asked = (
-            # outputs in a row, over which `einsum` runs fastest
+            # outputs are contiguous, which is fastest for `einsum`
             (np.ascontiguousarray(small[f"{name}.weight"].swapaxes(1, 2)), small[f"{name}.bias"])
             for name in ("first", "second", "last", "asked")
         )
@@ -146,7 +149,7 @@ class _Members:
         )
 
     def _arrays(self) -> tuple[Floats, ...]:
-        """All arrays in the order in which the kernel takes them."""
+        """Return all arrays in the order in which the kernel takes them."""
         norm = [each[:, 0] for each in self.norm]
         layers = [
             each for layer in (self.first, self.second, self.last, self.asked) for each in layer
@@ -156,8 +159,10 @@ class _Members:
     def reading(
         self, bags: Floats, traits: Floats, names: NDArray[np.int64]
     ) -> Work[tuple[Floats, Floats]]:
-        """Logits (W, K, B) and the first tower's hidden layer (B, HIDDEN[0]), in the first way, of
-        bags as `Bags` gives them, under names (W, B)."""
+        """Compute logits (W, K, B) under names (W, B), and a hidden layer (B, HIDDEN[0]).
+
+        The hidden layer is the first tower's, under `names[0]`. `bags` are as `Bags` returns them.
+        """
         if self._kernel is not None:
             logits = np.empty((len(names), len(self.names), len(traits)), np.float32)
             wide = np.empty((len(traits), self.first[0].shape[2]), np.float32)
@@ -178,26 +183,26 @@ class _Members:
         found = []
         for each in names:
             bias, name = self.names[:, each, 0], self.names[:, each, 1:]
-            # what another name changes in the first layer
+            # only the name's part of the first layer changes
             hidden = _gelu(first + np.einsum("kbi,kio->kbo", name - own, of_names))
             deep = _linear(_gelu(_linear(hidden, *self.second)), *self.last)[:, :, 0]
             found.append((plain + bias + deep + (name * asked).sum(2), hidden[0]))
         return np.stack([logits for logits, _ in found]), found[0][1]
 
     def traits(self, traits: Floats) -> Floats:
-        """In standard deviations from their mean, bounded, (K, B, TRAITS)."""
+        """Scale traits to standard deviations from their mean, and clip them, (K, B, TRAITS)."""
         found = (traits - self.center) / self.spread
         return np.asarray(np.clip(found, -TRAIT_LIMIT, TRAIT_LIMIT))
 
 
 class Bags:
-    """The tables of all towers side by side, so that what they say of an n-gram is read at once.
+    """The tables of all towers side by side, so that an n-gram's rows are read at once.
 
     `tables` are (BUCKETS, 1 + WIDTH) int8, `scales` (BUCKETS,): a row is table * scale.
     """
 
     def __init__(self, tables: Sequence[Array], scales: Sequence[Array]) -> None:
-        # joined one after the other, for all of them at a time would need the memory twice
+        # copied one at a time, because stacking all of them would need the memory twice
         self._tables = np.empty((len(tables[0]), len(tables), tables[0].shape[1]), np.int8)
         for number, table in enumerate(tables):
             self._tables[:, number] = table
@@ -206,17 +211,20 @@ class Bags:
         self._held = self._kernel.bag_tables(self._tables, self._scales) if self._kernel else None
 
     def of(self, rows: Sequence[Grams]) -> Floats:
-        """Sums of n-grams' rows over the root of their number, (B, PARTS, members, 1 + WIDTH)."""
+        """Sum the rows of n-grams, divided by the root of their number.
+
+        The result is (B, PARTS, members, 1 + WIDTH).
+        """
         found = self.room(len(rows))
         together(self.writing(rows, found))
         return found
 
     def room(self, rows: int) -> Floats:
-        """For what `of` gives of so many."""
+        """Return an empty array for the result of `of` for this number of rows."""
         return np.empty((rows, PARTS, *self._tables.shape[1:]), np.float32)
 
     def writing(self, rows: Sequence[Grams], found: Floats) -> Work[None]:
-        """Writes what `of` gives into `found`."""
+        """Write the result of `of` into `found`."""
         if self._kernel is not None:
             yield [("bags", (self._held, list(rows), found))]
             return
@@ -227,7 +235,7 @@ class Bags:
             start = 0
             for part, own in enumerate(grams):
                 end = start + len(own)
-                # not BLAS, which would take threads for it
+                # not BLAS, which would start threads
                 np.einsum(
                     "nm,nmd->md", scales[start:end], tables[start:end], out=found[place, part]
                 )
@@ -237,7 +245,10 @@ class Bags:
 
 
 def _linear(x: Floats, weight: Floats, bias: Floats) -> Floats:
-    """Of K towers: (K, B, inputs) to (K, B, outputs). BLAS would take threads for it."""
+    """Apply the linear layers of K towers: (K, B, inputs) to (K, B, outputs).
+
+    It uses `einsum`, because BLAS would start threads.
+    """
     return np.asarray(np.einsum("kbi,kio->kbo", x, weight) + bias[:, None])
 
 
@@ -248,5 +259,5 @@ def _layer_norm(x: Floats, weight: Floats, bias: Floats) -> Floats:
 
 
 def _gelu(x: Floats) -> Floats:
-    """GELU in its tanh form, which numpy has all parts of."""
+    """Apply GELU in its tanh form, whose parts numpy has."""
     return np.asarray(x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * (x * x * x)))) / 2)

@@ -1,7 +1,7 @@
-"""Traits: what can be counted on a question and its answer, as some sixty numbers.
+"""Count about sixty traits of a question and its answer.
 
-Length, form of the final answer, repetition, hedging, overlap with the question, and what can be
-checked by rule (`checks`): signals that a reader of a few hundred word pieces sees badly or not at
+They are length, form of the final answer, repetition, hedging, overlap with the question, and
+checks by rule (`checks`): signals that a reader of a few hundred word pieces sees badly or not at
 all.
 """
 
@@ -20,9 +20,9 @@ from calibrator.features.checks import checks_of
 from calibrator.text.looking_for import SPACES, Reading, Shape, at_lines, reading_of, sought
 
 MAX_CHARACTERS = 6_000  # longer texts keep their two ends; their length counts as this
-MAX_QUESTION = 40_000  # for checks, since a list of tools is read whole or not at all
-LOOK = 1_500  # characters in which kinds of characters are counted
-END_WORDS = 30  # of an answer, among which repetition tells that it went round in circles
+MAX_QUESTION = 40_000  # characters for checks, which can read only whole lists of tools
+LOOK = 1_500  # characters of an answer whose kinds are counted
+END_WORDS = 30  # at an answer's end, whose repetition shows that it went round in circles
 
 _REFUSES = (
     "unable",
@@ -60,7 +60,7 @@ _FINAL = sought(
 )
 _OPTION = re.compile(r"[A-J][).:]\s")
 _MAY_NAME_OPTION = Shape({"A": "ABCDEFGHIJ", ".": ").:", " ": SPACES}, "A. ")
-# digits as 0, capitals as A, other letters as a: three counts tell all kinds of ASCII characters
+# digits as 0, capitals as A, other letters as a, so that three counts suffice for ASCII
 _KINDS = bytes(
     ord("0" if chr(code).isdigit() else "A" if chr(code).isupper() else "a")
     if code < 128 and chr(code).isalnum()
@@ -70,17 +70,17 @@ _KINDS = bytes(
 
 
 def bounded(text: str) -> str:
-    """The text, or the two ends of a long one."""
+    """Return a text, or the two ends of a long one."""
     half = MAX_CHARACTERS // 2
     return text if len(text) <= MAX_CHARACTERS else text[:half] + text[-half:]
 
 
 def traits_of(question: str, answer: str) -> NDArray[np.float32]:
-    """The traits (TRAITS,) of one answered question; finite for every text."""
+    """Return the traits (TRAITS,) of one answered question; they are finite for every text."""
     asked, said = reading_of(bounded(question)), reading_of(bounded(answer))
     words = word_counts(asked, said)
     numbers = reading_of(said.text[-MAX_CHARACTERS // 2 :]).numbers
-    found = array("f", _form(said.text, words.said))  # which numpy makes of a list more slowly
+    found = array("f", _form(said.text, words.said))  # faster than an array made by numpy
     found.extend(_content(said, words, numbers))
     found.extend(_relation(asked, said, words, numbers))
     found.extend(checks_of(question[:MAX_QUESTION], said.text))
@@ -88,18 +88,17 @@ def traits_of(question: str, answer: str) -> NDArray[np.float32]:
 
 
 class WordCounts(NamedTuple):
-    """How many words, which are what stands between white space, a question and its answer have;
-    case is told apart where it is said."""
+    """Counts of words, separated by white space, of a question and its answer, in lower case."""
 
     asked: int
     said: int
-    repeated: int  # of the answer that stand in the question
-    distinct: int  # of the answer, case told apart
-    at_end: int  # distinct ones among the answer's last `END_WORDS`
+    repeated: int  # words of the answer that are in the question
+    distinct: int  # words of the answer, case-sensitive
+    at_end: int  # distinct words among the answer's last `END_WORDS`
 
 
 def word_counts(asked: Reading, said: Reading) -> WordCounts:
-    """What a question and its answer have."""
+    """Count the words of a question and its answer."""
     if asked.kernel is not None and (kernel := said.kernel) is not None:
         return WordCounts(*kernel.word_counts(asked.lower, said.lower, said.text, END_WORDS))
     asked_words, words = asked.lower.split(), said.lower.split()
@@ -113,7 +112,7 @@ def word_counts(asked: Reading, said: Reading) -> WordCounts:
 
 
 def _form(answer: str, words: int) -> list[float]:
-    """Length, ends, kinds of characters, markup."""
+    """Return traits of length, ends, kinds of characters, and markup."""
     bare, look = answer.strip(), answer[:LOOK]
     last, seen = bare[-1:], max(1, len(look))
     digits, capitals, letters, beyond = _kinds(look)
@@ -146,7 +145,7 @@ def _form(answer: str, words: int) -> list[float]:
 
 
 def _kinds(text: str) -> tuple[int, int, int, int]:
-    """How many digits, capitals, letters, and characters beyond ASCII there are."""
+    """Count digits, capitals, letters, and characters beyond ASCII."""
     plain = text.encode("ascii", "ignore")
     kinds = plain.translate(_KINDS)
     digits, capitals = kinds.count(b"0"), kinds.count(b"A")
@@ -160,7 +159,7 @@ def _kinds(text: str) -> tuple[int, int, int, int]:
 
 
 def _content(said: Reading, words: WordCounts, numbers: list[str]) -> list[float]:
-    """Repetition, hedging, refusal, steps, numbers."""
+    """Return traits of repetition, hedging, refusal, steps, and numbers."""
     answer = said.text
     packed = answer[: MAX_CHARACTERS // 2].encode("utf-8", "replace")
     hedges = math.log1p(_hedges(said))
@@ -181,7 +180,7 @@ def _content(said: Reading, words: WordCounts, numbers: list[str]) -> list[float
 
 
 def _hedges(said: Reading) -> int:
-    """How many words and phrases hedge; words alone need no pattern."""
+    """Count words and phrases that hedge; single words need no pattern."""
     if not _HEDGE.may_be_in(said):
         return 0
     if said.is_odd or any(start in said.lower for start in _HEDGE_STARTS):
@@ -190,9 +189,9 @@ def _hedges(said: Reading) -> int:
 
 
 def _options(question: str) -> set[str]:
-    """Letters that name an option: after a line's beginning or white space, and perhaps a bracket.
+    """Return the letters that name options, at a line's beginning or after white space.
 
-    White space between two of them belongs to the first.
+    A bracket may precede the letter. White space between two options belongs to the first.
     """
     if not _MAY_NAME_OPTION.may_be_in(question):
         return set()
@@ -208,7 +207,7 @@ def _options(question: str) -> set[str]:
 
 
 def _relation(asked: Reading, said: Reading, words: WordCounts, numbers: list[str]) -> list[float]:
-    """The question's form, and what of it the answer repeats."""
+    """Return traits of the question's form, and of its repetition in the answer."""
     question = asked.text
     options = _options(question)
     finals = _FINAL.all_in(said)
@@ -231,4 +230,4 @@ def _relation(asked: Reading, said: Reading, words: WordCounts, numbers: list[st
 
 
 TRAITS = len(traits_of("", ""))
-LENGTH = 0  # the place of the answer's length: the logarithm of its characters and one more
+LENGTH = 0  # the place of the answer's length, log(1 + characters)

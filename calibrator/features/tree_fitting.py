@@ -1,4 +1,4 @@
-"""Fits boosted trees with scikit-learn, the same way for every part of a checkpoint."""
+"""Fit boosted trees with scikit-learn, in the same way for every part of a checkpoint."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from calibrator.features.trees import tree_arrays
 Array = NDArray[np.generic]
 
 
-MOST_BINS = 255  # of a column, between which a tree can split
+MOST_BINS = 255  # of a column, between which trees split
 
 
 class TreeConfig(Protocol):
-    """How many trees are fitted, and how finely; configurations of parts have these fields."""
+    """The number and size of fitted trees; configurations of parts have these fields."""
 
     @property
     def trees(self) -> int: ...
@@ -31,14 +31,14 @@ class TreeConfig(Protocol):
 
     @property
     def leaf_rows(self) -> int:
-        """The fewest rows in a leaf."""
+        """The smallest number of rows in a leaf."""
 
     @property
     def ridge(self) -> float: ...
 
     @property
     def feature_share(self) -> float:
-        """The share of the features that is looked at for a split."""
+        """The share of the features that is considered for a split."""
 
 
 def fit_trees(
@@ -51,11 +51,11 @@ def fit_trees(
     directions: Sequence[int] | None = None,
     weight: float = 1.0,
 ) -> dict[str, Array]:
-    """The arrays of `Trees` that tell P(label) of rows (N, D); the same seed, the same arrays.
+    """Fit P(label) of rows (N, D), and return the arrays of `Trees`.
 
-    `directions` (D): where it is 1 the log-odds never fall as the number rises, where it is -1 they
-    never rise. The log-odds come multiplied by `weight`. Raises MissingExtraError without
-    scikit-learn.
+    The same seed gives the same arrays. `directions` (D): where it is 1 the log-odds never fall as
+    the number rises, where it is -1 they never rise. The log-odds are multiplied by `weight`.
+    Raises MissingExtraError without scikit-learn.
     """
     check_scikit_learn()
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -76,11 +76,10 @@ def fit_trees(
 
 
 def thresholds_of(column: Array, weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Numbers between which the values of a column (N,) lie in `MOST_BINS` parts of the same
-    weight, ascending; what is no number is left out.
+    """Return ascending thresholds that divide a column (N,) into `MOST_BINS` bins of equal weight.
 
-    They are scikit-learn's own, which sorts the column anew for each of them: that took longer than
-    the trees.
+    Values that are nan are left out. The thresholds are scikit-learn's own, which sorts the column
+    again for each of them; that took longer than the trees.
     """
     used = (weights != 0) & ~np.isnan(column)
     order = np.argsort(column[used])
@@ -96,7 +95,7 @@ def thresholds_of(column: Array, weights: NDArray[np.float64]) -> NDArray[np.flo
 
 
 def _numbered(rows: Array, bins: Sequence[NDArray[np.float64]]) -> NDArray[np.float32]:
-    """Rows (N, D) with the number of its bin in place of each value; nan stays."""
+    """Return rows (N, D) with each value replaced by the number of its bin; nan stays."""
     found = np.empty(rows.shape, np.float32)
     for at, thresholds in enumerate(bins):
         column = rows[:, at].astype(np.float64)

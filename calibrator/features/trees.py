@@ -1,9 +1,9 @@
-"""Boosted trees as flat arrays: what a row of numbers adds up to over all trees.
+"""Evaluate boosted trees that are stored as flat arrays.
 
-Every node of every tree is asked at once, and each that answers no crosses out the leaves on its
-left; the first leaf that is left over is where the row ends (QuickScorer; Lucchese et al., 2015).
-Numpy has a few long operations to do, not several short ones for each level. Serving is numpy
-alone; `tree_arrays` writes the arrays of a fitted scikit-learn model.
+Every node of every tree is tested at once. A node whose test fails rules out the leaves on its
+left, and the first leaf that remains is the row's (QuickScorer; Lucchese et al., 2015). So numpy
+runs a few long operations, not several short ones for each level. Serving needs numpy alone;
+`tree_arrays` makes the arrays of a fitted scikit-learn model.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ Array = NDArray[np.generic]
 Places = NDArray[np.intp]
 
 _NODE = np.dtype([("number", "f4"), ("feature", "i2"), ("left", "u1"), ("right", "u1")])
-MOST_LEAVES = 64  # of a tree that fits into the bits of one number
+MOST_LEAVES = 64  # of a tree whose leaves fit into the bits of one number
 
 
 class Trees:
-    """Trees (T) of nodes (N); a leaf's branches are itself.
+    """Trees (T) of nodes (N); both branches of a leaf are the leaf itself.
 
     Raises KeyError or ValueError for arrays that do not fit rows of `width` numbers.
     """
 
     def __init__(self, state: Mapping[str, Array], width: int) -> None:
-        self.feature = state["feature"].astype(np.intp)  # (T, N) the column that a node asks for
-        self.threshold = state["threshold"].astype(np.float32)  # (T, N) at most that: to the left
+        self.feature = state["feature"].astype(np.intp)  # (T, N) the column that a node tests
+        self.threshold = state["threshold"].astype(np.float32)  # (T, N) up to it: to the left
         self.branches = np.stack([state["right"], state["left"]]).astype(np.intp)  # (2, T, N)
         self.value = state["value"].astype(np.float32)  # (T, N) log-odds of the leaves
         self.base = float(state["base"][0])
@@ -47,7 +47,7 @@ class Trees:
         self._held = self._nodes_held(width)
 
     def _nodes_held(self, width: int) -> object | None:
-        """The nodes as the kernel walks through them; None for trees that do not fit into it."""
+        """Return the nodes in the kernel's form; None without a kernel or if they do not fit it."""
         if self._kernel is None or self.feature.shape[1] > 256 or width > 2**15:
             return None
         own, (right, left) = np.arange(self.feature.shape[1]), self.branches
@@ -64,12 +64,12 @@ class Trees:
         return found
 
     def thresholds(self, column: int) -> list[float]:
-        """What a column of the rows is compared with, ascending."""
+        """Return the numbers that a column of the rows is compared with, ascending."""
         asks = (self.feature == column) & (self.branches[0] != np.arange(self.feature.shape[1]))
         return [float(each) for each in np.unique(self.threshold[asks])]
 
     def read(self, rows: Floats) -> NDArray[np.float64]:
-        """Log-odds (B,) of rows (B, width)."""
+        """Return the log-odds (B,) of rows (B, width)."""
         if self._kernel is not None and self._held is not None:
             sums = np.empty(len(rows), np.float64)
             self._kernel.trees(self._held, np.ascontiguousarray(rows, np.float32), sums)
@@ -78,7 +78,10 @@ class Trees:
         return np.asarray(self.base + found.sum(axis=1, dtype=np.float64))
 
     def walked(self, rows: Floats) -> Floats:
-        """The values of the leaves where rows end, (B, T), level by level: for any size."""
+        """Return the values of the leaves where rows end, (B, T), walking level by level.
+
+        This works for trees of any size.
+        """
         tree, row = np.arange(len(self.feature)), np.arange(len(rows))[:, None]
         at = np.zeros((len(rows), len(tree)), dtype=np.intp)
         for _ in range(self.depth):
@@ -88,7 +91,7 @@ class Trees:
 
 
 def is_near(thresholds: Sequence[float], number: float, reach: float) -> bool:
-    """Whether one of ascending thresholds is so near to a number that rounding may pass it."""
+    """Return whether one of ascending thresholds lies within `reach` of a number."""
     at = bisect_left(thresholds, number - reach)
     return at < len(thresholds) and thresholds[at] <= number + reach
 
@@ -97,27 +100,26 @@ def is_near(thresholds: Sequence[float], number: float, reach: float) -> bool:
 class _Crossing:
     """Trees whose leaves are bits, the leftmost one the lowest.
 
-    Nodes stand beside those of other trees, not of their own: so the answers of all trees are
-    joined by one operation for each place, over long rows. Places that a tree lacks cross out
-    nothing.
+    Nodes are stored beside those of other trees, not of their own. So one operation for each place
+    joins the answers of all trees, over long rows. Places that a tree lacks rule out nothing.
     """
 
-    feature: NDArray[np.intp]  # (places * T,) the column that a node asks for
-    threshold: Floats  # (places * T,) at most that: yes
-    crossed: NDArray[np.unsignedinteger]  # (places * T,) the leaves that a no crosses out
+    feature: NDArray[np.intp]  # (places * T,) the column that a node tests
+    threshold: Floats  # (places * T,) up to it the test succeeds
+    crossed: NDArray[np.unsignedinteger]  # (places * T,) the leaves that a failed test rules out
     value: Floats  # (T * bits,) of the leaves, from the left
-    first: NDArray[np.intp]  # (T,) where a tree's own values begin
+    first: NDArray[np.intp]  # (T,) the position of a tree's first value
 
     def values(self, rows: Floats) -> Floats:
-        """The values of the leaves where rows end, (B, T)."""
+        """Return the values of the leaves where rows end, (B, T)."""
         found = np.empty((len(rows), len(self.first)), np.float32)
         for place, row in enumerate(rows):
             found[place] = self._of(row)
         return found
 
     def _of(self, row: Floats) -> Floats:
-        is_no = ~(row.take(self.feature) <= self.threshold)  # also of what is no number
-        crossed = np.multiply(is_no, self.crossed)  # faster than a choice between two
+        is_no = ~(row.take(self.feature) <= self.threshold)  # true for nan too
+        crossed = np.multiply(is_no, self.crossed)  # faster than np.where
         bits = np.bitwise_or.reduce(crossed.reshape(-1, len(self.first)), axis=0)
         lowest = ~bits & (bits + self.crossed.dtype.type(1))
         leaf = np.frexp(lowest.astype(np.float64))[1] - 1
@@ -125,9 +127,9 @@ class _Crossing:
 
     @classmethod
     def of(cls, trees: Trees) -> _Crossing | None:
-        """The same trees; None where one has too many leaves.
+        """Convert trees; None if one has too many leaves.
 
-        Raises ValueError where branches do not make trees of the depth that is told.
+        Raises ValueError if the branches do not form trees of the stated depth.
         """
         on_right, on_left = trees.branches
         count, first = _leaves(on_left, on_right, trees.depth)
@@ -137,7 +139,7 @@ class _Crossing:
         kind: type[np.unsignedinteger] = np.uint32 if most <= 32 else np.uint64
         is_leaf = on_left == np.arange(count.shape[1])
         places = max(1, int((~is_leaf).sum(axis=1).max()))
-        order = np.argsort(is_leaf, axis=1, kind="stable")[:, :places]  # questions come first
+        order = np.argsort(is_leaf, axis=1, kind="stable")[:, :places]  # inner nodes come first
         nodes = np.take_along_axis
         below = nodes(nodes(count, on_left, 1), order, 1).astype(np.uint64)
         before = nodes(first, order, 1).astype(np.uint64)
@@ -158,8 +160,11 @@ class _Crossing:
 def _leaves(
     on_left: NDArray[np.intp], on_right: NDArray[np.intp], depth: int
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """How many leaves each node has below it, and how many of its tree's are on their left, (T, N)
-    each; the second is -1 for nodes that are in no tree."""
+    """Count the leaves below each node, and those of its tree on its left, (T, N) each.
+
+    The second is -1 for nodes that belong to no tree. Raises ValueError if the branches do not form
+    trees of the stated depth.
+    """
     nodes = on_left.shape[1]
     is_leaf = on_left == np.arange(nodes)
     if min(on_left.min(), on_right.min()) < 0 or max(on_left.max(), on_right.max()) >= nodes:
@@ -184,12 +189,12 @@ def _leaves(
 def tree_arrays(
     model: Any, bins: Sequence[NDArray[np.float64]], weight: float = 1.0
 ) -> dict[str, Array]:
-    """The arrays of `Trees` from a HistGradientBoostingClassifier of two classes that was fitted on
-    numbers of bins; `bins` are the thresholds between those of each column.
+    """Return the arrays of `Trees` for a HistGradientBoostingClassifier of two classes.
 
-    Its log-odds come multiplied by `weight`.
+    It was fitted on numbers of bins; `bins` are the thresholds between those of each column. The
+    log-odds are multiplied by `weight`.
     """
-    trees = [each.nodes for (each,) in model._predictors]  # nothing public tells them
+    trees = [each.nodes for (each,) in model._predictors]  # there is no public access
     shape = (len(trees), max(map(len, trees)))
     own = np.broadcast_to(np.arange(shape[1]), shape)
     feature, left, right = np.zeros(shape, np.int16), own.astype(np.int16), own.astype(np.int16)

@@ -1,7 +1,7 @@
-"""The weights of a checkpoint as numpy arrays: read without torch, checked before they are used.
+"""Read the weights of a checkpoint as numpy arrays without torch, and check them.
 
 `model.safetensors` holds the encoder and its head in bf16, tables of many rows in int8 with a scale
-for each row, and what belongs to the other parts under prefixes of their own.
+for each row, and the arrays of the other parts under prefixes of their own.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ OTHER_PARTS = (
     "knowledge.",
     "opinion.",
     "tower.",
-)  # not the encoder's
-SCALE = ".scale"  # ends the name of the scales of a packed table
+)  # prefixes of arrays that are not the encoder's
+SCALE = ".scale"  # the suffix for the scales of a packed table
 _DTYPES = {
     "F32": np.float32, "F16": np.float16, "I8": np.int8, "I16": np.int16, "I32": np.int32,
     "U8": np.uint8,
 }  # fmt: skip
-_BF16 = "BF16"  # numpy has no such numbers; they are the upper halves of those of fp32
+_BF16 = "BF16"  # numpy has no bf16, which is the upper half of fp32
 
 
 def read_weights(path: Path, sha256: str) -> dict[str, Array]:
-    """All arrays of a safetensors file, bf16 as fp32.
+    """Read all arrays of a safetensors file, bf16 as fp32.
 
-    Raises CheckpointError when its hash is another, OSError, SafetensorError or ValueError when it
-    cannot be read.
+    Raises CheckpointError if its hash differs from `sha256`, and OSError, SafetensorError or
+    ValueError if it cannot be read.
     """
     data = path.read_bytes()
     if hashlib.sha256(data).hexdigest() != sha256:
@@ -55,6 +55,7 @@ def read_weights(path: Path, sha256: str) -> dict[str, Array]:
 
 
 def _array(kind: str, data: bytearray) -> Array:
+    """Return the array in `data`, flat; raises ValueError for an unknown kind of number."""
     if kind == _BF16:
         return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32)
     if kind not in _DTYPES:
@@ -68,20 +69,21 @@ def under(state: Mapping[str, Array], prefix: str) -> dict[str, Array]:
 
 
 def packed(table: Floats) -> tuple[NDArray[np.int8], NDArray[np.float16]]:
-    """A table (N, D) as int8 with an fp16 scale for each row: half of bf16, 8 bits a number."""
+    """Pack a table (N, D) as int8 with an fp16 scale for each row: half the size of bf16."""
     scale = np.maximum(np.abs(table).max(axis=1) / 127, 1e-6).astype(np.float16)
     return np.round(table / scale.astype(np.float32)[:, None]).astype(np.int8), scale
 
 
 def unpacked(table: Array, scale: Array) -> Floats:
+    """Return a packed table in fp32."""
     return np.asarray(table.astype(np.float32) * scale.astype(np.float32)[:, None])
 
 
 def encoder_weights(state: Mapping[str, Array], config: EncoderConfig | None) -> dict[str, Array]:
-    """The encoder's and head's weights among a checkpoint's arrays, in fp32; packed words as int8.
+    """Return the weights of encoder and head among a checkpoint's arrays.
 
-    Raises ValueError unless they are exactly those of a model of this geometry; without an encoder
-    there are none.
+    They are in fp32, packed words in int8. Raises ValueError unless they are exactly those of a
+    model of this geometry; without an encoder there must be none.
     """
     if config and config.hidden % config.heads:
         raise ValueError(f"a hidden size of {config.hidden} is no multiple of {config.heads} heads")
@@ -106,7 +108,7 @@ def encoder_weights(state: Mapping[str, Array], config: EncoderConfig | None) ->
 
 
 def all_in_fp32(weights: Mapping[str, Array]) -> dict[str, Array]:
-    """What `encoder_weights` gave, its words unpacked."""
+    """Return the output of `encoder_weights` with its words unpacked."""
     found = dict(weights)
     if (scale := found.pop(WORDS + SCALE, None)) is not None:
         found[WORDS] = unpacked(found[WORDS], scale)
@@ -114,7 +116,7 @@ def all_in_fp32(weights: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
-    """Name and shape of every weight of the encoder and its head, as BERT's are called."""
+    """Return name and shape of every weight of the encoder and its head, named as in BERT."""
     size, wide = config.hidden, config.intermediate
     tables = {"word": config.vocabulary, "position": config.positions, "token_type": 2}
     shapes: dict[str, tuple[int, ...]] = {

@@ -1,4 +1,4 @@
-"""A checkpoint in the forms that other engines load, each proved against the scorer it came from.
+"""Export a checkpoint in forms that other engines load, each checked against the original scorer.
 
 - `merged`: the whole weights with the adapter merged in, for vLLM, SGLang and transformers; also a
   checkpoint of ours. One that reads text and its labels alone carries `decision.json`, with which
@@ -29,17 +29,17 @@ from calibrator.llm.serving.probe import PROBE
 from calibrator.llm.serving.prompts import load_prompts
 
 Form = Literal["merged", "sequence-classification"]
-TOLERANCE: Final = {"float32": 1e-5, "bfloat16": 0.02, "float16": 0.01}  # of a score
+TOLERANCE: Final = {"float32": 1e-5, "bfloat16": 0.02, "float16": 0.01}  # change of a score
 
 
 def export_weights(
     name: str, output: Path, form: Form = "merged", dtype: str = "float32"
 ) -> LlmConfig:
-    """Writes the folder `output`, which must not exist; returns the configuration of what it holds.
+    """Write the folder `output`, which must not exist, and return the exported configuration.
 
-    `dtype` is that of the file; scores in another than fp32 move, and are allowed to by TOLERANCE.
-    Raises CheckpointError for what is no language model, for a form that its kind has not, and
-    where the written folder does not score as the checkpoint does (nothing is left then).
+    `dtype` is that of the file; other types than fp32 may change scores by TOLERANCE. Raises
+    CheckpointError for a checkpoint that is no language model, for a form that its kind does not
+    have, and where the written folder does not score as the checkpoint does (then nothing is left).
     """
     if output.exists():
         raise CheckpointError(f"{output} exists; export into a new folder")
@@ -47,7 +47,7 @@ def export_weights(
     config = read_config(folder, name)
     if not isinstance(config, LlmConfig):
         raise CheckpointError(f"{config.name} is no language model; its folder is its only form")
-    config = replace(config, float8=False)  # what is written are the weights before it
+    config = replace(config, float8=False)  # the unrounded weights are written
     calibrator = load_llm(config, folder, "cpu", dtype="float32")
     output.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(mkdtemp(prefix=f".{output.name}.", dir=output.parent))
@@ -67,6 +67,7 @@ def export_weights(
 
 
 def _merged(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmConfig:
+    """Write the merged weights and their configuration, and compare their scores."""
     expected = _scores(calibrator)
     _save(calibrator, calibrator.model.model, folder, dtype)
     config = replace(
@@ -86,20 +87,21 @@ def _merged(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmConfig:
 
 
 def _save_decision(config: LlmConfig, folder: Path) -> None:
+    """Write the labels and the prompt in transformers' form."""
     from transformers.decision.configuration_utils import DecisionConfig
 
     incorrect, correct = config.labels
     before, after = _around(folder, config)
     DecisionConfig(
-        labels={"noul": [correct, incorrect]},  # of the options true and false
+        labels={"noul": [correct, incorrect]},  # for the options true and false
         chat_template=f"{_quoted(before)}{decision_template(config.prompt)}{_quoted(after)}",
     ).save_pretrained(folder)
 
 
 def decision_template(prompt: PromptConfig) -> str:
-    """The prompt as Jinja over a `state` of question, answer, benchmark and source_model.
+    """Return the prompt as Jinja over a `state` of question, answer, benchmark and source_model.
 
-    What it renders is what `prompts.fill` gives of the same texts.
+    It renders to the result of `prompts.fill` for the same texts.
     """
     shown = {
         "question": f"{{{{ state.question[:{prompt.question_characters}] }}}}",
@@ -110,7 +112,7 @@ def decision_template(prompt: PromptConfig) -> str:
     template = ""
     lines = prompt.template.split("\n")
     for number, line in enumerate(lines, start=1):
-        pieces = FIELD.split(line)  # text and names of fields by turns
+        pieces = FIELD.split(line)  # text and names of fields alternate
         body = "".join(shown[p] if at % 2 else _quoted(p) for at, p in enumerate(pieces))
         body += _quoted("\n") if number < len(lines) else ""
         if is_tag(pieces[1::2]) and prompt.missing == "omit":
@@ -129,6 +131,7 @@ def _quoted(text: str) -> str:
 
 
 def _classifier(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmConfig:
+    """Write the model as a classifier of one output, and compare its scores."""
     from transformers import AutoModelForSequenceClassification
 
     if calibrator.config.elicitation != "logit":
@@ -170,7 +173,7 @@ def _classifier(calibrator: LlmCalibrator, folder: Path, dtype: str) -> LlmConfi
 
 
 def _save(calibrator: LlmCalibrator, model: Any, folder: Path, dtype: str) -> None:
-    """Weights, tokenizer, and the image processor with the sizes that this calibrator reads."""
+    """Write weights, tokenizer, and the image processor with this calibrator's sizes."""
     with quiet():
         model.to(getattr(torch, dtype)).save_pretrained(folder)
         model.to(torch.float32)
@@ -184,6 +187,7 @@ def _scores(calibrator: LlmCalibrator) -> list[float]:
 
 
 def _check(what: str, expected: list[float], found: list[float], dtype: str) -> None:
+    """Raise CheckpointError if a score differs by more than TOLERANCE."""
     worst = max(abs(a - b) for a, b in zip(expected, found, strict=True))
     if not worst <= TOLERANCE[dtype]:
         raise CheckpointError(

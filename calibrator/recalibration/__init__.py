@@ -1,3 +1,3 @@
-"""From a score to a confidence: curves, their fit, trials and versions."""
+"""Turn scores into confidences: curves, their fit, trials and versions."""
 
 __all__ = ["curves", "fit", "recalibrated_scorer", "signals", "trial", "versions"]

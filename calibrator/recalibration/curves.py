@@ -1,8 +1,8 @@
-"""Score -> confidence: Platt scaling, temperature and isotonic curves (paper K15, N01-N05).
+"""Turn a score into a confidence: Platt scaling, temperature, isotonic curves (paper K15, N01-N05).
 
-A checkpoint carries a curve of its own; a recalibration file, fitted on about a hundred labelled
-replies of a deployment, corrects what the checkpoint says there, for all replies or for each model
-or domain. All of it is plain numbers, applied with numpy alone.
+A checkpoint carries a curve of its own. A recalibration file, fitted on about a hundred labelled
+replies of a deployment, corrects the checkpoint's confidences there, for all replies or for each
+model, domain or team. Everything is plain numbers and applied with numpy alone.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ FORMAT = 1
 
 Kind = Literal["platt", "isotonic", "temperature"]
 Of = Literal["alone", "others", "signals"]
-"""Which numbers something corrects: those of replies alone, that know others, or know signals."""
+"""Which numbers are meant: of replies alone, or those that know other replies or signals."""
 By = Literal["model", "domain", "team"]
 
 
 class Named(Protocol):
-    """What a file holds that says its own name."""
+    """The content of a file that states its own name."""
 
     @property
     def name(self) -> str: ...
@@ -42,50 +42,51 @@ Loaded = TypeVar("Loaded", bound=Named)
 
 
 def logit(probability: ArrayLike) -> Any:
-    """log(p / (1 - p)), with p kept `EPSILON` away from 0 and 1."""
+    """Return log(p / (1 - p)), with p kept `EPSILON` away from 0 and 1."""
     p = np.asarray(probability, dtype=np.float64)
     p = np.minimum(np.maximum(p, EPSILON), 1 - EPSILON)  # `clip` takes three times as long
     return np.log(p / (1 - p))
 
 
 def sigmoid(x: ArrayLike) -> Any:
-    """1 / (1 + exp(-x)), without overflow."""
+    """Return 1 / (1 + exp(-x)), without overflow."""
     return 0.5 * (1 + np.tanh(np.asarray(x, dtype=np.float64) / 2))
 
 
 def log_odds(probability: float) -> float:
-    """`logit` of a single one, in a microsecond, without numpy: replies wait for it."""
+    """Return the `logit` of one number without numpy, in a microsecond: replies wait for it."""
     p = min(max(probability, EPSILON), 1 - EPSILON)
     return math.log(p / (1 - p))
 
 
 def probability(log_odds: float) -> float:
-    """`sigmoid` of a single number, in a microsecond."""
+    """Return the `sigmoid` of one number without numpy, in a microsecond."""
     return 0.5 * (1 + math.tanh(log_odds / 2))
 
 
 def content_hash(values: Any) -> str:
-    """Eight hexadecimal digits that change with every number in `values`."""
+    """Return eight hexadecimal digits that change with every number in `values`."""
     text = json.dumps(values, sort_keys=True, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True, slots=True)
 class Platt:
-    """confidence = sigmoid(slope * logit(score) + intercept); slope > 0 keeps the ranking (N04).
+    """The curve confidence = sigmoid(slope * logit(score) + intercept).
 
-    Temperature scaling is the case of slope 1 / T and no intercept (K15).
+    A slope > 0 keeps the ranking (N04). Temperature scaling is the case of slope 1 / T and no
+    intercept (K15).
     """
 
     slope: float = 1.0
     intercept: float = 0.0
 
     def apply(self, score: float) -> float:
-        """In a microsecond, without numpy: replies wait for it on the event loop."""
+        """Return the confidence of one score without numpy: replies wait on the event loop."""
         return probability(self.slope * log_odds(score) + self.intercept)
 
     def apply_all(self, scores: ArrayLike) -> Any:
-        """As `apply`, of an array of any shape."""
+        """Return the confidences of an array of scores of any shape."""
         return sigmoid(self.slope * logit(scores) + self.intercept)
 
     @property
@@ -97,7 +98,7 @@ class Platt:
 
     @classmethod
     def from_dict(cls, values: Any) -> Platt:
-        """Raises CheckpointError unless it is what `as_dict` gives."""
+        """Read the output of `as_dict`; raises CheckpointError for anything else."""
         try:
             kind, slope, intercept = (
                 values["kind"],
@@ -124,7 +125,7 @@ class Isotonic:
         return float(self.apply_all(score))
 
     def apply_all(self, scores: ArrayLike) -> Any:
-        """As `apply`, of an array of any shape."""
+        """Return the confidences of an array of scores of any shape."""
         return np.interp(np.asarray(scores), self.scores, self.confidences)
 
     def as_dict(self) -> dict[str, Any]:
@@ -136,7 +137,7 @@ class Isotonic:
 
     @classmethod
     def from_dict(cls, values: Any) -> Isotonic:
-        """Raises CheckpointError unless it is what `as_dict` gives."""
+        """Read the output of `as_dict`; raises CheckpointError for anything else."""
         try:
             x, y = ([float(one) for one in values[key]] for key in ("scores", "confidences"))
         except (TypeError, KeyError, ValueError) as error:
@@ -150,7 +151,7 @@ class Isotonic:
 
 
 def group_key(by: By | None, model: str | None, domain: str | None, team: str | None = None) -> str:
-    """The key of a reply's own curve; empty where it has none."""
+    """Return the key of a reply's group, in lower case; empty where it has none."""
     name = {"model": model, "domain": domain, "team": team}[by] if by else None
     return (name or "").lower()
 
@@ -162,10 +163,10 @@ def _curve(values: Any) -> Platt | Isotonic:
 
 @dataclass(frozen=True, slots=True)
 class Recalibration:
-    """A pooled curve and, for some models, domains or teams, one of their own.
+    """A pooled curve, and separate curves for some models, domains or teams.
 
-    `by` says what the keys of `groups` are, lower case. A reply of no such group gets the pooled
-    curve. `labels` is how many labelled replies it was fitted on.
+    `by` says what the keys of `groups`, in lower case, are. A reply of no such group gets the
+    pooled curve. `labels` is the number of labelled replies that it was fitted on.
     """
 
     kind: Kind
@@ -173,22 +174,22 @@ class Recalibration:
     by: By | None = None
     groups: Mapping[str, Platt | Isotonic] = field(default_factory=dict)
     labels: int = 0
-    calibrator: str = ""  # whose confidences these are corrections of; empty where unknown
+    calibrator: str = ""  # whose confidences are corrected; empty if unknown
 
     def apply(self, score: float, group: str | None = None) -> float:
-        """The confidence of a reply whose model, domain or team is `group`."""
+        """Return the confidence of a reply whose model, domain or team is `group`."""
         return self.groups.get((group or "").lower(), self.pooled).apply(score)
 
     def apply_to(
         self, score: float, model: str | None, domain: str | None, team: str | None = None
     ) -> float:
-        """The confidence of a reply of this model, in this domain, to this team."""
+        """Return the confidence of a reply of this model, in this domain, to this team."""
         return self.apply(score, group_key(self.by, model, domain, team))
 
     def undone(
         self, confidence: float, model: str | None, domain: str | None, team: str | None = None
     ) -> float | None:
-        """The score of which it made this confidence; None for a curve that has no way back."""
+        """Return the score that was turned into this confidence; None for an isotonic curve."""
         key = group_key(self.by, model, domain, team)
         curve = self.groups.get(key, self.pooled)
         if isinstance(curve, Isotonic):
@@ -197,19 +198,20 @@ class Recalibration:
 
     @property
     def name(self) -> str:
-        """Kind and content, e.g. `platt@9c1d02ab`: changes with every number in it."""
+        """The kind and a hash of all numbers, e.g. `platt@9c1d02ab`."""
         return f"{self.kind}@{content_hash(self.as_dict())}"
 
     @property
     def of(self) -> Of:
-        """Which numbers it corrects, and no others."""
+        """The kind of numbers that it corrects; it corrects no others."""
         return "others" if knows_others(self.calibrator) else "alone"
 
     def check_fits(self, calibrator: str) -> None:
-        """Raises CheckpointError for the confidences of another calibrator.
+        """Raise CheckpointError if it was fitted for the confidences of another calibrator.
 
-        Of numbers that know others only what comes before the others is compared: which second
-        stage reads them is not known before the calibrator is loaded.
+        For numbers that know other replies, only the part of the name before the others is
+        compared: the second stage that reads the others is not known before the calibrator is
+        loaded.
         """
         if without_others(self.calibrator) not in ("", calibrator):
             raise CheckpointError(
@@ -234,12 +236,15 @@ class Recalibration:
 
 
 def load_recalibration(path: Path) -> Recalibration:
-    """What `save` wrote; raises CheckpointError naming the file and the fault."""
+    """Read the file that `save` wrote; raises CheckpointError naming the file and the fault."""
     return load_named(path, recalibration_of)
 
 
 def load_named(path: Path, read: Callable[[dict[str, Any]], Loaded]) -> Loaded:
-    """What a file of this kind holds; raises CheckpointError naming the file and the fault."""
+    """Read a file with `read`, and check that its content has the name that the file states.
+
+    Raises CheckpointError naming the file and the fault.
+    """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
         found = read(values)
@@ -259,7 +264,10 @@ def load_named(path: Path, read: Callable[[dict[str, Any]], Loaded]) -> Loaded:
 
 
 def recalibration_of(values: dict[str, Any]) -> Recalibration:
-    """What `as_dict` gave; raises ValueError, TypeError, KeyError or CheckpointError for others."""
+    """Read the output of `as_dict`.
+
+    Raises ValueError, TypeError, KeyError or CheckpointError for anything else.
+    """
     if values["format"] != FORMAT:
         raise ValueError(f"format {values['format']!r}, this version reads {FORMAT}")
     if values["kind"] not in get_args(Kind) or values["by"] not in (None, *get_args(By)):
@@ -282,17 +290,17 @@ def fit_platt(
     slope_before: float = 1.0,
     weights: ArrayLike | None = None,
 ) -> Platt:
-    """Maximum likelihood by Newton's method.
+    """Fit slope and intercept by maximum likelihood, with Newton's method.
 
-    `trust` is how firmly slope and intercept are held to `slope_before` and 0, as the weights of
-    two squared penalties: next to nothing by default, which still keeps small sets sane. A reply of
-    weight 2 counts as two.
+    `trust` says how firmly slope and intercept are held to `slope_before` and 0, as the weights of
+    two squared penalties: almost nothing by default, which still keeps small sets sane. A reply of
+    weight 2 counts as two. Scores whose slope would be below `MIN_SLOPE` get the base rate.
     """
     x, y = logit(scores), np.asarray(correct, dtype=np.float64)
     counts = np.ones_like(x) if weights is None else np.asarray(weights, dtype=np.float64)
     features = np.stack([x, np.ones_like(x)], axis=1)  # (rows, 2)
     slope, intercept = fit_logistic(y, features, (slope_before, 0.0), trust, counts, steps)
-    if slope < MIN_SLOPE:  # the scores say nothing, or the opposite: the base rate is what is left
+    if slope < MIN_SLOPE:  # the scores say nothing, or the opposite; only the base rate is left
         return Platt(MIN_SLOPE, float(logit(np.average(y, weights=counts))))
     return Platt(slope, intercept)
 
@@ -305,8 +313,11 @@ def fit_logistic(
     counts: ArrayLike,
     steps: int = 50,
 ) -> list[float]:
-    """The coefficients (k,) of features (n, k) by Newton's method, each held to `before` (k,) by a
-    squared penalty of the weight `trust` (k,); row i counts as `counts[i]` rows."""
+    """Return the coefficients (k,) of features (n, k), fitted by Newton's method.
+
+    Each is held to `before` (k,) by a squared penalty of weight `trust` (k,). Row i counts as
+    `counts[i]` rows.
+    """
     y, x, n = (np.asarray(each, dtype=np.float64) for each in (correct, features, counts))
     prior, ridge = np.asarray(before, dtype=np.float64), np.diag(np.asarray(trust, np.float64))
     found = prior.copy()
@@ -321,7 +332,7 @@ def fit_logistic(
         hessian = (x * (n * p * (1 - p))[:, None]).T @ x + ridge
         step = np.linalg.solve(hessian, gradient)
         while cost(found - step) > cost(found) and np.abs(step).max() > 1e-10:
-            step /= 2  # scores near 0 and 1 are flat far from the optimum: a whole step leaves it
+            step /= 2  # far from the optimum the cost is flat, and a whole step overshoots
         found = found - step
         if np.abs(step).max() < 1e-8:
             break

@@ -1,7 +1,7 @@
-"""Fits a recalibration on labelled replies (paper I02, I03, K15, N01).
+"""Fit a recalibration on labelled replies (paper I02, I03, K15, N01), with numpy only.
 
-Platt scaling keeps the ranking; isotonic regression follows any rising curve but makes ties, and
-needs more labels (N04). numpy only.
+Platt scaling keeps the ranking. Isotonic regression follows any rising curve, but makes ties and
+needs more labels (N04).
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from calibrator.rows.rows import Row, labels_of
 from calibrator.rows.selection import share_of
 
 MIN_LABELS = 20  # for any curve
-MIN_GROUP_LABELS = 50  # for a curve of a group's own; a smaller group has the pooled one
+MIN_GROUP_LABELS = 50  # for a group's own curve; a smaller group has the pooled one
 FOLDS = 5  # of questions, to measure a fit on rows that it did not see
-SLOPE_BEFORE = 0.8  # before any label: about models it never saw, a calibrator is too sure
-TRUST = (25.0, 3.0)  # 1 / variance of slope and intercept around that and 0
-LOWEST, HIGHEST = 0.01, 0.99  # no isotonic curve is surer than that (I03)
+SLOPE_BEFORE = 0.8  # below 1 because a calibrator is too sure about models it never saw
+TRUST = (25.0, 3.0)  # 1 / variance of the slope around `SLOPE_BEFORE`, the intercept around 0
+LOWEST, HIGHEST = 0.01, 0.99  # the bounds of isotonic curves (I03)
 
 
 def fit_trusting_platt(
     correct: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None
 ) -> Platt:
-    """Platt scaling that believes the scores until labels say otherwise.
+    """Fit Platt scaling that trusts the scores until labels contradict them.
 
     Slope and intercept are a priori normal around 0.8 and 0 with deviations 0.2 and 0.58, about
     what model families have that training left out (`ablations.md`). Plain maximum likelihood on
@@ -54,7 +54,7 @@ def fit_trusting_platt(
 def fit_temperature(
     correct: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None, steps: int = 60
 ) -> Platt:
-    """Maximum likelihood of one factor on the logit (K15), by bisection of its gradient.
+    """Fit one factor on the logit by maximum likelihood (K15), by bisection of its gradient.
 
     The factor stays between `MIN_SLOPE` and 100.
     """
@@ -63,7 +63,7 @@ def fit_temperature(
     low, high = math.log(MIN_SLOPE), math.log(100)
     for _ in range(steps):
         middle = (low + high) / 2
-        # the likelihood is concave in the factor: where it still rises the best one is higher
+        # the likelihood is concave in the factor: if it still rises here, the best factor is higher
         is_rising = np.sum(counts * (y - sigmoid(math.exp(middle) * x)) * x) > 0
         low, high = (middle, high) if is_rising else (low, middle)
     return Platt(math.exp((low + high) / 2), 0.0)
@@ -72,9 +72,9 @@ def fit_temperature(
 def fit_isotonic(
     correct: ArrayLike, scores: ArrayLike, weights: ArrayLike | None = None
 ) -> Isotonic:
-    """Least squares among rising curves, by pooling adjacent violators, kept within 0.01 and 0.99.
+    """Fit a rising curve by least squares, pooling adjacent violators, kept within 0.01 and 0.99.
 
-    As scikit-learn's `IsotonicRegression(y_min=0.01, y_max=0.99, out_of_bounds="clip")` (I03).
+    It is scikit-learn's `IsotonicRegression(y_min=0.01, y_max=0.99, out_of_bounds="clip")` (I03).
     """
     x, inverse = np.unique(np.asarray(scores, dtype=np.float64), return_inverse=True)
     y = np.asarray(correct, dtype=np.float64)
@@ -89,7 +89,7 @@ def fit_isotonic(
             blocks[-2:] = [[(a * m + b * n) / (m + n), m + n, i + j]]
     heights = np.repeat([block[0] for block in blocks], [int(block[2]) for block in blocks])
     heights = np.clip(heights, LOWEST, HIGHEST)
-    # of each flat stretch the two ends are enough
+    # the two ends of each flat stretch are enough
     kept = np.ones(len(x), dtype=bool)
     kept[1:-1] = (np.diff(heights)[:-1] != 0) | (np.diff(heights)[1:] != 0)
     return Isotonic(tuple(map(float, x[kept])), tuple(map(float, heights[kept])))
@@ -104,11 +104,11 @@ FIT: Mapping[Kind, Callable[..., Platt | Isotonic]] = {
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Labelled confidences, n of each.
+    """Labelled confidences of n replies.
 
-    `groups` are the keys of the curves that replies may have of their own, empty for none; replies
-    with the same `clusters` entry, such as those to one question, are never torn apart. A reply
-    stands for as many others as its weight says.
+    `groups` are the keys of the curves that replies may have of their own, empty for none. Replies
+    with the same entry in `clusters`, such as those to one question, are never separated. `weights`
+    say how many replies each one counts as.
     """
 
     correct: Ints
@@ -118,7 +118,7 @@ class Observed:
     weights: Floats
 
     def taken(self, at: Sequence[int]) -> Observed:
-        """Those at these positions."""
+        """Return the replies at these positions."""
         return Observed(
             self.correct[at],
             self.confidence[at],
@@ -128,7 +128,7 @@ class Observed:
         )
 
     def curve(self, kind: Kind) -> Platt | Isotonic:
-        """Fitted on all; weights count as much as the labels they are worth (Kish)."""
+        """Fit a curve on all replies; the weights sum to their effective number (Kish)."""
         counts = self.weights * (effective_size(self.weights) / self.weights.sum())
         return FIT[kind](self.correct, self.confidence, counts)
 
@@ -139,7 +139,7 @@ class Observed:
 
 
 def observed_rows(rows: Sequence[Row], confidence: Floats, by: By | None = None) -> Observed:
-    """Rows that all count alike; those to one question belong together."""
+    """Make labelled confidences of rows, all of weight 1; rows of one question form a cluster."""
     keys = [group_key(by, row.model, row.domain, row.raw.get("team")) for row in rows]
     ones = np.ones(len(rows))
     return Observed(labels_of(rows), confidence, keys, [row.question_id for row in rows], ones)
@@ -153,7 +153,7 @@ def fit_recalibration(
     by: By | None = None,
     calibrator: str = "",
 ) -> Recalibration:
-    """As `fit_observed`, on labelled rows."""
+    """Fit a recalibration on labelled rows, as `fit_observed` does."""
     return fit_observed(
         observed_rows(rows, confidence, by), kind=kind, by=by, calibrator=calibrator
     )
@@ -162,9 +162,9 @@ def fit_recalibration(
 def fit_observed(
     found: Observed, *, kind: Kind = "platt", by: By | None = None, calibrator: str = ""
 ) -> Recalibration:
-    """A pooled curve, and one for each group with enough labels of both kinds.
+    """Fit a pooled curve, and one for each group with enough labels of both kinds.
 
-    Raises JudgingError with fewer than `MIN_LABELS` labels, or labels of one kind only.
+    Raises JudgingError for fewer than `MIN_LABELS` labels, and for labels of one kind only.
     """
     labels = len(found.correct)
     if labels < MIN_LABELS:
@@ -189,7 +189,7 @@ def fit_observed(
 def apply_to_groups(
     recalibration: Recalibration, groups: Sequence[str], confidence: Floats
 ) -> Floats:
-    """Confidences (n,) of replies with these keys of curves, recalibrated."""
+    """Return recalibrated confidences (n,) of replies whose groups have these keys."""
     pairs = zip(confidence, groups, strict=True)
     return np.array([recalibration.apply(float(p), key) for p, key in pairs])
 
@@ -197,14 +197,14 @@ def apply_to_groups(
 def cross_fitted(
     rows: Sequence[Row], confidence: Floats, *, kind: Kind = "platt", by: By | None = None
 ) -> Floats:
-    """As `cross_fitted_observed`, on labelled rows."""
+    """Return the cross-fitted confidences of labelled rows, as `cross_fitted_observed` does."""
     return cross_fitted_observed(observed_rows(rows, confidence, by), kind=kind, by=by)
 
 
 def cross_fitted_observed(found: Observed, *, kind: Kind = "platt", by: By | None = None) -> Floats:
-    """Each confidence after a recalibration that did not see its cluster, (n,).
+    """Return each confidence after a recalibration that did not see its cluster, (n,).
 
-    Five folds of clusters; where the others have too few labels the confidence stays as it is.
+    There are five folds of clusters. Where the other folds cannot be fitted, the confidence stays.
     """
     folds = np.array([int(share_of(cluster) * FOLDS) for cluster in found.clusters])
     mended = found.confidence.copy()

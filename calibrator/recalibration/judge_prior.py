@@ -1,4 +1,4 @@
-"""What a judge's word is worth before any labels of the deployment say so: a prior.
+"""Weigh a judge's opinion by a prior, before any labels of the deployment show its worth.
 
     log-odds' = log-odds + WORTH * clip(log-odds of the judge / log-odds of SURE, -1, 1)
 
@@ -8,13 +8,13 @@ A judge that is right with probability a, whatever the reply, multiplies the odd
 that say whether a chosen answer to a question is right, on 28,084 replies, half of them right, and
 without a reference, as a judge of this proxy does. They range from 0.53 to 0.85.
 
-The prior is meant to be modest. Strong models judging the replies of strong models to hard
+The prior is meant to be modest. Strong models that judge the replies of strong models to hard
 questions are right little more often than chance (JudgeBench, arXiv 2410.12784), and a judge errs
-where the calibrator does. So a certain judge adds 0.76, not the 1.75 of the best one. Those figures
-say nothing of how the accuracy depends on the judge's probability: that the shift grows with its
-log-odds up to `SURE`, and no further, is an assumption.
+where the calibrator does. So a certain judge adds 0.76, not the 1.75 of the best one. These figures
+do not say how the accuracy depends on the judge's probability: it is an assumption that the shift
+grows with its log-odds up to `SURE` and no further.
 
-Labels replace it: `pinocchio recalibrate --from-store --signals`.
+Labels replace the prior: `pinocchio recalibrate --from-store --signals`.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ ACCURACIES: Final = (
     *(0.5356, 0.5785, 0.5265, 0.6047, 0.6699, 0.6710, 0.6777, 0.7151, 0.6443, 0.6938, 0.6954),
     *(0.8224, 0.7405, 0.8516, 0.8032, 0.8195, 0.5524),
 )
-"""Of the judges of the data set, by its card, small models first."""
+"""The accuracies of the data set's judges, from its card, small models first."""
 RIGHT: Final = sum(ACCURACIES) / len(ACCURACIES)
 WORTH: Final = math.log(RIGHT / (1 - RIGHT))  # 0.76
-SURE: Final = 0.9  # P(correct) of a judge from which its word counts in full, or 1 less it
+SURE: Final = 0.9  # a judge's P(correct) from which (and from 1 - it) its opinion counts in full
 NAME: Final = f"{PRIOR}@{content_hash([WORTH, SURE])}"
 
 
@@ -43,7 +43,7 @@ def prior_shift(judged: float) -> float:
 
 
 def weigh_by_prior(confidence: float, calibrator: str, signals: Signals) -> Weighed | None:
-    """Return the confidence that knows a judge's word; None where no judge said anything.
+    """Return the confidence moved by a judge's opinion; None where no judge gave one.
 
     `calibrator` is the name of what gave the confidence, with its recalibration.
     """

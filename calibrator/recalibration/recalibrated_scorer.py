@@ -1,4 +1,4 @@
-"""A scorer whose confidences pass through a recalibration file; its scores stay as they are."""
+"""Pass a scorer's confidences through a recalibration file; its scores stay unchanged."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from calibrator.scorer import (
 class Recalibrated:
     """A Scorer around another; the recalibrations were fitted on that one's confidences.
 
-    Numbers of replies alone have theirs, numbers that know others have theirs. The second stage
-    reads what the scorer itself said, so `Score.alone` is corrected beside the number that knows;
-    and so do the weights of signals.
+    Numbers of replies alone and numbers that know other replies have a recalibration each. The
+    second stage reads the scorer's own confidence, so `Score.alone` is corrected beside the number
+    that knows other replies. The weights of signals apply to the scorer's own confidence as well.
     """
 
     scorer: Scorer
     recalibrations: Recalibrations
 
     def __post_init__(self) -> None:
-        """Raises CheckpointError for one that was fitted on other numbers."""
+        """Raise CheckpointError for a recalibration that was fitted on other numbers."""
         self.recalibrations.check_fit(self.scorer.name)
         known, opinion = self.recalibrations.with_others, opinion_of(self.scorer)
         if known is not None and known.calibrator != opinion:
@@ -47,7 +47,7 @@ class Recalibrated:
 
     @property
     def name(self) -> str:
-        """E.g. `embedded@3f2a91c0+platt@9c1d02ab`."""
+        """The names of scorer and recalibration, e.g. `embedded@3f2a91c0+platt@9c1d02ab`."""
         return _named(self.scorer.name, self.recalibrations.alone)
 
     @property
@@ -76,6 +76,7 @@ class Recalibrated:
         return [self._mend(item, score) for item, score in zip(items, scores, strict=True)]
 
     def _mend(self, item: Item, score: Score) -> Score:
+        """Return the score with its confidences corrected, and joined with the item's signals."""
         alone, with_others = self.recalibrations.alone, self.recalibrations.with_others
         if score.alone is None:
             mended = replace(score, confidence=_corrected(alone, item, score.confidence))
@@ -88,7 +89,10 @@ class Recalibrated:
         return self._with_signals(item, score, mended)
 
     def _with_signals(self, item: Item, said: Score, mended: Score) -> Score:
-        """Signals join what the scorer itself `said`."""
+        """Return `mended` with the confidence that joins the item's signals to `said`.
+
+        `said` is the scorer's own score. Return `mended` itself if no weights know these signals.
+        """
         weights, name = self.recalibrations.signals, provenance(self.scorer, said)
         found = weights.weigh(said.confidence, name, item.signals) if weights is not None else None
         if found is None:

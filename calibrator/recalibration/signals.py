@@ -1,14 +1,14 @@
-"""Weighs signals beyond texts: what a judge said, how probable the reply's tokens were.
+"""Weigh signals beyond texts: a judge's opinion, and the probabilities of the reply's tokens.
 
     log-odds' = slope log-odds + intercept + weights . signals
 
-There is a curve for each combination of signals, fitted on replies that have just these, and for
-each kind of numbers that they join. So what is absent moves nothing: a number without signals is
-the number that it always was, and one with some is right for replies with the same ones, however
-often they are missing and whatever it means that they are.
+Each combination of signals has a curve, fitted on replies that have exactly these, for each kind of
+numbers that they join. So an absent signal moves nothing: a number without signals stays as it was,
+and a number with signals is right for replies with the same ones, however often they are missing
+and whatever their absence means.
 
-A combination with too few labels has no curve, and such replies are weighed by a part of it, the
-judge before the log-probabilities. Until there is a curve for any part, signals change nothing.
+A combination with too few labels has no curve. Its replies are weighed by a part of it, the judge
+before the log-probabilities. Until any part has a curve, signals change nothing.
 """
 
 from __future__ import annotations
@@ -41,21 +41,24 @@ from calibrator.rows.selection import share_of
 from calibrator.scorer import LOGPROBS, Signals, without_others
 
 KIND: Final = "signals"
-SUREST: Final = 5.0  # log-odds of a signal: what is surer counts as this sure
+SUREST: Final = 5.0  # the bound of a signal's log-odds
 TRUST_IN_NONE: Final = 1.0
-"""1 / variance of a signal's weight around 0, before any label: of its log-odds in deviations."""
+"""The prior's 1 / variance of a signal's weight around 0, on log-odds in standard deviations."""
 
 
 @dataclass(frozen=True, slots=True)
 class SignalCurve:
-    """One combination's; `weights` are of its signals' log-odds, in the order of `readings`."""
+    """The curve of one combination of signals.
+
+    `weights` belong to the signals' log-odds, in the order of `readings`.
+    """
 
     slope: float
     intercept: float
     weights: tuple[float, ...]
 
     def apply(self, confidence: float, readings: Sequence[float]) -> float:
-        """The confidence that knows these signals."""
+        """Return the confidence that knows these signals."""
         odds = self.slope * log_odds(confidence) + self.intercept
         for weight, reading in zip(self.weights, readings, strict=True):
             odds += weight * reading
@@ -67,7 +70,7 @@ class SignalCurve:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """A confidence that knows signals, the name of what gave it, and which ones it knows."""
+    """A confidence that knows signals, the name of what gave it, and the kinds of these signals."""
 
     confidence: float
     calibrator: str
@@ -76,10 +79,10 @@ class Weighed:
 
 @dataclass(frozen=True, slots=True)
 class SignalWeights:
-    """What joins signals to the numbers of one calibrator, alone or knowing others.
+    """The weights that join signals to the numbers of one calibrator, alone or knowing others.
 
-    `curves` are found by the name of what gave the number without signals, then by combination,
-    such as `judge gpt-5-mini + logprobs`. `labels` is how many labelled replies they stand on.
+    `curves` are keyed by the name of what gave the number without signals, then by combination,
+    such as `judge gpt-5-mini + logprobs`. `labels` is the number of labelled replies behind them.
     """
 
     calibrator: str
@@ -88,11 +91,14 @@ class SignalWeights:
 
     @property
     def name(self) -> str:
-        """Changes with every number in it, e.g. `signals@9c1d02ab`."""
+        """The kind and a hash of all numbers, e.g. `signals@9c1d02ab`."""
         return f"{KIND}@{content_hash(self.as_dict())}"
 
     def weigh(self, confidence: float, calibrator: str, signals: Signals) -> Weighed | None:
-        """A confidence of exactly this calibrator, moved; None where no curve knows its signals."""
+        """Return a confidence of exactly this calibrator, moved by the signals.
+
+        Return None where there is no curve for the calibrator, or for any part of the signals.
+        """
         its = self.curves.get(calibrator)
         for kinds in parts(signals.kinds) if its else ():
             if its and (curve := its.get(combined(kinds))) is not None:
@@ -101,18 +107,18 @@ class SignalWeights:
         return None
 
     def names(self) -> Iterator[str]:
-        """The names of all numbers that it gives."""
+        """Yield the names of all numbers that it gives."""
         for calibrator, its in self.curves.items():
             for combination, curve in its.items():
                 yield _named(calibrator, tuple(combination.split(" + ")), curve)
 
     @property
     def of(self) -> Of:
-        """Which numbers it gives."""
+        """The kind of numbers that it gives."""
         return "signals"
 
     def check_fits(self, calibrator: str) -> None:
-        """Raises CheckpointError for the confidences of another calibrator."""
+        """Raise CheckpointError if the weights were fitted for another calibrator."""
         if self.calibrator != calibrator:
             raise CheckpointError(
                 f"weights {self.name} were fitted for {self.calibrator}, not for {calibrator}; fit "
@@ -138,7 +144,10 @@ class SignalWeights:
 
 
 def signal_weights(values: Mapping[str, Any]) -> SignalWeights:
-    """What `as_dict` gave; raises ValueError, TypeError, KeyError or AttributeError for others."""
+    """Read the output of `as_dict`.
+
+    Raises ValueError, TypeError, KeyError or AttributeError for anything else.
+    """
     curves = {
         str(calibrator): {str(key): _curve(curve, key) for key, curve in its.items()}
         for calibrator, its in values["curves"].items()
@@ -147,6 +156,7 @@ def signal_weights(values: Mapping[str, Any]) -> SignalWeights:
 
 
 def _curve(values: Mapping[str, Any], combination: str) -> SignalCurve:
+    """Read the curve of a combination; raises ValueError for numbers that do not fit."""
     weights = tuple(float(each) for each in values["weights"])
     slope, intercept = float(values["slope"]), float(values["intercept"])
     wanted = sum(2 if kind == LOGPROBS else 1 for kind in combination.split(" + "))
@@ -155,25 +165,25 @@ def _curve(values: Mapping[str, Any], combination: str) -> SignalCurve:
     return SignalCurve(slope, intercept, weights)
 
 
-@lru_cache(maxsize=64)  # a hash, made once: replies wait for it on the event loop
+@lru_cache(maxsize=64)  # replies wait on the event loop, so the hash is computed once
 def _named(calibrator: str, kinds: tuple[str, ...], curve: SignalCurve) -> str:
-    """`embedded@3f2a91c0+judge@9c1d02ab`: what it knows, and a hash of how."""
+    """Return a name such as `embedded@3f2a91c0+judge@9c1d02ab`: signals, and their curve's hash."""
     known = "-".join(kind.partition(" ")[0] for kind in kinds)
     return f"{calibrator}+{known}@{content_hash([combined(kinds), curve.as_dict()])}"
 
 
 def combined(kinds: Sequence[str]) -> str:
-    """The name of a combination of signals."""
+    """Return the name of a combination of signals."""
     return " + ".join(kinds)
 
 
 def parts(kinds: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """The combinations by which replies with these signals may be weighed, the whole one first."""
+    """Return the combinations that may weigh replies with these signals, the whole one first."""
     return [kinds, *((kind,) for kind in kinds)] if len(kinds) > 1 else [kinds] if kinds else []
 
 
 def readings(signals: Signals, kinds: Sequence[str]) -> list[float]:
-    """The log-odds of these signals: one of a judge, two of log-probabilities."""
+    """Return the log-odds of these signals: one of a judge, two of log-probabilities."""
     found: list[float] = []
     for kind in kinds:
         if kind == LOGPROBS:
@@ -188,15 +198,18 @@ def _bounded(judged: float) -> float:
 
 
 def confidences(replies: Sequence[LabelledSignals]) -> Floats:
-    """The confidences of replies without signals, (n,)."""
+    """Return the confidences of replies without signals, (n,)."""
     return np.array([each.confidence for each in replies])
 
 
 def weighed(
     weights: SignalWeights, replies: Sequence[LabelledSignals], otherwise: Floats | None = None
 ) -> Floats:
-    """The confidences of replies with their signals, (n,); `otherwise` where no curve knows these,
-    by default as they are without."""
+    """Return the confidences of replies with their signals, (n,).
+
+    Where no curve fits a reply's signals, its value is that of `otherwise`, by default its
+    confidence without signals.
+    """
     found = [weights.weigh(each.confidence, each.calibrator, each.signals) for each in replies]
     without = confidences(replies) if otherwise is None else otherwise
     return np.array([p if w is None else w.confidence for w, p in zip(found, without, strict=True)])
@@ -207,7 +220,7 @@ def weighed(
 
 @dataclass(frozen=True, slots=True)
 class LabelledSignals:
-    """A labelled reply: what `calibrator` said without signals, and the signals."""
+    """A labelled reply: the confidence of `calibrator` without signals, and the signals."""
 
     is_correct: bool
     confidence: float
@@ -217,9 +230,9 @@ class LabelledSignals:
 
 
 def fit_signals(replies: Sequence[LabelledSignals]) -> SignalWeights:
-    """A curve for each combination with enough labels of both kinds.
+    """Fit a curve for each combination with enough labels of both kinds.
 
-    Raises JudgingError where there is none.
+    Raises JudgingError if there is none.
     """
     curves: dict[str, dict[str, SignalCurve]] = {}
     labels = 0
@@ -237,7 +250,10 @@ def fit_signals(replies: Sequence[LabelledSignals]) -> SignalWeights:
 
 
 def cross_fitted_signals(replies: Sequence[LabelledSignals], clusters: Sequence[str]) -> Floats:
-    """Each confidence by weights that did not see its cluster, (n,); five folds of clusters."""
+    """Return each confidence by weights that did not see its cluster, (n,).
+
+    There are five folds of clusters. Where the other folds cannot be fitted, the confidence stays.
+    """
     folds = np.array([int(share_of(cluster) * FOLDS) for cluster in clusters])
     found = confidences(replies)
     for fold in range(FOLDS):
@@ -251,7 +267,7 @@ def cross_fitted_signals(replies: Sequence[LabelledSignals], clusters: Sequence[
 def _groups(
     replies: Sequence[LabelledSignals],
 ) -> Iterator[tuple[tuple[str, ...], list[LabelledSignals]]]:
-    """Combinations that have enough labels, each with the replies that it will be used for."""
+    """Yield combinations with enough labels, each with the replies that its curve will serve."""
     left = list(replies)
     all_kinds = {kinds for each in replies for kinds in parts(each.signals.kinds)}
     for kinds in sorted(all_kinds, key=lambda each: (-len(each), each == (LOGPROBS,), each)):
@@ -262,8 +278,10 @@ def _groups(
 
 
 def _fitted(replies: Sequence[LabelledSignals], kinds: tuple[str, ...]) -> SignalCurve:
-    """Logistic regression that believes the number, and nothing of the signals, until labels say
-    otherwise; the number never falls as the one without signals rises."""
+    """Fit logistic regression that trusts the number, and the signals as far as labels show.
+
+    The slope is at least 0: the number never falls as the one without signals rises.
+    """
     own = np.asarray(logit([each.confidence for each in replies]))
     read = np.array([readings(each.signals, kinds) for each in replies])
     center, spread = read.mean(axis=0), np.maximum(read.std(axis=0), 1e-3)

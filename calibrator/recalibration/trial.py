@@ -1,21 +1,22 @@
-"""Whether what was learnt is better than what counts now, judged on labels it did not see.
+"""Decide whether a newly learnt correction beats the current one, on labels it did not see.
 
     trial(found, before)                       # a recalibration
     compared(found, fixed(before), unseen(found, learn))    # anything that is learnt
 
-What counts now is taken as it is, also where it was fitted on some of these labels, which favours
-it. The rule of promotion has two parts:
+The current correction is judged as it is, even if it was fitted on some of these labels, which
+favours it. The rule of promotion has two parts:
 
-    evidence   the labels are gone through in the order of time; each is bet on, by the curve that
-               was fitted on those before it, at the odds that what counts now gives. Were these
-               right, the wealth would reach `ENOUGH` = 20 with a probability of at most 1/20
-               (Ville's inequality; Wasserman, Ramdas and Balakrishnan 2020 on such ratios)
+    evidence   the labels are visited in the order of time; each is bet on, by the curve that
+               was fitted on those before it, at the odds of the current correction. If these
+               odds were right, the wealth would reach `ENOUGH` = 20 with a probability of at
+               most 1/20 (Ville's inequality; Wasserman, Ramdas and Balakrishnan 2020 on such
+               ratios)
     gain       the log loss of the new one, cross-fitted by questions, is lower
 
-A bet on a reply of weight w, of m to the same question, is the ratio to the power w / (m max w),
-at most 1: with that the inequality holds for unequal weights (Jensen) and however replies to one
-question depend on each other (Hoelder). ECE, Brier score and the gain with its bootstrap interval
-are told beside it.
+A bet on a reply of weight w, one of m to the same question, is the ratio to the power
+w / (m max w), at most 1. With that the inequality holds for unequal weights (Jensen) and however
+replies to one question depend on each other (Hoelder). ECE, Brier score and the gain with its
+bootstrap interval are reported too.
 """
 
 from __future__ import annotations
@@ -39,20 +40,22 @@ from calibrator.recalibration.fit import FOLDS, Observed, apply_to_groups, fit_o
 from calibrator.rows.selection import share_of
 
 ENOUGH: Final = 20.0
-ROUNDS: Final = 20  # so often is the curve fitted anew on what came before
+ROUNDS: Final = 20  # fits in the order of time, each on all labels before it
 
 
 Learn = Callable[[Sequence[int], Sequence[int]], Floats]
-"""Learns from the labels at some positions and gives the confidences of the replies at others;
-raises JudgingError where there are too few to learn from, or of one kind."""
+"""A function that learns from the labels at some positions and returns confidences at others.
+
+Raises JudgingError for too few labels, or labels of one kind.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """Confidences of replies by what did not see their labels, (n,) each.
+    """Confidences of replies, (n,) each, from fits that did not see their labels.
 
-    `across` was learnt from the other folds of questions; `in_time` from the labels before it, and
-    is nan where these were too few.
+    `across` was learnt from the other folds of questions. `in_time` was learnt from the earlier
+    labels, and is nan where these were too few.
     """
 
     across: Floats
@@ -61,8 +64,10 @@ class Unseen:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """How good confidences are, each lower is better but for `auroc`, which is of the labels as
-    they are, without their weights."""
+    """Measures of confidences; for all but `auroc` lower is better.
+
+    `auroc` ignores the weights of the labels.
+    """
 
     ece: float
     brier: float
@@ -72,18 +77,18 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What the new recalibration gains; `effective_labels` is what the weighed labels are worth."""
+    """The gain of the new recalibration; `effective_labels` is the effective number of labels."""
 
     labels: int
     effective_labels: float
     before: Figures
     after: Figures
-    gain: Interval  # of log loss, above 0 is better
-    evidence: float  # against what counts now: the wealth, of which one unit was the beginning
+    gain: Interval  # in log loss; above 0 the new one is better
+    evidence: float  # against the current one: the final wealth, starting from 1
 
     @property
     def is_better(self) -> bool:
-        """Whether the new one may take the place of what counts now."""
+        """Whether the new one may replace the current one."""
         return self.evidence >= ENOUGH and self.gain.value > 0
 
     def as_dict(self) -> dict[str, Any]:
@@ -93,13 +98,15 @@ class Trial:
 def trial(
     found: Observed, before: ArrayLike, *, kind: Kind = "platt", by: By | None = None
 ) -> Trial:
-    """Tries a curve of this kind on replies in the order of time, whose confidences were `before`
-    (n,)."""
+    """Try a curve of this kind on replies in the order of time.
+
+    `before` (n,) are their current confidences.
+    """
     return compared(found, fixed(before), recalibrated(found, kind=kind, by=by))
 
 
 def recalibrated(found: Observed, *, kind: Kind = "platt", by: By | None = None) -> Unseen:
-    """What a curve of this kind says of replies in the order of time."""
+    """Return the confidences that curves of this kind give to replies they did not see."""
 
     def learn(known: Sequence[int], judged: Sequence[int]) -> Floats:
         curve, its = fit_observed(found.taken(known), kind=kind, by=by), found.taken(judged)
@@ -109,16 +116,16 @@ def recalibrated(found: Observed, *, kind: Kind = "platt", by: By | None = None)
 
 
 def fixed(confidence: ArrayLike) -> Unseen:
-    """Of what is there already."""
+    """Return confidences that were not learnt from these labels, as `Unseen`."""
     given = np.asarray(confidence, dtype=np.float64)
     return Unseen(given, given)
 
 
 def unseen(found: Observed, learn: Learn, progress: Callable[[], None] = lambda: None) -> Unseen:
-    """What `learn` says of replies in the order of time; `progress` hears of each of the
-    `FOLDS + ROUNDS` times that it learns, or a few less.
+    """Return the confidences that `learn` gives to replies it did not see, in folds and in time.
 
-    Where the other folds have too few labels the confidence stays as it is.
+    `progress` is called after each of the at most `FOLDS + ROUNDS` fits. Where the other folds have
+    too few labels, the confidence stays.
     """
     across, in_time = found.confidence.copy(), np.full(len(found.correct), np.nan)
     for target, parts in ((across, _folds(found.clusters)), (in_time, _rounds(found.clusters))):
@@ -130,7 +137,7 @@ def unseen(found: Observed, learn: Learn, progress: Callable[[], None] = lambda:
 
 
 def compared(found: Observed, before: Unseen, after: Unseen) -> Trial:
-    """What is gained by `after` over `before`."""
+    """Compare two sets of confidences, and return the gain of `after` over `before`."""
     saved = log_losses(found.correct, before.across) - log_losses(found.correct, after.across)
     return Trial(
         len(found.correct),
@@ -143,7 +150,10 @@ def compared(found: Observed, before: Unseen, after: Unseen) -> Trial:
 
 
 def _log_evidence(found: Observed, before: Floats, after: Floats) -> float:
-    """The logarithm of what one unit has become; nothing is bet where either has no confidence."""
+    """Return the logarithm of the wealth that one unit has become.
+
+    Replies where either side has no confidence are not bet on.
+    """
     replies = Counter(found.clusters)
     power = found.weights / (found.weights.max() * np.array([replies[c] for c in found.clusters]))
     at = np.flatnonzero(np.isfinite(before) & np.isfinite(after))
@@ -154,14 +164,14 @@ def _log_evidence(found: Observed, before: Floats, after: Floats) -> float:
 
 
 def _folds(clusters: Sequence[str]) -> Iterator[tuple[list[int], list[int]]]:
-    """What is learnt from and what is judged, of each fold of clusters."""
+    """Yield the positions to learn from and those to judge, for each fold of clusters."""
     folds = np.array([int(share_of(cluster) * FOLDS) for cluster in clusters])
     for fold in range(FOLDS):
         yield np.flatnonzero(folds != fold).tolist(), np.flatnonzero(folds == fold).tolist()
 
 
 def _rounds(clusters: Sequence[str]) -> Iterator[tuple[list[int], list[int]]]:
-    """The same in the order of time: all that came before, and what comes next."""
+    """Yield, in the order of time, all earlier positions and those of the next round."""
     first: dict[str, int] = {}
     for at, cluster in enumerate(clusters):
         first.setdefault(cluster, at)
@@ -173,7 +183,7 @@ def _rounds(clusters: Sequence[str]) -> Iterator[tuple[list[int], list[int]]]:
 
 
 def _ends(clusters: list[str]) -> list[int]:
-    """Where the rounds end, so that none tears a cluster apart."""
+    """Return where the rounds end, such that no round separates a cluster."""
     least = max(1, len(clusters) // ROUNDS)
     ends: list[int] = []
     for at in range(1, len(clusters) + 1):
@@ -184,6 +194,7 @@ def _ends(clusters: list[str]) -> list[int]:
 
 
 def _figures(found: Observed, confidence: Floats) -> Figures:
+    """Measure confidences against the labels."""
     y, w = found.correct, found.weights
     losses = log_losses(y, confidence)
     return Figures(
@@ -195,7 +206,7 @@ def _figures(found: Observed, confidence: Floats) -> Figures:
 
 
 def _mean_interval(values: Floats, found: Observed) -> Interval:
-    """The weighed mean, and its interval over resamples of whole clusters."""
+    """Return the weighted mean, and its interval over resamples of whole clusters."""
     _, cluster = np.unique(np.asarray(found.clusters), return_inverse=True)
     sums = np.bincount(cluster, weights=values * found.weights)
     sizes = np.bincount(cluster, weights=found.weights)

@@ -1,14 +1,14 @@
-"""A folder of recalibrations, one of which counts: promoted from verdicts, and taken back.
+"""Keep a folder of recalibrations, one of which is current: promoted from verdicts, and taken back.
 
     recalibrations/platt-9c1d02ab.json    each is written once and stays
-    recalibrations/current                the name of the one that counts, or an empty line
+    recalibrations/current                the name of the current one, or an empty line
     recalibrations/current-with-others    the same for numbers that know other replies
-    recalibrations/current-with-signals   the same for what joins a judge and log-probabilities
-    recalibrations/history.jsonl          what was promoted and taken back, and why
+    recalibrations/current-with-signals   the same for weights of a judge and log-probabilities
+    recalibrations/history.jsonl          promotions and rollbacks, with their reasons
 
-A configuration names `recalibrations/current`, which may be there before anything was promoted, and
-means all: each recalibration says in `calibrator` which numbers it is for, and corrects no others.
-Or it names files, one for each kind of numbers.
+A configuration names `recalibrations/current`, which may be named before anything was promoted, and
+means all three: each recalibration says in `calibrator` which numbers it is for, and corrects no
+others. Alternatively it names files, one for each kind of numbers.
 """
 
 from __future__ import annotations
@@ -43,13 +43,16 @@ HISTORY = "history.jsonl"
 _FILE = re.compile(r"[a-z]+-[0-9a-f]{8}\.json")
 
 Named: TypeAlias = Path | Sequence[Path] | None
-"""What names recalibrations: `current` in a folder of versions, or a file for each kind."""
+"""The configured paths: `current` in a folder of versions, or a file for each kind of numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recalibrations:
-    """What corrects the numbers of one calibrator: those of replies alone, and those that know what
-    others replied; and what joins signals to either. None leaves such numbers as they are."""
+    """The corrections of one calibrator's numbers.
+
+    `alone` is for replies alone, `with_others` for numbers that know other replies, and `signals`
+    joins signals to either. None leaves such numbers unchanged.
+    """
 
     alone: Recalibration | None = None
     with_others: Recalibration | None = None
@@ -59,11 +62,11 @@ class Recalibrations:
         return any(each is not None for each in (self.alone, self.with_others, self.signals))
 
     def __iter__(self) -> Iterator[Recalibration]:
-        """The curves that are there."""
+        """Yield the curves that are present, without the weights of signals."""
         return (each for each in (self.alone, self.with_others) if each is not None)
 
     def check_fit(self, calibrator: str) -> None:
-        """Raises CheckpointError where one of them is for another calibrator."""
+        """Raise CheckpointError if one of them is for another calibrator."""
         for each in self:
             each.check_fits(calibrator)
         if self.signals is not None:
@@ -71,10 +74,10 @@ class Recalibrations:
 
 
 def resolve_recalibrations(named: Named) -> Recalibrations:
-    """What configured paths name: files, or what counts in a folder of versions.
+    """Load the recalibrations that configured paths name: files, or the current ones of a folder.
 
-    Empty where none was promoted yet, or the last one was taken back. Raises CheckpointError, also
-    for two files for the same kind of numbers.
+    They are empty if none was promoted yet, or the last one was taken back. Raises CheckpointError,
+    also for two files for the same kind of numbers.
     """
     if (versions := versions_named(named)) is not None:
         return _together([versions.current(of) for of in POINTERS])
@@ -95,6 +98,7 @@ def resolve_recalibrations(named: Named) -> Recalibrations:
 
 
 def _together(found: Iterable[Recalibration | SignalWeights | None]) -> Recalibrations:
+    """Combine loaded recalibrations of different kinds; None entries are skipped."""
     curves: dict[Of, Recalibration] = {}
     signals = None
     for each in found:
@@ -106,7 +110,10 @@ def _together(found: Iterable[Recalibration | SignalWeights | None]) -> Recalibr
 
 
 def _load(path: Path) -> Recalibration | SignalWeights:
-    """A file that is there; what computes with it is imported now, for most have none."""
+    """Read a recalibration file.
+
+    The modules that read it are imported here, because most deployments have no recalibration.
+    """
     from calibrator.recalibration.curves import load_named
 
     return load_named(path, _read)
@@ -122,7 +129,7 @@ def _read(values: dict[str, Any]) -> Recalibration | SignalWeights:
 
 
 def versions_named(named: Named) -> RecalibrationVersions | None:
-    """The folder of versions whose `current` is named; None where there is none."""
+    """Return the folder of versions whose `current` is named; None if anything else is."""
     match _paths(named):
         case (path,) if path.name == CURRENT:
             return RecalibrationVersions(path.parent)
@@ -130,7 +137,7 @@ def versions_named(named: Named) -> RecalibrationVersions | None:
 
 
 def recalibration_files(named: Named) -> tuple[Path, ...]:
-    """The files that say which recalibrations count where a configuration names these paths."""
+    """Return the files that decide which recalibrations apply, for these configured paths."""
     paths = _paths(named)
     folders = [path for path in paths if path.name == CURRENT]
     beside = (path.with_name(name) for path in folders for name in POINTERS.values())
@@ -143,30 +150,30 @@ def _paths(named: Named) -> tuple[Path, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A line of the history: from which recalibration to which, by name; None is without one."""
+    """A line of the history: the names of the recalibrations before and after; None is none."""
 
     kind: Literal["promoted", "rolled_back"]
     before: str | None
     after: str | None
     at: str = ""  # ISO 8601, UTC
-    figures: Mapping[str, Any] = field(default_factory=dict)  # what it was promoted for
-    knows_others: bool = False  # whether it is for numbers that know other replies
-    knows_signals: bool = False  # whether it joins a judge and log-probabilities to numbers
+    figures: Mapping[str, Any] = field(default_factory=dict)  # the measurements behind a promotion
+    knows_others: bool = False  # for numbers that know other replies
+    knows_signals: bool = False  # joins a judge and log-probabilities to numbers
 
     @property
     def of(self) -> Of:
-        """Which numbers it is for."""
+        """The kind of numbers that it is for."""
         return "signals" if self.knows_signals else "others" if self.knows_others else "alone"
 
 
 class RecalibrationVersions:
-    """The versions in one folder; every method raises CheckpointError for what is damaged."""
+    """The versions in one folder; every method raises CheckpointError for damaged files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def current(self, of: Of = "alone") -> Recalibration | SignalWeights | None:
-        """The one that counts for these numbers."""
+        """Load the current recalibration for these numbers; None if there is none."""
         pointer = self.folder / POINTERS[of]
         try:
             name = pointer.read_text(encoding="utf-8").strip()
@@ -189,13 +196,16 @@ class RecalibrationVersions:
         return found
 
     def all(self) -> list[Recalibration]:
-        """Every curve that was ever promoted here and is still there."""
+        """Load every curve that was promoted here and still has its file."""
         files = sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []
         found = [_load(each) for each in files if _FILE.fullmatch(each.name)]
         return [cast("Recalibration", each) for each in found if each.of != "signals"]
 
     def promote(self, found: Recalibration | SignalWeights, figures: Mapping[str, Any]) -> Change:
-        """From now on `found` counts for the numbers that it is for; those before it stay."""
+        """Make `found` current for its kind of numbers, write its file, and return the change.
+
+        The files of earlier versions stay. The change goes into the history with its figures.
+        """
         before = self.current(found.of)
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / _file_of(found.name)
@@ -207,9 +217,9 @@ class RecalibrationVersions:
         return change
 
     def roll_back(self, of: Of = "alone") -> Change:
-        """What counted before the current one counts again, for numbers of this kind.
+        """Make the recalibration before the current one current again, for numbers of this kind.
 
-        Raises CheckpointError where there is none to take back.
+        Returns the change. Raises CheckpointError if there is none to take back.
         """
         current = self.current(of)
         if current is None:
@@ -227,13 +237,13 @@ class RecalibrationVersions:
             )
         before = promotions[-1].before
         if before is not None:
-            _load(self.folder / _file_of(before))  # it must be there, and whole
+            _load(self.folder / _file_of(before))  # fails if the file is missing or damaged
         change = _change("rolled_back", current.name, before, of)
         self._point(change)
         return change
 
     def history(self) -> list[Change]:
-        """All changes, the oldest first."""
+        """Return all changes, the oldest first."""
         path = self.folder / HISTORY
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
@@ -244,7 +254,10 @@ class RecalibrationVersions:
             raise CheckpointError(f"{path} is damaged: {error}") from error
 
     def _point(self, change: Change) -> None:
-        """The history first: a pointer that nobody can explain could not be taken back."""
+        """Append a change to the history, then move the pointer.
+
+        The order matters: a change that the history lacks could not be taken back.
+        """
         line: dict[str, Any] = {
             "at": change.at,
             "kind": change.kind,
@@ -272,7 +285,7 @@ def _change(
 
 
 def _file_of(name: str) -> str:
-    """`platt@9c1d02ab` -> `platt-9c1d02ab.json`."""
+    """Return the file of a name: `platt-9c1d02ab.json` for `platt@9c1d02ab`."""
     return f"{name.replace('@', '-')}.json"
 
 
@@ -281,7 +294,7 @@ def _now() -> str:
 
 
 def _write(path: Path, write: Any) -> None:
-    """Writes a file as a whole: a running proxy never reads half of it."""
+    """Write a file by replacing it as a whole, so that a running proxy never reads half of it."""
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     write(new)
     new.replace(path)

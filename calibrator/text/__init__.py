@@ -1,4 +1,4 @@
-"""What was said, as the question and the answer that are scored."""
+"""Read conversations and replies, and prepare the question and the answer that are scored."""
 
 __all__ = [
     "addressed_text",

@@ -1,8 +1,8 @@
-"""What coding agents write into a conversation beside the user's words.
+"""Separate the user's words from the blocks that coding agents add to a conversation.
 
-Claude Code puts `<system-reminder>` blocks into the user's messages and a line with an attribution,
-which changes with every request, before its instructions. Codex sends its surroundings as a message
-of the user's. None of this is what the user asks.
+Claude Code puts `<system-reminder>` blocks into the user's messages, and before its instructions
+a line with an attribution that changes with every request. Codex sends its surroundings as a user
+message. None of this belongs to the user's question.
 
     without_asides("<system-reminder>Today is Friday.</system-reminder>List the files.")
     # "List the files."
@@ -16,18 +16,18 @@ from typing import Any
 _NAMES = ("system-reminder", "environment_context", "user_instructions")
 _TAGS = tuple((f"<{name}>", f"</{name}>") for name in _NAMES)
 _ATTRIBUTION = "x-anthropic-billing-header:"
-MESSAGES_LOOKED_AT = 400  # the last ones; a question may not cost more with every turn before it
+MESSAGES_LOOKED_AT = 400  # the last ones, so that the work does not grow with the conversation
 
 
 def has_asides(text: str) -> bool:
-    """Return whether a block that is not the user's begins in a text."""
+    """Return whether a text contains the opening tag of an agent's block."""
     return "<" in text and any(opening in text for opening, _ in _TAGS)
 
 
 def split_asides(text: str) -> tuple[str, list[str]]:
-    """Return the user's own words, and the blocks between them without their tags.
+    """Return the user's own words, and the agent's blocks without their tags.
 
-    A block without an end is text. The work is linear in the text's length.
+    A block without a closing tag counts as text. The work is linear in the text's length.
     """
     blocks: list[str] = []
     for opening, closing in _TAGS:
@@ -45,7 +45,7 @@ def split_asides(text: str) -> tuple[str, list[str]]:
 
 
 def without_asides(text: str) -> str:
-    """Return the user's own words; the text itself where there is nothing else in it."""
+    """Return the user's own words; the same text if it contains nothing else."""
     return split_asides(text)[0] if has_asides(text) else text
 
 
@@ -58,10 +58,10 @@ def without_attribution(text: str) -> str:
 
 
 def messages_without_asides(messages: Sequence[Any]) -> Sequence[Any]:
-    """Return messages in which the user says nothing but the user's own words.
+    """Return the messages with the agent's blocks removed from the user's messages.
 
-    These are the same messages where there is nothing to leave out. A message of the user's that
-    has nothing else in it is left out, unless the user says nothing anywhere.
+    The same sequence is returned if nothing changes. A user message that holds nothing but blocks
+    is left out, unless no user message would remain.
     """
     early = max(0, len(messages) - MESSAGES_LOOKED_AT)
     late = messages[early:]
@@ -75,7 +75,10 @@ def messages_without_asides(messages: Sequence[Any]) -> Sequence[Any]:
 
 
 def _own_words(message: Any) -> Any:
-    """A message as it is, with the user's words alone, or None where there are none."""
+    """Return a message with the user's own words only, or None if it has none.
+
+    Messages of other roles are returned unchanged.
+    """
     if not isinstance(message, Mapping) or message.get("role") != "user":
         return message
     content = message.get("content")
@@ -92,6 +95,7 @@ def _own_words(message: Any) -> Any:
 
 
 def _own_part(part: Any) -> Any:
+    """Return a content part with the user's own words only, or None if it has none."""
     text = part.get("text") if isinstance(part, Mapping) else part
     if not isinstance(text, str) or (left := without_asides(text)) is text:
         return part

@@ -1,18 +1,19 @@
-"""Where the images of a question are, and their bytes where these came along.
+"""Find the images of a question, and decode those that were sent along.
 
-An image stands in a content part as a data URL, as base64 (Anthropic's `source`), or elsewhere,
-under a URL. Nothing is fetched here, and nothing decoded: an image is its encoded file (PNG, JPEG,
-WebP, GIF or BMP, told by its first bytes), which `calibrator.llm.serving.images` reads.
+An image stands in a content part as a data URL, as base64 (Anthropic's `source`), or as the URL of
+an image elsewhere. Nothing is fetched here, and no pixels are decoded: an image is its encoded file
+(PNG, JPEG, WebP, GIF or BMP, recognized by its first bytes), which `calibrator.llm.serving.images`
+reads.
 
-What is wrong with an image costs the number and nothing else, and has a word (`reason`):
+A faulty image prevents the score and nothing else. The fault has a word (`reason`):
 
     image            the calibrator reads no images
-    image_missing    a part without an image: a file that upstream keeps, or one not remembered here
-    image_url        it is elsewhere, and may not be fetched from there
-    image_fetch      it could not be downloaded
-    image_format     no base64, no image of a known kind, damaged, or not what it says
+    image_missing    a part without an image: a file kept upstream, or one not remembered here
+    image_url        the image is elsewhere, and may not be fetched from there
+    image_fetch      the image could not be downloaded
+    image_format     no base64, no image of a known kind, damaged, or not of the declared type
     image_size       too many bytes or pixels, or too many images
-    image_shape      far longer than wide, or the other way round
+    image_shape      far longer than wide, or far wider than long
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ _WEB: Final = ("http://", "https://")
 
 @dataclass(frozen=True, slots=True)
 class ImageLimits:
-    """How much may be shown to a calibrator with one question."""
+    """The largest size and number of images that one question may have."""
 
-    max_bytes: int = 10 * 2**20  # of an encoded file
+    max_bytes: int = 10 * 2**20  # of one encoded file
     max_count: int = 8
 
 
@@ -51,9 +52,10 @@ LIMITS: Final = ImageLimits()
 def local_images(
     parts: Sequence[Mapping[str, Any]], limits: ImageLimits = LIMITS
 ) -> tuple[bytes, ...]:
-    """The encoded images of content parts, in order, where all of them came along.
+    """Return the encoded images of content parts, in order.
 
-    Raises NotScorableError, also (`image_url`) for one that would have to be fetched.
+    Raises NotScorableError for a faulty image, and with `image_url` for one that would have to be
+    fetched.
     """
     images = []
     for image in locate_images(parts, limits):
@@ -67,9 +69,9 @@ def local_images(
 def locate_images(
     parts: Sequence[Mapping[str, Any]], limits: ImageLimits = LIMITS
 ) -> list[bytes | str]:
-    """Of each image its encoded bytes, or the http(s) URL under which it is to be had.
+    """Return for each content part its encoded image, or the http(s) URL of one that is elsewhere.
 
-    Raises NotScorableError.
+    Raises NotScorableError for a faulty image, and where there are more than `limits.max_count`.
     """
     if len(parts) > limits.max_count:
         text = f"the question has {len(parts)} images, at most {limits.max_count} are looked at"
@@ -78,7 +80,10 @@ def locate_images(
 
 
 def checked_image(image: bytes, max_bytes: int = LIMITS.max_bytes) -> bytes:
-    """The image, if its size and its first bytes are those of one; raises NotScorableError."""
+    """Return an encoded image if its size and first bytes are those of one.
+
+    Raises NotScorableError for one of more than `max_bytes` and for an unknown kind of file.
+    """
     if len(image) > max_bytes:
         raise _too_large(max_bytes)
     if not (image.startswith(_BEGINNINGS) or (image[:4], image[8:12]) == (b"RIFF", b"WEBP")):
@@ -88,6 +93,7 @@ def checked_image(image: bytes, max_bytes: int = LIMITS.max_bytes) -> bytes:
 
 
 def _image_in(part: Mapping[str, Any], max_bytes: int) -> bytes | str:
+    """Return the encoded image of a content part, or its http(s) URL."""
     source = part.get("source")  # Anthropic's form
     if isinstance(source, Mapping) and source.get("type") == "base64":
         return _decoded(source.get("media_type"), source.get("data"), max_bytes)
@@ -104,7 +110,7 @@ def _image_in(part: Mapping[str, Any], max_bytes: int) -> bytes | str:
 
 
 def _of_data_url(url: str, max_bytes: int) -> bytes:
-    """The bytes of `data:image/png;base64,...`; percent-encoded ones are not read."""
+    """Return the bytes of `data:image/png;base64,...`; percent-encoded ones are refused."""
     comma = url.find(",")
     media_type, *parameters = [each.strip() for each in url[len(_DATA) : comma].lower().split(";")]
     if comma < 0 or "base64" not in parameters:
@@ -113,12 +119,13 @@ def _of_data_url(url: str, max_bytes: int) -> bytes:
 
 
 def _decoded(media_type: Any, data: Any, max_bytes: int) -> bytes:
+    """Decode the base64 of an image; raises NotScorableError for a wrong type, size or encoding."""
     if not isinstance(media_type, str) or media_type.lower() not in MEDIA_TYPES:
         known = ", ".join(sorted(MEDIA_TYPES))
         raise NotScorableError("image_format", f"an image's media type is none of {known}")
     if not isinstance(data, str):
         raise NotScorableError("image_missing", "an image has no data")
-    if len(data) * 3 / 4 > max_bytes * 1.04 + 3:  # with line ends, where it has some
+    if len(data) * 3 / 4 > max_bytes * 1.04 + 3:  # 4 percent more allows for line ends
         raise _too_large(max_bytes)
     try:
         image = _bytes_of(data)
@@ -128,11 +135,14 @@ def _decoded(media_type: Any, data: Any, max_bytes: int) -> bytes:
 
 
 def _bytes_of(data: str) -> bytes:
-    """Raises UnicodeEncodeError, binascii.Error; in steps, between which other threads may run."""
+    """Decode base64 in steps, between which other threads may run.
+
+    Raises UnicodeEncodeError or binascii.Error for what is no base64.
+    """
     encoded = data.encode("ascii")
     if b"\n" in encoded or b"\r" in encoded:
         encoded = encoded.translate(None, b"\r\n")
-    if b"=" in encoded[:-4]:  # which may only end all of it
+    if b"=" in encoded[:-4]:  # padding is allowed at the very end only
         raise binascii.Error("padding in the middle")
     steps = (encoded[at : at + _STEP] for at in range(0, len(encoded), _STEP))
     return b"".join(binascii.a2b_base64(step, strict_mode=True) for step in steps)

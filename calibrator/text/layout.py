@@ -1,10 +1,10 @@
-"""How question, answer and tags become one row of tokens for the cross-encoder.
+"""Put question, answer and tags into one row of tokens for the cross-encoder.
 
     [CLS] Benchmark: .. Source model: .. Question: .. [SEP] .. answer .. [SEP]
 
-The tags stand only where they are known (paper F01, F07; they are dropped at random in training,
-so their absence is normal). What does not fit is cut out of the middle: a question keeps mostly
-its beginning, an answer mostly its end, where the final answer usually stands.
+The tags are present only where they are known (paper F01, F07; training drops them at random, so
+their absence is normal). Texts that are too long lose their middle: a question keeps mostly its
+beginning, an answer mostly its end, where the final answer usually stands.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from typing import Any
 from tokenizers import Tokenizer
 
 CLS, SEP, PAD = 101, 102, 0  # of BERT's uncased vocabulary
-CHARACTERS_PER_TOKEN = 12  # more than nearly any text needs, so that a cut by characters is safe
+CHARACTERS_PER_TOKEN = 12  # more than nearly any text has, so that a cut by characters is safe
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Token budgets of one row; saved in `calibrator.json`."""
+    """The token budgets of one row, saved in `calibrator.json`."""
 
     max_tokens: int = 256
-    answer_share: float = 0.6  # of the row, when both question and answer are too long
+    answer_share: float = 0.6  # of the row, where both question and answer are too long
     question_head_share: float = 0.6
     answer_head_share: float = 0.4
 
@@ -35,7 +35,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """One row ready for the model: `segment_b` is where the answer begins in `ids`."""
+    """One row ready for the model; `segment_b` is the position in `ids` where the answer begins."""
 
     ids: list[int]
     segment_b: int
@@ -43,7 +43,7 @@ class TokenRow:
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
-    """The tokenizer of a folder's `tokenizer.json`, which neither cuts nor pads by itself."""
+    """Load the tokenizer of a folder's `tokenizer.json`, with truncation and padding turned off."""
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -51,7 +51,7 @@ def load_tokenizer(folder: Path) -> Tokenizer:
 
 
 def tag_text(benchmark: str | None, source_model: str | None) -> str:
-    """The lines before the question, as in the paper's prompt (F01)."""
+    """Return the lines before the question, as in the paper's prompt (F01)."""
     lines = []
     if benchmark:
         lines.append(f"Benchmark: {benchmark}")
@@ -61,7 +61,10 @@ def tag_text(benchmark: str | None, source_model: str | None) -> str:
 
 
 def cut_middle(tokens: Sequence[int], budget: int, head_share: float) -> list[int]:
-    """At most `budget` tokens: the first `head_share` of them from the head, the rest the tail."""
+    """Shorten tokens to `budget` by removing their middle.
+
+    `head_share` of the budget is taken from the beginning, the rest from the end.
+    """
     if len(tokens) <= budget:
         return list(tokens)
     head = round(budget * head_share)
@@ -69,7 +72,10 @@ def cut_middle(tokens: Sequence[int], budget: int, head_share: float) -> list[in
 
 
 def clip_characters(text: str, layout: Layout) -> str:
-    """Bounds the work of the tokenizer: a text of megabytes keeps its two ends only."""
+    """Return a very long text's beginning and end, which bounds the tokenizer's work.
+
+    Shorter texts are returned unchanged.
+    """
     limit = layout.max_tokens * CHARACTERS_PER_TOKEN
     return f"{text[:limit]} {text[-limit:]}" if is_clipped(text, layout) else text
 
@@ -79,12 +85,12 @@ def is_clipped(text: str, layout: Layout) -> bool:
 
 
 def readable(text: str) -> str:
-    """Half a surrogate pair, which JSON can carry and the tokenizer refuses, becomes U+FFFD."""
+    """Replace half surrogate pairs, which JSON can carry and tokenizers refuse, with U+FFFD."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str], layout: Layout) -> list[list[int]]:
-    """Token ids of each text, without [CLS] and [SEP]."""
+    """Return the token ids of each text, without [CLS] and [SEP]."""
     clipped = [readable(clip_characters(text, layout)) for text in texts]
     return [e.ids for e in tokenizer.encode_batch_fast(clipped, add_special_tokens=False)]
 
@@ -92,7 +98,10 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str], layout: Layout) -> list[l
 def assemble(
     tags: Sequence[int], question: Sequence[int], answer: Sequence[int], layout: Layout
 ) -> TokenRow:
-    """Joins three token lists within the budget; what one side leaves unused the other may take."""
+    """Join three token lists within the budget of one row.
+
+    Question or answer may use the room that the other leaves free.
+    """
     tags = tags[: layout.max_tokens - 3]  # [CLS] and two [SEP]
     room = layout.max_tokens - 3 - len(tags)
     answer_budget = max(round(room * layout.answer_share), room - len(question))

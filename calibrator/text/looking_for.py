@@ -1,8 +1,8 @@
-"""Patterns that are looked for in many texts: told cheaply that one cannot be there.
+"""Search many texts for patterns, and rule most patterns out cheaply.
 
-A regular expression with a choice at its beginning is tried at every character. Nearly always some
-word or sign that it needs is not in the text at all, which a look into the set of the text's words
-tells at once, in the kernel's index of an ASCII text or in Python. What is found is the same.
+A regular expression that begins with alternatives is tried at every character. Nearly always some
+word or sign that it needs is absent from the text. A lookup in the set of the text's words shows
+that at once, in the kernel's index of an ASCII text or in Python. The matches are the same.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any, Generic, TypeVar
 
 from calibrator.kernel import compiled
 
-MOST_READ = 2**16  # characters of a text that the kernel looks through
-SPACES = " \t\n\r\f\v\x1c\x1d\x1e\x1f"  # of ASCII, as `\s` has them
+MOST_READ = 2**16  # characters of the longest text that the kernel reads
+SPACES = " \t\n\r\f\v\x1c\x1d\x1e\x1f"  # the ASCII characters that `\s` matches
 
 _WORD = re.compile(r"\w+")
 _SPACED = bytes(code if chr(code).isalnum() or code == ord("_") else 32 for code in range(256))
 _LETTERS = re.compile(r"[^\W\d_]+")
 _DIGITS = re.compile(r"\d+")
 _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
-# letters that match an ASCII letter where case is ignored, although `lower` keeps them apart
+# letters that match an ASCII letter if case is ignored, although `lower` keeps them different
 _ODD = re.compile("[\u017f\u0130\u0131]")
 
 
 _Value = TypeVar("_Value")
 
 
-class kept(Generic[_Value]):  # a decorator
+class kept(Generic[_Value]):  # used as a decorator, hence the lower case
     """A property that is computed once: `cached_property` without the lock that it has in 3.11."""
 
     def __init__(self, compute: Callable[[Any], _Value]) -> None:
@@ -45,7 +45,7 @@ class kept(Generic[_Value]):  # a decorator
 
 
 class Reading:
-    """A text, with its words in lower case and what else is asked of it again and again."""
+    """A text, and what several readers need of it, each computed once."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -53,24 +53,24 @@ class Reading:
 
     @property
     def kernel(self) -> ModuleType | None:
-        """The compiled functions, where they can read the text."""
+        """The compiled functions, or None where they cannot read the text."""
         return compiled() if self.text.isascii() and len(self.text) <= MOST_READ else None
 
     @kept
     def in_order(self) -> list[str]:
-        """All runs of word characters, in lower case."""
+        """Return all runs of word characters, in lower case."""
         if not self.lower.isascii():
             return _WORD.findall(self.lower)
         return self.lower.encode().translate(_SPACED).decode().split()
 
     @kept
     def words(self) -> frozenset[str]:
-        """The same, each once."""
+        """Return the distinct runs of word characters, in lower case."""
         return frozenset(self.in_order)
 
     @kept
     def beginnings(self) -> frozenset[str]:
-        """The first six letters of all runs of three and more, in lower case."""
+        """Return the first six letters of all runs of at least three letters, in lower case."""
         words = self.words
         found = {word[:6] for word in words if word.isalpha() and len(word) > 2}
         for word in words:
@@ -80,8 +80,10 @@ class Reading:
 
     @kept
     def numbers(self) -> list[str]:
-        """Numbers as they are written: digits with single points and commas in between, and a dash
-        in front."""
+        """Return the numbers as they are written.
+
+        A number is digits with single points and commas in between, and an optional dash in front.
+        """
         if (kernel := self.kernel) is not None:
             found: list[str] = kernel.numbers(self.text)
             return found
@@ -89,7 +91,7 @@ class Reading:
 
     @kept
     def digits(self) -> list[int]:
-        """Where runs of digits begin."""
+        """Return the positions where runs of digits begin."""
         if (kernel := self.kernel) is not None:
             found: list[int] = kernel.digits(self.text)
             return found
@@ -97,29 +99,32 @@ class Reading:
 
     @kept
     def is_odd(self) -> bool:
-        """Whether `lower` and `words` may lack what a pattern that ignores case finds."""
+        """Return whether `lower` and `words` may lack what a pattern that ignores case finds."""
         return not self.text.isascii() and _ODD.search(self.text) is not None
 
     @kept
     def index(self) -> object | None:
-        """The kernel's, of the text in lower case; None where it has none."""
+        """Return the kernel's index of the text in lower case; None if it cannot read the text."""
         return kernel.index(self.lower) if (kernel := self.kernel) is not None else None
 
     @kept
     def may_list_options(self) -> bool:
-        """False where no line begins with a letter, A to J, and a sign behind it."""
+        """Return False if no line begins with a letter from A to J and a sign after it."""
         return _LISTED.may_be_in("\n" + self.text)
 
 
 @lru_cache(maxsize=64)
 def reading_of(text: str) -> Reading:
-    """The reading of a text that several look into, one after the other."""
+    """Return the reading of a text, cached because several readers look into the same text."""
     return Reading(text)
 
 
 class Sought:
-    """A pattern, and what stands in every text that it matches: one of `words`, as a whole word, or
-    one of `parts`, anywhere; both in lower case. With neither it may match any text."""
+    """A pattern, and strings of which every text that it matches contains one.
+
+    These are `words`, found as whole words, and `parts`, found anywhere; both are in lower case. A
+    pattern without either may match any text.
+    """
 
     def __init__(
         self,
@@ -131,12 +136,12 @@ class Sought:
 
     @kept
     def needles(self) -> object:
-        """Words and parts as the kernel looks for them."""
+        """Return words and parts in the kernel's form; None without a kernel."""
         kernel = compiled()
         return kernel.needles(tuple(self.words), self.parts) if kernel is not None else None
 
     def may_be_in(self, reading: Reading) -> bool:
-        """False where the pattern matches nowhere."""
+        """Return False if the pattern certainly matches nowhere."""
         if not self.words and not self.parts:
             return True
         if (index := reading.index) is not None and (kernel := compiled()) is not None:
@@ -144,17 +149,17 @@ class Sought:
             return found[0]
         if reading.is_odd or not self.words.isdisjoint(reading.words):
             return True
-        for part in self.parts:  # noqa: SIM110  # faster than `any`, and this runs forty times a score
+        for part in self.parts:  # noqa: SIM110  # faster than `any`; this runs forty times a score
             if part in reading.lower:
                 return True
         return False
 
     def is_in(self, reading: Reading) -> bool:
-        """Whether the pattern matches anywhere."""
+        """Return whether the pattern matches anywhere."""
         return self.may_be_in(reading) and self.pattern.search(reading.text) is not None
 
     def all_in(self, reading: Reading) -> list[str]:
-        """What `findall` gives, for a pattern whose matches begin with one of `parts`."""
+        """Return what `findall` returns, for a pattern whose matches begin with one of `parts`."""
         if not self.may_be_in(reading):
             return []
         if reading.is_odd or self.words:
@@ -174,7 +179,7 @@ class Sought:
 
 
 class Several:
-    """Patterns that are looked for in the same text, each with words or parts."""
+    """Patterns that are searched for in the same text, each with words or parts."""
 
     def __init__(self, *patterns: Sought) -> None:
         self._patterns = patterns
@@ -184,7 +189,7 @@ class Several:
         return tuple(each.needles for each in self._patterns)
 
     def are_in(self, reading: Reading) -> list[bool]:
-        """Whether each matches anywhere."""
+        """Return for each pattern whether it matches anywhere."""
         if (index := reading.index) is None or (kernel := compiled()) is None:
             return [each.is_in(reading) for each in self._patterns]
         found: list[bool] = kernel.hold_any(index, self._needles)
@@ -195,9 +200,9 @@ class Several:
 
 
 class Shape:
-    """Signs in a row by their kinds, which stand in every ASCII text that a pattern matches.
+    """Rows of kinds of characters, one of which is in every ASCII text that a pattern matches.
 
-    `kinds` gives each kind's signs, told by a letter of its own; `rows` are written in those.
+    `kinds` maps a letter to the characters of that kind; `rows` are written in these letters.
     """
 
     def __init__(self, kinds: Mapping[str, str], *rows: str) -> None:
@@ -207,12 +212,12 @@ class Shape:
 
     @kept
     def _held(self) -> object:
-        """Kinds and rows as the kernel looks for them."""
+        """Return kinds and rows in the kernel's form; None without a kernel."""
         kernel = compiled()
         return kernel.shape(self._kinds, self._rows) if kernel is not None else None
 
     def may_be_in(self, text: str) -> bool:
-        """False where none of the rows stands."""
+        """Return False if an ASCII text contains none of the rows."""
         if not text.isascii():
             return True
         if (kernel := compiled()) is not None:
@@ -228,13 +233,15 @@ _LISTED = Shape(
 
 
 def sought(pattern: str, words: str = "", parts: tuple[str, ...] = ()) -> Sought:
-    """A pattern that ignores case; `words` are written with spaces between them."""
+    """Make a pattern that ignores case; `words` are separated by spaces."""
     return Sought(re.compile(pattern, re.IGNORECASE), frozenset(words.split()), parts)
 
 
 def at_lines(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
-    """Matches at the beginnings of lines, for a pattern that begins with `(?m)^` and whose matches
-    end in their line or with its end."""
+    """Yield the matches at the beginnings of lines.
+
+    The pattern begins with `(?m)^`, and its matches end in their line or with its end.
+    """
     start = 0
     while True:
         if found := pattern.match(text, start):
@@ -245,5 +252,5 @@ def at_lines(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
 
 
 def beyond_ascii(text: str) -> int:
-    """How many characters are beyond ASCII."""
+    """Count the characters beyond ASCII."""
     return 0 if text.isascii() else len(text) - len(text.encode("ascii", "ignore"))

@@ -1,9 +1,9 @@
-"""From what an API returned to the assistant messages that it amounts to, one for each choice.
+"""Turn what an API returned into assistant messages, one for each choice.
 
-Chat completions, text completions and responses (`/v1/responses`), each as a dict, as an object of
-the `openai` package or as a dict with such objects in it; or a message by itself, also Anthropic's.
-The items of a response are messages, calls of tools and reasoning, and much the same the blocks of
-Anthropic's message: calls become `tool_calls`, as in chat.
+It reads chat completions, text completions and responses (`/v1/responses`), each as a dict, as an
+object of the `openai` package or as a dict that holds such objects; also a single message,
+including Anthropic's. The items of a response are messages, tool calls and reasoning, and the
+blocks of Anthropic's message are similar: calls become `tool_calls`, as in chat.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from calibrator.text.transcript import SAID, Question, message_text
 
 Json = dict[str, Any]
 
-_NO_ARGUMENTS = {  # what a call tells besides what it asks for
+_NO_ARGUMENTS = {  # keys of a call that are not its arguments
     *("id", "call_id", "type", "name", "status", "caller", "created_by", "execution"),
     *("server_label", "output", "outputs", "result", "results", "error"),
 }
@@ -25,7 +25,7 @@ _UNFINISHED = ("queued", "in_progress", "failed", "cancelled")  # responses with
 
 
 def response_message(response: Any) -> Mapping[str, Any]:
-    """The message of a row's `response`, of its first choice; raises ValueError."""
+    """Return the message of the first choice of a row's `response`; raises ValueError."""
     reply = plain(response)
     if reply is None:
         raise ValueError(f"'response' must be a string or an object, not {type(response).__name__}")
@@ -33,8 +33,11 @@ def response_message(response: Any) -> Mapping[str, Any]:
 
 
 def other_reply(asked: Question, given: Any) -> OtherReply:
-    """Another model's reply to the same question: text, a response of an API, or an object with
-    `response` and `model`; raises ValueError for what is no reply."""
+    """Read another model's reply to the same question.
+
+    It is a text, an API's response, or an object with `response` and `model`. Raises ValueError for
+    anything else.
+    """
     if isinstance(given, str):
         return OtherReply(given)
     value = plain(given)
@@ -51,7 +54,7 @@ def other_reply(asked: Question, given: Any) -> OtherReply:
 
 
 def plain(value: Any) -> Mapping[str, Any] | None:
-    """A mapping as it is, an `openai` object as a dict; None for anything else."""
+    """Return a mapping unchanged and an `openai` object as a dict; None for anything else."""
     if isinstance(value, Mapping):
         return value
     dump = getattr(value, "model_dump", None)
@@ -60,9 +63,9 @@ def plain(value: Any) -> Mapping[str, Any] | None:
 
 
 def reply_messages(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The assistant's message of every choice, an empty one for an empty reply.
+    """Return the assistant's message of every choice, an empty one for an empty reply.
 
-    Raises ValueError for what is no reply: where nothing is said, nothing can be judged.
+    Raises ValueError where there is no message, or none with content or calls.
     """
     if "choices" in reply:
         choices = reply["choices"]
@@ -80,6 +83,7 @@ def reply_messages(reply: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _message_of(choice: Any) -> Mapping[str, Any]:
+    """Return the message of a choice; raises ValueError if it has none."""
     held = plain(choice)
     if held is None:
         raise ValueError(f"a choice must be an object, not {type(choice).__name__}")
@@ -93,7 +97,7 @@ def _message_of(choice: Any) -> Mapping[str, Any]:
 
 
 def _saying(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The message, in which something is said, were it that there is nothing to say."""
+    """Return a message that has content or calls, even empty ones; raises ValueError otherwise."""
     if any(key in message for key in SAID):
         return message
     found = ", ".join(repr(key) for key in list(message)[:6])
@@ -102,7 +106,7 @@ def _saying(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def is_call(item: Any) -> bool:
-    """Whether an item calls a tool: one of the client's, or one that runs upstream."""
+    """Return whether an item calls a tool, of the client or one that runs upstream."""
     kind = item.get("type") if isinstance(item, Mapping) else None
     return isinstance(kind, str) and (
         kind.endswith("_call") or kind in ("mcp_approval_request", "program")
@@ -110,7 +114,7 @@ def is_call(item: Any) -> bool:
 
 
 def tool_call(item: Mapping[str, Any]) -> Json:
-    """The call in the form of chat; where a call has no name, its type is the tool's name."""
+    """Convert a call to the form of chat; a call without a name is named by its type."""
     kind = str(item["type"])
     name = item.get("name") if isinstance(item.get("name"), str) else None
     id = item.get("call_id") or item.get("id")
@@ -126,9 +130,9 @@ def tool_call(item: Mapping[str, Any]) -> Json:
 
 
 def answer_message(items: Iterable[Any]) -> Json:
-    """Return the one assistant message that the output of a response amounts to.
+    """Combine the output items of a response into one assistant message.
 
-    What is marked as commentary (`phase`) is the answer only where nothing else is said.
+    Text that is marked as commentary (`phase`) is the content only where there is no other text.
     """
     texts: list[str] = []
     refusals: list[str] = []
@@ -156,12 +160,15 @@ def answer_message(items: Iterable[Any]) -> Json:
 
 
 def is_tool_use(block: Any) -> bool:
-    """Whether a block calls a tool: one of the client's, or one that Anthropic runs itself."""
+    """Return whether a block calls a tool, of the client or one that Anthropic runs."""
     return isinstance(block, Mapping) and str(block.get("type")).endswith("tool_use")
 
 
 def blocks_message(blocks: Sequence[Any], arguments: Sequence[str | None] = ()) -> Json:
-    """Anthropic's content blocks as a chat message; `arguments` of calls as they were streamed."""
+    """Convert Anthropic's content blocks to a chat message.
+
+    `arguments` holds, in the order of the blocks, the arguments of calls as they were streamed.
+    """
     listed = [block for block in blocks if isinstance(block, Mapping)]
     texts = [b["text"] for b in listed if isinstance(b.get("text"), str)]
     thoughts = [b["thinking"] for b in listed if isinstance(b.get("thinking"), str)]
@@ -178,19 +185,20 @@ def blocks_message(blocks: Sequence[Any], arguments: Sequence[str | None] = ()) 
 
 
 def _tool_use(block: Mapping[str, Any], streamed: str | None) -> Json:
+    """Convert a block that calls a tool to the form of chat."""
     arguments = streamed or _json(block.get("input", {}))
     function = {"name": block.get("name"), "arguments": arguments}
     return {"id": block.get("id"), "type": "function", "function": function}
 
 
 def _texts(parts: Any, key: str) -> list[str]:
-    """The texts that stand under `key` in content parts."""
+    """Return the non-empty texts under `key` in content parts."""
     listed = parts if isinstance(parts, list) else []
     found = (part.get(key) for part in listed if isinstance(part, dict))
     return [text for text in found if isinstance(text, str) and text]
 
 
 def _json(value: Any) -> str:
-    """Half a surrogate pair, which has no UTF-8, becomes the escape that it was."""
+    """Encode a value as JSON; half a surrogate pair, which has no UTF-8, is escaped again."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return text.encode(errors="backslashreplace").decode()

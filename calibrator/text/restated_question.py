@@ -1,9 +1,8 @@
-"""Takes the question's own words off an answer that repeats them, before it is scored.
+"""Remove the question's own words from an answer that repeats them, before it is scored.
 
-Repeating the question says nothing of the answer, yet a reply with the question's words in it looks
-like a reply to it. What goes is the question word for word, and sentences, lines and brackets that
-hold all of its words and none of their own. What says anything else stays, and so does a
-restatement that is all there is.
+Repeating the question says nothing about the answer, yet makes a reply look more like a reply to
+it. Removed are the question word for word, and sentences, lines and brackets that hold all of its
+words and no others. Everything else stays, and so does a restatement that is the whole answer.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from calibrator.text.looking_for import reading_of
 
 MAX_QUESTION = 600  # characters; a longer one is a task, whose text a reply may have to contain
 MAX_ANSWER = 20_000
-MIN_WORDS = 4  # of a question that is looked for word for word
-MIN_CONTENT = 3  # words with a content in a question whose words are looked for
-COVERED = 0.9  # of the question's words with a content that a restatement holds
+MIN_WORDS = 4  # of a question; shorter ones are not looked for
+MIN_CONTENT = 3  # content words of a question; with fewer only the exact text is looked for
+COVERED = 0.9  # the share of the question's content words that a restatement holds
 
 _WORD = re.compile(r"\w+")
 _BREAK = re.compile(r"((?<=[.!?])\s+|\n\s*|[ \t]+(?=\()|(?<=\))[ \t]+)")
 _IS_CODE = re.compile(r"```|\bdef \w|[{;]\s*$", re.MULTILINE)
-_SIGMA = "\u03a3"  # which is another small letter at the end of a word than within it
-_QUOTED = "\x00"  # stands where the whole question stood
+_SIGMA = "\u03a3"  # its small letter differs at the end of a word
+_QUOTED = "\x00"  # replaces the whole question
 _FUNCTION_WORDS = """
     a an the this that these those it its there here and or of in on at to for from by with as s
     about is are was were be been do does did has have had will would can could should
@@ -35,7 +34,7 @@ _WITHOUT_CONTENT = frozenset(_FUNCTION_WORDS.split())
 
 
 def without_question(question: str, answer: str) -> str:
-    """The answer without restatements of the question; the answer itself where nothing is left."""
+    """Return the answer without restatements of the question; unchanged if nothing else is left."""
     asked = question.strip()
     is_long = len(asked) > MAX_QUESTION or len(answer) > MAX_ANSWER
     if is_long or len(_WORD.findall(asked)) < MIN_WORDS or _IS_CODE.search(asked):
@@ -58,7 +57,7 @@ def without_question(question: str, answer: str) -> str:
 
 
 def _may_restate(asked: str, answer: str, wanted: Counter[str]) -> bool:
-    """False where too few of the question's words stand in the answer, or no word has a content."""
+    """Return whether the answer may restate the question, by a cheap test without splitting it."""
     if asked in answer or _SIGMA in answer or _QUOTED in answer:
         return True
     if len(wanted) < MIN_CONTENT:
@@ -67,12 +66,12 @@ def _may_restate(asked: str, answer: str, wanted: Counter[str]) -> bool:
 
 
 def _has_only(part: str, allowed: frozenset[str]) -> bool:
-    """Whether all words of a part are among those; most parts are passed over at their first."""
+    """Return whether all words of a part are allowed; it stops at the first that is not."""
     return all(word[0].lower() in allowed for word in _WORD.finditer(part))
 
 
 def _restates(part: str, wanted: Counter[str]) -> bool:
-    """Whether a part of an answer holds the question's words, and none of its own or once more."""
+    """Return whether a part of an answer holds the question's content words and no others."""
     own = _contents(part)
     if not own <= wanted:
         return False
@@ -80,5 +79,5 @@ def _restates(part: str, wanted: Counter[str]) -> bool:
 
 
 def _contents(text: str) -> Counter[str]:
-    """Words with a content, and how often each stands there."""
+    """Count the content words of a text."""
     return Counter(w for w in _WORD.findall(text.lower()) if w not in _WITHOUT_CONTENT)

@@ -1,13 +1,13 @@
-"""From OpenAI's messages and completions to the question and the answer that a calibrator reads.
+"""Turn OpenAI's messages and completions into the question and the answer that a calibrator reads.
 
-The question is the last turn of the user, with what went before it where it matters (a short
-history, results of tools) and the tools that were offered: a text, and the images that stand in
-these turns (paper B01). The answer is all that the model returned: reasoning it exposed (F09),
-text, refusal, tool calls. Tool calls and tools are written as the training data writes them:
+The question is the last turn of the user, with the earlier and later turns that matter (a short
+history, results of tools) and the tools that were offered: a text, and the images in these turns
+(paper B01). The answer is all that the model returned: reasoning it exposed (F09), text, refusal,
+tool calls. Tool calls and tools are written as in the training data:
 `[name(argument="value")]` and `Available functions (JSON): [...]`.
 
-The released code reads the last message of the user alone, the first choice, and refuses an empty
-answer (W06); here history, images, every choice, refusals and empty answers are read.
+The released code reads only the user's last message and the first choice, and refuses an empty
+answer (W06). Here history, images, every choice, refusals and empty answers are read.
 """
 
 from __future__ import annotations
@@ -22,56 +22,59 @@ from calibrator.errors import NotScorableError
 from calibrator.scorer import IMAGE_CHARACTERS, ToolUse
 from calibrator.text.asides import has_asides, messages_without_asides
 
-HISTORY_CHARACTERS = 1_500  # of earlier turns, the most recent end of them
+HISTORY_CHARACTERS = 1_500  # of earlier turns, the most recent ones
 _BESIDE_CONTENT = ("reasoning_content", "reasoning", "refusal", "tool_calls", "function_call")
-SAID = ("content", *_BESIDE_CONTENT)  # one of them is in every message of an assistant
+SAID = ("content", *_BESIDE_CONTENT)  # every message of an assistant has one of these keys
 _INSTRUCTIONS = ("system", "developer")
-_OPENINGS = {role: f"[{role}] " for role in ("user", "assistant")}  # of turns
+_OPENINGS = {role: f"[{role}] " for role in ("user", "assistant")}  # what a turn begins with
 _OPENING_OF = _OPENINGS.__getitem__
-_ROLE, _CONTENT = itemgetter("role"), itemgetter("content")  # no loop in Python, for each request
-_RESULTS = ("tool", "function")  # roles of what came of a call
-RECENT_TURNS = 16  # are looked at together
-RECENT_MESSAGES = 60  # are looked at for calls
-AFTER_CHARACTERS = 20_000  # of what followed the question, calls of tools and their results
+_ROLE, _CONTENT = itemgetter("role"), itemgetter("content")  # avoid a Python loop per request
+_RESULTS = ("tool", "function")  # roles of the results of calls
+RECENT_TURNS = 16  # that the fast path for plain texts reads
+RECENT_MESSAGES = 60  # that are searched for calls
+AFTER_CHARACTERS = 20_000  # of what follows the question, such as tool calls and their results
 TOOLS_CHARACTERS = 6_000
-TOOLS_OFFERED = "Available functions (JSON):"  # the line above them in a question
-_IMAGES = ("image_url", "input_image", "image")  # types of parts
-_OTHERS = {  # parts that no calibrator reads, and the reason's word
+TOOLS_OFFERED = "Available functions (JSON):"  # the line above the tools in a question
+_IMAGES = ("image_url", "input_image", "image")  # types of content parts
+_OTHERS = {  # types of parts that no calibrator reads, and the reason
     **dict.fromkeys(("input_audio", "audio", "audio_url"), "audio"),
     **dict.fromkeys(("input_video", "video", "video_url"), "video"),
     **dict.fromkeys(("input_file", "file"), "file"),
 }
 
 
-@dataclass(slots=True)  # not frozen, which would triple the time of making one
+@dataclass(slots=True)  # not frozen, because that would triple the time to create one
 class Question:
-    """What was asked: its text, and the content parts of its images, in the order they stand in.
+    """A question: its text, and the content parts of its images, in their order.
 
-    Where an image is, and whether it can be had, `images.py` says; a calibrator that reads
-    text only must not be asked about the text of a question with images as if it were all.
+    `images.py` says where an image is and whether it is available. A calibrator that reads text
+    only must not score a question with images by its text alone.
 
-    `messages` and `tools` are what the text was made of, for replies in conversations with tools;
-    `conversation` gives the messages where there are more than those that the text was made of.
+    `messages` and `tools` are what the text was made of, for replies in conversations with tools.
+    `conversation` returns the messages where there are more of them than the text was made of.
     """
 
     text: str
     images: Sequence[Mapping[str, Any]] = ()
-    messages: Sequence[Any] = field(default=(), compare=False)  # two ways to one text are equal
+    messages: Sequence[Any] = field(default=(), compare=False)  # the text alone decides equality
     tools: Any = field(default=(), compare=False)
     conversation: Callable[[], Sequence[Any]] | None = field(default=None, compare=False)
-    has_calls: bool | None = field(default=None, compare=False)  # before the reply; None: not known
+    has_calls: bool | None = field(default=None, compare=False)  # before the reply; None if unknown
     listed: Sequence[Any] = field(default=(), compare=False)  # tools of MCP servers, never scored
 
     def all_messages(self) -> Sequence[Any]:
-        """Return all messages before the reply, read once; none where only a text is known."""
+        """Return all messages before the reply; none where only a text is known.
+
+        `conversation` is called once, and its messages replace `messages`.
+        """
         if self.conversation is not None:
             self.messages, self.conversation = self.conversation(), None
         return self.messages
 
     def tool_use(self, message: Mapping[str, Any]) -> ToolUse | None:
-        """The reply with all that stands before it; None where no tool was called or offered.
+        """Return the reply together with its conversation; None if no tool was called or offered.
 
-        Whether tools were used before a reply of text is seen in the last `RECENT_MESSAGES`.
+        For a reply of text the last `RECENT_MESSAGES` are searched for earlier calls.
         """
         tools = self.tools if isinstance(self.tools, list | tuple) else ()
         if not (tools or message.get("tool_calls") or message.get("function_call")):
@@ -87,7 +90,7 @@ class Question:
 
 
 def _has_calls(messages: Sequence[Any]) -> bool:
-    """Whether one of the last messages calls a tool or tells what came of a call."""
+    """Return whether one of the last messages calls a tool or holds the result of a call."""
     return any(
         isinstance(each, Mapping)
         and (each.get("role") in _RESULTS or each.get("tool_calls") or each.get("function_call"))
@@ -99,10 +102,11 @@ Images = list[Mapping[str, Any]]  # content parts, as they are found
 
 
 def content_text(content: Any, images: Images | None = None) -> str:
-    """The text of a message's `content`: a string, parts, or nothing; its images go to `images`.
+    """Return the text of a message's `content` (a string, parts or None).
 
-    Raises NotScorableError(`audio`, `video`, `file`) for parts that no calibrator reads, also
-    (`image`) where there is no list for images, and ValueError for what is no content.
+    Its images are appended to `images`. Raises NotScorableError(`audio`, `video`, `file`) for parts
+    that no calibrator reads, also (`image`) for an image if `images` is None, and ValueError for
+    anything that is no content.
     """
     if content is None:
         return ""
@@ -116,6 +120,7 @@ def content_text(content: Any, images: Images | None = None) -> str:
 
 
 def _part_text(part: Any, images: Images | None) -> str:
+    """Return the text of a content part, empty for an image, which is appended to `images`."""
     if isinstance(part, str):
         return part
     if not isinstance(part, Mapping):
@@ -133,10 +138,10 @@ def _part_text(part: Any, images: Images | None) -> str:
 
 
 def read_question(messages: Any, tools: Any = None) -> Question:
-    """The question of a chat request: its `messages` and `tools` as the client sent them.
+    """Read the question of a chat request: its `messages` and `tools` as the client sent them.
 
-    Raises ValueError when `messages` is no list of messages, NotScorableError for audio and the
-    like in any message that belongs to the question; what is too long ago is not looked at.
+    Raises ValueError where `messages` is no list of messages, and NotScorableError for audio and
+    the like in any message that belongs to the question; older messages are not examined.
     """
     is_list = type(messages) is list or (
         isinstance(messages, Sequence) and not isinstance(messages, str)
@@ -160,8 +165,10 @@ def read_question(messages: Any, tools: Any = None) -> Question:
 
 
 def _plain_text(messages: Sequence[Any], opening: str) -> str | None:
-    """The question behind its opening, of a conversation in which each said a text, the user the
-    last one; None for any other, and where more than `RECENT_TURNS` have to be read."""
+    """Return the question, after `opening`, of a conversation of plain texts that the user ended.
+
+    Return None for any other conversation, and where more than `RECENT_TURNS` have to be read.
+    """
     recent = messages[-RECENT_MESSAGES:]
     try:
         roles, texts = [*map(_ROLE, recent)], [*map(_CONTENT, recent)]
@@ -174,7 +181,7 @@ def _plain_text(messages: Sequence[Any], opening: str) -> str | None:
             return None
         texts = texts[-RECENT_TURNS:]
         turns = [*map(add, map(_OPENING_OF, roles[-RECENT_TURNS:]), texts)]
-    except (KeyError, TypeError):  # another role, or parts in place of a text
+    except (KeyError, TypeError):  # another role, or parts instead of a text
         return None
     if not (type(question) is str and question and all(texts)):
         return None
@@ -186,12 +193,12 @@ def _plain_text(messages: Sequence[Any], opening: str) -> str | None:
 
 
 def depiction(prompt: str) -> tuple[str, str]:
-    """The visual question that a text-to-image reply answers, and its answer (paper R01)."""
+    """Return the visual question that a text-to-image reply answers, and its answer (paper R01)."""
     return f"Does this image accurately depict: *{prompt}*?", "Yes"
 
 
 def _last_user_turn(messages: Sequence[Any]) -> int:
-    """Where the last turn of the user stands; the last message where there is none."""
+    """Return the position of the user's last message; of the last message if there is none."""
     for position in range(len(messages) - 1, -1, -1):
         message = messages[position]
         if type(message) is not dict and not isinstance(message, Mapping):
@@ -202,9 +209,13 @@ def _last_user_turn(messages: Sequence[Any]) -> int:
 
 
 def _turns(messages: Sequence[Any], characters: int, images: Images) -> list[str]:
-    """The last turns, as many as are needed for so many characters: a long past costs nothing."""
+    """Return the texts of the last turns, up to about this many characters, the oldest first.
+
+    Only as many turns as needed are read. Their images are appended to `images` in order, and each
+    counts as `IMAGE_CHARACTERS`.
+    """
     turns: list[str] = []
-    shown: list[Images] = []  # of each turn that has some
+    shown: list[Images] = []  # of each turn that has images
     for message in reversed(messages):
         if characters < 0:
             break
@@ -222,8 +233,10 @@ def _turns(messages: Sequence[Any], characters: int, images: Images) -> list[str
 
 
 def _turn_text(message: Any, images: Images) -> str | None:
-    """One turn, also an unusual one; empty where nothing was said, None for what is no text at all:
-    instructions, images alone."""
+    """Return the text of one turn, empty where nothing was said; append its images to `images`.
+
+    Return None for instructions and for a turn of images alone.
+    """
     if not isinstance(message, Mapping):
         raise ValueError(f"a message must be an object, not {type(message).__name__}")
     role = message.get("role", "user")
@@ -237,7 +250,10 @@ def _turn_text(message: Any, images: Images) -> str | None:
 
 
 def tools_text(tools: Any) -> str:
-    """The offered functions as one JSON list of name, description and parameters."""
+    """Return the offered functions as one JSON list of name, description and parameters.
+
+    It is cut to `TOOLS_CHARACTERS`, and empty if there are none.
+    """
     if not tools or not isinstance(tools, Sequence) or isinstance(tools, str):
         return ""
     functions = _functions(tools)
@@ -249,7 +265,7 @@ def tools_text(tools: Any) -> str:
 
 
 def calls_text(calls: Any) -> str:
-    """Tool calls as `[name(argument="value"), ...]`; an empty string when there are none."""
+    """Return tool calls as `[name(argument="value"), ...]`; an empty string if there are none."""
     if not isinstance(calls, Sequence) or isinstance(calls, str):
         return ""
     written = [_call_text(function) for function in _functions(calls)]
@@ -257,12 +273,13 @@ def calls_text(calls: Any) -> str:
 
 
 def _functions(listed: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """What tools and tool calls hold: a `function`, or a `custom` tool with free text as input."""
+    """Return the `function` of each tool or call, or its `custom` tool with free text as input."""
     held = [t.get("function") or t.get("custom") for t in listed if isinstance(t, Mapping)]
     return [function for function in held if isinstance(function, Mapping)]
 
 
 def _call_text(function: Mapping[str, Any]) -> str:
+    """Return one call as `name(argument="value")`; arguments that are no JSON object stay raw."""
     name = function.get("name") or ""
     arguments = function.get("arguments", function.get("input"))
     try:
@@ -276,7 +293,7 @@ def _call_text(function: Mapping[str, Any]) -> str:
 
 
 def message_text(message: Mapping[str, Any]) -> str:
-    """The whole answer of one assistant message; an empty string for an empty reply."""
+    """Return the whole answer of one assistant message; an empty string for an empty reply."""
     content = message.get("content")
     if type(content) is str and not any(map(message.get, _BESIDE_CONTENT)):
         return content  # nearly every answer
@@ -290,5 +307,6 @@ def message_text(message: Mapping[str, Any]) -> str:
 
 
 def _legacy_call(message: Mapping[str, Any]) -> Any:
+    """Return the message's `function_call` as a list of tool calls; None if it has none."""
     call = message.get("function_call")
     return [{"function": call}] if isinstance(call, Mapping) else None

@@ -1,8 +1,8 @@
-"""Word pieces of texts, cut word by word: what a word comes to is kept, for words recur.
+"""Cut texts into word pieces word by word, and remember the pieces of words, because words recur.
 
-BERT's cutter never looks past spaces and ASCII punctuation, so a text's pieces are those of its
-words in a row. Finding words and looking them up takes a twentieth of the time that the tokenizer
-needs; it is asked only for words that are new. Any other kind of tokenizer cuts whole texts.
+BERT's tokenizer never looks past spaces and ASCII punctuation, so a text's pieces are those of its
+words in a row. Finding words and looking them up takes a twentieth of the tokenizer's time; the
+tokenizer is called only for new words. Other kinds of tokenizers get whole texts.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from tokenizers import Tokenizer
 from calibrator.kernel import compiled
 from calibrator.text.layout import Layout, clip_characters, readable
 
-MOST_WORDS = 50_000  # that are kept, some 10 MB; then it begins anew
-LONGEST_WORD = 40  # characters of one that is kept; longer ones rarely recur
+MOST_WORDS = 50_000  # that are remembered, about 10 MB; then all are dropped
+LONGEST_WORD = 40  # characters; longer words rarely recur and are not remembered
 
-# spaces, and single signs of punctuation, end a word; all else, control characters and letters of
-# any script, stays together and is the tokenizer's to cut
-_HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair, which is no text in UTF-8
+# Spaces and single punctuation marks end a word. Everything else, such as control characters and
+# letters of any script, stays together and is cut by the tokenizer.
+_HALF = re.compile("[\ud800-\udfff]")  # half a surrogate pair, which has no UTF-8
 _WORD = re.compile(r"[^ \t\n\r!-/:-@\[-`{-~]+|[!-/:-@\[-`{-~]")
 
 
@@ -43,14 +43,18 @@ class WordPieces:
             self._held = self._kernel.vocabulary(told["model"]["vocab"], unknown)
 
     def encode(self, texts: Sequence[str], layout: Layout) -> list[array[int]]:
-        """Token ids of each text, without [CLS] and [SEP]; the kernel reads arrays fastest."""
+        """Return the token ids of each text, without [CLS] and [SEP], after a cut by characters.
+
+        They are arrays, which the kernel reads fastest.
+        """
         return [self._of(clip_characters(text, layout)) for text in texts]
 
     def encode_whole(self, texts: Sequence[str]) -> list[array[int]]:
-        """Return the ids of each text; the caller bounds their length."""
+        """Return the token ids of each whole text; the caller bounds their length."""
         return [self._of(text) for text in texts]
 
     def _of(self, text: str) -> array[int]:
+        """Return the token ids of one text, with the kernel where it can read the text."""
         if not self._cuts_words or any(token in text for token in self._added):
             return array("i", _ids(self._tokenizer, text))
         if self._kernel is not None and (text.isascii() or not _HALF.search(text)):
@@ -60,14 +64,14 @@ class WordPieces:
 
 
 class _Words(dict[str, tuple[int, ...]]):
-    """The ids of words, each cut when it is first asked for."""
+    """The ids of words, each cut when it is first looked up."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__()
         self._tokenizer = tokenizer
 
     def __missing__(self, word: str) -> tuple[int, ...]:
-        # a whole word of the vocabulary is one piece; asking for it is cheaper than cutting
+        # a word of the vocabulary is one piece; looking it up is cheaper than cutting
         known = self._tokenizer.token_to_id(word.lower()) if word.isascii() else None
         if known is not None and word.isalnum():
             found: tuple[int, ...] = (known,)
@@ -86,13 +90,13 @@ def _ids(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def _is_usual(model: dict[str, Any]) -> bool:
-    """Whether a model of word pieces has BERT's marks and lengths."""
+    """Return whether a model of word pieces has BERT's marks and lengths."""
     prefix, most = model["continuing_subword_prefix"], model["max_input_chars_per_word"]
     return (prefix, most, model["unk_token"] in model["vocab"]) == ("##", 100, True)
 
 
 def _cuts_words(told: dict[str, Any]) -> bool:
-    """Whether a tokenizer, as its JSON tells it, is one of BERT's: lower case, word pieces."""
+    """Return whether a tokenizer, given its JSON, is one of BERT's: lower case, word pieces."""
     kinds = [(told[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
     normalizer = told["normalizer"] or {}
     return (

@@ -1,3 +1,3 @@
-"""Trains the shipped calibrator: one run, top to bottom, resumable."""
+"""Train the shipped calibrator: one run, top to bottom, resumable."""
 
 __all__ = ["examples", "run", "shared_reading", "train"]

@@ -1,4 +1,4 @@
-"""From files of labelled rows to token rows: choose, split by question, tokenize once."""
+"""Turn files of labelled rows into token rows: choose, split by question, tokenize once."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from calibrator.text.layout import Layout, TokenRow, assemble, encode, tag_text
 from calibrator.training.addressing import addressed
 
 ENCODE_CHUNK = 2_000
-MAX_WEIGHT = 3.0  # of a row of a small benchmark, so that none is learned by heart
+MAX_WEIGHT = 3.0  # bounds the weight of a small benchmark's rows, so that none is memorized
 GROUP = 2_048  # rows that are sorted by length together
-REBUILT = re.compile(r"\AAnswer: [^\n]*\nConfidence: \d+%\Z")  # a reply that was not published
+REBUILT = re.compile(r"\AAnswer: [^\n]*\nConfidence: \d+%\Z")  # replaces an unpublished reply
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One labelled row as token ids; `target` is P(correct), 0 or 1 but for outliers."""
+    """One labelled row as token ids; `target` is P(correct), 0 or 1 except for outliers."""
 
     question: NDArray[np.uint16]
     answer: NDArray[np.uint16]
-    tower: TowerRow | None  # None once the side tower is fitted
+    tower: TowerRow | None  # None if the tower is fitted already
     source_model: str | None
     benchmark: str | None
     question_id: str
@@ -38,9 +38,10 @@ class Example:
 
 
 def benchmark_weights(benchmarks: Sequence[str | None], power: float) -> NDArray[np.float64]:
-    """A weight for each row, mean 1: together a benchmark's rows weigh (their number) ** power.
+    """Return a weight for each row, mean 1 before `MAX_WEIGHT` bounds it.
 
-    Three sources hold half of the rows; a power below 1 keeps them from drowning the others.
+    A benchmark's rows together weigh (their number) ** power. Three sources hold half of the rows;
+    a power below 1 keeps them from drowning the others.
     """
     counts = Counter(benchmarks)
     weights = np.array([counts[name] ** (power - 1) for name in benchmarks])
@@ -48,11 +49,11 @@ def benchmark_weights(benchmarks: Sequence[str | None], power: float) -> NDArray
 
 
 def disguised(rows: Sequence[Row], share: float, rng: random.Random) -> list[Row]:
-    """The rows, some answers changed so that what says nothing about them is not learned from.
+    """Change some answers, so that text that says nothing about them is not learned from.
 
     A `share` of them gets sentences that address the reader (`addressing`), labels unchanged. Half
     of the rebuilt replies (a letter and a stated confidence, see `REBUILT`) lose the confidence,
-    so that it does not become all there is to see.
+    so that the calibrator does not rely on it alone.
     """
     changed = []
     for row in rows:
@@ -73,9 +74,9 @@ def tokenize(
     for_tower: bool = False,
     target: float | None = None,
 ) -> list[Example]:
-    """Token ids of every row, with n-grams and traits `for_tower`; long texts lose their middle.
+    """Return an example for every row; long texts lose their middle.
 
-    `target` stands in for the rows' own labels.
+    `for_tower` adds n-grams and traits. `target` replaces the rows' own labels.
     """
     examples: list[Example] = []
     for start in range(0, len(rows), ENCODE_CHUNK):
@@ -100,13 +101,14 @@ def tokenize(
 
 
 class TagEncoder:
-    """Tokens of the tag lines, cached: a few thousand combinations at the most."""
+    """The tokens of the tag lines, cached: a few thousand combinations at most."""
 
     def __init__(self, tokenizer: Tokenizer, layout: Layout) -> None:
         self._tokenizer, self._layout = tokenizer, layout
         self._cache: dict[tuple[str | None, str | None], list[int]] = {}
 
     def __call__(self, benchmark: str | None, source_model: str | None) -> list[int]:
+        """Return the token ids of the tag lines."""
         key = (benchmark, source_model)
         if key not in self._cache:
             self._cache[key] = encode(self._tokenizer, [tag_text(*key)], self._layout)[0]
@@ -115,7 +117,7 @@ class TagEncoder:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows for one step; `offsets` are the side tower's log-odds of each."""
+    """Rows for one step, with the tower's log-odds as `offsets`."""
 
     rows: list[TokenRow]
     targets: list[float]
@@ -124,7 +126,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Visits:
-    """How rows are shown: each tag is hidden on its own with its chance, balanced by `weights`."""
+    """The way rows are shown in an epoch: each tag is hidden independently, with its own chance."""
 
     tags: TagEncoder
     layout: Layout
@@ -133,7 +135,10 @@ class Visits:
     benchmark_dropout: float = 0.0
 
     def order(self, weights: NDArray[np.float64], rng: random.Random) -> list[int]:
-        """Row numbers in random order, a row of weight 1.3 once and in 3 of 10 cases twice."""
+        """Return row numbers in random order, each as often as its weight says.
+
+        A row of weight 1.3 occurs once, and in 3 of 10 cases twice.
+        """
         order = [
             i
             for i, weight in enumerate(weights)
@@ -149,7 +154,7 @@ class Visits:
         order: Sequence[int],
         rng: random.Random,
     ) -> Iterator[Batch]:
-        """Batches of at most `token_budget` tokens; rows of similar length share one.
+        """Yield batches of at most `token_budget` tokens; rows of similar length share one.
 
         `offsets` (N, 2) holds each row's log-odds without and with its model's name.
         """
@@ -162,6 +167,7 @@ class Visits:
     def _shown(
         self, example: Example, offsets: NDArray[np.float32], rng: random.Random
     ) -> tuple[TokenRow, float, float]:
+        """Return a row with some tags hidden, its target and the matching offset."""
         benchmark = None if rng.random() < self.benchmark_dropout else example.benchmark
         model = None if rng.random() < self.model_dropout else example.source_model
         tags = self.tags(benchmark, model)
@@ -170,7 +176,7 @@ class Visits:
 
 
 def _cut(group: Sequence[tuple[TokenRow, float, float]], token_budget: int) -> Iterator[Batch]:
-    """Cuts rows, sorted by length, where one more would exceed the budget after padding."""
+    """Cut rows, sorted by length, where one more would exceed the budget after padding."""
     batch = Batch([], [], [])
     for row, target, offset in group:
         if batch.rows and len(row.ids) * (len(batch.rows) + 1) > token_budget:

@@ -1,9 +1,8 @@
-"""Adds abilities, inspector, knowledge, trees for calls or a second stage to a checkpoint, or puts
-others in place of its own.
+"""Add or replace parts of a checkpoint: abilities, inspector, knowledge, calls or a second stage.
 
-Tower, forest and curve stay as they are, number for number, and familiarity but for the distance
-at which it begins, which can be set anew. Without others a second stage changes
-nothing either.
+Tower, forest and curve stay the same, number for number. Familiarity stays too, except for the
+distance at which it begins, which can be measured again. Where a row has no other replies, a second
+stage changes nothing either.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ AT_ONCE = 32
 def write_extended(
     start: Path, folder: Path, name: str, parts: Mapping[str, Array], facts: Mapping[str, Any]
 ) -> Path:
-    """Writes the checkpoint `start` with these parts in place of its own; returns its folder.
+    """Write the checkpoint `start` with these parts in place of its own; return the new folder.
 
     `parts` are arrays under their prefixes, `facts` say how they were fitted. Raises TrainingError
     for a language model, CheckpointError for a folder that cannot be read.
@@ -70,9 +69,12 @@ def write_extended(
 
 
 def measured_anew(start: Path, held: Sequence[Row], count: int, seed: int) -> dict[str, Array]:
-    """The distance at which a checkpoint begins to draw texts to the base rate, set anew, so that
-    `KNOWN_SHARE` of at most `count` rows of known benchmarks stay as they are; every other row
-    with its names. Nothing for a checkpoint that draws none, or without such rows."""
+    """Measure again the distance at which a checkpoint begins to draw texts to the base rate.
+
+    With the returned threshold, `KNOWN_SHARE` of at most `count` held rows stay unchanged; every
+    other row is read with its names. Return nothing for a checkpoint without familiarity, and
+    without rows of text.
+    """
     scorer = load_embedded(start)
     texts = [row for row in held if row.tool_use is None]
     if scorer.parts.familiarity is None or not texts:
@@ -90,7 +92,7 @@ def measured_anew(start: Path, held: Sequence[Row], count: int, seed: int) -> di
 
 
 def weights_in(start: Path) -> dict[str, Array]:
-    """All arrays of a checkpoint; raises TrainingError for a language model."""
+    """Return all arrays of a checkpoint; raises TrainingError for a language model."""
     return read_weights(start / WEIGHTS, _own_config(start).weights_sha256)
 
 

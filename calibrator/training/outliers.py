@@ -1,8 +1,8 @@
-"""Text of kinds that no benchmark has, so that the calibrator learns not to be bold about it.
+"""Make text of kinds that no benchmark has, so that the calibrator is not bold about it.
 
 A calibrator trained on benchmarks alone gives confident numbers for poems, letters and gibberish.
 Outlier exposure (Hendrycks et al., 2019) shows it such text in training with the base rate as a
-soft label: what it has never seen gets a confidence near the base rate. The requests are ours,
+soft label, so that unfamiliar text gets a confidence near the base rate. The requests are ours,
 the passages come from Python's own documentation and from random pieces of the vocabulary.
 """
 
@@ -45,7 +45,7 @@ def _passages() -> list[str]:
 
 
 class OutlierSource:
-    """Draws items of no benchmark's kind; the same seed draws the same items."""
+    """A source of items unlike any benchmark's; the same seed draws the same items."""
 
     def __init__(self, rng: random.Random, vocabulary: Sequence[str]) -> None:
         self._rng = rng
@@ -59,7 +59,7 @@ class OutlierSource:
         return Item(question, answer)
 
     def row(self, number: int) -> Row:
-        """An item as an unlabelled row, a question of its own."""
+        """Draw an item as an unlabelled row with a question id of its own."""
         item = self.draw()
         return Row(
             item.question, item.answer, None, None, None, f"outlier {number}", None, None, {}

@@ -1,4 +1,4 @@
-"""Chooses the parts of a calibrator that its rows can teach."""
+"""Choose the parts of a calibrator that its rows can teach."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from calibrator.opinion.training import chosen_rows
 from calibrator.rows.rows import Row
 from calibrator.training.run import Chosen, TrainConfig, selected, with_calls_apart
 
-MIN_LABELS = 20  # right rows, and wrong ones, without which a part is not fitted by itself
+MIN_LABELS = 20  # right rows, and as many wrong ones, that an optional part needs
 
 
 def choose_parts(
@@ -18,7 +18,7 @@ def choose_parts(
 ) -> tuple[TrainConfig, Chosen]:
     """Return the configuration without the `optional` parts that too few rows teach, and the rows.
 
-    Each part that is left out is said with the reason. Raises TrainingError for unusable rows.
+    Each omitted part is reported to `say` with the reason. Raises TrainingError for unusable rows.
     """
     rows, held, _ = every = selected(replace(config, has_calls=False))
     texts, _, calls = apart = with_calls_apart(rows, held)
@@ -43,7 +43,7 @@ def choose_parts(
 
 
 def _teach(rows: Sequence[Row]) -> bool:
-    """Whether there are right and wrong ones enough."""
+    """Return whether there are enough right and wrong rows."""
     right = sum(row.correct or 0 for row in rows)
     return min(right, len(rows) - right) >= MIN_LABELS
 

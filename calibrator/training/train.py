@@ -1,17 +1,17 @@
-"""Trains the embedded calibrator: one run, top to bottom, resumable.
+"""Train the embedded calibrator: one run, top to bottom, resumable.
 
     rows -> split by question -> disguise -> tokens -> tower [-> forest or encoder]
     [-> abilities, inspector, knowledge, calls] -> recalibrate, save [-> opinion, save]
 
-The tower (n-grams, traits, names) is fitted in minutes, and so is a forest beside it (trees on
-topics and traits), where one is asked for. An encoder, where one is asked for instead, is trained
-on what the tower leaves over (`encoder_training`). The inspector learns from replies that were made
-faulty, the trees for calls from conversations; with them, rows that call tools are theirs alone.
+The tower (n-grams, traits, names) is fitted in minutes, and so is an optional forest beside it
+(trees on topics and traits). An optional encoder, instead of the forest, is trained on the tower's
+residual (`stages.encoder`). The inspector learns from replies that were made faulty, the trees for
+calls from conversations; with these trees, rows that call tools are used for nothing else.
 
-A run lives in one folder: `train.json` (its configuration), `tower.npz` (what was fitted; until
-then `tower-0.npz` and so on, each tower on its own), `abilities.npz`, `inspector.npz`,
-`knowledge.npz`, `calls.npz`, `state.pt` (for the encoder to go on from), `log.jsonl` (losses) and
-in the end `checkpoint/`. The same command goes on where it was interrupted.
+A run lives in one folder: `train.json` (its configuration), `tower.npz` (tower and forest; until
+then `tower-0.npz` and so on, one for each tower), `abilities.npz`, `inspector.npz`,
+`knowledge.npz`, `calls.npz`, `state.pt` (the encoder's state), `log.jsonl` (losses) and in the end
+`checkpoint/`. The same command resumes an interrupted run.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ from calibrator.training.stages.parts_stage import fit_parts
 from calibrator.training.stages.tower_stage import fit_stage, known_names, wants_tower_rows
 from calibrator.training.write_checkpoint import finish
 
-# that a checkpoint may be given later
+# parts that can be added to a checkpoint later
 PARTS = ("abilities", "inspector", "knowledge", "calls", "opinion")
 CHECKPOINT = "checkpoint"
-ALONE = "checkpoint-without-opinion"  # until its second stage is fitted
+ALONE = "checkpoint-without-opinion"  # kept until its second stage is fitted
 
 
 def train(
@@ -71,13 +71,13 @@ def train(
     optional: Collection[str] = (),
     preparing: Preparing = prepare,
 ) -> Path:
-    """Runs, or goes on with, the training in `folder`; returns the checkpoint's folder.
+    """Run or resume the training in `folder`, and return the checkpoint's folder.
 
-    `progress` hears how many rows towers or encoder were shown, and of how many. `finish_now`
-    takes no further step of the encoder's and makes the checkpoint of what there is. `optional`
-    names parts that are left out, and that is said, where there are too few rows to teach them.
-    `preparing` makes the examples of the chosen rows, by default from their texts.
-    Raises TrainingError when there is nothing to train on or the folder is another run's.
+    `progress` is called with the number of rows that towers or encoder were shown, and the total.
+    `finish_now` takes no further step of the encoder and makes the checkpoint from the current
+    state. `optional` names parts that are left out, and reported, where too few rows can teach
+    them. `preparing` makes the examples of the chosen rows, by default from their texts. Raises
+    TrainingError if there is nothing to train on or the folder belongs to another run.
     """
     if not (config.has_tower or config.has_encoder):
         raise TrainingError("a calibrator is a tower, an encoder or both; this would be neither")
@@ -103,7 +103,10 @@ def train(
 
 
 def _check(config: TrainConfig) -> None:
-    """Before the work: raises MissingExtraError or InputError for what would end it later."""
+    """Check the configuration before the work starts.
+
+    Raises MissingExtraError or InputError for problems that would end it later.
+    """
     if config.has_opinion and (config.has_encoder or not (config.start or config.has_forest)):
         raise TrainingError(
             "a second stage goes by the numbers of tower and forest; leave out --no-forest, or add "
@@ -117,7 +120,7 @@ def _check(config: TrainConfig) -> None:
 
 
 def _extend(run: Run, progress: Callable[[int, int], None]) -> Path:
-    """The checkpoint that the run starts from, with the parts that it asks for fitted anew."""
+    """Write the checkpoint that the run starts from with newly fitted parts; return its folder."""
     config = run.config
     start, target = resolve_checkpoint(config.start), run.folder / CHECKPOINT
     known = read_config(start, config.start)
@@ -164,8 +167,10 @@ def _second_stage(
     *,
     is_optional: bool,
 ) -> Path:
-    """The checkpoint `start` with a second stage, in its place; without one where it is optional
-    and the replies cannot be compared."""
+    """Write the checkpoint `start` with a second stage, and delete `start`; return the new folder.
+
+    If the replies cannot be compared and the stage is optional, the checkpoint has none.
+    """
     arrays: dict[str, NDArray[Any]] = {}
     try:
         arrays = fit_opinion(run, data.rows, start, progress, data)
@@ -186,10 +191,11 @@ def fit_opinion(
     progress: Callable[[int, int], None],
     data: TrainData | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """The arrays of a second stage for the checkpoint `start`.
+    """Return the arrays of a second stage for the checkpoint `start`.
 
     Towers and forests of the folds are fitted on all the run's rows, as the checkpoint's own were;
-    `data` are these where they are at hand.
+    `data` are these rows' examples if at hand. Raises TrainingError for a checkpoint without a
+    forest.
     """
     config, checkpoint = run.config, read_checkpoint(start)
     if checkpoint.parts.tower is None or checkpoint.parts.forest is None:

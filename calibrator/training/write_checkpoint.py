@@ -1,4 +1,4 @@
-"""What follows the last step of a training: recalibrate, measure, write the checkpoint."""
+"""Finish a training after its last step: recalibrate, measure, write the checkpoint."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Array = NDArray[Any]
 def measured(
     run: Run, data: TrainData, tower: TowerStage, encoder: EncoderRun | None, *, is_named: bool
 ) -> tuple[Floats, Floats]:
-    """Targets and P(correct) of the validation rows, with the models' names or without."""
+    """Return targets and P(correct) of the validation rows, with the models' names or without."""
     if encoder is None:
         targets = np.array([example.target for example in data.validation])
         return targets, sigmoid(tower.validation_logits[:, int(is_named)].astype(np.float64))
@@ -52,9 +52,9 @@ def measured(
 def measure_familiarity(
     run: Run, data: TrainData, tower: TowerStage, encoder: EncoderRun | None
 ) -> Familiarity | None:
-    """What the known benchmarks look like to the calibrator, every other row with its names."""
+    """Fit the familiarity of known benchmarks' rows; every other row is read with its names."""
     rng = random.Random(run.config.seed + 2)
-    known = data.train[: len(data.rows)]  # the outliers come after them
+    known = data.train[: len(data.rows)]  # the outliers follow
     count = run.config.familiarity_rows
     chosen = rng.sample(known, min(count, len(known)))
     held = rng.sample(data.validation, min(count // 2, len(data.validation)))
@@ -78,11 +78,11 @@ def finish(
     encoder: EncoderRun | None,
     target: Path,
 ) -> Path:
-    """Recalibrates on the validation questions, measures, and writes the checkpoint into `target`.
+    """Recalibrate on the validation questions, measure, and write the checkpoint into `target`.
 
-    `parts` are arrays that go into it as they are. What is measured and recalibrated is tower,
-    forest and encoder, P(right | in order). An encoder's averaged weights are what is measured and
-    written.
+    `parts` are arrays that are written unchanged. Tower, forest and encoder are measured and
+    recalibrated, P(right | in order). Of an encoder the averaged weights are measured and written.
+    Returns the folder.
     """
     with encoder.optimizer.averaged() if encoder else nullcontext():
         plain = measured(run, data, tower, encoder, is_named=False)
@@ -109,7 +109,10 @@ def _quality(labels: Floats, scores: Floats) -> dict[str, float]:
 
 
 def weights_of(tower: TowerStage, encoder: EncoderRun | None) -> dict[str, Any]:
-    """All weights: the encoder's as tensors in bf16 (words in int8), the others' as arrays."""
+    """Return all weights: the encoder's as tensors in bf16, the others' as arrays.
+
+    The encoder's words are packed in int8.
+    """
     weights: dict[str, Any] = {}
     if encoder is not None:
         weights = {name: t.cpu() for name, t in encoder.model.state_dict().items()}
@@ -128,15 +131,15 @@ def write_checkpoint(
     quality: dict[str, Any],
     target: Path,
 ) -> Path:
-    """Weights, the tokenizer and `calibrator.json`; returns the folder."""
+    """Write weights, the tokenizer and `calibrator.json`; return the folder."""
     target.mkdir(exist_ok=True)
     tensors = {name: torch.as_tensor(each).contiguous() for name, each in weights.items()}
     save_file(tensors, target / WEIGHTS)
     (target / "tokenizer.json").write_text(run.tokenizer.to_str())
-    unsaid = ("data", "layout", "device")  # paths of this machine, or said elsewhere
+    unsaid = ("data", "layout", "device")  # paths of this machine, or stored elsewhere
     training = {k: v for k, v in run.config.as_dict().items() if k not in unsaid}
     if encoder is not None or run.config.has_forest or run.config.has_inspector:
-        # whose word pieces it gave a meaning
+        # the base model gave word pieces their vectors
         training |= {"base": "all-MiniLM-L6-v2", "base_sha256": BASE_SHA256}
     if encoder is not None:
         training |= {

@@ -1,14 +1,14 @@
-"""The gated delta rule, which layers of linear attention compute, in matrix products.
+"""Compute the gated delta rule, the core of layers of linear attention, in matrix products.
 
-Each head keeps a matrix S, which a token with key k, query q, value v, write strength beta and log
-decay g first fades, then corrects where it says something else of k than v, and then reads:
+Each head keeps a matrix S. A token with key k, query q, value v, write strength beta and log decay
+g first fades S, then corrects it where S maps k to another value than v, and then reads it:
 
     S <- exp(g) S,    S <- S + k (beta (v - k S)),    out = q S
 
-Tokens are taken by chunks: within one, all corrections follow from a triangular system, and S is
-carried from chunk to chunk (Yang et al. 2025, Gated Delta Networks, arXiv 2412.06464, section 3.3).
-Decays below exp(-40), which change no digit, are zero: smaller ones would become denormal numbers,
-with which a CPU multiplies many times slower.
+Tokens are processed in chunks: within one, all corrections follow from a triangular system, and S
+is carried from chunk to chunk (Yang et al. 2025, Gated Delta Networks, arXiv 2412.06464, section
+3.3). Decays below exp(-40), which change no digit, are zero: smaller ones would become denormal
+numbers, which a CPU multiplies many times slower.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-CHUNK: Final = 32  # tokens; on a CPU 64 and 128 cost more, measured
-GPU_CHUNK: Final = 64  # on an H100 5 % more scores a second than by 32, 28 % more than by 16
-FORGOTTEN: Final = -40.0  # in log
-EPSILON: Final = 1e-6  # of the squares of keys and queries, as in transformers
+CHUNK: Final = 32  # tokens; measured on a CPU, 64 and 128 cost more
+GPU_CHUNK: Final = 64  # on an H100 5 % more scores a second than with 32, 28 % more than with 16
+FORGOTTEN: Final = -40.0  # log decay
+EPSILON: Final = 1e-6  # added to the squares of keys and queries, as in transformers
 
 
 def gated_delta_rule(
     query: Tensor, key: Tensor, value: Tensor, decay: Tensor, beta: Tensor, state: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Outputs (B, L, H, V), fp32, and the state (B, H, K, V) behind the last token.
+    """Return outputs (B, L, H, V), fp32, and the state (B, H, K, V) after the last token.
 
     `query` and `key` are (B, L, G, K), of any length each; G divides H, and a group serves H / G
-    heads in a row. `value` is (B, L, H, V), `decay` (in log) and `beta` are (B, L, H). `state` is
-    the one to go on from; None is zero. No gradients.
+    consecutive heads. `value` is (B, L, H, V), `decay` (in log) and `beta` are (B, L, H). `state`
+    is the one to continue from; None is zero. There are no gradients.
     """
     batch, length, heads, width = value.shape
     size = CHUNK if value.device.type == "cpu" else GPU_CHUNK
@@ -41,16 +41,16 @@ def gated_delta_rule(
     asked = _chunks(_unit(query, repeats, scale), size)
     keys = _chunks(_unit(key, repeats, 1.0), size)
     values, strength = _chunks(value, size), _chunks(beta.unsqueeze(-1), size)
-    # (B * H, N, C): of each token, the decay since its chunk's start
+    # (B * H, N, C): each token's decay since its chunk's start
     faded = _chunks(decay.unsqueeze(-1), size).squeeze(-1).cumsum(-1)
     between = _decayed(faded.unsqueeze(-1) - faded.unsqueeze(-2)).tril_()  # (B * H, N, C, C)
     weights = (asked @ keys.mT).mul_(between)
     system = (keys @ keys.mT).mul_(between).mul_(strength)
-    # the system of each chunk is solved once, for all chunks together
+    # the systems of all chunks are solved together
     identity = torch.eye(size, device=value.device)
     solved = torch.linalg.solve_triangular(system, identity, upper=False, unitriangular=True)
     solved.mul_(strength.mT)
-    written = keys * _decayed(faded[..., -1:] - faded).unsqueeze(-1)  # as the chunk's end sees it
+    written = keys * _decayed(faded[..., -1:] - faded).unsqueeze(-1)  # faded to the chunk's end
     since = _decayed(faded).unsqueeze(-1)
     asked.mul_(since)
     keys.mul_(since)
@@ -63,21 +63,21 @@ def gated_delta_rule(
         news = torch.baddbmm(values[:, at], keys[:, at], carried, alpha=-1)
         fixed = torch.bmm(solved[:, at], news)
         read = torch.bmm(asked[:, at], carried)
-        values[:, at] = read.baddbmm_(weights[:, at], fixed)  # which are not needed any more
+        values[:, at] = read.baddbmm_(weights[:, at], fixed)  # the values are not needed any more
         carried.mul_(end[:, at]).baddbmm_(written[:, at].mT, fixed)
     out = values.view(batch, heads, -1, width)[:, :, :length].transpose(1, 2)
     return out, carried.view(batch, heads, -1, width)
 
 
 def _unit(x: Tensor, repeats: int, scale: float) -> Tensor:
-    """(B, L, G, K) to (B, L, G * repeats, K), fp32, of length `scale` each."""
+    """Scale vectors (B, L, G, K) to the length `scale`, in fp32, as (B, L, G * repeats, K)."""
     x = x.float()
     x = x * torch.rsqrt((x * x).sum(-1, keepdim=True) + EPSILON).mul_(scale)
     return x.repeat_interleave(repeats, dim=2) if repeats > 1 else x
 
 
 def _chunks(x: Tensor, size: int) -> Tensor:
-    """(B, L, H, ..) to (B * H, N, C, ..), fp32 and a copy; zeros fill the last chunk."""
+    """Copy (B, L, H, ..) to (B * H, N, C, ..), fp32; zeros fill the last chunk."""
     batch, length, heads, *rest = x.shape
     count = -(-length // size)
     shape = (batch, heads, count * size, *rest)
@@ -87,5 +87,5 @@ def _chunks(x: Tensor, size: int) -> Tensor:
 
 
 def _decayed(log: Tensor) -> Tensor:
-    """exp, in place, with zero for what is forgotten."""
+    """Apply exp in place, with zero below `FORGOTTEN`."""
     return functional.threshold(log, FORGOTTEN, -torch.inf, inplace=True).exp_()

@@ -1,10 +1,10 @@
-"""Linear layers that multiply in float8, for large models on GPUs that have it.
+"""Multiply linear layers in float8, for large models on GPUs that have it.
 
-Weights are float8_e4m3fn with a scale for each output, activations are rounded to it at run time
-with a scale for each token, so that no neighbour in a batch decides how a token is rounded. Gates
-of linear attention, the head, embeddings and the vision tower stay as they are. A GPU of compute
-capability 8.9 multiplies float8 itself; elsewhere the same arithmetic is done the long way, which
-is for tests and comparisons and gains nothing.
+Weights are float8_e4m3fn with a scale for each output. Activations are rounded to it at run time
+with a scale for each token, so that no neighbour in a batch affects how a token is rounded. Gates
+of linear attention, the head, embeddings and the vision tower stay unchanged. A GPU of compute
+capability 8.9 multiplies float8 itself. Elsewhere the same arithmetic runs in fp32, which is for
+tests and comparisons and gains nothing.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from calibrator.llm.layers.norms import Norm
 
 DTYPE: Final = torch.float8_e4m3fn
 MOST: Final = torch.finfo(DTYPE).max
-LEAST_SCALE: Final = 1e-12  # of rows that are zero
+LEAST_SCALE: Final = 1e-12  # for rows of zeros
 CAPABILITY: Final = (8, 9)
-MULTIPLE: Final = 16  # of widths that such a product takes
-LEFT: Final = ("in_proj_a", "in_proj_b")  # decay and strength of linear attention: small, and exact
+MULTIPLE: Final = 16  # widths must be a multiple of it
+LEFT: Final = ("in_proj_a", "in_proj_b")  # decay and strength of linear attention; they stay exact
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class Float8Linear(nn.Module):
         self.bias = linear.bias
 
     def forward(self, states: Tensor) -> Tensor:
-        """(.., in) to (.., out), in the numbers that a linear layer would give."""
+        """Map states (.., in) to (.., out), in the dtype that a linear layer would return."""
         kind = states.device.type
         is_cast = torch.is_autocast_enabled(kind)
         dtype = torch.get_autocast_dtype(kind) if is_cast else states.dtype
@@ -59,7 +59,7 @@ class Float8Linear(nn.Module):
 
 
 def rounded(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows (N, D) as float8 (N, D) and the scales (N, 1), fp32, that they are to be taken by."""
+    """Round rows (N, D) to float8 (N, D), and return them with their scales (N, 1) in fp32."""
     rows = rows.float()
     scale = (rows.abs().amax(dim=-1, keepdim=True) / MOST).clamp_(min=LEAST_SCALE)
     return (rows / scale).to(DTYPE), scale
@@ -70,14 +70,17 @@ def has_float8(device: torch.device) -> bool:
 
 
 def use_float8(text_model: Any) -> None:
-    """Of the linear layers of a text model that is where it is to run; says where that is slow."""
+    """Replace linear layers of a text model, and warn if its device has no float8.
+
+    The model must be on the device where it will run.
+    """
     for layer in text_model.layers:
         for part in [each for each in layer.modules() if not isinstance(each, nn.Linear)]:
             for name, child in list(part.named_children()):
                 if isinstance(child, nn.Linear) and name not in LEFT and _fits(child):
                     setattr(part, name, Float8Linear(child))
     for norm in [each for each in text_model.modules() if isinstance(each, Norm)]:
-        norm.is_for_matrices = False  # float8 is rounded from fp32, once
+        norm.is_for_matrices = False  # keeps fp32, so that values are rounded only once
     device = next(text_model.parameters()).device
     if not has_float8(device):
         log.warning("float8 is computed the long way on %s, which is slower than without", device)

@@ -1,8 +1,8 @@
-"""The pass of a single row on a GPU, recorded once for each length and then played back.
+"""Record the pass of a single row on a GPU once for each length, and replay it.
 
-Such a pass is some thousand small kernels, and Python launches them more slowly than the GPU
-computes them. A recording launches all at once. It stands for one length, so rows are padded to a
-multiple of `STEP`; what it reads and writes stays in place, so one row is played at a time.
+Such a pass is about a thousand small kernels, and Python launches them more slowly than the GPU
+computes them. A recording launches all at once. It has one fixed length, so rows are padded to a
+multiple of `STEP`. Its inputs and outputs have fixed addresses, so one row is replayed at a time.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import torch
 from torch import Tensor
 
 STEP: Final = 64  # tokens
-MOST: Final = 2_048  # tokens: longer rows keep a GPU busy for longer than launching takes
+MOST: Final = 2_048  # tokens; computing longer rows takes longer than launching
 
 log = logging.getLogger(__name__)
 
-Pass = Callable[[Tensor, Tensor, Tensor], Tensor]  # of ids, positions and last place, to the state
+Pass = Callable[[Tensor, Tensor, Tensor], Tensor]  # from ids, positions and last place to a state
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a played pass reads, and where it leaves the state (1, hidden)."""
+    """The inputs of a recorded pass, its output state (1, hidden), and a function to replay it."""
 
     ids: Tensor  # (1, L)
     positions: Tensor  # (3, 1, L)
@@ -36,8 +36,11 @@ class Recording:
 
 
 class Graphs:
-    """Recordings of `act`, which computes one row's last state from its ids (1, L), its positions
-    (3, 1, L) and the place of its last token (1,)."""
+    """The recordings of a pass, one for each padded length.
+
+    `act` computes one row's last state from its ids (1, L), its positions (3, 1, L) and the place
+    of its last token (1,).
+    """
 
     def __init__(self, act: Pass, device: torch.device) -> None:
         self._act = act
@@ -45,14 +48,14 @@ class Graphs:
         self._recordings: dict[int, Recording] = {}
         self._has_failed = False
         self._lock = Lock()
-        # recordings compute in the same memory, for one is played at a time
+        # recordings share their memory, because one is replayed at a time
         self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
 
     def state(self, ids: Tensor, positions: Tensor | None) -> Tensor | None:
-        """The last state (1, hidden) of one row; None for a row that is too long, and for all once
-        a recording failed, for want of memory or because a GPU records no such kernel.
+        """Return the last state (1, hidden) of one row; None for a row that is too long.
 
-        `positions` of None are those of a model that counts them itself.
+        Return None for all rows once a recording failed, for lack of memory or because the GPU
+        cannot record a kernel. `positions` are None for a model that counts them itself.
         """
         length = ids.shape[1]
         if length > MOST or self._has_failed:
@@ -84,8 +87,11 @@ class Graphs:
 
 
 def record(act: Callable[[], Tensor], pool: Any) -> tuple[Tensor, Callable[[], None]]:
-    """A CUDA graph of what `act` launches: its result, which each playing writes anew, and how to
-    play it. `act` runs three times, because kernels are chosen in the first."""
+    """Record a CUDA graph of what `act` launches; return its result and a function to replay it.
+
+    Each replay overwrites the result. `act` runs three times, because kernels are chosen in the
+    first.
+    """
     aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # it has no types
     aside.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(aside):
@@ -93,6 +99,6 @@ def record(act: Callable[[], Tensor], pool: Any) -> tuple[Tensor, Callable[[], N
             act()
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):  # others may go on
+    with torch.cuda.graph(graph, pool, capture_error_mode="thread_local"):  # other threads may run
         state = act()
     return state, graph.replay

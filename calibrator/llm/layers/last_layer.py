@@ -1,8 +1,8 @@
-"""The last layer, computed where the model is read: at one position of each row.
+"""Compute the last layer only where the model is read: at one position of each row.
 
-All its tokens are asked for are keys and values; queries, the output and the MLP are needed at the
-last one alone. For attention layers as Qwen3.5 (whose queries bring a gate), Qwen3-VL
-and Llama have them.
+All its tokens are needed for keys and values; queries, the output and the MLP are needed at the
+last one alone. It works for attention layers of Qwen3.5 (whose queries include a gate), Qwen3-VL
+and Llama.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-_LAST: ContextVar[Tensor | None] = ContextVar("last", default=None)  # each thread has its own
+_LAST: ContextVar[Tensor | None] = ContextVar("last", default=None)  # separate for each thread
 
 
 @contextmanager
 def reading(last: Tensor) -> Iterator[None]:
-    """Within, a last layer gives (B, 1, width): row b's state at `last[b]` (B,), of a batch padded
-    on the right."""
+    """Make last layers return (B, 1, width) within the context: row b's state at `last[b]`.
+
+    `last` is (B,), and the batch is padded on the right.
+    """
     token = _LAST.set(last)
     try:
         yield
@@ -31,14 +33,16 @@ def reading(last: Tensor) -> Iterator[None]:
 
 
 class LastLayer(nn.Module):
-    """A decoder layer of full attention with the weights of transformers', under the names that
-    they are saved by. Outside of `reading` it computes all positions, as transformers does."""
+    """A decoder layer of full attention with the weights of transformers' layer, under its names.
+
+    Outside of `reading` it computes all positions, as transformers does.
+    """
 
     def __init__(self, layer: Any) -> None:
         super().__init__()
         self.input_layernorm: nn.Module = layer.input_layernorm
         self.self_attn: Any = layer.self_attn
-        self.has_norms = hasattr(layer.self_attn, "q_norm")  # of queries and keys; Llama has none
+        self.has_norms = hasattr(layer.self_attn, "q_norm")  # for queries and keys; Llama has none
         self.post_attention_layernorm: nn.Module = layer.post_attention_layernorm
         self.mlp: nn.Module = layer.mlp
 
@@ -49,7 +53,7 @@ class LastLayer(nn.Module):
         past_key_values: Any = None,
         **others: Any,
     ) -> Tensor:
-        """States (B, L, width) after this layer, or (B, 1, width) within `reading`."""
+        """Return states (B, L, width) after this layer, or (B, 1, width) within `reading`."""
         normed = self.input_layernorm(hidden_states)
         if (last := _LAST.get()) is None:
             found, _ = self.self_attn(
@@ -68,6 +72,7 @@ class LastLayer(nn.Module):
     def _attended(
         self, normed: Tensor, turns: tuple[Tensor, Tensor], cache: Any, last: Tensor
     ) -> Tensor:
+        """Return the attention's output (B, 1, width) at the places `last`; update the cache."""
         attention = self.self_attn
         size = attention.head_dim
         keys = attention.k_proj(normed).unflatten(-1, (-1, size))
@@ -103,12 +108,12 @@ class LastLayer(nn.Module):
 
 
 def _at(states: Tensor, last: Tensor) -> Tensor:
-    """(B, L, D) to (B, 1, D), at a position of each row's own."""
+    """Select each row's position: (B, L, D) to (B, 1, D)."""
     return states[torch.arange(len(states), device=states.device), last][:, None]
 
 
 def _turned(states: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Rotary positions (B, L, R) on the first R of D numbers of (B, H, L, D)."""
+    """Apply rotary positions (B, L, R) to the first R of D numbers of (B, H, L, D)."""
     width = cosine.shape[-1]
     cosine, sine = cosine[:, None], sine[:, None]
     turned, rest = states[..., :width], states[..., width:]
@@ -118,9 +123,9 @@ def _turned(states: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
 
 def use_last_layer(text_model: Any, deepstack: int = 0) -> None:
-    """Replaces the last of a text model's layers, where it has the parts of an attention layer.
+    """Replace the last layer of a text model if it has the parts of an attention layer.
 
-    `deepstack` is how many of the first layers are given more to add to all positions.
+    `deepstack` is the number of first layers that add vision features at all positions.
     """
     layers: nn.ModuleList = text_model.layers
     if len(layers) > deepstack and hasattr(layers[-1], "self_attn"):

@@ -1,8 +1,8 @@
-"""Qwen3.5's layers of linear attention in matrix products, with no kernels but torch's own.
+"""Compute Qwen3.5's layers of linear attention in matrix products, with torch's own kernels only.
 
 transformers' plain torch is written to be read: on a CPU its depthwise convolution takes 25 times
-as long as in the layout that tokens come in, and its delta rule six times as long as `delta_rule`.
-On a GPU flash-linear-attention has kernels for both, which are chosen and compiled for a minute.
+as long as in the tokens' own layout, and its delta rule six times as long as `delta_rule`. On a GPU
+flash-linear-attention has kernels for both, but choosing and compiling them takes a minute.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from calibrator.llm.layers.delta_rule import gated_delta_rule
 
 
 class GatedDeltaNet(Qwen3_5GatedDeltaNet):
-    """transformers' layer, with its weights, for scoring: where gradients are on it is theirs."""
+    """transformers' layer with its weights, for scoring; with gradients on it runs the original."""
 
     def forward(
         self,
@@ -27,7 +27,7 @@ class GatedDeltaNet(Qwen3_5GatedDeltaNet):
         attention_mask: Tensor | None = None,
         **others: Any,
     ) -> Tensor:
-        """Hidden states (B, L, width) after this layer's part, which the cache learns of."""
+        """Return hidden states (B, L, width) after this layer, and update the cache."""
         if torch.is_grad_enabled():
             after: Tensor = super().forward(
                 hidden_states, cache_params, attention_mask=attention_mask, **others
@@ -59,7 +59,10 @@ class GatedDeltaNet(Qwen3_5GatedDeltaNet):
         return out
 
     def _mixed(self, projected: Tensor, cache: Any) -> Tensor:
-        """(B, L, channels) convolved along L, over what the cache has of the tokens before."""
+        """Compute the convolution of (B, L, channels) along L, after the cached earlier tokens.
+
+        The cache is updated.
+        """
         weight = self.conv1d.weight
         size = weight.shape[-1]
         before = None if cache is None else cache.get_conv_state(self.layer_idx, state_idx=0)
@@ -68,14 +71,14 @@ class GatedDeltaNet(Qwen3_5GatedDeltaNet):
         whole = torch.cat([before.mT[:, 1:].to(projected.dtype), projected], dim=1)
         if cache is not None:
             cache.update_conv_state(whole[:, -size:].mT, self.layer_idx, conv_kernel_size=size)
-        # an image of height 1 whose channels are innermost: what is convolved fast
+        # an image of height 1 with innermost channels, which is convolved fast
         image = whole.mT.unsqueeze(2)
         found = functional.conv2d(image, weight.unsqueeze(2), groups=len(weight))
         return functional.silu(found, inplace=True).squeeze(2).mT
 
 
 def use_fast_linear_attention(text_model: Any) -> None:
-    """Of a text model that has such layers; they keep weights and the names they are saved by."""
+    """Replace such layers of a text model; weights and their names stay."""
     for layer in text_model.layers:
         if isinstance(linear := getattr(layer, "linear_attn", None), Qwen3_5GatedDeltaNet):
             linear.__class__ = GatedDeltaNet

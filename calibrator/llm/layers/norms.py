@@ -1,7 +1,7 @@
-"""Root mean square norms in one kernel, for a GPU, in the numbers that matrices read.
+"""Compute root mean square norms in one kernel on a GPU, in the dtype that matrices read.
 
-As transformers writes them a norm is six passes over the states in fp32, and each of the two to
-four matrices behind it casts the result once more.
+As transformers writes them, a norm is six passes over the states in fp32, and each of the two to
+four matrices after it casts the result once more.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-PASSES_ON: Final = "cpu"  # there they cost less than the kernel
+PASSES_ON: Final = "cpu"  # where separate passes cost less than the kernel
 
 
 class Norm(nn.Module):
     """A norm with the weights of transformers', under the name that they are saved by.
 
-    `is_for_matrices` says that nothing else reads the result; it is then in autocast's numbers.
+    `is_for_matrices` says that only matrices read the result; it is then in autocast's dtype.
     """
 
     def __init__(self, norm: Any, *, is_for_matrices: bool) -> None:
         super().__init__()
         self.weight: nn.Parameter = norm.weight
-        has_offset = hasattr(norm, "eps")  # Qwen3.5's; Qwen3-VL's has variance_epsilon
+        has_offset = hasattr(norm, "eps")  # Qwen3.5 has it; Qwen3-VL has variance_epsilon
         self.offset = 1.0 if has_offset else 0.0
         self.eps: float = norm.eps if has_offset else norm.variance_epsilon
         self.is_for_matrices = is_for_matrices
@@ -43,7 +43,7 @@ class Norm(nn.Module):
 
 
 def use_fused_norms(text_model: Any) -> None:
-    """Replaces the norms of all layers, and those of queries and keys."""
+    """Replace the norms of all layers, and those of queries and keys."""
     for layer in text_model.layers:
         for name in ("input_layernorm", "post_attention_layernorm"):
             setattr(layer, name, Norm(getattr(layer, name), is_for_matrices=True))

@@ -1,6 +1,6 @@
-"""The first layer of the vision tower as a matrix product.
+"""Compute the first layer of the vision tower as a matrix product.
 
-Patches do not overlap, so transformers' three-dimensional convolution is a linear layer; as a
+Patches do not overlap, so transformers' three-dimensional convolution is a linear layer. As a
 convolution it takes seconds in bf16 on some GPUs.
 """
 
@@ -13,8 +13,10 @@ from torch.nn import functional
 
 
 class LinearPatches(nn.Module):
-    """Patches (P, channels * frames * area) to embeddings (P, width), with the convolution's own
-    weights, under the names that they are saved by."""
+    """A layer from patches (P, channels * frames * area) to embeddings (P, width).
+
+    It has the convolution's own weights, under the names that they are saved by.
+    """
 
     def __init__(self, convolution: nn.Conv3d) -> None:
         super().__init__()
@@ -26,7 +28,7 @@ class LinearPatches(nn.Module):
 
 
 def use_linear_patches(model: Any) -> None:
-    """Replaces the convolution of a model that has one."""
+    """Replace the convolution of a model that has one."""
     visual = getattr(model.model, "visual", None)
     convolution = getattr(getattr(visual, "patch_embed", None), "proj", None)
     if isinstance(convolution, nn.Conv3d) and convolution.stride == convolution.kernel_size:

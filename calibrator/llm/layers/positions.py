@@ -1,4 +1,4 @@
-"""Where the tokens of a prompt stand, for models that count along time, height and width."""
+"""Compute the positions of a prompt's tokens, for models that count time, height and width."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from calibrator.llm.serving.batches import ModelRow
 
 
 def positions_of(row: ModelRow, image_id: int, merge: int) -> NDArray[np.int64]:
-    """Positions (3, L) in time, height and width.
+    """Return positions (3, L) in time, height and width.
 
-    Text counts on in all three; an image's tokens stand at one time, and lie as its patches do,
-    `merge` by `merge` of which are one token. The text behind goes on after the longer side.
+    Text counts on in all three. An image's tokens have one time, and lie as its patches do; one
+    token covers `merge` by `merge` patches. The text after an image continues after its longer
+    side.
     """
     found = np.empty((3, len(row.ids)), np.int64)
     at = position = 0

@@ -1,6 +1,6 @@
-"""A loaded model's layers, replaced by ones that give the same numbers for less.
+"""Replace a loaded model's layers by ones that give the same numbers at less cost.
 
-For scoring alone: adapters are merged before, and nothing is trained afterwards.
+They are for scoring alone: adapters are merged before, and nothing is trained afterwards.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from calibrator.llm.layers.patches import use_linear_patches
 
 
 def text_model_of(model: Any) -> Any:
-    """The part of a causal or image-text-to-text model that has the decoder's layers."""
+    """Return the part of a causal or image-text-to-text model that has the decoder's layers."""
     return getattr(model.model, "language_model", model.model)
 
 
 def use_faster_layers(model: Any) -> None:
-    """Replaces what can be; weights keep their names."""
+    """Replace all layers that have a faster form; weights keep their names."""
     use_linear_patches(model)
     text_model = text_model_of(model)
     use_fast_linear_attention(text_model)

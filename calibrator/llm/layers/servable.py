@@ -1,7 +1,7 @@
-"""Whether a base model is one that the layers for scoring compute right, tried on a few tokens.
+"""Check that the layers for scoring compute a base model right, on a few tokens.
 
-Training does not go through those layers, so that a base they do not fit would be found out only
-when its checkpoint is loaded, after hours.
+Training does not use those layers, so an unsuitable base would be found only when its checkpoint
+is loaded, after hours.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from calibrator.llm.layers.last_layer import LastLayer, reading
 from calibrator.llm.layers.norms import Norm
 from calibrator.llm.layers.replace import text_model_of
 
-_TESTED: Final = ("qwen3_5", "qwen3_vl")  # whose own tests compare all layers
+_TESTED: Final = ("qwen3_5", "qwen3_vl")  # the tests compare all layers of these
 _TOKENS: Final = 12
 _TOLERANCE: Final = 1e-3
 
@@ -24,8 +24,8 @@ _TOLERANCE: Final = 1e-3
 def check_servable(model: Any) -> None:
     """Raise TrainingError for a base that could be trained, but not be served afterwards.
 
-    Its last layer and its norms are computed as they are for scoring, and have to give what
-    transformers' own give. The model is as it was afterwards.
+    Its last layer and its norms are computed as for scoring, and must give the numbers of
+    transformers' own. The model is unchanged afterwards.
     """
     kind = str(getattr(model.config, "model_type", "of an unknown kind"))
     if kind.startswith(_TESTED):

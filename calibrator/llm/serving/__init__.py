@@ -1,4 +1,4 @@
-"""A language model as a scorer: prompts, images, the forward pass."""
+"""Serve a language model as a scorer: prompts, images, the forward pass."""
 
 __all__ = [
     "bases",

@@ -1,4 +1,4 @@
-"""Where the base of a checkpoint is; without torch, for what only needs its tokenizer."""
+"""Locate the base of a checkpoint, without torch, for users that only need its tokenizer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from calibrator.checkpoints.llm_config import HERE, LlmConfig
 
 
 def base_folder(config: LlmConfig, folder: Path) -> Path:
-    """Where the base's weights and tokenizer are; downloads a hub name once.
+    """Return the folder of the base's weights and tokenizer; a hub name is downloaded once.
 
     Raises CheckpointError or HubError.
     """

@@ -1,8 +1,8 @@
-"""Which rows are computed together, and what of them is computed once.
+"""Plan which rows are computed together, and which common beginnings are computed once.
 
-A language model that is read at its last position costs what its tokens cost, padding included. So
-rows of like lengths share a batch, up to a budget of tokens, and what several rows begin with alike
-(the choices of one question, the placeholder image) is read once. No torch here.
+A language model that is read at its last position costs in proportion to its tokens, padding
+included. So rows of similar lengths share a batch, up to a budget of tokens, and a common beginning
+of several rows (the choices of one question, the placeholder image) is read once. No torch here.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ class ModelRow:
     images: tuple[Pixels, ...] = ()
 
     def spans(self, image_id: int | None) -> list[tuple[int, int]]:
-        """Of each image, its first token and the one after its last."""
+        """Return for each image the place of its first token and the place after its last."""
         found: list[tuple[int, int]] = []
         end = 0
         for image in self.images:
-            start = self.ids.index(image_id, end)  # type: ignore[arg-type]  # images: it is there
+            start = self.ids.index(image_id, end)  # type: ignore[arg-type]  # images imply an id
             end = start + image.tokens
             found.append((start, end))
         return found
 
     def cut(self, end: int, image_id: int | None) -> ModelRow:
-        """The first `end` tokens, which contain every image whole or not at all."""
+        """Return the first `end` tokens, which contain every image whole or not at all."""
         inside = [last <= end for _, last in self.spans(image_id)]
         return ModelRow(self.ids[:end], self.images[: sum(inside)])
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Rows by their places.
+    """A batch of rows, given by their places.
 
-    All begin with the same `shared` tokens, of which `start` have been read before; the others are
-    read once for all of them.
+    All begin with the same `shared` tokens. The first `start` of these were read before; the rest
+    of them are read once for the whole batch.
     """
 
     places: list[int]
@@ -51,16 +51,16 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What a batch may hold, and what a pass costs beside its tokens."""
+    """The size of a batch, and the cost of a pass beside its tokens."""
 
     tokens: int  # of a batch, padding included
-    pass_tokens: int  # a pass of its own pays where it saves more tokens, padding too, than these
+    pass_tokens: int  # an extra pass pays if it saves more tokens, padding included, than these
 
 
 def alike(one: ModelRow, other: ModelRow, image_id: int | None) -> int:
-    """How many tokens two rows begin with in common; both have at least one more.
+    """Count the tokens that two rows begin with in common; both have at least one more.
 
-    It ends before an image that they do not share.
+    The common part ends before an image that they do not share.
     """
     most = min(len(one.ids), len(other.ids)) - 1
     pairs = zip(one.ids[:most], other.ids[:most], strict=True)
@@ -73,7 +73,7 @@ def alike(one: ModelRow, other: ModelRow, image_id: int | None) -> int:
 
 
 def begins_with(row: ModelRow, prefix: ModelRow) -> bool:
-    """Whether a row is longer than `prefix` and starts with its tokens and images."""
+    """Return whether a row is longer than `prefix` and starts with its tokens and images."""
     length = len(prefix.ids)
     return (
         len(row.ids) > length
@@ -89,7 +89,10 @@ def plan(
     kept: ModelRow | None,
     image_id: int | None,
 ) -> list[Batch]:
-    """Batches in which each of `places` occurs once; rows that begin with `kept` go on from it."""
+    """Plan batches in which each of `places` occurs once.
+
+    Rows that begin with `kept` continue from it.
+    """
     on_kept = {at for at in places if kept is not None and begins_with(rows[at], kept)}
     batches: list[Batch] = []
     for start, chosen in (
@@ -113,10 +116,11 @@ def _groups(
     pass_tokens: int,
     image_id: int | None,
 ) -> Iterator[tuple[list[int], int]]:
-    """Rows whose common part is read once where that saves a pass, with its length; others alone.
+    """Yield groups of rows whose common part is read once, with its length; other rows alone.
 
-    Neighbours in the order of their tokens: each joins the group before it, opens one with its last
-    row, or one of its own, whichever saves the most.
+    A group is formed where it saves a pass. Rows are visited in the order of their tokens. Each
+    joins the previous group, opens one with that group's last row, or one of its own, whichever
+    saves most.
     """
 
     def worth(group: list[int], shared: int) -> Iterator[tuple[list[int], int]]:
@@ -148,9 +152,9 @@ def _groups(
 def _filled(
     rows: Sequence[ModelRow], places: Sequence[int], start: int, shared: int, budget: Budget
 ) -> Iterator[Batch]:
-    """The longest first: if memory is short, that is seen at once.
+    """Yield batches of rows, the longest first, so that lack of memory shows at once.
 
-    A batch ends before its padding costs more than the pass of another one.
+    A batch ends before its padding costs more than another pass.
     """
     batch: list[int] = []
     padding = 0

@@ -1,4 +1,4 @@
-"""A language model as a Scorer: prompts, images and the forward pass joined."""
+"""Join prompts, images and the forward pass of a language model to a Scorer."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from calibrator.scorer import Item, Score
 log = logging.getLogger(__name__)
 
 CHARACTERS_PER_TOKEN = 4
-COMBINED = "combined"  # question, answer and tags: the paper's word for its prompt
+COMBINED = "combined"  # the paper's word for its prompt of question, answer and tags
 
 
 class LlmCalibrator:
@@ -56,11 +56,11 @@ class LlmCalibrator:
 
     @property
     def batch_characters(self) -> int:
-        """How much text it takes to fill a batch."""
+        """The number of characters that fill a batch."""
         return CHARACTERS_PER_TOKEN * self.model.budget.tokens
 
     def variant(self, name: str) -> LlmCalibrator:
-        """The same model under another prompt; `combined` is the one it was trained with (G05).
+        """Return the same model under another prompt; `combined` is the one of its training (G05).
 
         Raises CheckpointError for a name that `calibrator.json` does not have.
         """
@@ -81,8 +81,7 @@ class LlmCalibrator:
         )
 
     def with_answer_characters(self, characters: int) -> LlmCalibrator:
-        """The same model, shown so many characters of an answer: more than it was trained with, or
-        less (K13)."""
+        """Return the same model with another limit on the characters of an answer (K13)."""
         prompt = replace(self.config.prompt, answer_characters=characters)
         name = f"{self.config.name}-answer-{characters}"
         config = replace(self.config, name=name, prompt=prompt)
@@ -90,15 +89,17 @@ class LlmCalibrator:
         return LlmCalibrator(config, self.model, prompts, self.pixels)
 
     def keep_placeholder(self) -> None:
-        """Reads what text prompts begin with, once; the weights may not change any more."""
+        """Read the common beginning of text prompts once; the weights may not change afterwards."""
         [row], _ = self.rows([CANARY])
         if row.images:
             end = row.spans(self.model.image_id)[-1][1]
             self.model.keep(row.cut(end, self.model.image_id))
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
-        """P(correct) of each, in one forward pass (A02); raises NotScorableError for an image that
-        cannot be read."""
+        """Return the scores of items from one forward pass (A02).
+
+        Raises NotScorableError for an image that cannot be read.
+        """
         rows, cut = self.rows(items)
         logits = self.model.logits(rows)
         scores = (logits[:, 1] - logits[:, 0]).double().sigmoid().tolist()
@@ -109,18 +110,22 @@ class LlmCalibrator:
         ]
 
     def canary_scores(self) -> tuple[float, ...]:
-        """What this calibrator says of the canaries, for its `calibrator.json`."""
+        """Return this calibrator's scores of the canaries, for its `calibrator.json`."""
         return tuple(round(score.score, 6) for score in self.score_batch(CANARIES))
 
     def rows(self, items: Sequence[Item]) -> tuple[list[ModelRow], list[bool]]:
-        """What the model reads of each item, and whether something of it was cut off."""
-        read: dict[bytes, Pixels] = {}  # an image that comes again is the same object
+        """Return the model's input for each item, and whether a part of the item was cut off."""
+        read: dict[bytes, Pixels] = {}  # a repeated image is the same object
         images = [self._images(item, read) for item in items]
         prompts = self.prompts.read(items, [[each.tokens for each in row] for row in images])
         rows = [ModelRow(p.ids, shown) for p, shown in zip(prompts, images, strict=True)]
         return rows, [prompt.is_truncated for prompt in prompts]
 
     def _images(self, item: Item, read: dict[bytes, Pixels]) -> tuple[Pixels, ...]:
+        """Return the item's images as pixels, or the placeholder if it has none.
+
+        Raises NotScorableError for images that a text-only model cannot read.
+        """
         if item.images and self.pixels is None:
             raise NotScorableError("image", f"{self.name} reads text only, the question has images")
         if self.pixels is None:
@@ -141,10 +146,10 @@ def load_llm(
     dtype: str | None = None,
     threads: int | None = None,
 ) -> LlmCalibrator:
-    """A checkpoint ready to score: on a GPU in bf16 where there is one, else on the CPU in fp32.
+    """Load a checkpoint ready to score: on a GPU in bf16 if there is one, else on the CPU in fp32.
 
-    `threads` bounds the threads of torch on the CPU, in the whole process. Raises CheckpointError
-    or HubError for what cannot be loaded, or a device that is not there.
+    `threads` bounds torch's CPU threads in the whole process. Raises CheckpointError or HubError
+    for a checkpoint that cannot be loaded, or a device that does not exist.
     """
     where = choose_device(device)
     if threads is not None and where.type == "cpu":
@@ -158,7 +163,7 @@ def load_llm(
     if config.adapter is not None:
         adapted = load_adapter(model, folder, config.adapter)
         _check_canary(adapted, LlmCalibrator(config, _at_labels(model, prompts), prompts, pixels))
-        model = adapted.merge_and_unload()  # in fp32; cast afterwards
+        model = adapted.merge_and_unload()  # in fp32; cast below
     model.to(where, getattr(torch, dtype) if dtype else default_dtype(where))
     if config.float8:
         use_float8(text_model_of(model))
@@ -176,7 +181,7 @@ def _at_labels(model: Any, prompts: Prompts) -> LabelModel:
 
 
 def _check_canary(adapted: PeftModel, calibrator: LlmCalibrator) -> None:
-    """That the adapter changes a score at all: one that does not was never applied."""
+    """Raise CheckpointError if the adapter changes no score, because it was never applied then."""
     [on] = calibrator.score_batch([CANARY])
     with adapted.disable_adapter():
         [off] = calibrator.score_batch([CANARY])

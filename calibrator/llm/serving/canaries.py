@@ -1,6 +1,6 @@
-"""Questions whose scores a checkpoint carries, so that whoever serves its weights can be tried.
+"""Define the questions whose scores a checkpoint carries, so that served weights can be tested.
 
-An engine that serves others, or the base alone, would score like any other: with wrong numbers.
+An engine that serves other weights, or the base alone, would return plausible but wrong numbers.
 """
 
 from __future__ import annotations

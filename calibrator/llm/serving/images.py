@@ -1,8 +1,9 @@
-"""From the encoded file of an image to the picture that a vision model's processor takes (F04).
+"""Decode an image file to the picture that a vision model's processor takes (F04).
 
-A file may be a bomb or a lie: its kind is told by its bytes, its size is looked at before anything
-is decoded, and whatever Pillow stumbles over is one error, NotScorableError, whose `reason` is
-`image_format`, `image_size` or `image_shape`. Pillow is imported on first use.
+A file may be a decompression bomb, or not what it claims to be. Its kind is recognized by its
+bytes, its size is checked before decoding, and every failure of Pillow becomes one error,
+NotScorableError, whose `reason` is `image_format`, `image_size` or `image_shape`. Pillow is
+imported on first use.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 FORMATS: Final = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
-MAX_PIXELS: Final = 50_000_000  # of an image that is decoded: 150 MB
-MOST_STRETCHED: Final = 200  # times as long as wide
+MAX_PIXELS: Final = 50_000_000  # of a decoded image, 150 MB
+MOST_STRETCHED: Final = 200  # the largest ratio of the sides
 
 
 def read_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Image:
-    """The picture in a file, upright, in RGB on white; of an animation its first frame.
+    """Return the picture in a file, upright, in RGB on white; of an animation the first frame.
 
     Raises NotScorableError, and MissingExtraError where Pillow is not installed.
     """
@@ -31,7 +32,7 @@ def read_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Image:
     except ImportError as error:
         raise MissingExtraError("Pillow", "torch") from error
     try:
-        with warnings.catch_warnings():  # of bombs and of damage that Pillow reads past
+        with warnings.catch_warnings():  # about bombs, and damage that Pillow tolerates
             warnings.simplefilter("ignore")
             with Image.open(io.BytesIO(data), formats=FORMATS) as image:
                 check_size(*image.size, max_pixels)
@@ -50,7 +51,7 @@ def read_image(data: bytes, max_pixels: int = MAX_PIXELS) -> Image:
 
 
 def check_size(width: int, height: int, max_pixels: int = MAX_PIXELS) -> None:
-    """Raises NotScorableError for an image that is too large, or too long for its width."""
+    """Raise NotScorableError for an image that is too large, or too long for its width."""
     if width * height > max_pixels:
         raise _too_many_pixels(max_pixels)
     if max(width, height) > MOST_STRETCHED * min(width, height):
@@ -62,17 +63,17 @@ def check_size(width: int, height: int, max_pixels: int = MAX_PIXELS) -> None:
 
 
 def _upright(image: Image) -> Image:
-    """As its EXIF says that it was held; as it is where nobody can read that."""
+    """Turn an image upright as its EXIF data says; return it unchanged if they cannot be read."""
     from PIL import ImageOps
 
     try:
         return ImageOps.exif_transpose(image)
-    except Exception:  # damage beside the picture
+    except Exception:  # damaged EXIF data
         return image
 
 
 def _on_white(image: Image) -> Image:
-    """In RGB of 8 bits."""
+    """Convert an image to RGB of 8 bits, on white where it is transparent."""
     from PIL import Image as images
 
     if image.mode.startswith("I"):  # 16 bits of gray, as they are stored

@@ -1,8 +1,8 @@
-"""Base and adapter from their files to a model, with every weight accounted for.
+"""Load base and adapter from their files into a model, with every weight accounted for.
 
-transformers and peft only warn where weights do not fit, and the model then scores as if it had
-never been trained. Here it is an error: a weight of the base that is missing, a key of the adapter
-that matches nothing, one that is missing, an adapter that changes no score (the canary).
+transformers and peft only warn about weights that do not fit, and the model then scores as if it
+had never been trained. Here these are errors: a missing weight of the base, a key of the adapter
+that matches nothing, a missing one, an adapter that changes no score (the canary).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LISTED = 3  # keys that an error names
 
 
 def check_digest(config: LlmConfig, folder: Path) -> None:
-    """That a folder's weights are those of its configuration; raises CheckpointError."""
+    """Raise CheckpointError unless a folder's weights are those of its configuration."""
     if digest_of(folder) != config.weights_sha256:
         raise CheckpointError(
             f"the weights in {folder} are not those that calibrator.json names (sha256 differs)"
@@ -43,7 +43,7 @@ def check_digest(config: LlmConfig, folder: Path) -> None:
 
 
 def load_base(folder: Path, architecture: Architecture) -> Any:
-    """A base model in fp32; raises CheckpointError where a weight is missing or left over."""
+    """Load a base model in fp32; raises CheckpointError if a weight is missing or does not fit."""
     with quiet():
         try:
             model, found = CLASSES[architecture].from_pretrained(
@@ -54,7 +54,7 @@ def load_base(folder: Path, architecture: Architecture) -> Any:
                 local_files_only=True,
                 output_loading_info=True,
             )
-        except Exception as error:  # transformers, safetensors and torch raise what they like
+        except Exception as error:  # transformers, safetensors and torch may raise anything
             raise CheckpointError(f"the base in {folder} cannot be read: {error}") from error
     for kind in ("missing_keys", "mismatched_keys", "error_msgs"):
         if found.get(kind):
@@ -63,7 +63,7 @@ def load_base(folder: Path, architecture: Architecture) -> Any:
 
 
 def load_adapter(model: Any, folder: Path, wanted: AdapterConfig) -> PeftModel:
-    """A base with the LoRA adapter of a folder, not merged; raises CheckpointError."""
+    """Add the LoRA adapter of a folder to a base, not merged; raises CheckpointError."""
     config = _lora_config(folder, wanted)
     try:
         state = load_file(folder / ADAPTER)
@@ -87,6 +87,7 @@ def load_adapter(model: Any, folder: Path, wanted: AdapterConfig) -> PeftModel:
 
 
 def _lora_config(folder: Path, wanted: AdapterConfig) -> LoraConfig:
+    """Read the adapter's configuration; raises CheckpointError if it differs from `wanted`."""
     path = folder / ADAPTER_CONFIG
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
@@ -121,14 +122,14 @@ def _listed(keys: set[str]) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the progress bars and warnings of transformers and peft: what matters is an error."""
+    """Suppress progress bars and warnings of transformers and peft; problems raise errors."""
     said: Any = transformers_logging  # it has no types
     level, has_bars = said.get_verbosity(), said.is_progress_bar_enabled()
     said.set_verbosity_error()
     said.disable_progress_bar()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers the old way
+            warnings.simplefilter("ignore", FutureWarning)  # peft uses an old API of transformers
             yield
     finally:
         said.set_verbosity(level)

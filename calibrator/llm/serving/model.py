@@ -1,15 +1,15 @@
-"""The forward pass: token ids and images in, the two labels' logits out, at the last position.
+"""Compute the forward pass: from token ids and images to the two labels' logits.
 
 The released code takes one row at a time, unmerged, over the whole vocabulary, and reads the
-placeholder anew each time (W07). Here nothing is computed that is not needed: no other
-position's logits, no other row of the head, no image twice, no common beginning twice. The two rows
-are multiplied in fp32, whatever the rest runs in (B09), and so is what layers add up: in bf16 the
-other rows of a batch would move a score.
+placeholder each time (W07). Here nothing unnecessary is computed: no logits of other positions, no
+other row of the head, no image twice, no common beginning twice. The two rows of the head are
+multiplied in fp32, whatever dtype the rest has (B09), and layers add in fp32 too: in bf16 the other
+rows of a batch would change a score.
 
-Rows are padded on the right and read at their own last token: a causal model never sees what stands
-behind it, so no mask is needed, attention has its fast path, and states that are carried on from a
-common beginning meet no padding. Positions are always passed, because the models would otherwise
-count on from those of an earlier batch.
+Rows are padded on the right and read at their own last token. A causal model never sees later
+tokens, so no mask is needed, attention has its fast path, and states that continue from a common
+beginning meet no padding. Positions are always passed, because the models would otherwise count
+on from those of an earlier batch.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ __all__ = ["LabelModel", "ModelRow"]
 
 CPU_BUDGET: Final = Budget(tokens=1_024, pass_tokens=64)
 GPU_TOKENS: Final = 16_384
-GPU_PASS: Final = 3e13  # operations that launching a pass takes as long as
-NEVER: Final = 2**62  # pays a pass of its own
+GPU_PASS: Final = 3e13  # operations that take as long as launching a pass
+NEVER: Final = 2**62  # tokens; an extra pass never pays
 
 log = logging.getLogger(__name__)
 
@@ -47,9 +47,9 @@ log = logging.getLogger(__name__)
 class LabelModel:
     """A language model that is read at its two labels alone.
 
-    `model` is a causal or an image-text-to-text model; `label_ids` its tokens for incorrect and
-    correct. Padding on the left is there to compare with; it cannot go on from a common beginning.
-    `budget` of None is that of the device.
+    `model` is a causal or an image-text-to-text model; `label_ids` are its tokens for incorrect and
+    correct. Padding on the left is for comparisons; it cannot continue from a common beginning. If
+    `budget` is None, the device's is used.
     """
 
     def __init__(
@@ -61,21 +61,21 @@ class LabelModel:
         budget: Budget | None = None,
     ) -> None:
         self.model = model
-        self.body: nn.Module = model.model  # gives hidden states, without the head
+        self.body: nn.Module = model.model  # returns hidden states, without the head
         self.label_ids = label_ids
         self.padding = padding
-        self.pad_id = 0  # never read; any id of the vocabulary
-        self.probe: Probe | None = None  # reads the state in place of the labels (K14)
-        self.has_odds = False  # the probe reads the labels' log-odds too
+        self.pad_id = 0  # never read, so any id of the vocabulary serves
+        self.probe: Probe | None = None  # reads the state instead of the labels (K14)
+        self.has_odds = False  # whether the probe reads the labels' log-odds too
         self.image_id: int | None = getattr(model.config, "image_token_id", None)
         self.budget = budget or (CPU_BUDGET if self.is_on_cpu else gpu_budget(model))
         self._kept: Prefix | None = None
-        self._graphs: Graphs | None = None  # of single rows behind what is kept
+        self._graphs: Graphs | None = None  # for single rows that continue from `_kept`
         if not self.is_on_cpu:
-            # it plans for each new shape, for half a second or so (pytorch/pytorch#155958)
+            # cuDNN plans for each new shape, for about half a second (pytorch/pytorch#155958)
             torch.backends.cuda.enable_cudnn_sdp(False)
         is_replaced = isinstance(text_model_of(model).layers[-1], LastLayer)
-        self._reads_last = is_replaced and padding == "right"  # and computes no other position
+        self._reads_last = is_replaced and padding == "right"  # computes no other position
 
     @property
     def device(self) -> torch.device:
@@ -92,16 +92,16 @@ class LabelModel:
         return self.device.type == "cuda"
 
     def label_rows(self) -> Tensor:
-        """The head's two rows (2, hidden), fp32; the head may be tied to the embeddings or not."""
+        """Return the head's two rows (2, hidden), fp32; the head may be tied to the embeddings."""
         head: Tensor = self.model.get_output_embeddings().weight
         return head[list(self.label_ids)].float()
 
     def logits(self, rows: Sequence[ModelRow]) -> Tensor:
-        """Logits (B, 2) of incorrect and correct, fp32 on the CPU; B may be any number.
+        """Return logits (B, 2) of incorrect and correct, fp32 on the CPU; B may be any number.
 
-        Where the GPU's memory is too small for a batch, batches become smaller, and where it is too
-        small for one row, the model goes to the CPU, in fp32; both stay so. Raises
-        torch.OutOfMemoryError where that does not help either.
+        If a GPU's memory is too small for a batch, batches become smaller. If it is too small for
+        one row, the model moves to the CPU, in fp32. Both changes stay. Raises
+        torch.OutOfMemoryError if that does not help either.
         """
         found = torch.empty((len(rows), 2))
         batches = deque(self.batches(rows, range(len(rows))))
@@ -116,7 +116,7 @@ class LabelModel:
             except torch.OutOfMemoryError:
                 if len(batch.places) == 1 and self.is_on_cpu:
                     raise
-            # behind the handler: the exception held the tensors of the pass that failed
+            # after the handler, because the exception holds the tensors of the failed pass
             start = None
             self._make_room([len(rows[at].ids) - batch.start for at in batch.places])
             left = [place for each in batches for place in each.places]
@@ -124,8 +124,10 @@ class LabelModel:
         return found
 
     def read_out(self, states: Tensor) -> Tensor:
-        """Logits (B, 2) of last states (B, hidden): the labels' own, or what the probe makes of
-        them, fp32 on the CPU."""
+        """Return logits (B, 2) of last states (B, hidden), fp32 on the CPU.
+
+        They are the labels' own, or zero and the log-odds of the probe.
+        """
         logits = (states @ self.label_rows().T).cpu()
         if self.probe is None:
             return logits
@@ -134,21 +136,21 @@ class LabelModel:
         return torch.stack([torch.zeros_like(odds), odds], dim=1)
 
     def hidden(self, rows: Sequence[ModelRow]) -> Tensor:
-        """The last position's states (B, hidden) after the final norm, fp32 on the device.
+        """Return the last position's states (B, hidden) after the final norm, fp32 on the device.
 
-        One batch, as it is; with gradients where they are on.
+        The rows are one batch; gradients are computed if they are on.
         """
         return self._hidden(rows)
 
     @torch.inference_mode()
     def keep(self, prefix: ModelRow) -> None:
-        """Reads what most rows begin with, once; from then on the weights may not change."""
+        """Read the beginning of most rows once; the weights may not change afterwards."""
         self._kept = self._read(prefix)
         if self._records and self._reads_last:
             self._graphs = Graphs(self._act_behind(self._kept), self.device)
 
     def batches(self, rows: Sequence[ModelRow], places: Sequence[int]) -> list[Batch]:
-        """How `logits` computes the rows at these places."""
+        """Plan the batches in which `logits` computes the rows at these places."""
         if self.padding == "left":
             return plan(rows, places, Budget(self.budget.tokens, NEVER), None, self.image_id)
         kept = None if self._kept is None else self._kept.row
@@ -156,7 +158,10 @@ class LabelModel:
 
     @torch.inference_mode()
     def _start(self, rows: Sequence[ModelRow], batch: Batch, last: Prefix | None) -> Prefix | None:
-        """What all rows of a batch begin with; `last` is that of the batch before."""
+        """Return the common beginning of a batch's rows, reading it unless `last` is the same.
+
+        `last` is the beginning of the previous batch. Return None if the rows share nothing.
+        """
         kept = self._kept if batch.start else None
         if batch.shared == batch.start:
             return kept
@@ -172,14 +177,14 @@ class LabelModel:
         return self.read_out(self._hidden(rows, start))
 
     def _played(self, row: ModelRow, start: Prefix) -> Tensor | None:
-        """The last state (1, hidden) of a row by a recorded pass; None where there is none."""
+        """Return the last state (1, hidden) of a row by a recorded pass; None if there is none."""
         if self._graphs is None or len(row.images) > len(start.row.images):
             return None
         inputs = self.inputs([row], len(start.row.ids))
         return self._graphs.state(inputs["input_ids"], inputs.get("position_ids"))
 
     def _act_behind(self, start: Prefix) -> Pass:
-        """A pass of one row without images of its own, which goes on from `start`."""
+        """Return a pass of one row that has no images of its own and continues from `start`."""
 
         def act(ids: Tensor, positions: Tensor, last: Tensor) -> Tensor:
             inputs = {"input_ids": ids}
@@ -190,11 +195,12 @@ class LabelModel:
         return act
 
     def _hidden(self, rows: Sequence[ModelRow], start: Prefix | None = None) -> Tensor:
-        """As `hidden`, for rows that all begin with `start`."""
+        """Return the states of `hidden`, for rows that all begin with `start`."""
         read = 0 if start is None else len(start.row.ids)
         return self._last_states(rows, read, None if start is None else start.copies(len(rows)))
 
     def _read(self, row: ModelRow, start: Prefix | None = None) -> Prefix:
+        """Read a row, continuing from `start`, and return it with its cache."""
         if start is None:
             read, cache = 0, DynamicCache(config=self.model.config.get_text_config())
         else:
@@ -205,8 +211,10 @@ class LabelModel:
     def _last_states(
         self, rows: Sequence[ModelRow], read: int, cache: DynamicCache | None
     ) -> Tensor:
-        """States (B, hidden), fp32, at each row's last token; what was read of all tokens from
-        `read` on goes into the cache."""
+        """Return states (B, hidden), fp32, at each row's last token.
+
+        The tokens from `read` on are added to the cache.
+        """
         inputs = self.inputs(rows, read)
         lengths = [len(row.ids) - read for row in rows]
         ends = lengths if self.padding == "right" else [max(lengths)] * len(rows)
@@ -215,7 +223,7 @@ class LabelModel:
     def _states_at(
         self, last: Tensor, inputs: dict[str, Any], cache: DynamicCache | None
     ) -> Tensor:
-        """States (B, hidden), fp32, at the places `last` (B,) of what the model takes."""
+        """Return states (B, hidden), fp32, at the places `last` (B,) of the model's inputs."""
         read_last = reading(last) if self._reads_last else nullcontext()
         with _summed_in_fp32(self.model), read_last:
             output = self.body(**inputs, past_key_values=cache, use_cache=cache is not None)
@@ -225,7 +233,7 @@ class LabelModel:
         return states.flatten(1).float()
 
     def inputs(self, rows: Sequence[ModelRow], read: int = 0) -> dict[str, Any]:
-        """What the model takes, without the first `read` tokens of each row."""
+        """Return the model's arguments, without the first `read` tokens of each row."""
         longest = max(len(row.ids) for row in rows) - read
         ids = np.full((len(rows), longest), self.pad_id)
         mask = np.zeros((len(rows), longest), np.int64)
@@ -256,7 +264,10 @@ class LabelModel:
         return [image for image, (at, _) in zip(row.images, spans, strict=True) if at >= read]
 
     def _seen(self, images: Sequence[Pixels]) -> Any:
-        """What the vision tower says of each image, in order; one that comes again is seen once."""
+        """Return the vision tower's output for each image, in order.
+
+        A repeated image is computed once.
+        """
         places = {image: at for at, image in enumerate(dict.fromkeys(images))}
         output = self.model.model.get_image_features(
             torch.cat([self._on_device(each.patches) for each in places]),
@@ -275,7 +286,10 @@ class LabelModel:
         return torch.from_numpy(values).to(self.device, non_blocking=True)
 
     def _make_room(self, lengths: Sequence[int]) -> None:
-        """After a batch of such lengths was too much for the memory."""
+        """Reduce memory use after a batch of rows of these lengths did not fit.
+
+        Batches become smaller; a single row stops recording, and then moves the model to the CPU.
+        """
         if len(lengths) > 1:
             tokens = max(lengths) * len(lengths) // 2
             self.budget = Budget(tokens, self.budget.pass_tokens)
@@ -296,7 +310,7 @@ class LabelModel:
 
 @contextmanager
 def _summed_in_fp32(model: Any) -> Iterator[None]:
-    """Layers read and add to states in fp32; their matrices are multiplied in their own dtype."""
+    """Make layers read and add states in fp32 within the context; matrices keep their own dtype."""
     if model.dtype == torch.float32:
         yield
         return
@@ -310,8 +324,11 @@ def _summed_in_fp32(model: Any) -> Iterator[None]:
 
 
 def gpu_budget(model: Any) -> Budget:
-    """Launching a pass takes as long for a small model as for a large one, a token does not: so the
-    smaller the model, the more tokens a pass of its own has to save."""
+    """Return the budget of a model on a GPU.
+
+    Launching a pass takes as long for a small model as for a large one, but a token does not. So
+    the smaller the model, the more tokens an extra pass has to save.
+    """
     layers: nn.ModuleList = text_model_of(model).layers
     weights = sum(each.numel() for each in (*layers.parameters(), *layers.buffers()))
     return Budget(GPU_TOKENS, int(GPU_PASS / (2 * weights)))

@@ -1,4 +1,4 @@
-"""From image files to what the vision tower reads: patches and their grid (F04-F06, W02)."""
+"""Turn image files into the vision tower's input: patches and their grid (F04-F06, W02)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from calibrator.llm.serving.images import read_image
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pixels:
-    """One image: `patches` (P, channels * frames * patch area), `grid` (1, height, width) in
-    patches, and the number of tokens that stand for it in a prompt."""
+    """One image: `patches`, their `grid`, and the number of its `tokens` in a prompt.
+
+    `patches` are (P, channels * frames * patch area), `grid` is (1, height, width) in patches.
+    """
 
     patches: NDArray[np.float32]
     grid: tuple[int, int, int]
@@ -27,19 +29,19 @@ class Pixels:
 
 
 class PixelReader:
-    """Reads images the way the base was trained to see them."""
+    """A reader of images in the form that the base was trained on."""
 
     def __init__(self, config: ImageConfig, processor: Any) -> None:
         self.config = config
         self._processor = processor
 
     def read(self, data: bytes) -> Pixels:
-        """An image file; raises NotScorableError for what is none, or too large."""
+        """Read an image file; raises NotScorableError if it is none, or too large."""
         return self._patches(read_image(data), self.config.min_pixels, self.config.max_pixels)
 
     @cached_property
     def placeholder(self) -> Pixels | None:
-        """What stands where a question has no image; always the same object."""
+        """The image for questions without one, always the same object; None if there is none."""
         if (found := self.config.placeholder) is None:
             return None
         from PIL import Image
@@ -48,7 +50,7 @@ class PixelReader:
         return self._patches(image, found.pixels, found.pixels)
 
     def save(self, folder: Path) -> None:
-        """Writes the processor with the sizes of this configuration."""
+        """Write the processor with the sizes of this configuration."""
         self._processor.size = {
             "shortest_edge": self.config.min_pixels,
             "longest_edge": self.config.max_pixels,
@@ -56,7 +58,7 @@ class PixelReader:
         self._processor.save_pretrained(folder)
 
     def _patches(self, image: Any, least: int, most: int) -> Pixels:
-        size = {"shortest_edge": least, "longest_edge": most}  # pixel counts, in spite of the names
+        size = {"shortest_edge": least, "longest_edge": most}  # pixel counts, despite the names
         read: Mapping[str, Any] = self._processor(images=[image], size=size, return_tensors="np")
         [grid] = read["image_grid_thw"].tolist()
         tokens = grid[0] * grid[1] * grid[2] // self._processor.merge_size**2
@@ -64,14 +66,14 @@ class PixelReader:
 
 
 def load_pixel_reader(config: ImageConfig, folder: Path) -> PixelReader:
-    """The image processor of the base in `folder`; raises CheckpointError."""
+    """Load the image processor of the base in `folder`; raises CheckpointError."""
     from transformers import AutoImageProcessor
 
     try:
         processor = AutoImageProcessor.from_pretrained(  # type: ignore[no-untyped-call]
             folder, backend="pil", trust_remote_code=False, local_files_only=True
         )
-    except Exception as error:  # transformers raises whatever it likes
+    except Exception as error:  # transformers may raise anything
         raise CheckpointError(f"the image processor of {folder} cannot be read: {error}") from error
     if not hasattr(processor, "merge_size"):
         raise CheckpointError(f"the image processor of {folder} is not of the Qwen kind")

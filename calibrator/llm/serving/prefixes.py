@@ -1,4 +1,4 @@
-"""What a model remembers of the beginning of a prompt, for rows that go on from there."""
+"""Keep a model's cache of a prompt's beginning, for rows that continue from there."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Prefix:
     device: torch.device
 
     def copies(self, count: int) -> DynamicCache:
-        """A cache for so many rows; what they add to it leaves this one as it is."""
+        """Return a cache for this number of rows; what they add does not change the original."""
         cache = deepcopy(self.cache)
         if count > 1:
-            # the only way to repeat that layers of linear attention have too
+            # the only way to repeat a cache that layers of linear attention support too
             cache.reorder_cache(torch.zeros(count, dtype=torch.long, device=self.device))  # type: ignore[arg-type]  # no LongTensor to torch
         return cache

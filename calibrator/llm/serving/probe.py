@@ -1,7 +1,7 @@
-"""A small network that reads P(correct) from the last hidden state, as part of a checkpoint (K14).
+"""Read P(correct) from the last hidden state by a small network, a part of a checkpoint (K14).
 
-It stands in `probe.safetensors` beside the adapter, in fp32, and is fitted on this very adapter's
-states: with other weights under it, its numbers mean nothing.
+It is stored in `probe.safetensors` beside the adapter, in fp32. It is fitted on this adapter's
+states, so its numbers mean nothing with other weights.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Probe:
     """One hidden layer of W units over F standardised features, all fp32 on the CPU.
 
     The features are the last state, (hidden,), and for elicitation `both` the labels' log-odds
-    behind it.
+    after it.
     """
 
     mean: Tensor  # (F,)
@@ -35,7 +35,7 @@ class Probe:
     out_bias: Tensor  # (1,)
 
     def odds(self, features: Tensor) -> Tensor:
-        """Log-odds (N,) of being correct, for features (N, F)."""
+        """Return log-odds (N,) of being correct, for features (N, F)."""
         standard = (features - self.mean) / self.deviation
         units = torch.relu(standard @ self.hidden_weight.T + self.hidden_bias)
         return (units @ self.out_weight.T + self.out_bias)[:, 0]
@@ -45,14 +45,14 @@ class Probe:
 
 
 def features_of(states: Tensor, odds: Tensor, *, has_odds: bool) -> Tensor:
-    """What a probe reads: states (N, hidden), with the labels' log-odds (N,) or without."""
+    """Return a probe's input: states (N, hidden), with the labels' log-odds (N,) or without."""
     return torch.cat([states, odds[:, None]], dim=1) if has_odds else states
 
 
 def load_probe(folder: Path, features: int) -> Probe:
-    """The probe of a checkpoint whose states, log-odds included, have so many numbers.
+    """Load a checkpoint's probe for states of this many numbers, log-odds included.
 
-    Raises CheckpointError for one that is not there, or not of this shape.
+    Raises CheckpointError if it is missing or has another shape.
     """
     path = folder / PROBE
     try:

@@ -1,9 +1,9 @@
-"""From items to the token ids that a language-model calibrator reads (checklist F, W02-W05).
+"""Turn items into the token ids that a language-model calibrator reads (checklist F, W02-W05).
 
 The prompt's template is filled, put into the chat template of the base as one turn of the user, and
-read up to where the answer begins: there the next token is one of the two labels. A block of
-reasoning that the chat template opens there is closed, empty (W04). What stands in question or
-answer cannot act as a token of the chat template.
+read up to the beginning of the answer, where the next token is one of the two labels. A block of
+reasoning that the chat template opens there is closed, empty (W04). Text of question or answer
+cannot act as a token of the chat template.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from calibrator.errors import CheckpointError
 from calibrator.scorer import Item
 from calibrator.text.layout import readable
 
-MARK = "PROMPT-STANDS-HERE"  # in a rendered chat template
+MARK = "PROMPT-STANDS-HERE"  # replaces the prompt in a rendered chat template
 THINK, END_THINK = "<think>", "</think>"
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What stands before the label: `ids`, with `image_id` once for each token of an image."""
+    """The tokens before the label: `ids`, with `image_id` once for each token of an image."""
 
     ids: list[int]
     is_truncated: bool
@@ -35,8 +35,8 @@ class Prompt:
 class Prompts:
     """The prompts of one checkpoint; `label_ids` are the tokens for incorrect and correct.
 
-    Raises CheckpointError where a label is not one token at the answer's place (F08), where the two
-    are the same, or where that place is inside a block of reasoning.
+    Raises CheckpointError if a label is not one token at the answer's place (F08), if the two are
+    the same, or if that place is inside a block of reasoning.
     """
 
     def __init__(self, config: LlmConfig, tokenizer: Any) -> None:
@@ -49,11 +49,14 @@ class Prompts:
         self.label_ids = self._checked_labels()
 
     def token_ids(self, items: Sequence[Item]) -> list[list[int]]:
-        """The ids of items without images, for engines that take ids."""
+        """Return the ids of items without images, for engines that take ids."""
         return [prompt.ids for prompt in self.read(items)]
 
     def read(self, items: Sequence[Item], images: Sequence[Sequence[int]] = ()) -> list[Prompt]:
-        """A prompt for each item; `images` has, for each, the number of tokens of its images."""
+        """Return a prompt for each item.
+
+        `images` has, for each item, the number of tokens of each of its images.
+        """
         shown = images or [()] * len(items)
         filled = [self.filled(item) for item in items]
         texts = [
@@ -69,7 +72,7 @@ class Prompts:
         ]
 
     def filled(self, item: Item) -> tuple[str, bool]:
-        """The template with an item's texts, and whether a part of these was cut off (F02, F03)."""
+        """Return the template with an item's texts, and whether a text was cut off (F02, F03)."""
         prompt = self.config.prompt
         question = self._plain(item.question, prompt.question_characters)
         answer = self._plain(item.answer, prompt.answer_characters)
@@ -86,39 +89,44 @@ class Prompts:
         return fill(prompt, values), is_cut
 
     def _plain(self, text: str, most: int) -> str:
-        """The beginning of a text, in which no token of the chat template is left."""
+        """Return a text's first characters, with all tokens of the chat template broken up."""
         return self._special.sub(
             lambda found: f"{found[0][0]} {found[0][1:]}", readable(text[:most])
         )
 
     def _source_model(self, item: Item) -> str | None:
-        """The answering model's name, where this calibrator knows it (B03, V18)."""
+        """Return the answering model's name if this calibrator may use it (B03, V18), else None."""
         if self.config.metadata == "omit" or not item.source_model:
             return None
         is_known = self.config.metadata == "explicit" or item.source_model.lower() in self._listed
         return item.source_model if is_known else None
 
     def _benchmark(self, item: Item) -> str | None:
+        """Return the benchmark's name if this calibrator may use it, else None."""
         if self.config.metadata == "omit" or not item.benchmark:
             return None
         is_known = self.config.metadata == "explicit" or item.benchmark in self._benchmarks
         return item.benchmark if is_known else None
 
     def surrounding(self, images: int) -> tuple[str, str]:
-        """What the chat template puts before and after a prompt with so many images."""
+        """Return the chat template's text before and after a prompt with this number of images."""
         if images not in self._around:
             self._around[images] = self._rendered(images)
         return self._around[images]
 
     def _rendered(self, images: int) -> tuple[str, str]:
+        """Render the chat template, and return its text before and after the prompt.
+
+        Raises CheckpointError if it fails, or does not show the user's text once.
+        """
         content: Any = MARK
-        if images:  # the images first, as in training (F06)
+        if images:  # images come first, as in training (F06)
             content = [*[{"type": "image"}] * images, {"type": "text", "text": MARK}]
         try:
             text = self.tokenizer.apply_chat_template(
                 [{"role": "user", "content": content}], tokenize=False, add_generation_prompt=True
             )
-        except Exception as error:  # whatever a template raises
+        except Exception as error:  # a template may raise anything
             raise CheckpointError(f"the base's chat template fails: {error}") from error
         before, mark, after = text.partition(MARK)
         if not mark or MARK in after:
@@ -130,6 +138,7 @@ class Prompts:
         return before, after
 
     def _with_images(self, ids: list[int], sizes: Sequence[int]) -> list[int]:
+        """Repeat the token of each image as often as its number of tokens."""
         if not sizes:
             return ids
         left, row = list(sizes), []
@@ -141,13 +150,14 @@ class Prompts:
 
     @cached_property
     def image_id(self) -> int:
-        """The token that stands for a part of an image."""
+        """The token that stands for a part of an image; raises CheckpointError if there is none."""
         found = self.tokenizer.convert_tokens_to_ids("<|image_pad|>")
         if not isinstance(found, int) or found == self.tokenizer.unk_token_id:
             raise CheckpointError("the base's tokenizer knows no <|image_pad|>")
         return found
 
     def _checked_labels(self) -> tuple[int, int]:
+        """Return the tokens of the two labels; raises CheckpointError if they do not fit."""
         before, after = self.surrounding(0)
         start = self._ids(f"{before}.{after}")
         found = []
@@ -169,7 +179,7 @@ class Prompts:
 
 
 def fill(prompt: PromptConfig, values: Mapping[str, str]) -> str:
-    """A template with its values; the line of a missing tag is left out where `missing` says so."""
+    """Fill a template; the line of a missing tag is left out if `missing` says so."""
     lines = []
     for line in prompt.template.split("\n"):
         names = FIELD.findall(line)
@@ -180,7 +190,7 @@ def fill(prompt: PromptConfig, values: Mapping[str, str]) -> str:
 
 
 def _special_pattern(tokenizer: Any) -> re.Pattern[str]:
-    """Every text that the tokenizer takes for a token of the chat template's own."""
+    """Return a pattern of all texts that the tokenizer takes for the chat template's tokens."""
     special = {
         str(token)
         for token in tokenizer.added_tokens_decoder.values()
@@ -191,7 +201,7 @@ def _special_pattern(tokenizer: Any) -> re.Pattern[str]:
 
 
 def load_prompts(config: LlmConfig, folder: Path) -> Prompts:
-    """The prompts of the base in `folder`; needs transformers, not torch.
+    """Load the prompts of the base in `folder`; needs transformers, not torch.
 
     Raises CheckpointError for a base without a tokenizer or chat template of the right kind.
     """
@@ -201,6 +211,6 @@ def load_prompts(config: LlmConfig, folder: Path) -> Prompts:
         tokenizer = AutoTokenizer.from_pretrained(
             folder, trust_remote_code=False, local_files_only=True
         )
-    except Exception as error:  # tokenizers and transformers raise whatever they like
+    except Exception as error:  # tokenizers and transformers may raise anything
         raise CheckpointError(f"the tokenizer of {folder} cannot be read: {error}") from error
     return Prompts(config, tokenizer)

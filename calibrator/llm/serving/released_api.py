@@ -1,4 +1,4 @@
-"""The keyword arguments of the authors' own package, so that its calls work here too (G05).
+"""Accept the keyword arguments of the authors' own package, so that its calls work here too (G05).
 
 Pinocchio(adapter=.., base_model=.., device_map=.., torch_dtype=.., use_placeholder_image=..)
 """
@@ -25,11 +25,11 @@ def load_released(
     torch_dtype: Any = None,
     use_placeholder_image: bool = True,
 ) -> LlmCalibrator:
-    """An adapter, by default the released one, on the base that it was trained on or another.
+    """Load an adapter, by default the released one, on its own base or another.
 
-    A folder without a `calibrator.json` is read as the released weights are. With another base, or
-    without the placeholder image, the scores are others': they have another name, and no
-    recalibration. Raises CheckpointError and HubError as `load_scorer` does.
+    A folder without a `calibrator.json` is read as the released weights are. Another base, or no
+    placeholder image, changes the scores: they get another name, and no recalibration. Raises
+    CheckpointError and HubError as `load_scorer` does.
     """
     name = adapter or ADAPTER
     folder = resolve_checkpoint(name)
@@ -59,7 +59,7 @@ def load_released(
 
 
 def _device(device_map: Any) -> str:
-    """One device: a map that spreads a model over several is not offered."""
+    """Return the one device of a map; raises CheckpointError for a map to several."""
     if isinstance(device_map, Mapping):
         devices = {str(each) for each in device_map.values()}
         if len(devices) != 1:
@@ -69,6 +69,7 @@ def _device(device_map: Any) -> str:
 
 
 def _dtype(torch_dtype: Any) -> str | None:
+    """Return the name of a dtype, None for the default; raises CheckpointError for others."""
     if torch_dtype is None or torch_dtype == "auto":
         return None
     name = str(torch_dtype).removeprefix("torch.")

@@ -1,4 +1,4 @@
-"""The last hidden states of items, for probes and for what is measured during a training."""
+"""Compute the last hidden states of items, for probes and for measurements during a training."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from calibrator.scorer import Item
 
 
 def precision(device: torch.device) -> AbstractContextManager[object]:
-    """Within, an adapter in fp32 computes in bf16 on a GPU that has it (E06)."""
+    """Return a context in which an fp32 adapter computes in bf16 on a GPU that has it (E06)."""
     if device.type == "cuda" and torch.cuda.is_bf16_supported():
         return torch.autocast("cuda", torch.bfloat16)
     return nullcontext()
 
 
 def packed(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Row numbers, those of similar length together, at most `budget` tokens after padding."""
+    """Group row numbers by similar length, at most `budget` tokens a group after padding."""
     batches: list[list[int]] = []
     for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
         if batches and lengths[i] * (len(batches[-1]) + 1) <= budget:
@@ -34,9 +34,9 @@ def packed(lengths: Sequence[int], budget: int) -> list[list[int]]:
 def last_states(
     calibrator: LlmCalibrator, items: Sequence[Item], budget: int
 ) -> tuple[Tensor, Tensor]:
-    """States (N, hidden) at the answer's place and the labels' log-odds (N,), fp32 on the CPU.
+    """Return states (N, hidden) at the answer's place and the labels' log-odds (N,).
 
-    `budget` is how many tokens a forward pass may have.
+    They are in fp32 on the CPU. `budget` is the largest number of tokens of a forward pass.
     """
     model = calibrator.model
     rows, _ = calibrator.rows(items)

@@ -1,9 +1,9 @@
-"""A checkpoint whose model runs elsewhere: its prompts as token ids, and what its scores mean.
+"""Make prompts as token ids for a checkpoint whose model runs elsewhere, and read its scores.
 
-For engines that are asked for the probability of one label token against the other. They read text
-only, so a checkpoint that shows a placeholder image beside every text (F05) is asked in another way
-than it was trained: that has to be wanted, and then neither its name nor its own recalibration is
-that of the checkpoint itself. Needs transformers, no torch.
+Such engines return the probability of one label token against the other. They read text only, so a
+checkpoint that shows a placeholder image beside every text (F05) is used differently from its
+training. That has to be configured, and then neither its name nor its own recalibration is that of
+the checkpoint itself. Needs transformers, no torch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from calibrator.scorer import Item, Score
 
 @dataclass(frozen=True, slots=True)
 class TokenPrompts:
-    """What an engine is asked, and what its answers are worth.
+    """The prompts for an engine, and the meaning of its answers.
 
     `name` is that of the scores, `label_ids` are the tokens for incorrect and correct.
     """
@@ -34,33 +34,34 @@ class TokenPrompts:
     prompts: Prompts
 
     def read(self, items: Sequence[Item]) -> list[Prompt]:
-        """The token ids of each item; raises NotScorableError for images."""
+        """Return the prompts of items; raises NotScorableError for images."""
         if any(item.images for item in items):
             raise NotScorableError("image", f"{self.name} is asked with text only")
         return self.prompts.read(items)
 
     @property
     def canaries(self) -> list[tuple[Item, float]]:
-        """Items with the score (not yet recalibrated) that an engine with the checkpoint's weights
-        gives; none where nobody wrote them down, or a placeholder is left
-        out."""
+        """Items with the scores, before recalibration, that an engine gives with the right weights.
+
+        The list is empty if the checkpoint has no such scores, or if a placeholder is left out.
+        """
         is_shown = self.config.images is not None and self.config.images.placeholder is not None
         if is_shown or len(self.config.canary) != len(CANARIES):
             return []
         return list(zip(CANARIES, self.config.canary, strict=True))
 
     def score(self, prompt: Prompt, probability: float) -> Score:
-        """What the probability of the correct label (B09), 0 to 1, is for an item."""
+        """Return the score for a probability of the correct label (B09), 0 to 1."""
         recalibration = self.config.recalibration
         confidence = recalibration.apply(probability) if recalibration else probability
         return Score(probability, confidence, prompt.is_truncated)
 
 
 def name_elsewhere(checkpoint: str, engine: str, *, omits_placeholder: bool = False) -> str:
-    """The name of the scores that `engine` computes, e.g. `pinocchio@3f2a91c0~vllm`.
+    """Return the name of the scores that `engine` computes, e.g. `pinocchio@3f2a91c0~vllm`.
 
-    Raises CheckpointError for what is no language model, or shows a placeholder that is not to be
-    omitted, and HubError.
+    Raises HubError, and CheckpointError for a checkpoint that is no language model, or shows a
+    placeholder that may not be omitted.
     """
     return _config(checkpoint, engine, omits_placeholder)[0]
 
@@ -68,7 +69,10 @@ def name_elsewhere(checkpoint: str, engine: str, *, omits_placeholder: bool = Fa
 def load_token_prompts(
     checkpoint: str, engine: str, *, omits_placeholder: bool = False
 ) -> TokenPrompts:
-    """Raises as `name_elsewhere`, and MissingExtraError without transformers."""
+    """Load the prompts of a checkpoint for an engine.
+
+    Raises the errors of `name_elsewhere`, and MissingExtraError without transformers.
+    """
     name, config, folder = _config(checkpoint, engine, omits_placeholder)
     try:
         prompts = load_prompts(config, base_folder(config, folder))
@@ -78,7 +82,7 @@ def load_token_prompts(
 
 
 def _config(checkpoint: str, engine: str, omits_placeholder: bool) -> tuple[str, LlmConfig, Path]:
-    """The name of the scores, what is asked with, and the checkpoint's folder."""
+    """Return the name of the scores, the prompts' configuration, and the checkpoint's folder."""
     folder = resolve_checkpoint(checkpoint)
     config = read_config(folder, checkpoint)
     if not isinstance(config, LlmConfig):

@@ -1,3 +1,3 @@
-"""Trains a language model as a calibrator: adapter, probe, processes."""
+"""Train a language model as a calibrator: adapter, probe, processes."""
 
 __all__ = ["config", "probe", "processes", "train"]

@@ -1,12 +1,12 @@
-"""The loop that trains an adapter: cross-entropy on the answer token alone (B10).
+"""Train an adapter with cross-entropy on the answer token alone (B10).
 
-The loss is over the whole vocabulary, as the paper's: of one position that is a single row of
+The loss is over the whole vocabulary, as the paper's; for one position that is a single row of
 logits. The score (B09) would be the same from the two labels' own cross-entropy, but a model that
-answers with a label can also be asked by engines that return the likeliest tokens only.
+answers with a label also works with engines that return the likeliest tokens only.
 
-A step depends on the seed, its number and the process alone, so a run that was interrupted goes on
-as if nothing had happened, and two processes end with what one does (but for dropout, of which each
-draws its own).
+A step depends on the seed, its number and the process alone. So an interrupted run resumes without
+a difference, and two processes end with the result of one (except for dropout, which each draws
+itself).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ STATE = "state.pt"
 
 @dataclass(slots=True)
 class Progress:
-    """How far a run has come; `losses` are the validation losses after each epoch."""
+    """The position of a run; `losses` are the validation losses after each epoch."""
 
     step: int = 0
     losses: list[float] = field(default_factory=list)
@@ -86,12 +86,12 @@ class AdapterRun:
             self.at = Progress(state["step"], state["losses"], state["best"])
             set_adapter_state(self.adapted, state["adapter"])
             self.adam.load_state_dict(state["adam"])
-        except Exception as error:  # torch and pickle raise what they like
+        except Exception as error:  # torch and pickle may raise anything
             raise TrainingError(f"{path} cannot be gone on from: {error}; remove it") from error
         self.say(f"going on after {self.at.step} steps")
 
     def save_state(self) -> None:
-        """Whole or not at all: the file is written beside the old one and then put in its place."""
+        """Save the state from the first process, by replacing the old file as a whole."""
         if not self.processes.is_first:
             return
         state = {
@@ -113,9 +113,10 @@ class AdapterRun:
         progress: Callable[[int, int], None] = lambda _done, _total: None,
         save_every_s: float = 600,
     ) -> None:
-        """Trains to the end, or goes on to it; then the adapter is that of the best epoch.
+        """Train to the end, from the start or a saved state; then load the best epoch's adapter.
 
-        `progress` hears after each step how many were taken, and of how many.
+        `progress` is called after each step with the number of steps, and the total. The state is
+        saved after each epoch and every `save_every_s` seconds.
         """
         each = steps_of_epoch(len(samples.train), self.config.batch_rows)
         total = each * self.config.epochs
@@ -137,7 +138,7 @@ class AdapterRun:
         set_adapter_state(self.adapted, self.at.best)
 
     def update(self, samples: Sequence[Sample], total: int) -> float:
-        """One optimizer step; returns the mean loss of this process's rows."""
+        """Take one optimizer step, and return the mean loss of this process's rows."""
         torch.manual_seed(self._seed("dropout", self.processes.rank))
         self.adapted.train()
         chosen = step_numbers(len(samples), self.at.step, self.config)
@@ -157,7 +158,7 @@ class AdapterRun:
         return losses * len(chosen) / max(1, len(mine))
 
     def _shown(self, samples: Sequence[Sample], chosen: Sequence[int]) -> list[Sample]:
-        """The step's rows, longest first, so that every process has its share of long ones."""
+        """Return the step's rows, longest first, so that the processes share the long ones."""
         rng = random.Random(self._seed("names"))
         shown = [
             samples[i].shown_as(hidden_names(samples[i].item, self.config, rng)) for i in chosen
@@ -165,10 +166,11 @@ class AdapterRun:
         return sorted(shown, key=lambda s: -len(s.item.question) - len(s.item.answer))
 
     def _seed(self, what: str, rank: int = 0) -> int:
+        """Return a seed for one purpose, step and process."""
         return random.Random(f"{self.config.seed} {what} {self.at.step} {rank}").getrandbits(62)
 
     def loss(self, rows: Sequence[ModelRow], targets: Sequence[int]) -> Tensor:
-        """The sum of the rows' cross-entropies over the vocabulary, at the answer's place."""
+        """Return the sum of the rows' cross-entropies over the vocabulary, at the answer."""
         labels = self.calibrator.model.label_ids
         wanted = torch.tensor([labels[target] for target in targets], device=self.processes.device)
         with precision(self.processes.device):
@@ -177,10 +179,10 @@ class AdapterRun:
             logits: Tensor = head(states.to(head.weight.dtype)).float()
         return cross_entropy(logits, wanted, reduction="sum")
 
-    # --- looking at it --------------------------------------------------------------------------
+    # --- evaluation -----------------------------------------------------------------------------
 
     def states(self, samples: Sequence[Sample]) -> tuple[Tensor, Tensor]:
-        """As `last_states` of all samples, of which each process reads its part."""
+        """Return `last_states` of all samples, of which each process reads its part."""
         self.adapted.eval()
         mine = [sample.item for sample in self.processes.part_of(samples)]
         found = last_states(self.calibrator, mine, self.config.micro_tokens)
@@ -188,11 +190,11 @@ class AdapterRun:
         return states, odds
 
     def scores(self, samples: Sequence[Sample]) -> Floats:
-        """P(correct) of samples (N,), before any recalibration."""
+        """Return P(correct) of samples (N,), before any recalibration."""
         return np.asarray(sigmoid(self.states(samples)[1].double().numpy()))
 
     def watch(self, validation: Sequence[Sample]) -> None:
-        """Notes an epoch's loss on the validation questions, and its adapter if none was better."""
+        """Record an epoch's loss on the validation questions, and its adapter if it is the best."""
         targets = np.array([sample.target for sample in validation])
         p = np.clip(self.scores(validation), 1e-6, 1 - 1e-6)
         loss = -float(np.mean(targets * np.log(p) + (1 - targets) * np.log(1 - p)))
@@ -203,7 +205,7 @@ class AdapterRun:
 
 
 def learning_rate(step: int, total: int, config: LlmTrainConfig) -> float:
-    """Linear warm-up, then half a cosine to zero (E09 states none)."""
+    """Return the rate of a step: linear warm-up, then half a cosine to zero (E09 states none)."""
     warm = max(1, round(total * config.warmup_share))
     if step < warm:
         return config.learning_rate * (step + 1) / warm

@@ -1,4 +1,4 @@
-"""LoRA adapters to be trained: begun on a base, gone on from, or written (B05, E01, E10)."""
+"""Begin, load and copy LoRA adapters that are trained (B05, E01, E10)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from calibrator.checkpoints.llm_config import AdapterConfig
 from calibrator.llm.serving.loading import load_adapter, quiet
 
-TARGETS = "all-linear"  # every linear layer but the head, those of the vision tower included
+TARGETS = "all-linear"  # every linear layer but the head, including the vision tower's
 
 
 def begin_adapter(model: Any, config: AdapterConfig, dropout: float, seed: int) -> PeftModel:
-    """An adapter that changes nothing yet, in fp32 whatever the base is in."""
+    """Add an adapter that changes nothing yet, in fp32 whatever the base's dtype is."""
     torch.manual_seed(seed)
     lora = LoraConfig(
         r=config.rank, lora_alpha=config.alpha or 1, lora_dropout=dropout, target_modules=TARGETS
@@ -29,7 +29,7 @@ def begin_adapter(model: Any, config: AdapterConfig, dropout: float, seed: int) 
 
 
 def go_on_from_adapter(model: Any, folder: Path, config: AdapterConfig) -> PeftModel:
-    """The adapter of a checkpoint, to be trained further; raises CheckpointError."""
+    """Load the adapter of a checkpoint for further training; raises CheckpointError."""
     adapted = load_adapter(model, folder, config)
     for parameter in adapter_weights(adapted).values():
         parameter.requires_grad_(True)
@@ -37,12 +37,12 @@ def go_on_from_adapter(model: Any, folder: Path, config: AdapterConfig) -> PeftM
 
 
 def adapter_weights(adapted: PeftModel) -> dict[str, nn.Parameter]:
-    """All that is trained, by its name in the model."""
+    """Return all trained parameters by their names in the model."""
     return {name: p for name, p in adapted.named_parameters() if "lora_" in name}
 
 
 def adapter_state(adapted: PeftModel) -> dict[str, Tensor]:
-    """A copy of an adapter's weights on the CPU, named as in its file."""
+    """Return a copy of an adapter's weights on the CPU, named as in its file."""
     state: Mapping[str, Tensor] = get_peft_model_state_dict(adapted)
     return {name: weight.detach().cpu().clone().contiguous() for name, weight in state.items()}
 
@@ -53,6 +53,6 @@ def set_adapter_state(adapted: PeftModel, state: Mapping[str, Tensor]) -> None:
 
 
 def trainable_share(adapted: PeftModel) -> float:
-    """The adapter's weights per weight of the base (E10: below 1 % in the paper)."""
+    """Return the adapter's weights per weight of the base (E10: below 1 % in the paper)."""
     mine = sum(parameter.numel() for parameter in adapter_weights(adapted).values())
     return mine / (sum(parameter.numel() for parameter in adapted.parameters()) - mine)

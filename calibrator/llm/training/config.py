@@ -1,9 +1,9 @@
-"""What decides how a language-model calibrator is trained, and what it begins from.
+"""Configure the training of a language-model calibrator, and find what it begins from.
 
 The paper's values (checklist B05, E01-E06) are the defaults. What it does not state (E09) is chosen
 here: linear warm-up over 3 % of the steps, then a cosine to zero; dropout 0.05 before each adapter;
-gradients no longer than 1; a fixed seed. Names are hidden from some rows, so that a calibrator can
-be asked without them (B03). Sixteen rows a step are sixteen altogether, however many processes
+gradients no longer than 1; a fixed seed. Names are hidden in some rows, so that the calibrator also
+works without them (B03). Sixteen rows a step are sixteen altogether, however many processes
 share them (V13: the paper's 1 x 16 on each of four GPUs would be 64).
 """
 
@@ -32,28 +32,28 @@ PAPER = "paper"
 
 @dataclass(frozen=True, slots=True)
 class LlmTrainConfig:
-    """All that decides what a run gives, the adapter's rank apart (that of the preset, E01)."""
+    """All that decides the result of a run, except the adapter's rank, set by the preset (E01)."""
 
     data: tuple[str, ...]
-    name: str = ""  # the preset's, or the start's, otherwise
+    name: str = ""  # empty for the preset's or the start's
     preset: str = PAPER
-    base: str = ""  # a folder or hub name; the preset's otherwise
-    start: str = ""  # a checkpoint to go on from (G06), which keeps its base, prompt and rank
-    is_text_only: bool = False  # a base that sees is shown no image, no placeholder either
+    base: str = ""  # a folder or hub name; empty for the preset's
+    start: str = ""  # a checkpoint to continue from (G06), which keeps its base, prompt and rank
+    is_text_only: bool = False  # a vision base gets no image and no placeholder
     elicitation: Elicitation = "logit"
     selection: Selection = field(default_factory=Selection)
     validation_rows: int = 4_000  # for the choice of the epoch, recalibration and quality
-    probe_rows: int = 20_000  # whose states a probe is fitted on
+    probe_rows: int = 20_000  # rows whose states a probe is fitted on
     epochs: int = 3
     learning_rate: float = 1e-4
     weight_decay: float = 0.01
-    batch_rows: int = 16  # for each step, all processes together (E04)
+    batch_rows: int = 16  # for each step, over all processes (E04)
     warmup_share: float = 0.03
-    dropout: float = 0.05  # of a new adapter; one that is gone on from keeps its own
+    dropout: float = 0.05  # of a new adapter; a continued one keeps its own
     gradient_norm: float = 1.0
     model_dropout: float = 0.2  # chance to hide the answering model's name
-    benchmark_dropout: float = 0.5  # and the benchmark's, which nobody knows in service
-    micro_tokens: int = 8_192  # padded, of one forward pass; 1 is a pass for each row
+    benchmark_dropout: float = 0.5  # chance to hide the benchmark, which is unknown in service
+    micro_tokens: int = 8_192  # of one forward pass, with padding; 1 is a pass for each row
     has_checkpointing: bool = True  # activations are computed again in the backward pass
     device: str = "auto"
 
@@ -67,8 +67,10 @@ class LlmTrainConfig:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """What a run begins from: `config` is the calibrator's, but for what training finds out;
-    `adapter` the folder of one to go on from."""
+    """The start of a run: configuration, base, and the folder of an adapter to continue.
+
+    `config` is the calibrator's, without the results of training.
+    """
 
     config: LlmConfig
     base: Path
@@ -76,7 +78,7 @@ class Beginning:
 
 
 def beginning(config: LlmTrainConfig) -> Beginning:
-    """Base and configuration of a run; downloads what is named by its hub name.
+    """Return base and configuration of a run; hub names are downloaded.
 
     Raises TrainingError, CheckpointError or HubError.
     """
@@ -88,7 +90,7 @@ def beginning(config: LlmTrainConfig) -> Beginning:
 
 
 def _fresh(config: LlmTrainConfig) -> Beginning:
-    """A preset, on its own base or another one."""
+    """Return a preset, on its own base or another one."""
     found = preset(config.preset)
     if found.adapter is None:
         raise TrainingError(f"preset {config.preset!r} has no adapter that could be trained")
@@ -109,7 +111,7 @@ def _fresh(config: LlmTrainConfig) -> Beginning:
 
 
 def _started(config: LlmTrainConfig) -> Beginning:
-    """A checkpoint of ours or a released one; on whole weights a new adapter is begun."""
+    """Return a checkpoint of ours or a released one; on whole weights a new adapter is begun."""
     if config.base or config.is_text_only:
         raise TrainingError(
             "a checkpoint to start from has its own base; leave out --base and --text-only"
@@ -128,7 +130,10 @@ def _started(config: LlmTrainConfig) -> Beginning:
 
 
 def _located(base: str, revision: str | None = None) -> tuple[Path, str, str | None]:
-    """The folder of a base, what a checkpoint calls it, and the commit where it is of the hub."""
+    """Return the folder of a base, its name in a checkpoint, and its commit if from the hub.
+
+    Raises TrainingError for GGUF, and for a base that is neither a folder nor a hub name.
+    """
     folder = Path(base).expanduser()
     if folder.suffix == ".gguf" or (folder.is_dir() and _has_only_gguf(folder)):
         raise TrainingError(
@@ -149,7 +154,10 @@ def _has_only_gguf(folder: Path) -> bool:
 
 
 def architecture_of(base: Path) -> Architecture:
-    """Whether a base sees, as its `config.json` says; raises TrainingError for anything else."""
+    """Return whether a base reads images, from its `config.json`.
+
+    Raises TrainingError for a model of an unknown kind.
+    """
     path = base / "config.json"
     try:
         values = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""Fits a probe on the states of training rows, once the adapter is what it will be (K14)."""
+"""Fit a probe on the states of training rows, once the adapter is finished (K14)."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ def fit_probe(
     held_targets: Tensor,
     seed: int,
 ) -> Probe:
-    """The probe with the least loss on held-out rows; features (N, F), targets (N,) of 0 and 1.
+    """Return the probe with the least loss on held-out rows.
 
-    Training rows have been seen by the adapter, so their states are told apart more easily than
-    those of other questions: where to stop, the held-out rows say.
+    Features are (N, F), targets (N,) of 0 and 1. The adapter has seen the training rows, so their
+    states are easier to classify than those of other questions. Therefore the held-out rows decide
+    when to stop.
     """
     deviation, mean = torch.std_mean(features, dim=0, correction=0)
     deviation = deviation.clamp_min(1e-6)

@@ -1,8 +1,9 @@
-"""The processes that train together: one, or as many as `torchrun` or `accelerate launch` started.
+"""Coordinate the processes that train together: one, or those that a launcher started.
 
-Each has a part of every step's rows. What is exchanged is the adapter's gradients, summed once a
-step. DistributedDataParallel would do the same, but wants every weight to have a gradient in every
-process, and rows without an image leave the vision tower's without one.
+The launcher is `torchrun` or `accelerate launch`. Each process has a part of every step's rows.
+They exchange the adapter's gradients, summed once a step. DistributedDataParallel would do the
+same, but requires every weight to have a gradient in every process, and rows without an image leave
+the vision tower's without one.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ T = TypeVar("T")
 
 
 def use_threads(count: int) -> None:
-    """Let PyTorch take so many threads on the CPU; 0 leaves it all cores."""
+    """Limit PyTorch to this number of CPU threads; 0 leaves it all cores."""
     if count:
         torch.set_num_threads(count)
 
 
 class Processes:
-    """This process among its kind; `device` is its own."""
+    """This process among the others; `device` is its own."""
 
     def __init__(self, device: str = "auto") -> None:
         has_gpu = device != "cpu" and torch.cuda.is_available()
@@ -41,15 +42,15 @@ class Processes:
 
     @property
     def is_first(self) -> bool:
-        """Whether this one speaks and writes for all."""
+        """Whether this process reports and writes for all."""
         return self.rank == 0
 
     def part_of(self, rows: Sequence[T]) -> list[T]:
-        """The rows that are this process's own, every `count`-th."""
+        """Return this process's rows, every `count`-th."""
         return list(rows[self.rank :: self.count])
 
     def sum_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Makes every gradient the sum over all processes; one that is missing counts as zero."""
+        """Set every gradient to the sum over all processes; a missing one counts as zero."""
         for parameter in parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
@@ -63,7 +64,7 @@ class Processes:
             gradient.copy_(part.view_as(gradient))
 
     def gathered(self, mine: Tensor, total: int) -> Tensor:
-        """What each process found for its `part_of` `total` rows (n, ...), in the rows' order."""
+        """Collect the results of all processes for their `part_of` of `total` rows, in order."""
         if self.count == 1:
             return mine
         found: list[Tensor] = [torch.empty(0)] * self.count
@@ -75,11 +76,11 @@ class Processes:
 
     @contextmanager
     def first_alone(self) -> Iterator[None]:
-        """The first process does what is within before the others: what it downloads, they find."""
+        """Run the context in the first process first, so that the others find its downloads."""
         with self._state.main_process_first():
             yield
 
     def close(self) -> None:
-        """Lets the others go; without it torch complains at the end."""
+        """End the process group, because torch complains otherwise."""
         if self.count > 1:
             self._state.destroy_process_group()

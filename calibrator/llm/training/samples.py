@@ -1,4 +1,4 @@
-"""Labelled rows as a language-model calibrator is shown them: split by question, names hidden."""
+"""Prepare labelled rows for a language-model calibrator: split by question, with names hidden."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from calibrator.scorer import Item
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One labelled answer; `target` is 1 where it is correct."""
+    """One labelled answer; `target` is 1 if it is correct."""
 
     item: Item
     target: int
@@ -29,7 +29,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What a run is trained on and what it is validated on; they share no question (D04)."""
+    """The samples for training and for validation; they share no question (D04)."""
 
     train: list[Sample]
     validation: list[Sample]
@@ -52,7 +52,7 @@ def _named(found: Sequence[str | None]) -> tuple[str, ...]:
 
 
 def read_samples(config: LlmTrainConfig) -> Samples:
-    """The rows of a run's files, split; raises TrainingError where one side would be empty."""
+    """Read and split the rows of a run's files; raises TrainingError without validation rows."""
     rows, held = select_rows([Path(path) for path in config.data], config.selection, "read")
     if not held:
         raise TrainingError("too few questions: none is left for validation")
@@ -61,13 +61,13 @@ def read_samples(config: LlmTrainConfig) -> Samples:
 
 
 def sample_of(row: Row) -> Sample:
-    """An answer that says nothing is incorrect, whatever its label (D03)."""
+    """Make a sample of a row; an empty answer is incorrect, whatever its label (D03)."""
     is_correct = bool(row.correct) and bool(row.answer.strip())
     return Sample(row.item("all"), int(is_correct), row.question_id)
 
 
 def check_questions_apart(samples: Samples) -> None:
-    """That no question is on both sides (D04); raises TrainingError."""
+    """Raise TrainingError if a question is in both training and validation (D04)."""
     both = {s.question_id for s in samples.train} & {s.question_id for s in samples.validation}
     if both:
         raise TrainingError(
@@ -80,7 +80,7 @@ def steps_of_epoch(rows: int, batch_rows: int) -> int:
 
 
 def step_numbers(rows: int, step: int, config: LlmTrainConfig) -> list[int]:
-    """Which rows an optimizer step sees; every epoch has its own order of all of them."""
+    """Return the numbers of an optimizer step's rows; every epoch has its own order of all rows."""
     epoch, within = divmod(step, steps_of_epoch(rows, config.batch_rows))
     order = list(range(rows))
     random.Random(f"{config.seed} epoch {epoch}").shuffle(order)
@@ -88,7 +88,7 @@ def step_numbers(rows: int, step: int, config: LlmTrainConfig) -> list[int]:
 
 
 def hidden_names(item: Item, config: LlmTrainConfig, rng: random.Random) -> Item:
-    """The item as it is shown this time, each of its names hidden with its chance."""
+    """Return the item with each of its names hidden with its own chance."""
     keeps_model = rng.random() >= config.model_dropout
     keeps_benchmark = rng.random() >= config.benchmark_dropout
     return replace(

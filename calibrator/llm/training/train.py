@@ -1,10 +1,10 @@
-"""Trains a calibrator that is a language model: one run, top to bottom, resumable (E01-E10).
+"""Train a calibrator that is a language model: one run, top to bottom, resumable (E01-E10).
 
     rows -> split by question -> base with an adapter -> epochs -> [probe] -> recalibrate, save
 
-The run's folder holds `train.json` (its configuration), `state.pt` (to go on from) and in the end
-`checkpoint/`, which is an ordinary one. The same command goes on where it was interrupted, also
-with another number of processes.
+The run's folder holds `train.json` (its configuration), `state.pt` (to resume from) and in the end
+`checkpoint/`, which is an ordinary one. The same command resumes an interrupted run, also with
+another number of processes.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from calibrator.recalibration.fit import MIN_LABELS
 from calibrator.rows.run_folder import adopt_folder
 
 CHECKPOINT = "checkpoint"
-_UNSAID = ("data", "device", "base", "start")  # paths of a machine, or said elsewhere
+_UNSAID = ("data", "device", "base", "start")  # paths of a machine, or stored elsewhere
 
 
 def train_llm(
@@ -61,11 +61,11 @@ def train_llm(
     progress: Callable[[int, int], None] = lambda _done, _total: None,
     save_every_s: float = 600,
 ) -> Path:
-    """Runs, or goes on with, the training in `folder`; returns the checkpoint's folder.
+    """Run or resume the training in `folder`, and return the checkpoint's folder.
 
-    `progress` hears how many steps were taken, and of how many. Raises TrainingError when there is
-    nothing to train on or the folder is another run's, CheckpointError or HubError for a base or a
-    start that cannot be used.
+    `progress` is called with the number of steps, and the total. Raises TrainingError if there is
+    nothing to train on or the folder belongs to another run, CheckpointError or HubError for a base
+    or a start that cannot be used.
     """
     processes = Processes(config.device)
     if not processes.is_first:
@@ -88,7 +88,7 @@ def train_llm(
 
 
 def _with_names(config: LlmConfig, samples: Samples) -> LlmConfig:
-    """The names that the calibrator will know: those of the start and those of the rows."""
+    """Add the names in the rows to those that the calibrator knows."""
     return replace(
         config,
         source_models=tuple(sorted({*config.source_models, *samples.source_models})),
@@ -103,7 +103,7 @@ def _prepared(
     processes: Processes,
     say: Callable[[str], None],
 ) -> AdapterRun:
-    """The base in half precision where the device has it, the adapter in fp32 (E06)."""
+    """Load the base in half precision if the device has it, and the adapter in fp32 (E06)."""
     known = begun.config
     prompts = load_prompts(known, begun.base)
     pixels = None if known.images is None else load_pixel_reader(known.images, begun.base)
@@ -122,7 +122,11 @@ def _prepared(
 
 
 def _readable(samples: Samples, calibrator: LlmCalibrator, say: Callable[[str], None]) -> Samples:
-    """The samples without those whose images cannot be read, before hours are spent."""
+    """Return the samples without unreadable images, and report how many are left out.
+
+    This runs before the training, which takes hours. Raises TrainingError if no sample is left for
+    training or for validation.
+    """
 
     def kept(given: list[Sample]) -> list[Sample]:
         found, reasons = [], []
@@ -160,7 +164,10 @@ def _say_what(run: AdapterRun, samples: Samples) -> None:
 
 
 def _finish(run: AdapterRun, known: LlmConfig, base: Path, samples: Samples) -> Path:
-    """Fits what stands behind the adapter on validation questions, measures, and writes."""
+    """Fit probe and recalibration, measure, and write the checkpoint; return its folder.
+
+    Only the first process writes.
+    """
     probe = None if run.config.elicitation == "logit" else _probe(run, samples)
     targets = np.array([sample.target for sample in samples.validation])
     as_served = partial(replace, benchmark=None)
@@ -186,6 +193,7 @@ def _finish(run: AdapterRun, known: LlmConfig, base: Path, samples: Samples) -> 
 
 
 def _probe(run: AdapterRun, samples: Samples) -> Probe:
+    """Fit the probe on the states of training rows."""
     chosen = samples.train[: run.config.probe_rows]
     has_odds = run.config.elicitation == "both"
     train, held = (
@@ -201,7 +209,7 @@ def _probe(run: AdapterRun, samples: Samples) -> Probe:
 def _scores(
     run: AdapterRun, probe: Probe | None, samples: list[Sample], shown: Callable[[Any], Any]
 ) -> Floats:
-    """P(correct) of samples (N,), told what `shown` makes of their items."""
+    """Return P(correct) of samples (N,), for their items as changed by `shown`."""
     states, odds = run.states([sample.shown_as(shown(sample.item)) for sample in samples])
     if probe is not None:
         odds = probe.odds(features_of(states, odds, has_odds=run.config.elicitation == "both"))
@@ -211,7 +219,7 @@ def _scores(
 def _recalibration(
     targets: Floats, plain: Floats, named: Floats, say: Callable[[str], None]
 ) -> Platt | None:
-    """Platt scaling on the validation questions, with names and without; None for too few."""
+    """Fit Platt scaling on the validation questions, with names and without; None for too few."""
     if len(targets) < MIN_LABELS or targets.min() == targets.max():
         say(f"{len(targets)} validation rows allow no recalibration; the confidence is the score")
         return None
@@ -235,7 +243,7 @@ def _facts(run: AdapterRun, samples: Samples, base: Path) -> dict[str, Any]:
         "questions": samples.questions,
         "steps": run.at.step,
         "validation_losses": [round(loss, 6) for loss in run.at.losses],
-        "epoch": int(np.argmin(run.at.losses)) + 1,  # whose adapter this is
+        "epoch": int(np.argmin(run.at.losses)) + 1,  # the epoch of this adapter
         "trainable_share": round(trainable_share(run.adapted), 6),
         "precision": {"base": str(run.calibrator.model.model.dtype), "adapter": "torch.float32"},
         "processes": run.processes.count,
@@ -243,7 +251,7 @@ def _facts(run: AdapterRun, samples: Samples, base: Path) -> dict[str, Any]:
 
 
 def _write(target: Path, run: AdapterRun, config: LlmConfig, probe: Probe | None) -> None:
-    """Writes the folder beside its place and then moves it there, whole."""
+    """Write the folder under a temporary name, then move it to its place as a whole."""
     partial_folder = target.with_name(f"{target.name}.partial")
     shutil.rmtree(partial_folder, ignore_errors=True)
     partial_folder.mkdir()

@@ -1,4 +1,4 @@
-"""The stages of a training, each fitted once."""
+"""Fit the stages of a training, each once."""
 
 __all__ = [
     "abilities",

@@ -1,5 +1,7 @@
-"""Fits the abilities of the models of labelled rows, and what names state of those of others
-(`calibrator.features.abilities`)."""
+"""Fit the abilities of the models of labelled rows, and the worth of numbers in unknown names.
+
+`calibrator.features.abilities` applies them.
+"""
 
 from __future__ import annotations
 
@@ -17,25 +19,25 @@ from calibrator.rows.rows import Row
 
 @dataclass(frozen=True, slots=True)
 class AbilityConfig:
-    """How abilities are fitted, and what is added of them."""
+    """The strength of the fit, and the share of abilities that is added."""
 
     share: float = 0.3  # of an ability, added to the log-odds
-    ridge: float = 20.0  # that draws abilities to 0, those of models of few rows most
-    stated_share: float = 1.0  # of what a name that is not known says of its model's ability
-    stated_ridge: float = 10.0  # that draws to 0 what the numbers in names are worth
-    stated_rows: tuple[int, int] = (30, 400)  # fewest of a model that teaches; more count no more
+    ridge: float = 20.0  # draws abilities to 0, most for models of few rows
+    stated_share: float = 1.0  # of the ability estimated from an unknown name
+    stated_ridge: float = 10.0  # draws the worth of numbers in names to 0
+    stated_rows: tuple[int, int] = (30, 400)  # fewest of a model used; the most that count
 
 
 def fit_abilities(
     rows: Sequence[Row], names: Sequence[str], config: AbilityConfig
 ) -> dict[str, NDArray[Any]]:
-    """The arrays of `Abilities` that knows `names`, in lower case and in this order.
+    """Return the arrays of `Abilities` that knows `names`, in lower case and in this order.
 
-    P(right) of a reply is the sigmoid of its model's ability less its benchmark's difficulty, by
-    maximum likelihood with a ridge on the abilities. They are told from that of the middle row:
-    of a name that no row has, or of too few, hardly anything is told. What names state is worth
-    what the abilities of the models of these rows say by a ridge regression on `stated_in`. Raises
-    MissingExtraError without scikit-learn.
+    P(right) of a reply is the sigmoid of its model's ability minus its benchmark's difficulty, by
+    maximum likelihood with a ridge on the abilities. Abilities are relative to that of the average
+    row, so names without rows get 0. The numbers in names are fitted to the abilities of these
+    rows' models by a ridge regression on `stated_in`. Raises MissingExtraError without
+    scikit-learn.
     """
     check_scikit_learn()
     from scipy.sparse import csr_matrix, hstack
@@ -69,8 +71,11 @@ def _fit_stated(
     counts: NDArray[np.int64],
     config: AbilityConfig,
 ) -> NDArray[np.float64]:
-    """What each number of `stated_in` adds to log-odds, and a constant, (STATED + 1,): such that
-    the weighted mean of these names gets 0."""
+    """Return what each number of `stated_in` adds to log-odds, and a constant, (STATED + 1,).
+
+    The weighted mean of these names gets 0. All are 0 if no model with enough rows has a name that
+    states anything.
+    """
     fewest, most = config.stated_rows
     found = [
         (told, own, min(count, most) ** 0.5)

@@ -1,8 +1,8 @@
-"""AdamW over bf16 weights with fp32 copies, and a running average of them.
+"""Run AdamW over bf16 weights with fp32 copies, and keep a running average of them.
 
-The forward and backward pass run on bf16 weights (no casts at every step, which autocast makes);
-the optimizer works on fp32 copies, since steps of 1e-4 vanish in bf16. The running average of the
-copies (Polyak and Juditsky, 1992) is what ships: at a constant learning rate it is about as good as
+The forward and backward pass use bf16 weights, which avoids autocast's casts at every step. The
+optimizer works on fp32 copies, because steps of 1e-4 vanish in bf16. The running average of the
+copies (Polyak and Juditsky, 1992) is shipped: at a constant learning rate it is about as good as
 the same weights after a decay.
 """
 
@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 
 class AveragedAdam:
-    """Optimizes those parameters of `model` that want a gradient.
+    """An optimizer for the parameters of `model` that require a gradient.
 
-    `averaging` is the share that the average keeps at each step; while there are few steps it
-    keeps less, so that the beginning is forgotten.
+    `averaging` is the share that the average keeps at each step. In the first steps it keeps less,
+    so that the beginning is forgotten.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class AveragedAdam:
 
     @torch.no_grad()
     def step(self, rate: float) -> None:
-        """One step along the gradients, which are then cleared."""
+        """Take one step along the gradients, then clear them."""
         for copy, parameter in zip(self.copies, self.parameters, strict=True):
             copy.grad = None if parameter.grad is None else parameter.grad.float()
             parameter.grad = None
@@ -53,7 +53,7 @@ class AveragedAdam:
 
     @contextmanager
     def averaged(self) -> Iterator[None]:
-        """Within, the model has the averaged weights."""
+        """Give the model the averaged weights within the context."""
         self._show(self.average)
         try:
             yield

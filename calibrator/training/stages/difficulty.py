@@ -1,5 +1,6 @@
-"""Fits the difficulty of questions (`difficulty`), and tells that of training questions by the
-others.
+"""Fit the difficulty of questions (`features.difficulty`).
+
+The difficulty of each training question is computed from the other questions.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ Array = NDArray[np.generic]
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
-WIDTH = 48  # of a piece's vector, in 8 bits each
-COMMON = 0.1  # a piece that this share of the questions hold weighs half of one that none holds
-RARE = 1e-5  # added to every share, so that pieces which no question holds count a little
+WIDTH = 48  # numbers in a piece's vector, 8 bits each
+COMMON = 0.1  # a piece in this share of the questions weighs half as much as a piece in none
+RARE = 1e-5  # added to every share, so that pieces in no question count a little
 
 
 def fit_difficulty(
     asked: Sequence[Ids], questions: Ints, targets: Floats, vectors: Floats
 ) -> tuple[dict[str, Array], Floats]:
-    """The arrays of a `Difficulty`, and log-odds (N,) for the rows fitted on, each told by other
-    questions than its own.
+    """Return the arrays of a `Difficulty`, and log-odds (N,) of the rows it is fitted on.
 
-    `asked`: the distinct word pieces of each row's question; the numbers of their questions and
-    their targets, each (N,); `vectors` (V, hidden): what every piece means.
+    Each row's log-odds come from other questions than its own. `asked` are the distinct word pieces
+    of each row's question, `questions` (N,) the questions' numbers, `targets` (N,) the labels, and
+    `vectors` (V, hidden) those of all pieces.
     """
     _, first, question = np.unique(questions, return_index=True, return_inverse=True)
     pieces = [asked[i] for i in first]
@@ -50,8 +51,10 @@ def fit_difficulty(
 
 
 def _weighed(vectors: Floats, pieces: Sequence[Ids]) -> Floats:
-    """The main directions of the pieces that questions hold, the rarer the longer, (V, WIDTH);
-    zeros where there are fewer."""
+    """Return the pieces' vectors (V, WIDTH) along the main directions, longer for rare pieces.
+
+    Columns are zeros where there are fewer directions.
+    """
     share = np.bincount(np.concatenate(pieces), minlength=len(vectors)) / len(pieces)
     centred = vectors - np.average(vectors, axis=0, weights=share + RARE)
     _, directions = np.linalg.eigh((centred * (share + RARE)[:, None]).T @ centred)

@@ -1,8 +1,8 @@
-"""Trains an encoder on what the tower leaves over: its logit is added to the tower's.
+"""Train an encoder on the tower's residual: its logit is added to the tower's.
 
 The base is all-MiniLM-L6-v2 or an earlier checkpoint. The learning rate is constant until the last
-part of the run, and the weights that ship are a running average, so that a checkpoint can be made
-of any moment.
+part of the run, and the shipped weights are a running average, so that a checkpoint can be made
+at any moment.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from calibrator.training.run import Run, TrainConfig, TrainData
 
 FEATURE_BATCH = 32
-NAMED = (0.0, 1.0)  # (model, benchmark) dropout: how rows of known models are served
+NAMED = (0.0, 1.0)  # (model, benchmark) dropout, as rows of known models are served
 
 
 def load_start(model: CrossEncoderModel, name: str) -> None:
-    """Copies a checkpoint's encoder and head.
+    """Copy a checkpoint's encoder and head into `model`.
 
-    Of a checkpoint without a side tower the head's last layer begins at zero: what it said, the
-    tower says too (stacked on validation questions, its logit got a weight of 0.04).
+    For a checkpoint without a side tower the head's last layer begins at zero, because the tower
+    says the same (stacked on validation questions, its logit got a weight of 0.04).
     """
     found = read_checkpoint(resolve_checkpoint(name))
     load_weights(model, found.weights)
@@ -53,8 +53,10 @@ def load_start(model: CrossEncoderModel, name: str) -> None:
 def loss_of(
     model: CrossEncoderModel, batch: Batch, device: torch.device, config: TrainConfig
 ) -> Tensor:
-    """Cross-entropy on the label alone (paper B10), the tower's log-odds added; targets may be
-    soft, and the focal weight (1 - p_t) ** gamma (Lin et al., 2017) is off at 0."""
+    """Return the cross-entropy on the label alone (paper B10), with the tower's log-odds added.
+
+    Targets may be soft. The focal weight (1 - p_t) ** gamma (Lin et al., 2017) is off at 0.
+    """
     targets, offsets = torch.tensor([batch.targets, batch.offsets], device=device)
     logits = model(*(t.to(device) for t in collate(batch.rows)))
     odds = logits[:, 1] - logits[:, 0] + offsets
@@ -68,10 +70,10 @@ def loss_of(
 
 
 def learning_rate(seen: float, config: TrainConfig, total: int) -> float:
-    """Linear warm-up, constant, linear to zero in the last `decay_share` (E09 states none).
+    """Return the rate: linear warm-up, constant, linear to zero in the last `decay_share`.
 
-    `seen` and `total` are rows. Constant for most of the run, it does not depend on a run's length
-    until the end, so that a checkpoint can be made at any time (Hägele et al., 2024).
+    `seen` and `total` are rows. The paper's E09 states no schedule. The rate does not depend on a
+    run's length until the end, so that a checkpoint can be made at any time (Hägele et al., 2024).
     """
     warm = (seen + 1) / config.warmup_rows if config.warmup_rows else 1.0
     falling = (total - seen) / max(1.0, total * config.decay_share)
@@ -79,7 +81,7 @@ def learning_rate(seen: float, config: TrainConfig, total: int) -> float:
 
 
 class EncoderRun:
-    """The encoder's part of a run: its weights, and how far it has come."""
+    """The encoder's part of a run: its weights, and its position."""
 
     def __init__(self, run: Run, base: Path) -> None:
         config = run.config
@@ -106,7 +108,7 @@ class EncoderRun:
         self.optimizer.load_state(state["optimizer"])
         self.epoch, self.batch, self.rows_seen = state["position"]
         self.watched = state["watched"]
-        torch.set_rng_state(state["rng"].cpu())  # dropout goes on where it was
+        torch.set_rng_state(state["rng"].cpu())  # so that dropout continues
         self.run.say(f"going on after {self.rows_seen} rows")
 
     def save_state(self) -> None:
@@ -127,8 +129,11 @@ class EncoderRun:
         progress: Callable[[int, int], None],
         save_every_s: float,
     ) -> None:
-        """Trains to the end, or goes on to it. `progress` hears after each step how many rows were
-        shown, and of how many."""
+        """Train to the end, from the start or a saved state.
+
+        `progress` is called after each step with the number of rows shown, and the total. The state
+        is saved every `save_every_s` seconds and at the end.
+        """
         total = round(float(data.weights.sum())) * self.config.epochs
         self.run.say(f"{len(data.train)} rows, {total} visits planned")
         self.model.train()
@@ -144,13 +149,16 @@ class EncoderRun:
         self.save_state()
 
     def visits(self, dropout: tuple[float, float] | None = None) -> Visits:
-        """How rows are shown in training, or with the given (model, benchmark) dropout."""
+        """Return how rows are shown in training, or with the given (model, benchmark) dropout."""
         c = self.config
         model, benchmark = dropout or (c.model_dropout, c.benchmark_dropout)
         return Visits(self.run.tags, c.layout, c.token_budget, model, benchmark)
 
     def epoch_batches(self, data: TrainData, tower: TowerStage) -> Iterator[Batch]:
-        """What is left of the present epoch; its order depends on seed and number alone."""
+        """Yield the remaining batches of the current epoch.
+
+        Their order depends on the seed and the epoch's number alone.
+        """
         rng = random.Random(f"{self.config.seed} epoch {self.epoch}")
         visits = self.visits()
         order = visits.order(data.weights, rng)
@@ -158,7 +166,7 @@ class EncoderRun:
         return islice(every, self.batch, None)
 
     def update(self, batch: Batch, total: int) -> float:
-        """One optimizer step; returns the loss."""
+        """Take one optimizer step, and return the loss."""
         loss = loss_of(self.model, batch, self.device, self.config)
         loss.backward()  # type: ignore[no-untyped-call]  # torch's own annotation is missing
         self.optimizer.step(learning_rate(self.rows_seen, self.config, total))
@@ -167,7 +175,10 @@ class EncoderRun:
         return loss.item()
 
     def watch(self, data: TrainData, tower: TowerStage) -> float:
-        """The averaged weights' loss on some validation rows, named as in service."""
+        """Return the averaged weights' loss on some validation rows, named as in service.
+
+        The loss is appended to `watched`.
+        """
         count = self.config.watched_rows
         given = list(
             self.visits(NAMED).batches(
@@ -186,7 +197,7 @@ class EncoderRun:
 
     @torch.inference_mode()
     def predict(self, given: Iterable[Batch]) -> tuple[Floats, Floats]:
-        """Targets and P(correct) of all rows, in the batches' order."""
+        """Return targets and P(correct) of all rows, in the batches' order."""
         self.model.eval()
         targets: list[float] = []
         scores: list[float] = []
@@ -200,7 +211,7 @@ class EncoderRun:
 
     @torch.inference_mode()
     def features_of(self, examples: Sequence[Example]) -> NDArray[np.float32]:
-        """The features (N, D) of examples, every other one with its tags."""
+        """Return the features (N, D) of examples, every other one with its tags."""
         self.model.eval()
         rows = [self._token_row(each, is_tagged=i % 2 == 1) for i, each in enumerate(examples)]
         order = sorted(range(len(rows)), key=lambda i: len(rows[i].ids))
@@ -221,13 +232,13 @@ class EncoderRun:
 
     @property
     def is_over(self) -> bool:
-        """All epochs are done, or the validation loss has not fallen for `patience` times."""
+        """Whether all epochs are done, or the loss has not fallen for `patience` measurements."""
         best = int(np.argmin(self.watched)) if self.watched else 0
         return self.epoch >= self.config.epochs or len(self.watched) - best > self.config.patience
 
 
 class Clock:
-    """What happens between steps: a line of progress, the validation loss, the saved state."""
+    """The actions between steps: a line of progress, the validation loss, the saved state."""
 
     def __init__(self, encoder: EncoderRun, total: int, save_every_s: float) -> None:
         self.encoder, self.total, self.save_every_s = encoder, total, save_every_s
@@ -236,6 +247,7 @@ class Clock:
         self.losses: list[float] = []
 
     def tick(self, loss: float, watch: Callable[[], float]) -> None:
+        """Record a step's loss, and log, call `watch` and save the state when each is due."""
         run, every = self.encoder, self.encoder.config.watch_every_rows
         self.losses.append(loss)
         if len(self.losses) == 50:

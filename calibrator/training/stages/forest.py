@@ -1,4 +1,4 @@
-"""Fits the forest (`forest`): topics, difficulties, abilities, then boosted trees on them all."""
+"""Fit the forest (`features.forest`): topics, difficulties, abilities, then boosted trees."""
 
 from __future__ import annotations
 
@@ -22,31 +22,33 @@ from calibrator.training.stages.difficulty import fit_difficulty
 Array = NDArray[np.generic]
 Ints = NDArray[np.int64]
 
-PRIOR_ROWS = 20.0  # how many rows of no ability an ability is measured beside
+PRIOR_ROWS = 20.0  # rows of ability 0 that are added to each model's
 
 
 @dataclass(frozen=True, slots=True)
 class ForestConfig:
-    """How the forest is fitted, and what it weighs beside the tower."""
+    """The fit of the forest, and its weight beside the tower."""
 
-    weight: float = 0.75  # of its log-odds
-    share: float = 0.5  # of the sum with the tower's, which is too sure
+    weight: float = 0.75  # of the forest's log-odds
+    share: float = 0.5  # factor on the sum with the tower's log-odds, which is too sure
     trees: int = 400
     leaves: int = 31
     learning_rate: float = 0.08
     leaf_rows: int = 100  # the fewest in a leaf
     ridge: float = 10.0
-    feature_share: float = 0.3  # of the features, looked at for a split
+    feature_share: float = 0.3  # of the features, considered for a split
     name_dropout: float = 0.45
-    topics: tuple[int, ...] = (64, 64, 48, 32, 48)  # of each part
-    grams: int = 20_000  # the most frequent of a part, from which topics are made
-    topic_rows: int = 20_000  # from which their directions are
+    topics: tuple[int, ...] = (64, 64, 48, 32, 48)  # for each part
+    grams: int = 20_000  # the most frequent of each part, from which topics are made
+    topic_rows: int = 20_000  # rows from which the topics' directions are computed
 
 
 @dataclass(frozen=True, slots=True)
 class ForestData:
-    """Rows with the numbers of their names (0 = none), benchmarks and questions, and their targets,
-    each (N,)."""
+    """Rows with the numbers of their names (0 = none), benchmarks and questions, and their targets.
+
+    All are (N,).
+    """
 
     rows: Sequence[TowerRow]
     names: Ints
@@ -57,10 +59,10 @@ class ForestData:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """Topics, and what trees read of rows (N, ..), whose last two columns are free for abilities
-    and difficulties; no label was looked at.
+    """Topics, and the trees' input for rows (N, ..), made without labels.
 
-    `drawn` is where the random numbers go on.
+    The last two columns are free for abilities and difficulties. `drawn` is the state of the random
+    numbers afterwards.
     """
 
     tables: dict[str, Array]
@@ -68,14 +70,17 @@ class Described:
     drawn: Mapping[str, Any]
 
     def of(self, at: Ints) -> Described:
-        """The rows in these places, in an array of their own."""
+        """Return the rows at these places, in an array of their own."""
         return replace(self, features=self.features[at])
 
 
 def describe(
     rows: Sequence[TowerRow], config: ForestConfig, seed: int, shown: int | None = None
 ) -> Described:
-    """Find topics, of the first `shown` rows; raises MissingExtraError without scikit-learn."""
+    """Find topics in the first `shown` rows, and describe all rows by them.
+
+    Raises MissingExtraError without scikit-learn.
+    """
     check_scikit_learn()
     rng = np.random.default_rng(seed)
     tables = fit_topics(rows[:shown], config, rng)
@@ -92,13 +97,13 @@ def fit_forest(
     seed: int,
     described: Described | None = None,
 ) -> dict[str, Array]:
-    """The arrays of a `Forest` that knows `names` names; the same seed, the same forest.
+    """Return the arrays of a `Forest` that knows `names` names; the same seed, the same forest.
 
-    `vectors` (V, hidden) of all word pieces, as `piece_vectors` gives them. `described` are the
-    data's rows where this was done before; its free columns are written to.
+    `vectors` (V, hidden) of all word pieces are as `piece_vectors` returns them. `described` are
+    the data's rows if this was done before; its free columns are overwritten.
 
-    Its log-odds come multiplied by `config.weight`. A target between 0 and 1 counts as both, in
-    its proportion. Raises MissingExtraError without scikit-learn.
+    The log-odds are multiplied by `config.weight`. A target between 0 and 1 counts as both labels,
+    in its proportion. Raises MissingExtraError without scikit-learn.
     """
     check_scikit_learn()
     described = described or describe(data.rows, config, seed)
@@ -122,7 +127,10 @@ def fit_forest(
 def fit_topics(
     rows: Sequence[TowerRow], config: ForestConfig, rng: np.random.Generator
 ) -> dict[str, Array]:
-    """The arrays of `Topics`: of each part the directions in which some of the rows differ most."""
+    """Return the arrays of `Topics`.
+
+    They are, for each part, the directions in which some of the rows differ most.
+    """
     some = rng.permutation(len(rows))[: config.topic_rows]
     found: dict[str, Array] = {}
     for part, width in zip(range(PARTS), config.topics, strict=True):
@@ -150,7 +158,10 @@ def _directions(
     width: int,
     rng: np.random.Generator,
 ) -> NDArray[np.float32]:
-    """The main directions of rows of n-grams, (len(ids), width); zeros where there are fewer."""
+    """Return the main directions of rows of n-grams, (len(ids), width).
+
+    Columns are zeros where there are fewer directions.
+    """
     from scipy.sparse import csr_matrix, diags_array
     from sklearn.decomposition import TruncatedSVD
 
@@ -168,14 +179,14 @@ def _directions(
     if kept > 0 and bags.nnz:
         seed = int(rng.integers(2**31))
         svd = TruncatedSVD(kept, n_iter=1, random_state=seed).fit(bags)
-        directions[:, :kept] = svd.components_.T * len(ids) ** 0.5  # of size 1, for 16 bits
+        directions[:, :kept] = svd.components_.T * len(ids) ** 0.5  # of size 1, to suit 16 bits
     return directions
 
 
 def abilities(data: ForestData, names: int) -> NDArray[np.float32]:
-    """How much more often than others on the same benchmarks each model is right, (names,).
+    """Return how much more often than others on its benchmarks each model is right, (names,).
 
-    Drawn to 0 for models of few rows; `NO_NAME` for no name.
+    Models of few rows are drawn to 0. The entry for no name is `NO_NAME`.
     """
     sums = np.bincount(data.benchmarks, weights=data.targets)
     usual = sums / np.maximum(1, np.bincount(data.benchmarks))
@@ -186,7 +197,10 @@ def abilities(data: ForestData, names: int) -> NDArray[np.float32]:
 
 
 def _as_labels(targets: NDArray[np.float32]) -> tuple[Ints, Ints, NDArray[np.float64]]:
-    """Row numbers, labels and weights; a target between 0 and 1 becomes two weighted rows."""
+    """Return row numbers, labels and weights.
+
+    A target between 0 and 1 becomes two weighted rows.
+    """
     every = np.arange(len(targets))
     at = np.concatenate([every, every])
     labels = np.repeat([1, 0], len(targets))

@@ -1,7 +1,7 @@
-"""The n-grams of all rows in one array, and a table of weights that learns from those of a batch.
+"""Keep the n-grams of all rows in one array, and train a table of weights on those of a batch.
 
-A batch holds some ten thousand of the table's 262,144 rows. Only these are taken out, summed,
-and moved along their gradients; torch's sparse gradients give the same and take half as long again
+A batch uses some ten thousand of the table's 262,144 rows. Only these are taken out, summed,
+and moved along their gradients. torch's sparse gradients give the same, and take half as long again
 to be sorted and joined.
 """
 
@@ -19,13 +19,13 @@ from torch.nn.functional import embedding_bag
 from calibrator.features.ngrams import PARTS
 from calibrator.features.tower import BUCKETS, TowerRow
 
-MEAN_KEPT, SQUARE_KEPT, LEAST = 0.9, 0.999, 1e-8  # of Adam (Kingma and Ba, 2015)
+MEAN_KEPT, SQUARE_KEPT, LEAST = 0.9, 0.999, 1e-8  # Adam's (Kingma and Ba, 2015)
 
 Ints = NDArray[np.int64]
 
 
 class GramLists:
-    """Lists of n-grams, (PARTS, N) of them, one after the other."""
+    """The (PARTS, N) lists of n-grams, one after the other."""
 
     def __init__(self, rows: Sequence[TowerRow]) -> None:
         lists = [[row.grams[part] for row in rows] for part in range(PARTS)]
@@ -38,8 +38,11 @@ class GramLists:
     def of(
         self, at: Ints, rng: np.random.Generator | None = None, dropped: float = 0.0
     ) -> tuple[Ints, Ints]:
-        """The n-grams of the rows `at` and where each list begins and ends, (PARTS * B + 1,): all
-        first parts, then all second ones; with `rng`, a share is `dropped`."""
+        """Return the n-grams of the rows `at`, and the bounds of their lists, (PARTS * B + 1,).
+
+        All lists of the first part come first, then all of the second. With `rng`, the share
+        `dropped` is left out at random.
+        """
         lengths, starts = self._lengths[:, at].ravel(), self._starts[:, at].ravel()
         bounds = np.concatenate([[0], np.cumsum(lengths)])
         places = np.arange(bounds[-1]) + np.repeat(starts - bounds[:-1], lengths)
@@ -51,7 +54,7 @@ class GramLists:
 
 
 def gram_sums(table: Tensor, ids: Tensor, bounds: Ints) -> Tensor:
-    """Sums of rows of a table (.., width) over the root of their number, (B, PARTS, width)."""
+    """Sum rows of a table (.., width) over the root of their number, (B, PARTS, width)."""
     ends = torch.from_numpy(bounds)
     counts = (ends[1:] - ends[:-1]).clamp(min=1).float()
     sums = embedding_bag(ids, table, ends[:-1], mode="sum") * counts.rsqrt()[:, None]
@@ -59,7 +62,7 @@ def gram_sums(table: Tensor, ids: Tensor, bounds: Ints) -> Tensor:
 
 
 class TableAdam:
-    """Adam on those rows of a table (BUCKETS, width) that a batch holds; the others rest."""
+    """Adam on the rows of a table (BUCKETS, width) that a batch uses; the others stay."""
 
     def __init__(self, table: Tensor) -> None:
         self._table = table
@@ -68,8 +71,10 @@ class TableAdam:
         self._steps = 0
 
     def taken(self, ids: Ints) -> tuple[Tensor, Tensor, Tensor]:
-        """The numbers of the distinct rows, the rows, which want a gradient, and each id's place
-        among them."""
+        """Return the numbers of the distinct rows, these rows, and each id's place among them.
+
+        The rows require a gradient.
+        """
         is_held = np.zeros(BUCKETS, dtype=np.bool_)
         is_held[ids] = True
         held = np.flatnonzero(is_held)
@@ -79,7 +84,7 @@ class TableAdam:
 
     @torch.no_grad()
     def step(self, numbers: Tensor, rows: Tensor, rate: float) -> None:
-        """Moves the rows of these numbers against their gradients."""
+        """Move the rows of these numbers against their gradients."""
         assert rows.grad is not None
         self._steps += 1
         mean = self._mean[numbers].lerp_(rows.grad, 1 - MEAN_KEPT)

@@ -1,9 +1,9 @@
-"""Teaches what a small encoder knows to show in the answer: questions with right and wrong answers.
+"""Train a small network on a packed encoder's vectors, to tell right answers from wrong ones.
 
-The encoder stays as it is but for being packed. A small network on its vectors is fitted to rank
-the right answer above the wrong one, on pairs of our own (`calibrator.knowledge.pairs`) and on
-right and wrong replies to one training question. The gate tells our questions from those of the
-benchmarks: where these are, their difficulty is known, and the answer counts for less.
+The encoder stays as it is, except that it is packed. The network is fitted to rank the right answer
+above the wrong one, on pairs of our own (`calibrator.knowledge.pairs`) and on right and wrong
+replies to one training question. The gate distinguishes our questions from those of benchmarks: the
+difficulty of the latter is known, and the answer counts for less.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ALL_OURS = 10.0  # log-odds
 
 
 class Network(nn.Module):
-    """The same as `knowledge.Member`, in torch."""
+    """The network of `knowledge.Member` in torch."""
 
     def __init__(self, hidden: int, config: KnowledgeConfig) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ def fit_knowledge(
     seed: int,
     say: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Array]:
-    """The arrays of `Knowledge`, under its prefix; the same rows and seed, the same arrays.
+    """Return the arrays of `Knowledge`, under its prefix; the same rows and seed, the same arrays.
 
     `base` is the folder of all-MiniLM-L6-v2. Raises MissingExtraError without scikit-learn.
     """
@@ -113,7 +113,7 @@ def fit_knowledge(
 
 
 class Reader:
-    """Texts as the small encoder reads them, each once."""
+    """The small encoder's states of texts, each read once."""
 
     def __init__(self, tokenizer: Tokenizer, encoder: SmallEncoder) -> None:
         self.tokenizer, self.encoder = tokenizer, encoder
@@ -125,7 +125,7 @@ class Reader:
         return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
     def read(self, texts: Sequence[str]) -> None:
-        """Reads what was not read before."""
+        """Read the texts that were not read before."""
         new = sorted({text for text in texts if text not in self._states}, key=len)
         for start in range(0, len(new), AT_ONCE):
             some = new[start : start + AT_ONCE]
@@ -134,20 +134,20 @@ class Reader:
                 self._states[text] = own, states.astype(np.float16)
 
     def vectors(self, question: str, answer: str) -> Floats:
-        """The three vectors of a question and an answer that were read."""
+        """Return the three vectors of a question and an answer that were read."""
         (asked, first), (said, second) = self._states[question], self._states[answer]
         mean = first.astype(np.float32).mean(axis=0)
         return vectors_of(mean, second.astype(np.float32), asked, said, self.plain)
 
     def both(self, pairs: Sequence[Pair]) -> tuple[Tensor, Tensor]:
-        """Vectors (N, 3, hidden) of right and of wrong answers."""
+        """Return vectors (N, 3, hidden) of right and of wrong answers."""
         self.read([text for pair in pairs for text in (pair.question, pair.right, pair.wrong)])
         right = np.stack([self.vectors(pair.question, pair.right) for pair in pairs])
         wrong = np.stack([self.vectors(pair.question, pair.wrong) for pair in pairs])
         return torch.from_numpy(right), torch.from_numpy(wrong)
 
     def question(self, text: str) -> Floats:
-        """The vector of a question that was read."""
+        """Return the vector of a question that was read, of length 1."""
         mean = self._states[text][1].astype(np.float32).mean(axis=0)
         return np.asarray(mean / np.linalg.norm(mean))
 
@@ -158,7 +158,7 @@ def _fitted(
     config: KnowledgeConfig,
     seed: int,
 ) -> Network:
-    """One network: half of the loss ranks right above wrong, half tells which is which."""
+    """Fit one network: half of the loss ranks right above wrong, half classifies each answer."""
     generator = torch.Generator().manual_seed(seed)
     torch.manual_seed(seed)
     network = Network(given[0][0].shape[2], config)
@@ -188,7 +188,7 @@ def _fitted(
 
 
 def _gate(reader: Reader, own: Sequence[Pair], told: Sequence[Pair], seed: int) -> Floats:
-    """A question's log-odds to be ours, not a benchmark's: weights and a constant.
+    """Fit a question's log-odds of being ours, not a benchmark's: weights and a constant.
 
     Without pairs of rows every question counts as ours.
     """
@@ -211,7 +211,7 @@ def _gate(reader: Reader, own: Sequence[Pair], told: Sequence[Pair], seed: int) 
 
 @torch.inference_mode()
 def _middle(networks: Sequence[Network], given: Sequence[tuple[Tensor, Tensor]]) -> float:
-    """The mean log-odds over right and wrong answers: in the mean nothing is added or taken."""
+    """Return the mean log-odds over right and wrong answers, which is subtracted when serving."""
     found = []
     for vectors in (each for sides in given for each in sides):
         inputs = torch.from_numpy(network_input(vectors.numpy()))

@@ -1,4 +1,4 @@
-"""Arrays in npz files: each is there whole or not at all, also after an interruption."""
+"""Store arrays in npz files; each is complete or absent, also after an interruption."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def save_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Writes all of them or nothing."""
+    """Write all arrays or nothing."""
     partial = path.with_suffix(".tmp.npz")
     np.savez(partial, allow_pickle=False, **arrays)
     partial.replace(path)
 
 
 def load_arrays(path: Path) -> Arrays:
-    """All arrays of a file, in memory."""
+    """Load all arrays of a file into memory."""
     with np.load(path) as arrays:
         return dict(arrays)

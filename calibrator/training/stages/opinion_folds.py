@@ -1,7 +1,7 @@
-"""Log-odds of replies whose questions the calibrator has not seen, which the second stage needs.
+"""Compute log-odds of replies to questions the calibrator has not seen, for the second stage.
 
-Each of a few folds of questions is read by a tower and a forest that were fitted on the others.
-What was fitted and read is kept in the run's folder: `fold-0.npz` and so on, `unseen.npz`.
+A tower and a forest, fitted on the other folds of questions, read each fold. Fits and log-odds are
+kept in the run's folder: `fold-0.npz` and so on, `unseen.npz`.
 """
 
 from __future__ import annotations
@@ -52,8 +52,10 @@ def are_fitted(folder: Path, folds: int) -> bool:
 def fit_folds(
     folder: Path, data: TrainData, config: TrainConfig, base: Path, say: Callable[[str], None]
 ) -> None:
-    """A tower and a forest for each fold, fitted on the questions of the others; what an earlier
-    start of the run fitted stays."""
+    """Fit a tower and a forest for each fold on the questions of the others, and save them.
+
+    Folds that an earlier start of the run fitted stay.
+    """
     names, folds = known_names(data), config.opinion.folds
     given, rare = tower_data(data, names, folds)
     for fold in range(folds):
@@ -76,9 +78,10 @@ def read_unseen(
     folds: int,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Unseen:
-    """What the folds make of rows, through the curve and the inspector of the checkpoint.
+    """Return the folds' log-odds of rows, through the curve and the inspector of the checkpoint.
 
-    The names that its forest knows have to be those that the folds were fitted with.
+    The names that its forest knows have to be those that the folds were fitted with. The result is
+    saved, and read again by a later start. Raises TrainingError if the saved one is of other rows.
     """
     path = folder / UNSEEN
     if not path.exists():
@@ -108,8 +111,10 @@ def read_unseen(
 
 
 def abilities_of(checkpoint: Checkpoint) -> dict[str, float]:
-    """How able the models are that a checkpoint knows, by their names in lower case; empty without
-    a forest."""
+    """Return the abilities of a checkpoint's known models, by their names in lower case.
+
+    They are empty without a forest.
+    """
     if (forest := checkpoint.parts.forest) is None:
         return {}
     names = enumerate(checkpoint.config.source_models, start=1)
@@ -117,6 +122,7 @@ def abilities_of(checkpoint: Checkpoint) -> dict[str, float]:
 
 
 def _members(arrays: Mapping[str, Any]) -> tuple[Tower, Forest]:
+    """Return tower and forest of a fold's arrays."""
     own = {k.removeprefix(f"{_TOWER}0."): v for k, v in arrays.items() if k.startswith(_TOWER)}
     forest = under(arrays, FOREST)
     return Tower([own]), Forest(forest)
@@ -128,7 +134,7 @@ def _read(
     members: tuple[Tower, Forest],
     checkpoint: Checkpoint,
 ) -> tuple[NDArray[np.float64], NDArray[np.float32]]:
-    """Log-odds (2, B), without and with names, and what the questions mean, (B, D)."""
+    """Return log-odds (2, B), without and with names, and the questions' vectors (B, D)."""
     tower, forest = members
     texts = [text for row in rows for text in (row.question, stripped(row.answer))]
     ids = encode(checkpoint.tokenizer, texts, checkpoint.config.layout)
@@ -149,5 +155,5 @@ def _read(
         right = sigmoid(forest.joined(odds, seen_by_tower, numbers))
         right = curve.apply_all(right) if curve else right
         found.append(logit(right * in_order))
-    own = checkpoint.parts.forest or forest  # its vectors are those that the stage will be given
+    own = checkpoint.parts.forest or forest  # serving will use the checkpoint's vectors
     return np.stack(found), own.difficulty.meanings([each.asked for each in seen_by_tower])

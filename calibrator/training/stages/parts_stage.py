@@ -1,4 +1,4 @@
-"""The second stage of a training: abilities, inspector, knowledge and trees for calls.
+"""Fit the second stage of a training: abilities, inspector, knowledge and trees for calls.
 
 Each is fitted once and kept in the run's folder.
 """
@@ -29,12 +29,12 @@ def fit_parts(
     names: Sequence[str],
     taught: Taught | None = None,
 ) -> Arrays:
-    """The arrays of all parts that the configuration asks for, under their prefixes.
+    """Return the arrays of all parts that the configuration wants, under their prefixes.
 
-    `calls` are rows that call tools, `rows` all others; `base` is the folder of the base encoder,
-    which tells the inspector what word pieces mean; `names` are the models that the checkpoint
-    knows; `taught` are the inspector's lessons where they have been read. Raises TrainingError
-    where the rows teach a part nothing, MissingExtraError without scikit-learn.
+    `calls` are rows that call tools, `rows` all others. `base` is the folder of the base encoder,
+    which gives the inspector the vectors of word pieces. `names` are the models that the checkpoint
+    knows. `taught` are the inspector's lessons if they were made already. Raises TrainingError
+    where the rows cannot teach a part, MissingExtraError without scikit-learn.
     """
     config = run.config
     found: Arrays = {}
@@ -67,7 +67,7 @@ def fit_parts(
 
 
 def _kept(path: Path, fit: Callable[[], Arrays]) -> Arrays:
-    """What was fitted before, or is fitted now."""
+    """Return the arrays saved earlier, or fit and save them now."""
     if not path.exists():
         save_arrays(path, fit())
     return load_arrays(path)

@@ -1,4 +1,4 @@
-"""What each word piece means: its vector when the base encoder reads it alone.
+"""Compute a vector of each word piece: the base encoder's output when it reads the piece alone.
 
 An encoder so distilled into a table (Tulkens and van Dongen, Model2Vec, 2024) needs no pass to
 serve, and still knows that `chemist` is like `physicist`.
@@ -22,10 +22,10 @@ AT_ONCE = 512
 
 @lru_cache(maxsize=1)
 def piece_vectors(base: Path) -> NDArray[np.float32]:
-    """Of every piece of the vocabulary, (V, hidden), not to be written to; half a minute on one
-    core, once in a process.
+    """Return the vectors of all pieces of the vocabulary, (V, hidden), read-only.
 
-    `base` is the folder of the base encoder.
+    `base` is the folder of the base encoder. This takes half a minute on one core, once in a
+    process.
     """
     model = CrossEncoderModel(geometry := EncoderConfig()).eval()
     load_base(model, base)
@@ -36,7 +36,7 @@ def piece_vectors(base: Path) -> NDArray[np.float32]:
 
 @torch.inference_mode()
 def read_alone(model: CrossEncoderModel, pieces: range) -> NDArray[np.float32]:
-    """The mean of the states of each piece between its two marks, (len(pieces), hidden)."""
+    """Return the mean of the states of each piece between its two marks, (len(pieces), hidden)."""
     found = []
     for start in range(pieces.start, pieces.stop, AT_ONCE):
         some = torch.arange(start, min(start + AT_ONCE, pieces.stop))

@@ -1,8 +1,8 @@
-"""Trains the tower, and gives out-of-fold logits for an encoder to be trained beside.
+"""Train the tower, and compute out-of-fold logits for an encoder to be trained beside.
 
-Fitted on the rows it is read on, a tower this wide knows them by heart: its logits there are far
-surer than on new questions. An encoder is therefore trained beside logits of towers that did not
-see the row's question (as in stacking; Wolpert, 1992).
+A tower this wide memorizes the rows it is fitted on: its logits there are far surer than on new
+questions. An encoder is therefore trained beside logits of towers that did not see the row's
+question (as in stacking; Wolpert, 1992).
 """
 
 from __future__ import annotations
@@ -27,18 +27,16 @@ MIN_NAME_ROWS = 20  # a rarer name is treated as no name
 
 @dataclass(frozen=True, slots=True)
 class TowerConfig:
-    """How the tower is fitted; one pass over the rows, since a second one learns them by heart."""
+    """The fit of the tower: one pass over the rows, because a second one memorizes them."""
 
-    members: int = 4  # towers in the mean that ships
+    members: int = 4  # towers in the shipped mean
     folds: int = 5
     batch: int = 256
     learning_rate: float = 2e-3
     gram_dropout: float = 0.5  # of a row's n-grams, at each visit
     name_dropout: float = 0.45
     dropout: float = 0.1  # of the hidden layer and its inputs
-    table_scale: float = (
-        1e-4  # of the first table; small, so that what was rarely seen says nothing
-    )
+    table_scale: float = 1e-4  # of the initial table; small, so that rare n-grams have no effect
     has_traits: bool = True
 
 
@@ -82,7 +80,7 @@ class TowerModel(nn.Module):
         self.center, self.spread = center, spread
 
     def forward(self, bag: Tensor, traits: Tensor, names: Tensor) -> Tensor:
-        """`bag` (B, PARTS, 1 + WIDTH): `gram_sums` of rows of the table -> logits (B,)."""
+        """Return logits (B,) of rows; `bag` (B, PARTS, 1 + WIDTH) are their `gram_sums`."""
         x = ((traits - self.center) / self.spread).clamp(-TRAIT_LIMIT, TRAIT_LIMIT)
         named = self.names(names)
         embedded = self.norm(bag[:, :, 1:].flatten(1))
@@ -108,8 +106,10 @@ def fit_tower(
     seed: int,
     progress: Callable[[int], None] = lambda _: None,
 ) -> TowerModel:
-    """One pass over the rows `chosen`, the learning rate falling linearly; the same seed, the same
-    tower. `progress` hears how many rows were shown."""
+    """Fit a tower in one pass over the rows `chosen`, with a linearly falling learning rate.
+
+    The same seed gives the same tower. `progress` is called with the number of rows of each step.
+    """
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     traits = data.traits[chosen]
@@ -143,7 +143,7 @@ def fit_tower(
 
 
 def _others(data: TowerData, at: Ints, names: Ints) -> tuple[Tensor, Tensor]:
-    """Traits and names of the rows `at`, as tensors."""
+    """Return traits and names of the rows `at`, as tensors."""
     return torch.from_numpy(data.traits[at]), torch.from_numpy(names)
 
 
@@ -151,7 +151,7 @@ def _others(data: TowerData, at: Ints, names: Ints) -> tuple[Tensor, Tensor]:
 def tower_logits(
     model: TowerModel, data: TowerData, at: NDArray[np.int64], is_named: bool
 ) -> NDArray[np.float32]:
-    """Logits (len(at),) with the models' names, or without any."""
+    """Return logits (len(at),) with the models' names, or without any."""
     found = []
     for start in range(0, len(at), 1_024):
         part = at[start : start + 1_024]
@@ -170,7 +170,7 @@ def out_of_fold(
     say: Callable[[str], None],
     progress: Callable[[int], None] = lambda _: None,
 ) -> NDArray[np.float32]:
-    """Logits (N, 2), without and with name, of towers that did not see the row's fold."""
+    """Return logits (N, 2), without and with name, of towers that did not see the row's fold."""
     found = np.zeros((len(data.rows), 2), dtype=np.float32)
     for fold in range(config.folds):
         held = np.flatnonzero(data.folds == fold)
@@ -183,9 +183,9 @@ def out_of_fold(
 
 
 def export(model: TowerModel, rare: NDArray[np.bool_]) -> dict[str, NDArray[np.generic]]:
-    """The tower's arrays: tables in int8 with a scale for each row, the rest in fp16.
+    """Return the tower's arrays: tables in int8 with a scale for each row, the rest in fp16.
 
-    Names that are `rare` get the weights of no name.
+    Center and spread are in fp32. Names that are `rare` get the weights of no name.
     """
     table = model.table.weight.detach()
     scale = (table.abs().amax(1) / 127).clamp(min=1e-7)

@@ -1,4 +1,4 @@
-"""The first stage of a training: tower and forest, fitted once and kept in the run's folder."""
+"""Fit the first stage of a training, tower and forest, once, and keep it in the run's folder."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ Logits = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class TowerStage:
-    """Log-odds (N, 2) of examples without and with name, and the weights that ship.
+    """Log-odds (N, 2) of examples without and with name, and the shipped weights.
 
-    Those of the training rows are out of fold, and zeros where no encoder needs them; the
-    validation rows are new to tower and forest. No forest grows where an encoder is trained: it
-    would have to be grown once more for every fold.
+    Those of the training rows are out of fold, and zeros if there is no encoder to need them. The
+    validation rows are new to tower and forest. No forest is fitted beside an encoder: it would
+    have to be fitted once more for every fold.
     """
 
     train_logits: Logits
@@ -49,7 +49,7 @@ class TowerStage:
     forest: Weights  # empty for none
 
     def logits(self, rows: Sequence[TowerRow], names: Sequence[int]) -> NDArray[np.float64]:
-        """What the weights that ship say, (B,)."""
+        """Return the log-odds of the shipped weights, (B,)."""
         found = Tower(self.members).logits(rows, names)
         return Forest(self.forest).joined(found, rows, names) if self.forest else found
 
@@ -59,7 +59,10 @@ def is_fitted(folder: Path) -> bool:
 
 
 def wants_tower_rows(folder: Path, config: TrainConfig) -> bool:
-    """Whether examples must hold what a tower reads: to fit one, or because it is all there is."""
+    """Return whether examples must hold the tower's input.
+
+    They must to fit one, and if there is no encoder.
+    """
     return config.has_tower and not (config.has_encoder and is_fitted(folder))
 
 
@@ -71,10 +74,11 @@ def fit_stage(
     say: Callable[[str], None],
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> TowerStage:
-    """Fits towers and forest, or reads what an earlier start of the run fitted of them.
+    """Fit towers and forest, or read those that an earlier start of the run fitted.
 
-    `base` is the folder of the base encoder, which tells a forest what word pieces mean. `progress`
-    hears how many rows the towers were shown, and of how many.
+    `base` is the folder of the base encoder, which gives a forest the vectors of word pieces.
+    `progress` is called with the number of rows that the towers were shown, and the total. Fitted
+    towers are saved one by one, and the whole stage at the end.
     """
     if not config.has_tower:
         return TowerStage(_nothing(data.train), _nothing(data.validation), [], {})
@@ -84,7 +88,7 @@ def fit_stage(
     given, rare = tower_data(data, names, config.tower.folds)
     logits = _nothing(data.train)
     missing = [n for n in range(config.tower.members) if not (folder / MEMBER.format(n)).exists()]
-    folds = config.tower.folds - 1 if config.has_encoder else 0  # each row is left out of one
+    folds = config.tower.folds - 1 if config.has_encoder else 0  # one fold leaves each row out
     count = _counting(progress, (len(missing) + folds) * len(given.rows))
     if config.has_encoder:
         logits = out_of_fold(given, len(names) + 1, config.tower, config.seed, say, count)
@@ -114,7 +118,7 @@ def _grown(
     base: Path,
     say: Callable[[str], None],
 ) -> Weights:
-    """A forest of the same rows."""
+    """Fit a forest on the same rows."""
     say(f"growing {config.forest.trees} trees; on 100,000 rows this takes some minutes")
     rows = forest_data(given, data, np.arange(len(given.rows)))
     vectors = piece_vectors(base)
@@ -122,7 +126,7 @@ def _grown(
 
 
 def forest_data(given: TowerData, data: TrainData, at: NDArray[np.intp]) -> ForestData:
-    """The training rows in these places as a forest reads them."""
+    """Return the training rows at these places as a forest's data."""
     benchmarks = np.unique([e.benchmark or "" for e in data.train], return_inverse=True)[1]
     questions = np.unique([e.question_id for e in data.train], return_inverse=True)[1]
     own = np.unique(questions[at], return_inverse=True)[1]
@@ -131,7 +135,7 @@ def forest_data(given: TowerData, data: TrainData, at: NDArray[np.intp]) -> Fore
 
 
 def _counting(progress: Callable[[int, int], None], total: int) -> Callable[[int], None]:
-    """Adds up rows for a progress that hears of sums."""
+    """Return a function that adds up rows and calls `progress` with the sum and the total."""
     done = 0
 
     def count(rows: int) -> None:
@@ -145,8 +149,10 @@ def _counting(progress: Callable[[int, int], None], total: int) -> Callable[[int
 def tower_data(
     data: TrainData, names: dict[str, int], folds: int
 ) -> tuple[TowerData, NDArray[np.bool_]]:
-    """The training rows as a tower reads them, and which of the names (1 + names,) are too rare to
-    learn anything of, which count as no name."""
+    """Return the training rows as a tower's data, and which names are rare, (1 + names,).
+
+    Rare names have too few rows to learn from, and are replaced by no name.
+    """
     given = TowerData(
         tower_rows(data.train),
         np.array([names.get(example.source_model or "", 0) for example in data.train]),
@@ -160,28 +166,28 @@ def tower_data(
 
 
 def known_names(data: TrainData) -> dict[str, int]:
-    """Every model of the training rows with its number from 1, sorted as in `calibrator.json`."""
+    """Number the models of the training rows from 1, sorted as in `calibrator.json`."""
     names = sorted({row.model.lower() for row in data.rows if row.model})
     return {name: number + 1 for number, name in enumerate(names)}
 
 
 def tower_rows(examples: Sequence[Example]) -> list[TowerRow]:
-    """What `for_tower` examples carry for the tower."""
+    """Return the tower's input of examples that carry it."""
     return [example.tower for example in examples if example.tower is not None]
 
 
 def fold_of(example: Example, folds: int) -> int:
-    """All rows of a question are in one fold."""
+    """Return an example's fold; all rows of a question are in one."""
     return fold_of_question(example.question_id, folds)
 
 
 def fold_of_question(question_id: str, folds: int) -> int:
-    """From 0, by a hash of the id."""
+    """Return a question's fold, from 0, by a hash of its id."""
     return int(share_of(f"fold {question_id}") * folds)
 
 
 def validation_logits(stage: TowerStage, examples: list[Example], names: dict[str, int]) -> Logits:
-    """What ships says, (N, 2), without and with name."""
+    """Return the log-odds of the shipped weights, (N, 2), without and with name."""
     rows = tower_rows(examples)
     known = [names.get(example.source_model or "", 0) for example in examples]
     found = [stage.logits(rows, [0] * len(rows)), stage.logits(rows, known)]
@@ -193,6 +199,7 @@ def _nothing(examples: list[Example]) -> Logits:
 
 
 def _write(path: Path, stage: TowerStage) -> None:
+    """Write the stage into one file, and delete the files of single towers."""
     arrays: dict[str, NDArray[Any]] = {
         f"{number}.{name}": value
         for number, member in enumerate(stage.members)
