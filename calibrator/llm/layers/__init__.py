@@ -1,3 +1,3 @@
 """Layers that are replaced so that scoring costs less, and passes that a GPU plays back."""
 
-__all__ = ["float8", "graphs", "last_layer", "positions", "replace", "servable"]
+__all__ = ["graphs", "last_layer", "positions", "replace", "servable"]

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from scripts.checks.mutations import killed_of
 
 from calibrator.paper.catalogue import CATALOGUE, NOT_HERE
 from scripts.checks.checklist import (
@@ -21,7 +22,6 @@ from scripts.checks.checklist import (
     rows,
     rows_named,
 )
-from scripts.checks.mutations import killed_of
 from scripts.studies.headlines import BEGIN, END, with_tables
 from tests.running.live_proxy import environment
 
