@@ -102,7 +102,6 @@ class LlmConfig:
     images: ImageConfig | None = None
     metadata: Metadata = "auto"
     elicitation: Elicitation = "logit"  # K14
-    float8: bool = False  # linear layers multiply in float8, which changes scores (`float8.py`)
     variants: dict[str, PromptConfig] = field(default_factory=dict)  # other prompts, by name (G05)
     recalibration: Platt | None = None
     source_models: tuple[str, ...] = ()  # `Source model:` is filled for these only (B03)
@@ -115,8 +114,7 @@ class LlmConfig:
     def version(self) -> str:
         """The checkpoint and its recalibration, e.g. `pinocchio-0.8b@3f2a91c0+platt@9c1d02ab`."""
         recalibration = f"+{self.recalibration.name}" if self.recalibration else ""
-        numbers = "-float8" if self.float8 else ""
-        return f"{self.name}{numbers}@{self.weights_sha256[:8]}{recalibration}"
+        return f"{self.name}@{self.weights_sha256[:8]}{recalibration}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON object of `calibrator.json`."""
@@ -162,13 +160,6 @@ def parse_config(values: Mapping[str, Any]) -> LlmConfig:
     )
     if config.images is not None and config.architecture == "causal-lm":
         raise ValueError("a causal-lm reads no images; leave 'images' out")
-    if type(config.float8) is not bool:
-        raise TypeError(f"float8 must be true or false, not {config.float8!r}")
-    if config.float8 and config.recalibration is not None:
-        raise ValueError(
-            "float8 gives other scores than the recalibration here was fitted on; leave it out and "
-            "fit one with `pinocchio recalibrate`"
-        )
     if (config.adapter is None) != (config.base == HERE):
         raise ValueError(f"whole weights have base {HERE!r} and no adapter, an adapter has both")
     return config

@@ -47,7 +47,6 @@ def export_weights(
     config = read_config(folder, name)
     if not isinstance(config, LlmConfig):
         raise CheckpointError(f"{config.name} is no language model; its folder is its only form")
-    config = replace(config, float8=False)  # the unrounded weights are written
     calibrator = load_llm(config, folder, "cpu", dtype="float32")
     output.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(mkdtemp(prefix=f".{output.name}.", dir=output.parent))

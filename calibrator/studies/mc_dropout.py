@@ -7,7 +7,6 @@ no gain (K14). The adapter stays unmerged, because the dropout is there.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -39,7 +38,6 @@ def load_unmerged(
 
     Raises CheckpointError or HubError, also for a checkpoint that has no adapter.
     """
-    config = replace(config, float8=False)
     if config.adapter is None:
         raise CheckpointError(f"{config.name} has no adapter of its own; it was merged")
     check_digest(config, folder)

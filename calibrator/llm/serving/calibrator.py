@@ -14,8 +14,7 @@ from peft import PeftModel
 from calibrator.checkpoints.devices import choose_device, default_dtype
 from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.errors import CheckpointError, NotScorableError
-from calibrator.llm.layers.float8 import use_float8
-from calibrator.llm.layers.replace import text_model_of, use_faster_layers
+from calibrator.llm.layers.replace import use_faster_layers
 from calibrator.llm.serving.bases import base_folder
 from calibrator.llm.serving.canaries import CANARIES, CANARY
 from calibrator.llm.serving.loading import check_digest, load_adapter, load_base
@@ -165,8 +164,6 @@ def load_llm(
         _check_canary(adapted, LlmCalibrator(config, _at_labels(model, prompts), prompts, pixels))
         model = adapted.merge_and_unload()  # in fp32; cast below
     model.to(where, getattr(torch, dtype) if dtype else default_dtype(where))
-    if config.float8:
-        use_float8(text_model_of(model))
     labels = _at_labels(model, prompts)
     if config.elicitation != "logit":
         labels.has_odds = config.elicitation == "both"

@@ -93,11 +93,6 @@ def _config(checkpoint: str, engine: str, omits_placeholder: bool) -> tuple[str,
         raise CheckpointError(
             f"checkpoint {checkpoint!r} reads a probe, and {engine} gives label probabilities alone"
         )
-    if config.float8:
-        raise CheckpointError(
-            f"checkpoint {checkpoint!r} is scored in float8, which is done in this process alone; "
-            f"without `float8` in its calibrator.json, {engine} decides what it computes in"
-        )
     if config.images is None or config.images.placeholder is None:
         return f"{config.version}~{engine}", config, folder
     if not omits_placeholder:

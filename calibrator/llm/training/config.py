@@ -84,9 +84,7 @@ def beginning(config: LlmTrainConfig) -> Beginning:
     """
     begun = _started(config) if config.start else _fresh(config)
     name = config.name or begun.config.name
-    return replace(
-        begun, config=replace(begun.config, name=name, float8=False, recalibration=None, canary=())
-    )
+    return replace(begun, config=replace(begun.config, name=name, recalibration=None, canary=()))
 
 
 def _fresh(config: LlmTrainConfig) -> Beginning:

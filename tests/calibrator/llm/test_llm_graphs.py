@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from calibrator.llm.layers import graphs
-from calibrator.llm.layers.float8 import Float8Linear
 from calibrator.llm.layers.replace import use_faster_layers
 from calibrator.llm.serving.batches import ModelRow
 from calibrator.llm.serving.model import LabelModel, gpu_budget
@@ -147,11 +146,8 @@ def test_recordings_are_given_up_before_the_gpu(
     assert recorded == [1]
 
 
-@pytest.mark.parametrize("is_float8", [False, True])
-def test_a_pass_of_its_own_has_to_save_more_of_a_small_model(is_float8: bool) -> None:
+def test_a_pass_of_its_own_has_to_save_more_of_a_small_model() -> None:
     """On a GPU a pass costs its launches, whatever a token costs: of 7e9 weights 2,100 tokens."""
     layer: Any = torch.nn.Linear(1_000, 1_000, bias=False)
-    if is_float8:
-        layer = Float8Linear(layer)
     model: Any = SimpleNamespace(model=SimpleNamespace(layers=torch.nn.ModuleList([layer])))
     assert gpu_budget(model).pass_tokens == pytest.approx(15_000_000, rel=0.01)
