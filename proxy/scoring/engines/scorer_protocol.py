@@ -22,8 +22,8 @@ Everything else is an error in OpenAI's envelope.
   with the conversation before it to servers that read it. Its images are only mentioned.
 - `messages`: the conversation before any reply, for servers that read it. It is then left out of
   `tool_use` if it is the same.
-- `others`: other replies to the same question, for servers that name numbers that know them
-  (`opinion`); `alone` is the confidence without them, if it is known.
+- `others`: other replies to the same question, for servers that have a name (`opinion`) for scores
+  that take them into account; `alone` is the confidence without them, if it is known.
 - `facts`: those of the operator's texts that are relevant to the reply.
 """
 
