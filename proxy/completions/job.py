@@ -133,7 +133,11 @@ class Job:
             self.note_owner(completion)
 
     def note_owner(self, completion: Json, withheld: str | None = None) -> None:
-        """Note the owner of a stored answer; `withheld` says why it may not be read at upstream."""
+        """Note the owner of a stored answer.
+
+        `withheld` is the id of the held reply, or WITHHELD, if the answer may not be read at
+        upstream.
+        """
         http = self.exchange.request
         self.services.ownership.note_answer(self.request, http, completion, withheld)
 

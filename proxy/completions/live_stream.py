@@ -107,8 +107,8 @@ class LiveStream:
     def end(self, failure: ProxyError | None = None) -> bytes:
         """Return the last bytes for the client; none if events are withheld.
 
-        `failure` is the reason why upstream's stream broke off or was wrong; it is returned as an
-        event.
+        `failure` is the reason why upstream's stream broke off or was wrong. It is returned as an
+        event, unless upstream's answer was complete.
         """
         if self._has_ended and not isinstance(failure, UnreadableReplyError):
             failure = None  # upstream's answer was complete

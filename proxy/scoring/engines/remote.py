@@ -131,7 +131,7 @@ class RemoteScorer:
         except (CancelledError, FutureTimeoutError) as error:
             raise closed from error
 
-    # --- on the event loop ----------------------------------------------------------------------
+    # --- On the event loop ----------------------------------------------------------------------
 
     async def _connected(self) -> str:
         name = await self._in_time(self._engine.connect())

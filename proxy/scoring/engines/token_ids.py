@@ -18,7 +18,7 @@ from proxy.scoring.engines.errors import EngineError, checked, field_of
 from proxy.scoring.engines.json_client import JsonClient
 
 Json = dict[str, Any]
-CANARY_TOLERANCE: Final = 0.05  # of a score; bf16 moves one by 0.02, float8 by 0.03
+CANARY_TOLERANCE: Final = 0.05  # of a score; bf16 changes one by 0.02, float8 by 0.03
 
 
 class Dialect(Protocol):

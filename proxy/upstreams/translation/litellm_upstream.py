@@ -39,9 +39,9 @@ from proxy.wire.json_splice import parse_json_object, replace_member
 Json = dict[str, Any]
 
 _ENVIRONMENT = {
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else a price list is fetched at import
-    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",  # the same for a list of header values
-    "LITELLM_MODE": "PRODUCTION",  # else a `.env` of the working directory is read
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # or a price list is fetched at import
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",  # or a list of header values is fetched
+    "LITELLM_MODE": "PRODUCTION",  # or a `.env` of the working directory is read
 }
 # Translated fields. The others steer litellm (`api_base`, `metadata` ..) or are unknown.
 _FIELDS: dict[str, type | UnionType] = {
