@@ -91,8 +91,9 @@ async def _clarify(job: Job, answer: Answer, outcome: Outcome, clarify: Clarify)
 async def _hold(job: Job, answer: Answer, outcome: Outcome, hold: Hold) -> Json | None:
     """Store an answer for a reviewer, and return the completion that replaces it meanwhile.
 
-    Returns None if the answer goes out: a standing approval covers it, or it has been released
-    unchanged. Raises ProxyError where an error replaces it.
+    Waits for the reviewer first if the policy says so. Returns None if the answer goes out: a
+    standing approval covers it, or it has been released unchanged. Raises ProxyError where an error
+    replaces it.
     """
     request, holding = job.request, job.services.holding
     try:
