@@ -1,4 +1,4 @@
-"""Makes a decision happen: a reply is delivered, held, blocked, or a question takes its place."""
+"""The last step of a decision: the reply is delivered, held, blocked or replaced by a question."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from proxy.wire.http import Reply
 
 
 async def apply(job: Job, answer: Answer, outcome: Outcome) -> Reply | bytes:
-    """Return what the client gets: a reply, or the bytes with which its live stream goes on.
+    """Carry out a decision.
 
-    Raises ProxyError where the decision is told as an error.
+    Returns the client's reply, or the next bytes of its live stream. Raises ProxyError where the
+    decision is reported as an error.
     """
     is_kept = answer.is_out or is_delivered(outcome)
     completion = None if is_kept else await _changed(job, answer, outcome)
@@ -31,7 +32,7 @@ async def apply(job: Job, answer: Answer, outcome: Outcome) -> Reply | bytes:
 
 
 def is_delivered(outcome: Outcome) -> bool:
-    """Return whether the answer goes on as it is."""
+    """Return whether the answer is delivered unchanged."""
     applied = outcome.decision.applied if outcome.decision else None
     return type(applied) is Deliver and applied.notice is None
 
@@ -39,8 +40,11 @@ def is_delivered(outcome: Outcome) -> bool:
 def deliver(
     job: Job, answer: Answer, outcome: Outcome, completion: Json | None = None
 ) -> Reply | bytes:
-    """Return what the client gets, as `apply`, where that is clear: the answer, or the completion
-    in its place."""
+    """Return the client's reply with the answer or, if given, the completion that replaces it.
+
+    Finishes the exchange and offers the reply to the random audit. For an answer that the client
+    has already, returns its remaining events with the outcome.
+    """
     if answer.is_out:
         job.told = outcome.member() if job.services.tells_member else None
         return answer.annotated_events(job.request.format, job.told)
@@ -57,9 +61,9 @@ def deliver(
 
 
 async def _changed(job: Job, answer: Answer, outcome: Outcome) -> Json | None:
-    """Return what the action puts in the answer's place, None for the answer itself.
+    """Return the completion that the action puts in place of the answer, None for the answer.
 
-    Raises ProxyError where that is an error and the status can still say so.
+    Raises ProxyError where an error replaces it and the status can still report it.
     """
     action = outcome.decision.applied if outcome.decision else None
     if isinstance(action, Hold):
@@ -75,7 +79,7 @@ async def _changed(job: Job, answer: Answer, outcome: Outcome) -> Json | None:
 
 
 async def _clarify(job: Job, answer: Answer, outcome: Outcome, clarify: Clarify) -> Clarify:
-    """Return the clarification as it is sent: with the policy's question, or one of a model's."""
+    """Return the clarification with the policy's question, or with one that a model has written."""
     question = None
     if clarify.ask == "generate":
         limit_s = job.services.config.limits.clarify_timeout_s
@@ -85,10 +89,11 @@ async def _clarify(job: Job, answer: Answer, outcome: Outcome, clarify: Clarify)
 
 
 async def _hold(job: Job, answer: Answer, outcome: Outcome, hold: Hold) -> Json | None:
-    """Store an answer for a reviewer, and return what stands for it meanwhile.
+    """Store an answer for a reviewer, and return the completion that replaces it meanwhile.
 
-    Return None where it was released as it is by now. Raises ProxyError where an error stands for
-    it.
+    Waits for the reviewer first if the policy says so. Returns None if the answer goes out: a
+    standing approval covers it, or it has been released unchanged. Raises ProxyError where an error
+    replaces it.
     """
     request, holding = job.request, job.services.holding
     try:
@@ -117,7 +122,7 @@ async def _hold(job: Job, answer: Answer, outcome: Outcome, hold: Hold) -> Json 
 
 
 def _raise_in_time(job: Job, outcome: Outcome, error: ProxyError, answer: Answer) -> None:
-    """Raise the error, unless a JSON body has begun in which nothing could tell it."""
+    """Raise the error, unless a JSON body has begun, which cannot report it."""
     if answer.events is not None or not job.is_status_out:
         _raise(job, outcome, error)
 

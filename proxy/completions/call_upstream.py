@@ -1,8 +1,7 @@
-"""Calls upstream and returns what comes back: a reply to pass on, an answer to decide on, or a live
-stream of answers and of bytes that may go on.
+"""The call to upstream and its result: a reply to pass on, an answer, or a live stream.
 
-A request is put to one model, or to several at once; a reply that was held for the same request
-before is taken up again, and nobody is asked.
+A request goes to one model, or to several at once. If a reply to the same request was held before,
+it is used again and no model is called.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from proxy.wire.http import Reply
 
 @dataclass(slots=True)
 class Waiting:
-    """A reply that may take long: its head, and what reads the rest of it."""
+    """A reply that may take long: its head, and a function that reads the rest."""
 
     head: UpstreamReply | Answer
     read: Callable[[], Awaitable[Answer | Reply]]
@@ -51,8 +50,8 @@ class Waiting:
 class Live:
     """A stream that goes on while it arrives.
 
-    Some of its pieces are answers to decide on: the choices that an event has `Finished`, and from
-    a `Withholding` on all that comes, once it is whole.
+    Some of its pieces are answers to decide on: the choices that an event has `Finished` and, from
+    a `Withholding` on, everything that follows, once it is complete.
     """
 
     reply: UpstreamReply
@@ -62,7 +61,7 @@ class Live:
 
 
 async def call_upstream(job: Job) -> Reply | Answer | Waiting | Live:
-    """Return what upstream replies; raises ProxyError where there is none."""
+    """Call upstream and return its reply; raises ProxyError where there is none."""
     if job.earlier is not None:
         return _take_up(job)
     if len(models := job.models()) > 1:
@@ -72,7 +71,7 @@ async def call_upstream(job: Job) -> Reply | Answer | Waiting | Live:
     if way.fallback is not None:
         reply = await send_or_fall_back(job.further_calls(), way.fallback, sent)
     else:
-        clock = job.exchange.in_upstream  # a `with` takes two calls from C
+        clock = job.exchange.in_upstream  # called directly, because `with` is slower
         clock.start()
         try:
             reply = await way.upstream.send(sent)
@@ -88,7 +87,7 @@ async def call_upstream(job: Job) -> Reply | Answer | Waiting | Live:
 
 
 def _way(job: Job) -> Way:
-    """Return where the request goes; that of a stored response is known."""
+    """Return the request's upstream, which is known for a stored response, and note it."""
     router, name = job.services.router, job.fetched_from
     way = router.way_to(job.request.model) if name is None else Way(name, router.upstream(name))
     job.exchange.upstream = way.name
@@ -96,28 +95,28 @@ def _way(job: Job) -> Way:
 
 
 def _prepared(job: Job) -> UpstreamRequest:
-    """Return the client's own bytes for upstream.
+    """Return the request to upstream, with the client's own bytes.
 
-    The question is read now: while upstream works, others' requests take the memory of this one
-    out of the processor's caches.
+    The question is read now, before upstream works: later, other requests have displaced this one's
+    memory from the processor's caches.
     """
     exchange, request = job.exchange, job.request
     exchange.model, exchange.is_stream = request.model, request.is_stream
     headers = to_upstream(exchange.request.headers)
     if request.is_stream and job.stream_mode().mode != "passthrough":
-        headers = without(headers, b"accept-encoding")  # what is in it must be read, undecoded
+        headers = without(headers, b"accept-encoding")  # the stream must be readable undecoded
     if job.services.scoring.name is not None:
         request.read_ahead()
     return job.upstream_request(headers)
 
 
-# --- replies that are no answers ------------------------------------------------------------------
+# --- Replies that are no answers ------------------------------------------------------------------
 
 
 async def _pass_on(job: Job, reply: UpstreamReply, reason: str) -> Reply | Answer:
-    """Return what is no completion, an error of upstream's above all, as it came.
+    """Return a reply that is no completion, mostly an error of upstream, unchanged.
 
-    Where a policy has to decide, there may be an answer in an error's body.
+    If a policy must decide, an error's body is read, because it may hold an answer.
     """
     if reason == UPSTREAM_STATUS and job.stream_mode().mode != "passthrough":
         return await _read_whole(job, reply, None if is_success(reply.status) else reason)
@@ -130,9 +129,9 @@ async def _pass_on(job: Job, reply: UpstreamReply, reason: str) -> Reply | Answe
 
 
 def _unscored_headers(job: Job, reply: UpstreamReply, reason: str) -> Headers:
-    """Return the headers of a reply without a number, which ends the exchange.
+    """Finish the exchange without a confidence and return the reply's headers.
 
-    Raises UnreadableReplyError where the policy had to decide on the reply.
+    Raises UnreadableReplyError where a policy must decide on the reply.
     """
     if reason not in UNDECIDED and job.stream_mode().mode != "passthrough":
         raise UnreadableReplyError(reason)
@@ -141,13 +140,13 @@ def _unscored_headers(job: Job, reply: UpstreamReply, reason: str) -> Headers:
     return [*to_client(reply.headers), *job.headers(outcome)]
 
 
-# --- whole answers --------------------------------------------------------------------------------
+# --- Whole answers --------------------------------------------------------------------------------
 
 
 async def _read_whole(
     job: Job, reply: UpstreamReply, otherwise: str | None = None
 ) -> Answer | Reply:
-    """Read the whole answer; `otherwise` is the reason to give for what turns out to be none."""
+    """Read the whole answer; `otherwise` is the reason to report if it is not an answer."""
     answer = await job.read(reply)
     if isinstance(answer, Unread):
         answer.reason = otherwise or answer.reason
@@ -166,7 +165,7 @@ def _pass_on_unread(job: Job, reply: UpstreamReply, unread: Unread) -> Reply:
 
 
 def _take_up(job: Job) -> Waiting:
-    """Return the reply that was held when the same was asked before; nobody is asked again."""
+    """Return the reply that was held for the same request before, without another call."""
     assert job.earlier is not None
     held = job.earlier.held
     job.exchange.note_poll(job.request, job.services.holding.polls.count(held.id))
@@ -179,7 +178,10 @@ def _take_up(job: Job) -> Waiting:
 
 
 async def _ask_several(job: Job, models: Sequence[str]) -> Reply | Answer | Waiting:
-    """Ask all models at once, and return the surest reply."""
+    """Call all models at once and return the reply with the highest confidence.
+
+    Returns a `Waiting` if the first suitable reply begins before that.
+    """
     exchange, request = job.exchange, job.request
     exchange.model, exchange.is_stream = request.model, request.is_stream
     several = SeveralCalls(job.further_calls(), models)
@@ -205,7 +207,10 @@ async def _surest(job: Job, several: SeveralCalls) -> Answer | Reply:
 
 
 async def _first_failure(job: Job, call: Call) -> Answer | Reply:
-    """Return what the first model said where nobody answered, as it came."""
+    """Return the first model's reply unchanged, for the case that no model answered.
+
+    Raises its error if there is none.
+    """
     job.exchange.upstream = call.upstream
     if call.raised is not None:
         raise call.raised
@@ -217,7 +222,7 @@ async def _first_failure(job: Job, call: Call) -> Answer | Reply:
     return await _pass_on(job, call.reply, unscorable_reason(call.reply) or "")
 
 
-# --- streams that go on while they arrive ---------------------------------------------------------
+# --- Streams that go on while they arrive ---------------------------------------------------------
 
 
 def _goes_live(job: Job, reply: UpstreamReply) -> bool:
@@ -228,7 +233,7 @@ def _goes_live(job: Job, reply: UpstreamReply) -> bool:
 
 
 def _read_live(job: Job, reply: UpstreamReply) -> Live:
-    """Return the stream; the choices that an event finishes are an answer."""
+    """Return the live stream, in which the choices that an event finishes are an answer."""
     services, exchange = job.services, job.exchange
     gates_calls = exchange.stream_mode == "buffer_tools"
     max_bytes = services.max_body
@@ -247,10 +252,10 @@ def _read_live(job: Job, reply: UpstreamReply) -> Live:
 async def live_pieces(
     stream: LiveStream, chunks: AsyncIterator[bytes], in_upstream: AbstractContextManager[None]
 ) -> AsyncGenerator[bytes | Finished | Withholding]:
-    """Yields what a stream makes of upstream's chunks, which are waited for `in_upstream`.
+    """Yield the pieces of a stream from upstream's chunks; `in_upstream` measures the waiting.
 
-    A failure becomes an event; it is raised only in the middle of an event that is not kept, where
-    nothing can be told.
+    A failure becomes an event. It is raised only if the stream is no longer parsed, because it may
+    then be in the middle of an event.
     """
     failure: ProxyError | None = None
     try:
@@ -264,7 +269,7 @@ async def live_pieces(
     except ProxyError as error:
         if stream.is_opaque:
             raise
-        failure = error.with_traceback(None)  # whose frames would keep it
+        failure = error.with_traceback(None)  # its frames would keep the error alive
     if last := stream.end(failure):
         yield last
 
@@ -276,13 +281,13 @@ def opening_of(job: Job, live: Live) -> Reply:
     opening.overhead_ms = exchange.overhead_ms()
     job.services.results.expect(exchange.request_id, hash_key(job.http), opening.member)
     headers = to_client(live.reply.headers)
-    if live.reply.is_whole():  # its length is not that of what goes on
+    if live.reply.is_whole():  # the proxied stream has another length
         headers = without(headers, b"content-length")
     return Reply(live.reply.status, [*headers, *job.headers(opening)])
 
 
 def finished_answer(job: Job, live: Live, finished: Finished) -> Answer:
-    """Return the choices that an event finishes; the client has their text."""
+    """Return the choices that an event finishes as an answer, whose text the client has already."""
     assembler = live.stream.assembler
     if is_stored(job.request):
         job.keep_for_followups(assembler.completion())
@@ -300,7 +305,7 @@ def finished_answer(job: Job, live: Live, finished: Finished) -> Answer:
 
 
 def withheld_answer(job: Job, live: Live) -> Answer:
-    """Return the whole answer of a stream with calls, of which the client has the beginning."""
+    """Return the whole answer of a stream with calls, whose beginning the client has already."""
     job.is_withheld = True
     assembler, (events, finishes) = live.stream.assembler, live.stream.withheld()
     whole = assembler.completion()

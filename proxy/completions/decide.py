@@ -1,7 +1,7 @@
-"""Several policies on one request: each decides, and the strictest decision counts.
+"""Decisions of several policies on one request: the strictest one applies.
 
-The first is the one that holds for the caller; a client may ask for a second one, which can only
-make more of its replies wait or be withheld.
+The first policy is the caller's; a client may request a second one, which can only cause more of
+its replies to wait or to be withheld.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PASSTHROUGH: Final = StreamMode("passthrough")
 
 
 class Governing:
-    """`policies` decide together; what follows from them alone is found out once."""
+    """Policies that decide together, with everything that depends on them alone."""
 
     def __init__(
         self,
@@ -41,8 +41,11 @@ class Governing:
         route_of: Callable[[str], str] = str,
         asked: Policy | None = None,
     ) -> None:
-        """`route_of` says which route of the configuration a model's name takes; `asked` is the
-        last of the policies, where a client has asked for it."""
+        """Combine the policies.
+
+        `route_of` returns the configuration's route for a model's name; `asked` is the last of the
+        policies, if a client has requested it.
+        """
         self.policies = policies
         self._traffic = traffic
         self._route_of = route_of
@@ -69,9 +72,9 @@ class Governing:
         self._mode_of = lru_cache(maxsize=1_024)(partial(_strictest_mode, policies))
 
     def with_asked(self, policy: Policy) -> Governing:
-        """These policies and one that a request asks for.
+        """Return these policies together with one that a request names.
 
-        Raises BadRequestError for one that would have more replies made: that is not stricter.
+        Raises BadRequestError for a policy that calls further models, because that is not stricter.
         """
         if (policy.ask, policy.second_opinion, policy.judge) != (None, None, None):
             raise BadRequestError(
@@ -90,25 +93,25 @@ class Governing:
         return self._together(decide(self._now(policy, facts), facts) for policy in self.policies)
 
     def after_escalation(self, decision: Decision, facts: Facts) -> Decision:
-        """What happens to the reply that an escalation kept."""
+        """Decide on the reply that an escalation kept."""
         return self._together(
             after_escalation(self._now(policy, facts, is_new=False), decision, facts)
             for policy in self.policies
         )
 
     def _now(self, policy: Policy, facts: Facts, *, is_new: bool = True) -> Policy:
-        """The policy as it stands now; what it looks at beyond the reply is filled in."""
+        """Return the policy with the current facts beyond the reply filled in."""
         if not policy.follows_traffic:
             return policy
         route = self._route_of(facts.model)
         return self._traffic.policy_for(policy, facts, route, is_new=is_new)
 
     def stream_mode(self, asked: CompletionRequest) -> StreamMode:
-        """How the stream of a request has to be sent so that each policy can decide on it."""
+        """Return how a request's stream has to be sent so that each policy can decide on it."""
         if not self.is_enforced:
             return _PASSTHROUGH
         caller = asked.caller
-        chosen = (asked.model, asked.domain or "", *asked.tags)  # by the client
+        chosen = (asked.model, asked.domain or "", *asked.tags)  # chosen by the client
         is_short = sum(map(len, chosen)) <= LONGEST
         return (self._mode_of if is_short else self._mode_of.__wrapped__)(
             model=asked.model,

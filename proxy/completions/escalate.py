@@ -1,4 +1,4 @@
-"""Escalation: stronger models in turn, while the reply that is kept would be escalated again."""
+"""Escalation to stronger models in turn, as long as the kept reply would be escalated again."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from proxy.exchange.outcome import Outcome
 
 
 def is_escalated(job: Job, outcome: Outcome) -> bool:
-    """Return whether a stronger model is to be asked; a reply that was held before stays."""
+    """Return whether a stronger model is to be called; a reply that was held before is final."""
     decision = outcome.decision
     return decision is not None and isinstance(decision.applied, Escalate) and not job.earlier
 
 
 async def escalate(job: Job, answer: Answer, before: Outcome) -> tuple[Answer, Outcome]:
-    """Return the reply that is kept, and what is decided on it.
+    """Call stronger models, and return the kept answer and its outcome.
 
-    A call that fails leaves what was kept. A model that was asked already is not asked once more,
-    so no escalation runs in a circle.
+    A call that fails leaves the answer that was kept. A model is called at most once, so no
+    escalation runs in a circle.
     """
     decision = before.decision
     if decision is None or not is_escalated(job, before):
@@ -41,7 +41,7 @@ async def escalate(job: Job, answer: Answer, before: Outcome) -> tuple[Answer, O
         decisions = _decide_again(job, kept.whole, decision)
         decision = strictest(decisions)
     if kept is not first:
-        begun = first.whole.continues  # a stream of which the client has the beginning
+        begun = first.whole.continues  # a stream whose beginning the client has
         kept.whole.continues, kept.whole.is_restarted = begun, begun is not None
         job.keep_for_followups(kept.whole.completion)
     outcome = job.outcome(kept.whole, decisions)
@@ -63,13 +63,13 @@ async def _next(calls: Calls, kept: Call, step: Escalate) -> Call:
 
 
 def _decide_again(job: Job, answer: Answer, decision: Decision) -> list[Decision]:
-    """Return what becomes of each choice of a reply that an escalation keeps."""
+    """Decide on each choice of an answer that an escalation keeps."""
     facts = answer.facts(job.request, job.services.scoring.name)
     return [job.services.governing.after_escalation(decision, each) for each in facts]
 
 
 def _is_better(call: Call, kept: Call, step: Escalate) -> bool:
-    """Whether a reply takes the place of the one before; a stream cannot go on as JSON."""
+    """Return whether a call's answer replaces the kept one; a stream cannot continue as JSON."""
     if call.answer is None or (call.answer.events is None) != (kept.whole.events is None):
         return False
     return step.keep == "last" or call.answer.is_surer_than(kept.whole)

@@ -1,8 +1,8 @@
-"""A response fetched by its id: one made in the background, or one that somebody wants once more.
+"""Responses that are fetched by id: made in the background, or requested once more.
 
-It is scored and decided on like the answer to its request would have been, so that a background
-response cannot be read past the policy, nor a held one under upstream's id. What was asked is
-remembered in memory (`conversations`); for what is not, the confidence is missing.
+Such a response is scored and decided on like the answer to its request, so that no policy can be
+bypassed by a background response, nor by a held one under upstream's id. The request is kept in
+memory (`conversations`); if it is not there, there is no confidence.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _WITHOUT_ANSWER = ("DELETE", "HEAD", "OPTIONS")
 
 
 def fetches(method: str, names: Sequence[str], *, is_decided: bool) -> bool:
-    """Whether a request is answered with a stored response; `names` are those in its path.
+    """Return whether a request gets a stored response; `names` are those in its path.
 
-    Where a policy decides, also by another method: some servers do not look at it.
+    If a policy decides, other methods count too, because some servers ignore the method.
     """
     if fetched_id(names) is None:
         return False
@@ -45,14 +45,14 @@ def fetches(method: str, names: Sequence[str], *, is_decided: bool) -> bool:
 
 
 def fetched_id(names: Sequence[str]) -> str | None:
-    """The id of the response that a path means."""
+    """Return the response id in a path, or None."""
     id = id_at(names, _RESPONSE) or id_at(names, _CANCEL)
     return None if id is None or id.casefold() in NO_IDS else id
 
 
 @dataclass(slots=True)
 class UnknownRequest(CompletionRequest):
-    """What this process does not remember was asked elsewhere, or too long ago."""
+    """A request that this process does not know: it went elsewhere, or too long ago."""
 
     def question(self) -> Question:
         raise NotScorableError("unknown_response", "what was asked is not known here")
@@ -73,7 +73,7 @@ async def fetch_response(services: Services, http: Request) -> Reply:
 
 
 async def _parse_fetch(id: str, services: Services, exchange: Exchange) -> Job:
-    """Find the request that a stored response answered, as far as this process remembers it."""
+    """Build the job for the request that a stored response answered, as far as it is known."""
     http = exchange.request
     remembered, is_stream = services.conversations.get(id, hash_key(http)), _is_stream(http)
     if remembered is None:
@@ -92,7 +92,7 @@ def _is_stream(http: Request) -> bool:
 
 
 def _streamed(reply: Reply) -> Reply:
-    """A stored response as the stream that its client wants."""
+    """Convert a stored response to the stream that its client wants."""
     events = RESPONSES.events(json_object(reply.whole()) or {}, {})
     headers = [*without(reply.headers, b"content-type"), (b"content-type", b"text/event-stream")]
     return Reply(reply.status, headers, b"".join(events))

@@ -1,4 +1,4 @@
-"""One completion, top to bottom: parse, call upstream, score, decide, apply, record."""
+"""A completion from top to bottom: parse, call upstream, score, decide, apply, record."""
 
 from __future__ import annotations
 
@@ -40,11 +40,10 @@ Parse = Callable[[Services, Exchange], Awaitable[Job]]
 
 
 async def complete(services: Services, http: Request, parse: Parse) -> Reply:
-    """Handle one completion; returns its reply, of a live stream with a body that goes on.
+    """Handle a completion and return its reply; that of a live stream has a body that goes on.
 
-    A whole reply is one answer. A live stream has one for every event that finishes choices, and
-    one for the tool calls that may not go on before they are decided on. Raises ProxyError for what
-    the client is told as an error.
+    A whole reply is one answer. A live stream has one for each event that finishes choices, and one
+    for the tool calls that wait for a decision. Raises ProxyError where the client gets an error.
     """
     exchange = Exchange(http, services.records)
     with Recording(exchange) as recording:  # record
@@ -56,11 +55,11 @@ async def complete(services: Services, http: Request, parse: Parse) -> Reply:
             return _live_reply(recording, job, came)
         if isinstance(came, Waiting):
             return await _reply_in_time(recording, job, came)
-        return came  # nothing to decide on
+        return came  # there is nothing to decide on
 
 
 async def conclude(job: Job, answer: Answer) -> Reply | bytes:
-    """Score an answer, decide on it, and return what the client gets."""
+    """Score an answer and decide on it; returns the client's reply or its stream's next bytes."""
     await job.score(answer)
     outcome = job.decide(answer)
     if is_escalated(job, outcome):
@@ -71,14 +70,14 @@ async def conclude(job: Job, answer: Answer) -> Reply | bytes:
 
 
 def handle(format: Format, services: Services, http: Request) -> Awaitable[Reply]:
-    """Answer a request for a completion; raises ProxyError for what the client is told."""
+    """Answer a request for a completion; raises ProxyError where the client gets an error."""
     return complete(services, http, partial(parse_request, format))
 
 
 async def parse_request(format: Format, services: Services, exchange: Exchange) -> Job:
-    """Read a request for a completion, and find what is known of it already.
+    """Parse a request for a completion and look up what is known about it.
 
-    Raises ProxyError for a request that cannot be read, or names what is not its key's.
+    Raises ProxyError for a request that cannot be read, or that names something of another key's.
     """
     http, holding = exchange.request, services.holding
     decisive = services.governing.decisive
@@ -105,19 +104,19 @@ async def parse_request(format: Format, services: Services, exchange: Exchange) 
     return job
 
 
-# --- whole replies --------------------------------------------------------------------------------
+# --- Whole replies --------------------------------------------------------------------------------
 
 
 def _whole(concluded: Reply | bytes) -> Reply:
-    assert isinstance(concluded, Reply)  # bytes are what goes on in a live stream
+    assert isinstance(concluded, Reply)  # bytes only occur in live streams
     return concluded
 
 
 async def _reply_in_time(recording: Recording, job: Job, waiting: Waiting) -> Reply:
-    """Return the reply that is waited for, or one whose body comes later.
+    """Return the reply, or one whose body comes later if it takes too long.
 
-    Nothing is written before the outcome, for `commit_after_s` at most; after that the status is
-    out, and pings keep the connection alive until there is one.
+    Nothing is written before the outcome is known, for at most `commit_after_s` seconds; after that
+    the status is sent, and pings keep the connection alive until the body is there.
     """
     work = asyncio.ensure_future(_reply_at_last(recording, job, waiting))
     if await is_done(work, within_s=job.services.config.limits.commit_after_s):
@@ -146,20 +145,20 @@ def _late_reply(job: Job, waiting: Waiting, work: asyncio.Future[Reply]) -> Repl
 
 
 async def _late_body(work: asyncio.Future[Reply]) -> bytes:
-    """Return the body of a reply whose headers are out, without an encoding."""
+    """Return the body, without an encoding, of a reply whose headers have been sent."""
     reply = await work
     return await decoded(reply.whole(), header(reply.headers, b"content-encoding"))
 
 
-# --- live streams ---------------------------------------------------------------------------------
+# --- Live streams ---------------------------------------------------------------------------------
 
 
 def _live_reply(recording: Recording, job: Job, live: Live) -> Reply:
     opening = opening_of(job, live)
-    going_on = recording.goes_on()  # so that whatever becomes of it from here on is recorded
+    going_on = recording.goes_on()  # so that it is recorded however it ends
 
     async def close() -> None:
-        with going_on:  # ends it where the body was never written
+        with going_on:  # ends the block if the body was never written
             await live.reply.aclose()
 
     opening.body, opening.on_close = partial(_write_live, job, live, going_on), close
@@ -167,8 +166,7 @@ def _live_reply(recording: Recording, job: Job, live: Live) -> Reply:
 
 
 async def _write_live(job: Job, live: Live, going_on: GoingOn, writer: Writer) -> None:
-    """Write what of a live stream goes on at once, in its place what is decided on, and pings while
-    calls wait for their decision."""
+    """Write a live stream: its passing parts, the decided ones, and pings while calls wait."""
     if live.short_way is not None and writer.client is not None:
         live.short_way.open(writer.client)
     try:
@@ -198,7 +196,7 @@ async def _next_part(job: Job, answer: Answer) -> bytes:
 
 
 async def _decided(job: Job, live: Live) -> bytes:
-    """Return what stands for events that wait: what is decided on them, or upstream's own error."""
+    """Return the bytes that replace the waiting events: the decided ones, or upstream's error."""
     piece = await anext(live.pieces, b"")
     assert isinstance(piece, bytes)
     if piece or not live.stream.withholds():

@@ -1,8 +1,8 @@
-"""`/v1/images/generations`: what a text-to-image model drew, scored as a visual question (R01).
+"""`/v1/images/generations`: generated images, scored as visual questions (R01).
 
-Where the configuration says `calibrator.images.score_generated`, each image of a reply is shown to
-the calibrator with the question whether it depicts the prompt. The confidence is told; policies do
-not reach these replies, and whatever cannot be scored is relayed and labelled like other surfaces.
+If `calibrator.images.score_generated` is set, the calibrator is asked for each image of a reply
+whether it depicts the prompt. The confidence is reported, but policies do not apply to these
+replies. A reply that cannot be scored is relayed and labelled like those of other surfaces.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ PATH = "/v1/images/generations"
 
 
 async def score_generated(services: Services, surfaces: Surfaces, request: Request) -> Reply:
-    """Raises ProxyError as a relay does, also for a reply larger than may be looked at."""
+    """Relay a request for images and add the confidence of its least certain image.
+
+    Raises ProxyError as a relay does, also for a reply that is too large to be read.
+    """
     exchange = Exchange(request, surfaces.records)
     with exchange:
         asked = json_object(request.body) or {}
@@ -75,7 +78,7 @@ async def _decoded(raw: bytes, reply: UpstreamReply) -> bytes:
 
 
 def _images(data: Any) -> list[Json]:
-    """What was drawn, as content parts: base64 of whichever kind, or a URL."""
+    """Return the generated images as content parts, with their base64 data or their URL."""
     drawn = [each for each in data if isinstance(each, dict)] if isinstance(data, list) else []
     return [
         {"source": {"type": "base64", "media_type": "image/png", "data": encoded}}
@@ -88,7 +91,7 @@ def _images(data: Any) -> list[Json]:
 async def _confidences(
     services: Services, request: Request, prompt: str, images: list[Json], model: str
 ) -> list[Confidence]:
-    """One for each image, each with its own question."""
+    """Score each image with its own question; returns one confidence for each."""
     text, answer = depiction(prompt)
     choice = Choice(0, {"role": "assistant", "content": answer})
     team = request.caller.team
@@ -103,7 +106,7 @@ async def _confidences(
 
 
 def _outcome(exchange: Exchange, confidences: list[Confidence], calibrator: str | None) -> Outcome:
-    """The least sure image speaks for all; nobody decides anything."""
+    """Return the outcome, with the confidence of the least certain image and no decision."""
     lowest = least_sure(confidences)
     outcome = exchange.unscored(lowest.status, "", calibrator)
     outcome.reason, outcome.confidence, outcome.score = lowest.reason, lowest.value, lowest.score

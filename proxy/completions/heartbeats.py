@@ -1,4 +1,4 @@
-"""A reply whose status is out before its body is known: heartbeats keep the connection alive."""
+"""Heartbeats, which keep a connection alive between a reply's status and its body."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ PING_EVERY_S = 10.0
 async def is_done(
     work: asyncio.Future[Any], *others: asyncio.Future[Any], within_s: float | None = None
 ) -> bool:
-    """Waits for the work or one of the others; whoever cancels the waiting cancels the work."""
+    """Wait for the work or one of the others, and return whether the work is done.
+
+    Waits at most `within_s` seconds. If the wait is cancelled, so is the work.
+    """
     try:
         await asyncio.wait({work, *others}, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
     except asyncio.CancelledError:
@@ -28,9 +31,9 @@ async def is_done(
 async def late(
     body: asyncio.Future[bytes], error_event: Callable[[ProxyError], bytes] | None
 ) -> AsyncIterator[bytes]:
-    """Pings, then the body; an error in its place becomes an event, where the body is of events.
+    """Yield pings, then the body; an error becomes an event if the body consists of events.
 
-    A JSON body breaks off, as upstream's did.
+    A JSON body breaks off instead, by raising the error.
     """
     ping = JSON_PING if error_event is None else STREAM_PING
     yield ping
@@ -46,10 +49,10 @@ async def late(
 async def pings_until(
     work: asyncio.Future[bytes], ping: bytes = STREAM_PING
 ) -> AsyncIterator[bytes]:
-    """Pings while `work` goes on, then its bytes; raises what it raises.
+    """Yield pings while `work` goes on, then its bytes; raises what it raises.
 
-    The first ping comes after `PING_EVERY_S`, so that quick work costs none. Work that nobody waits
-    for any longer is cancelled, and has ended when this ends.
+    The first ping comes after `PING_EVERY_S` seconds, so that quick work needs none. If the
+    iteration is closed early, the work is cancelled and awaited.
     """
     try:
         while not work.done():

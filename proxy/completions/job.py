@@ -1,7 +1,7 @@
-"""One completion that is being handled: what its steps share, and how it is scored and decided.
+"""A completion in progress: the data that its steps share, its scoring and its decision.
 
-A stream's last event waits for its score for a while here (`Job.score`); where the number is late,
-nothing is decided yet, and `recording.py` does it when the number is there.
+A stream's last event waits here for its score for a limited time (`Job.score`). If the score is
+late, nothing is decided yet, and `recording.py` decides when it is there.
 """
 
 from __future__ import annotations
@@ -40,48 +40,52 @@ class Job:
     """A completion between its request and its record.
 
     `fetched_from` is the upstream of a stored response that the request names by its id; without
-    it, the request asks for a new one. `is_known` says whether what was asked can be read here.
+    it, the request is for a new one. `is_known` says whether the request of a stored response is
+    known here.
     """
 
     services: Services
     exchange: Exchange
     request: CompletionRequest
-    digest: str | None = None  # of the request, to which calls that are held are bound
+    digest: str | None = None  # the request's, to which held calls are bound
     earlier: Earlier | None = None  # the reply that was held for the same request before
     fetched_from: str | None = None
     is_known: bool = True
-    is_status_out: bool = False  # then an error can no longer be one of HTTP
-    stream: LiveStream | None = None  # the reply, where it goes on while it arrives
-    is_withheld: bool = False  # the calls of this stream are being decided on
-    opinions: Opinions | None = None  # of others, where the policy may want them
-    judging: Judging | None = None  # where the policy wants a judge
-    outcomes: dict[int, Outcome] = field(default_factory=dict)  # of a stream, by the first choice
-    told: Json | None = None  # the last member that its client got
-    late: tuple[tuple[Answer, asyncio.Task[None]], ...] = ()  # their scores
+    is_status_out: bool = False  # whether it is too late for an error status
+    stream: LiveStream | None = None  # the reply, if it goes on while it arrives
+    is_withheld: bool = False  # whether the calls of this stream are being decided on
+    opinions: Opinions | None = None  # set if the policy may want second opinions
+    judging: Judging | None = None  # set if the policy wants a judge
+    outcomes: dict[int, Outcome] = field(default_factory=dict)  # a stream's, by the first choice
+    told: Json | None = None  # the last member that the client got
+    late: tuple[tuple[Answer, asyncio.Task[None]], ...] = ()  # answers whose scores are late
 
     @property
     def http(self) -> Request:
-        """The client's request as it came."""
+        """The client's request, unchanged."""
         return self.exchange.request
 
     def headers(self, outcome: Outcome) -> Headers:
-        """Return the response headers that tell an outcome, if they are switched on."""
+        """Return an outcome's response headers, if they are switched on."""
         return outcome.headers() if self.services.tells_headers else []
 
     def stream_mode(self) -> StreamMode:
-        """Return what the policy, going by the request, can do with the answer at most.
+        """Return how far the answer must be buffered for the policies to decide on this request.
 
-        Where what was asked is not known, any rule might apply.
+        If a stored response's request is unknown, any rule might apply, so all of it is buffered.
         """
         governing = self.services.governing
         if self.is_known or not governing.is_enforced:
             return governing.stream_mode(self.request)
         return StreamMode("buffer")
 
-    # --- the call -------------------------------------------------------------------------------
+    # --- The call -------------------------------------------------------------------------------
 
     def models(self) -> tuple[str, ...]:
-        """Return whom to ask, an entry for each reply; a background reply is made only once."""
+        """Return the models to call, one entry for each reply.
+
+        Background and stored responses have a single entry.
+        """
         asking = self.services.governing.asking
         is_one = self.fetched_from is not None or self.request.payload.get("background") is True
         if asking is None or is_one:
@@ -89,14 +93,17 @@ class Job:
         return asking.models_for(self.request.facts())
 
     def upstream_request(self, headers: Headers) -> UpstreamRequest:
-        """Return what upstream is sent: the client's own bytes."""
+        """Return the request to upstream, with the client's own bytes."""
         http = self.exchange.request
         body = http.body if self.fetched_from is not None else self.request.body
         path = path_after_v1(http.path)
         return UpstreamRequest(http.method, path, headers, body, http.query, self.request.model)
 
     async def read(self, reply: UpstreamReply) -> Answer | Unread:
-        """Read a whole reply; raises UpstreamError where it breaks off or is too large."""
+        """Read a whole reply and close it.
+
+        Raises UpstreamError where it breaks off or is too large.
+        """
         limit, format = self.services.max_body, self.request.format
         is_decided_on = self.stream_mode().mode != "passthrough"
         clock = self.exchange.in_upstream
@@ -109,33 +116,45 @@ class Job:
                 await reply.aclose()
 
     def further_calls(self) -> Calls:
-        """Return what asks further models; a stored response has no request to put to them."""
+        """Return the maker of further calls; a stored response has no request for them."""
         router, has_request = self.services.router, self.fetched_from is None
         return Calls(
             router, self.exchange, self.request, self.read, self.score_as, has_request=has_request
         )
 
     def keep_for_followups(self, completion: Json) -> None:
-        """Keep a response: a later request may name it by its id (`previous_response_id`)."""
+        """Remember a response, which a later request may name by its id (`previous_response_id`).
+
+        Also notes its owner. Does nothing for other formats and for unknown requests.
+        """
         if self.request.format is RESPONSES and self.is_known:
             upstream, key_hash = self.exchange.upstream or "", hash_key(self.http)
             self.services.conversations.keep(self.request, completion, key_hash, upstream)
             self.note_owner(completion)
 
     def note_owner(self, completion: Json, withheld: str | None = None) -> None:
-        """Note whose a stored answer is, and whether it may be read at upstream's."""
+        """Note the owner of a stored answer.
+
+        `withheld` is the id of the held reply, or WITHHELD, if the answer may not be read at
+        upstream.
+        """
         http = self.exchange.request
         self.services.ownership.note_answer(self.request, http, completion, withheld)
 
-    # --- its score and the decision ---------------------------------------------------------------
+    # --- The score and the decision ---------------------------------------------------------------
 
     def score(self, answer: Answer) -> Awaitable[None]:
-        """Score every choice of an answer, by what others answered too where they are asked."""
+        """Score all choices of an answer, with second opinions and judge if the policy wants them.
+
+        For an answer that the client has already, waits only for a limited time.
+        """
         return self._score_in_time(answer) if answer.is_out else self._score_once(answer)
 
     async def _score_in_time(self, answer: Answer) -> None:
-        """Let the last event of a live stream wait for its score, for `stream_wait_ms` at most; the
-        score itself goes on and is recorded."""
+        """Score an answer of a live stream, and wait for the score for at most `stream_wait_ms`.
+
+        A late score continues and is recorded.
+        """
         scoring = asyncio.get_running_loop().create_task(self._score_once(answer))
         if self.services.tells_member:
             await self.services.stream_waits.wait_for(scoring)
@@ -163,7 +182,7 @@ class Job:
             await self._read_signals(answer)
 
     async def _read_signals(self, answer: Answer) -> None:
-        """Let what a judge says, and how probable the tokens were, change the confidences."""
+        """Change the confidences by a judge's verdict and the probabilities of the tokens."""
         judged: Sequence[Judgement | None] = [None] * len(answer.choices)
         if self.judging is not None:
             facts = answer.facts(self.request, self.services.scoring.name)
@@ -180,7 +199,7 @@ class Job:
         self._join_signals(answer)
 
     def _join_signals(self, answer: Answer) -> None:
-        """Move the confidences by the signals that were read, if any."""
+        """Change the confidences by the signals that were read, if there are any."""
         if any(each.kinds for each in answer.signals):
             answer.unaided = answer.confidences
             pairs = zip(answer.unaided, answer.signals, strict=True)
@@ -188,7 +207,7 @@ class Job:
             answer.confidences = [joined(found, signals) for found, signals in pairs]
 
     async def weigh_others(self, answer: Answer) -> None:
-        """Let what other calls answered to the same question change an answer's confidences."""
+        """Change an answer's confidences by other calls' answers to the same question."""
         others = others_of(self.exchange, answer)
         if not others:
             return
@@ -203,7 +222,7 @@ class Job:
         self._join_signals(answer)
 
     async def score_as(self, answer: Answer, model: str) -> None:
-        """Score an answer; `model` was asked, for an answer that does not name its own."""
+        """Score an answer; `model` was called, for an answer that does not name its model."""
         request, model, team = self.request, answer.model or model, self.request.caller.team
         domain = self.services.domains.of_curve(request.model, team, request.domain)
         began = time.perf_counter()
@@ -215,9 +234,10 @@ class Job:
             self.exchange.note_scoring(began)
 
     def decide(self, answer: Answer) -> Outcome:
-        """Decide on every choice; the strictest decision speaks for all of them.
+        """Decide on each choice; the strictest decision applies to all of them.
 
-        Where the score is late, nothing is decided yet; a reply that was held before stays so.
+        If the score is late, nothing is decided yet. A reply that was held before keeps its
+        outcome.
         """
         if self.earlier is not None:
             return outcome_from(self.earlier, self.exchange.request_id, answer.choices)
@@ -238,8 +258,10 @@ class Job:
         return outcome
 
     def _leave_out_approved(self, answer: Answer, facts: Sequence[Facts]) -> None:
-        """Let no call be decided on twice: one that upstream made after its approval was decided on
-        when upstream asked for that."""
+        """Remove from the facts the calls that upstream made after their approval.
+
+        They were decided on when upstream requested the approval.
+        """
         approvals = self.services.conversations.approvals
         made = approvals.made(answer.completion, hash_key(self.http))
         if made:
@@ -248,6 +270,6 @@ class Job:
                 each.tools = self.request.calls_in(replace(choice, message=message))
 
     def outcome(self, answer: Answer, decisions: list[Decision]) -> Outcome:
-        """Return what the decisions, one for each choice, come to."""
+        """Return the outcome of the decisions, of which there is one for each choice."""
         id, calibrator = self.exchange.request_id, self.services.scoring.name
         return summarise(id, answer.choices, answer.confidences, decisions, calibrator)

@@ -1,10 +1,10 @@
-"""A stream that passes through live, without IO: bytes in; bytes, finished choices and calls out.
+"""A live stream, without IO: bytes go in; bytes, finished choices and withheld calls come out.
 
-In `passthrough` only the event that finishes a choice waits for its score; nothing can be held any
-more, the policy's rules were looked at before the first byte went out. In `buffer_tools`, where
-calls are gated, everything from the first part of a tool call on is withheld and decided on at the
-end. A score that misses its event can be asked for later, at `/pinocchio/v1/results/{request id}`;
-how long the event waits for it is said in `job.py` (`Job.score`).
+In `passthrough` only the event that finishes a choice waits for its score; nothing can be held,
+because the policy's rules were checked before the first byte was sent. In `buffer_tools`, which
+gates calls, everything from the first part of a tool call on is withheld and decided on at the end.
+A score that misses its event can be fetched later, at `/pinocchio/v1/results/{request id}`;
+`job.py` (`Job.score`) says how long the event waits for it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from proxy.upstreams.upstream import Arriving
 from proxy.wire.http import Client
 from proxy.wire.sse import MAX_EVENTS, Event, EventReader, EventTooLargeError, data_of, hides_data
 
-READ_AT_ONCE = 2**16  # bytes that may wait until they are looked into
-LOOKS_AHEAD = 8  # into parts that came alone, to learn what the others look like
-MANY_EVENTS = 2**12  # bytes of so many that looking for marks in them costs more than reading them
+READ_AT_ONCE = 2**16  # bytes that may wait until they are parsed
+LOOKS_AHEAD = 8  # single parts that are parsed early, to learn the form of the others
+MANY_EVENTS = 2**12  # bytes above which a search for marks costs more than parsing
 
 
 @dataclass(slots=True)
 class Finished:
-    """An event, and which choices it finishes."""
+    """An event, and the indices of the choices that it finishes."""
 
     event: Event
     choices: tuple[int, ...]
@@ -35,14 +35,14 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Withholding:
-    """Says that from here on events wait for a decision, so that the client hears nothing."""
+    """A marker that from here on events wait for a decision, and the client receives nothing."""
 
 
 class LiveStream:
-    """Reads one stream: `feed` it what arrives, `end` it when that is all.
+    """Reads a stream: `feed` it with the parts that arrive, and `end` it after the last one.
 
-    What is kept of a stream to score it is at most `max_bytes`: a longer one goes on unscored, or
-    ends in an error where calls are gated.
+    At most `max_bytes` of a stream are kept to score it: a longer one goes on unscored, or ends in
+    an error if calls are gated.
     """
 
     def __init__(self, format: Format, *, max_bytes: int, gates_calls: bool = False) -> None:
@@ -52,22 +52,22 @@ class LiveStream:
         self.assembler = format.assembler()
         self.assembler.reading.is_strict = gates_calls
         self._reader = EventReader()
-        self._unread: list[bytes] = []  # whole events that nobody has looked into
+        self._unread: list[bytes] = []  # whole events that are not parsed yet
         self._unread_bytes = 0
         self._bytes = 0
-        self._events = 0  # that were looked into
+        self._events = 0  # parsed events
         self._looks_left = LOOKS_AHEAD
-        self._withheld: list[Event] | None = None  # from the first part of a tool call on
+        self._withheld: list[Event] | None = None  # events from the first part of a tool call on
         self._withheld_finishes: set[int] = set()
-        self._has_ended = False  # the format's end or an error of upstream's own went by
-        self._has_failed = False  # an error of upstream's own went by
-        self.is_opaque = False  # not looked into any more; the bytes still belong to the client
+        self._has_ended = False  # whether the format's end or an error of upstream has arrived
+        self._has_failed = False  # whether an error of upstream has arrived
+        self.is_opaque = False  # whether bytes are passed on without being parsed
         self.reason = "client_left"  # why there is no outcome, if there is none
 
     def feed(self, part: bytes) -> Iterator[bytes | Finished | Withholding]:
-        """Yields what goes on at once, and the events that wait for the outcome of their choices.
+        """Yield the bytes that go on at once, and the events that wait for their choices' outcome.
 
-        Raises ProxyError for what cannot be read or kept where calls are gated.
+        Raises ProxyError for events that cannot be read or kept although calls are gated.
         """
         passing, marked = self._parted(self._take(part))
         if passing:
@@ -78,15 +78,17 @@ class LiveStream:
             yield Withholding()
 
     def takes(self, part: bytes) -> bool:
-        """Take in a part of events that go on as they came; False, and nothing has changed, for one
-        that only `feed` can tell what to do with."""
+        """Take in a part whose events go on unchanged, and return whether it was such a part.
+
+        If not, nothing has changed, and the part has to go to `feed`.
+        """
         size = len(part)
         is_bounded = self._bytes + size <= self._max_bytes and self._events <= MAX_EVENTS
         if self._gates_calls or self.is_opaque or not is_bounded:
             return False
         if self._unread and self._looks_left:
             self._looks_left -= 1
-            self._read_up()  # and what text looks like may be known
+            self._read_up()  # afterwards the form of text may be known
         if not self._unread and self._reader.is_empty() and self.assembler.add_alike(part):
             self._events += part.count(b"\n\n")
         elif self._is_plain(part):
@@ -98,17 +100,18 @@ class LiveStream:
         return True
 
     def _is_plain(self, part: bytes) -> bool:
-        """Whether `feed` would give a part as it is, and read nothing before."""
+        """Return whether `feed` would pass a part on unchanged, without parsing first."""
         is_little = self._unread_bytes + len(part) <= READ_AT_ONCE and len(part) <= MANY_EVENTS
         return is_little and self._reader.is_whole(part) and self._format.marks.search(part) is None
 
     def end(self, failure: ProxyError | None = None) -> bytes:
-        """Return the last bytes for the client; none where events are withheld.
+        """Return the last bytes for the client; none if events are withheld.
 
-        `failure` is why upstream's stream broke off, or what was wrong with it.
+        `failure` is the reason why upstream's stream broke off or was wrong. It is returned as an
+        event, unless upstream's answer was complete.
         """
         if self._has_ended and not isinstance(failure, UnreadableReplyError):
-            failure = None  # upstream had said all there was
+            failure = None  # upstream's answer was complete
         self._read_up()
         rest = b"" if self.is_opaque else self._reader.rest()
         if rest and failure is None and self._gates_calls:
@@ -126,15 +129,18 @@ class LiveStream:
         return rest
 
     def withholds(self) -> bool:
-        """Whether events wait for a decision."""
+        """Return whether events wait for a decision."""
         return self._withheld is not None
 
     def withheld(self) -> tuple[list[Event], frozenset[int]]:
-        """Return the events that wait, and which of them finish a choice."""
+        """Return the events that wait, and the indices of those that finish a choice."""
         return self._withheld or [], frozenset(self._withheld_finishes)
 
     def _take(self, part: bytes) -> bytes:
-        """The whole events in what has arrived; what cannot be kept any longer is let go."""
+        """Return the events that a part completes; all bytes if the stream is too large to keep.
+
+        Raises UpstreamBrokenError where it is too large and calls are gated.
+        """
         if self.is_opaque:
             return part
         self._bytes += len(part)
@@ -151,7 +157,7 @@ class LiveStream:
             return self._reader.rest()
 
     def _give_up(self, why: str) -> None:
-        """Keeps nothing any more; raises UpstreamBrokenError where a policy had to decide on it."""
+        """Stop keeping the stream; raises UpstreamBrokenError where a policy must decide on it."""
         self.reason = "too_long"
         if self._gates_calls:
             raise UpstreamBrokenError(why)
@@ -160,10 +166,13 @@ class LiveStream:
         self.assembler = self._format.assembler()
 
     def _parted(self, ready: bytes) -> tuple[bytes, bytes]:
-        """What may go on at once, and what must be looked at before: from the first mark on."""
+        """Split bytes into those that may go on at once and those to be parsed before.
+
+        The second part begins with the event of the first mark.
+        """
         if self.is_opaque or not ready:
             return ready, b""
-        if self._gates_calls:  # nobody's spelling of a call may pass
+        if self._gates_calls:  # no spelling of a call may pass
             return b"", ready
         read = self._take_alike(ready) if len(ready) > MANY_EVENTS else 0
         unread = ready[read:]
@@ -178,9 +187,9 @@ class LiveStream:
         return ready[:passing], ready[passing:]
 
     def _take_alike(self, ready: bytes) -> int:
-        """How many bytes of many events that came at once are text for sure; it is taken in.
+        """Take in the leading events that are certainly text, and return their size in bytes.
 
-        Where nothing is known yet, the first of these events tell what text looks like.
+        If the form of text is unknown, the first of these events are parsed to learn it.
         """
         self._read_up()
         if taken := self.assembler.take_alike(ready):
@@ -198,7 +207,7 @@ class LiveStream:
         return read
 
     def _read_up(self) -> None:
-        """Looks into the events that have gone by."""
+        """Parse the events that have been passed on."""
         if not self._unread:
             return
         raw = b"".join(self._unread)
@@ -210,7 +219,7 @@ class LiveStream:
         self._unread_bytes = 0
 
     def _look_into(self, ready: bytes) -> Iterator[bytes | Finished]:
-        """What of these events goes on, and those that have to wait for their outcome."""
+        """Parse events; yields the bytes that go on, and the events that wait for their outcome."""
         if not ready:
             return
         self._read_up()
@@ -227,7 +236,7 @@ class LiveStream:
             self._has_failed = self._has_failed or sight.is_error
             if raw and sight.finished:
                 if passing:
-                    yield b"".join(passing)  # the text before a finish does not wait with it
+                    yield b"".join(passing)  # the text before a finish does not have to wait
                     passing.clear()
                 yield Finished(event, sight.finished)
             elif raw:
@@ -236,17 +245,20 @@ class LiveStream:
             yield b"".join(passing)
 
     def _is_unreadable(self, event: Event, sight: Sight) -> bool:
-        """Whether clients might read something else in an event than we do."""
+        """Return whether clients might read an event differently than we do."""
         is_hidden = sight.is_unread or hides_data(event)
         return is_hidden or self.assembler.reading.is_ambiguous(event)
 
     def _sifted(self, event: Event, sight: Sight) -> bytes:
-        """What of an event goes on at once where calls wait: nothing, from the first call on."""
-        if self._has_failed:  # what upstream says after its error is not decided on
+        """Return the bytes of an event that go on at once if calls wait.
+
+        From the first call on these are none.
+        """
+        if self._has_failed:  # nothing is decided on after an error of upstream
             return b"" if sight.calls_tool or sight.finished else event.raw
         is_withheld = self._withheld is not None or sight.calls_tool
         if sight.is_error:
-            self._withheld = None  # of half an answer only the error is told
+            self._withheld = None  # only the error of an incomplete answer is passed on
             return sight.bare if is_withheld and sight.bare is not None else event.raw
         if not is_withheld:
             return event.raw
@@ -258,8 +270,10 @@ class LiveStream:
         return b""
 
     def _take_rest(self, rest: bytes) -> tuple[ProxyError | None, bytes]:
-        """Looks into what upstream ended without a blank line, which some clients read; what is
-        wrong with it, and what of it goes on."""
+        """Parse bytes that upstream ended without a blank line, which some clients read.
+
+        Returns the error in them, if any, and the bytes that go on.
+        """
         event = Event(rest, data_of(rest))
         sight = self.assembler.add(event)
         if self._is_unreadable(event, sight):
@@ -269,7 +283,7 @@ class LiveStream:
         return None, passing
 
     def _problem_of_withheld(self) -> ProxyError | None:
-        """Return why what is withheld cannot be decided on."""
+        """Return the error why the withheld events cannot be decided on, or None."""
         choices = self.assembler.choices()
         if not choices:
             return UnreadableReplyError(UNREADABLE_EVENT)
@@ -279,12 +293,12 @@ class LiveStream:
 
 
 class ShortWay:
-    """The way of a stream from upstream's connection to the client's in one step.
+    """The direct path of a stream from upstream's connection to the client's.
 
-    Nearly every event goes on as it came, and only its bytes are looked at before. Where nothing
-    waits on the way, it does not wake the request's task, which would pass it through a dozen
-    coroutines: most of what a delta costs that arrives alone. What is not plain, and all that comes
-    while a client is slow, is left to the task.
+    Nearly all events go on unchanged after a look at their bytes. If nothing waits, the request's
+    task is not woken, which would pass them through a dozen coroutines, most of the cost of a delta
+    that arrives alone. Parts that are not plain, and all parts while a client is slow, are left to
+    the task.
     """
 
     __slots__ = ("_chunks", "_client", "_in_upstream", "_stream")
@@ -292,16 +306,16 @@ class ShortWay:
     def __init__(
         self, stream: LiveStream, chunks: Arriving, in_upstream: AbstractContextManager[None]
     ) -> None:
-        """`in_upstream` is the time in which the reader of the chunks waits for them."""
+        """Set up the path; `in_upstream` measures the time in which the chunks' reader waits."""
         self._stream, self._chunks, self._in_upstream = stream, chunks, in_upstream
 
     def open(self, client: Client) -> None:
-        """Begins, as the head of the reply is out."""
+        """Begin, once the reply's head has been sent."""
         self._client = client
         self._chunks.leave_to(self._take)
 
     def _take(self, part: bytes) -> bool:
-        self._in_upstream.__exit__(None, None, None)  # what happens here is our time
+        self._in_upstream.__exit__(None, None, None)  # this is our own time
         client = self._client
         is_taken = bool(part) and client.takes_parts() and self._stream.takes(part)
         if is_taken:

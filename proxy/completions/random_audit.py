@@ -1,8 +1,8 @@
-"""The random audit: a stated share of delivered replies is kept to be labelled by a reviewer.
+"""The random audit: a stated share of delivered replies is kept for a reviewer to label.
 
-Held replies alone would show a calibrator where it doubts. Which replies are drawn depends on
-nothing but chance, and no client can foresee it; the share is kept with each, so that every
-estimate can weigh by it. The reply is on its way already: what is drawn is written by a thread.
+Held replies alone would show a calibrator only where it doubts. Chance alone decides which replies
+are drawn, and no client can predict it; the share is kept with each, so that estimates can be
+weighted by it. The reply is already on its way: a thread writes what is drawn.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _draw = secrets.SystemRandom().random
 
 
 class Audit:
-    """Draws a `share` of the delivered replies, of some teams another; `draw` gives 0 to 1."""
+    """Draws a `share` of the delivered replies, or a team's own share; `draw` returns 0 to 1."""
 
     def __init__(
         self,
@@ -53,9 +53,10 @@ class Audit:
         outcome: Outcome,
         reply: Callable[[], bytes],
     ) -> None:
-        """Draws, or not, a reply that is about to be delivered; `reply` gives its bytes.
+        """Draw a delivered reply by chance and hand it to the writer; `reply` returns its bytes.
 
-        Only a scored reply to a request for one choice: a verdict does not say which it is about.
+        Only scored replies with a single choice are drawn, because a verdict does not name a
+        choice.
         """
         team = exchange.request.caller.team
         share = self._of_teams.get(team, self._share) if team else self._share
@@ -88,7 +89,7 @@ class Audit:
 
 
 def audit_of(config: Config, writer: AuditWriter) -> Audit | None:
-    """What a configuration has drawn; None where that is nothing."""
+    """Return the configured audit; None if no replies are drawn."""
     own = {name: team.audit_share for name, team in config.teams.items()}
     of_teams = {name: share for name, share in own.items() if share is not None}
     audit = config.audit

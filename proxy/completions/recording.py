@@ -1,4 +1,4 @@
-"""What is written of a completion, once all is known of it: line, record and result."""
+"""The record of a completion, written once everything is known: log line, row and result."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ from proxy.wire.json_splice import dumps
 class Recording:
     """Records a completion at the end of the `with` block, however it ends.
 
-    A reply that goes on when it is returned has a block of its own (`goes_on`): the last one to end
-    is the end. A live stream is recorded when its last score is there; neither its end
-    nor a client that left waits for that. A whole reply has been recorded by then
-    (`Exchange.finish`).
+    A reply that goes on after it is returned has a block of its own (`goes_on`); the last block
+    that ends counts. A live stream is recorded when its last score is there; neither its end nor a
+    client that left waits for that. A whole reply has been recorded by then (`Exchange.finish`).
     """
 
     __slots__ = ("_blocks", "_exchange", "_job")
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
-        self._job: Job | None = None  # once the request is parsed
+        self._job: Job | None = None  # set once the request is parsed
         self._blocks = 0
 
     def begin(self, job: Job) -> Job:
-        """Note what the request was parsed to; others are asked for their opinion meanwhile."""
+        """Set the parsed job and return it; calls for other opinions begin now."""
         self._job = job
         if job.opinions is not None:
             job.opinions.begin()
@@ -74,7 +73,7 @@ class Recording:
 
 
 class GoingOn:
-    """A block that has begun already, and ends with the first `with` block of this."""
+    """A block that has already begun, and ends with the first `with` block of this object."""
 
     __slots__ = ("_recording",)
 
@@ -91,7 +90,7 @@ class GoingOn:
 
 
 def keep_result(job: Job, member: Json) -> None:
-    """Keep what a client can ask for later, at `/pinocchio/v1/results/{request id}`."""
+    """Keep a result that the client can fetch later, at `/pinocchio/v1/results/{request id}`."""
     job.services.results.keep(job.exchange.request_id, hash_key(job.http), member)
 
 

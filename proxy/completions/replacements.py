@@ -1,4 +1,4 @@
-"""What a policy's action makes of an answer: the replies that are not upstream's own."""
+"""The replies that replace an answer when a policy's action requires it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from proxy.holds.held import placeholder_for
 from proxy.store.reviews.held_replies import BLOCKED, HELD, REJECTED, HeldReply
 from proxy.wire.headers import REVIEW_ID
 
-RETRY_AFTER_S = 5  # to ask again for a call that waits; no call upstream is paid for that
-MOST_OF_A_NOTE = 500  # characters of it in a sentence; the error's `note` has all
+RETRY_AFTER_S = 5  # seconds until a client should ask for a held call again, which costs nothing
+MOST_OF_A_NOTE = 500  # characters of a note in a sentence; the error's `note` has all of it
 BLOCKED_TEXT = "A policy blocks this reply."
 REJECTED_TEXT = "A reviewer rejected this reply"
 NEXT_STEP = "Do not send the same request again: tell the model why, and let it take another step."
 EXPIRED_TEXT = "This reply was held for review, and nobody released it in time."
-_PLAIN_NAME = re.compile(r"[\w.:/-]{1,64}")  # any other may be meant to be read as a sentence
+_PLAIN_NAME = re.compile(r"[\w.:/-]{1,64}")  # other names could hold sentences for the reader
 _AROUND = frozenset(
     {
         *("id", "object", "type", "role", "model", "choices", "content", "output", "output_text"),
@@ -31,7 +31,7 @@ _AROUND = frozenset(
         *("prompt_cache_retention", "safety_identifier", "tool_choice", "tools", "truncation"),
         *("user", "stop_details", "container"),
     }
-)  # members of the formats; what they hold of the answer is replaced
+)  # members of the formats; the parts of the answer in them are replaced
 REFUSED_CALLS = (
     "Not done: {calls}. A reviewer has to approve it first (review {id}). "
     "Do not try it again meanwhile; go on with what does not need it, or say that it waits."
@@ -40,9 +40,9 @@ REFUSED_TEXT = "This reply is held for review ({id}). A reviewer has to approve 
 
 
 def reply_to(hold: Hold, answer: Answer, asked: CompletionRequest) -> str:
-    """What a client gets in place of a held reply.
+    """Return the kind of reply that a client gets in place of a held one.
 
-    Prose in place of a tool call or of JSON would be read as one: where the policy says nothing,
+    Prose in place of a tool call or of JSON would be parsed as such; if the policy does not choose,
     such holds are errors.
     """
     reply = hold.otherwise if hold.reply in ("wait", "async") else hold.reply
@@ -55,9 +55,9 @@ def reply_to(hold: Hold, answer: Answer, asked: CompletionRequest) -> str:
 def withheld_error(
     standing: str, hold: Hold, answer: Answer, asked: CompletionRequest, held: HeldReply
 ) -> ProxyError | None:
-    """For a held reply that does not go out, by what it has come to (`HeldReply.standing`).
+    """Return the error for a held reply in its present state (`HeldReply.standing`).
 
-    None where a placeholder or a refusal stands for it.
+    Returns None if a placeholder or a refusal replaces it.
     """
     if standing == BLOCKED:
         return _about(held, blocked_error())
@@ -74,7 +74,7 @@ def withheld_error(
 def withheld(
     standing: str, hold: Hold, answer: Answer, asked: CompletionRequest, held: HeldReply
 ) -> Json:
-    """What stands for it, also where an error can no longer be told."""
+    """Return the completion that replaces a held reply, used also if an error comes too late."""
     is_refusal = reply_to(hold, answer, asked) == "refusal"
     if standing == HELD and not is_refusal:
         return placeholder_for(answer, asked.format, held.id)
@@ -86,8 +86,10 @@ def withheld(
 
 
 def _around(answer: Answer) -> Json:
-    """An answer's members for the reply in its place: those that are known, and of a server's own
-    those that say nothing in words."""
+    """Return the members of an answer that its replacement keeps.
+
+    These are the known ones, and the others that hold no text.
+    """
     return {
         key: value
         for key, value in answer.completion.items()
@@ -96,8 +98,8 @@ def _around(answer: Answer) -> Json:
 
 
 def refused_text(answer: Answer, held: HeldReply) -> str:
-    """What an agent's model reads in the place of its calls; their arguments are not repeated."""
-    made = calls_made(answer.completion)  # it would be untrue that they are not done
+    """Return the text that an agent's model reads instead of its calls, without their arguments."""
+    made = calls_made(answer.completion)  # these are done already
     messages = (without_calls(choice.message, made) for choice in answer.choices)
     called = [call.name for message in messages for call in tool_calls(message)]
     shown = (name if _PLAIN_NAME.fullmatch(name) else "a call" for name in called)
@@ -106,9 +108,10 @@ def refused_text(answer: Answer, held: HeldReply) -> str:
 
 
 def held_error(held: HeldReply, format: Format) -> ProxyError:
-    """Says where the reply will be; official clients neither retry nor pay for it again.
+    """Return the error that says where a held reply will be.
 
-    A bound call is also what the same request is answered with later, so it says when to ask.
+    Official clients neither retry it nor pay for it again. If the hold is bound to the request, the
+    same request gets the reply later, so the error also says when to ask.
     """
     place = f"GET /v1{format.fetch_path}/{held.id}"
     if not held.is_bound:
@@ -122,17 +125,17 @@ def held_error(held: HeldReply, format: Format) -> ProxyError:
 
 
 def rejected_error(held: HeldReply) -> ProxyError:
-    """Says who asked why a reviewer said no, and how an agent goes on."""
+    """Return the error that says why a reviewer rejected the reply, and how an agent goes on."""
     return _about(held, RejectedError(_rejection(held)))
 
 
 def _rejection(held: HeldReply) -> str:
-    """The sentence for an agent, which has to take another step."""
+    """Return the rejection, with the next step for an agent if the hold is bound to the request."""
     return f"{rejected_text(held)} {NEXT_STEP}" if held.is_bound else rejected_text(held)
 
 
 def rejected_text(held: HeldReply) -> str:
-    """The sentence with the reviewer's note, if there is one."""
+    """Return the sentence about a rejection, with the reviewer's note if there is one."""
     if not held.note:
         return f"{REJECTED_TEXT}."
     note = held.note if len(held.note) <= MOST_OF_A_NOTE else f"{held.note[:MOST_OF_A_NOTE]}…"
@@ -140,7 +143,7 @@ def rejected_text(held: HeldReply) -> str:
 
 
 def _about(held: HeldReply, error: ProxyError) -> ProxyError:
-    """The error with the review that it is about, in its headers and in its object."""
+    """Add a held reply's review id, and its note if it was rejected, to the error and return it."""
     error.headers.append((REVIEW_ID, held.id.encode()))
     error.details["review_id"] = held.id
     if held.note and error.machine_code == RejectedError.code:
@@ -154,10 +157,10 @@ def blocked_error(block: Block | None = None) -> BlockedByPolicyError:
 
 
 def changed(answer: Answer, asked: CompletionRequest, action: Action | None) -> Json | None:
-    """The answer with a question to the user in its place, or with a notice behind its text.
+    """Return the answer replaced by a question to the user, or with a notice after its text.
 
-    None to leave it: there is no text behind which a notice could stand, or it would break the
-    JSON that the client wants to parse, or be taken for a part of what an agent says.
+    Returns None to leave it unchanged: it has no text that a notice could follow, or a notice would
+    break the client's JSON or be taken for a part of an agent's message.
     """
     if isinstance(action, Clarify):
         return asked.format.restated(_around(answer), action.text, "stop")
@@ -168,5 +171,5 @@ def changed(answer: Answer, asked: CompletionRequest, action: Action | None) -> 
 
 
 def blocked(answer: Answer, format: Format, block: Block) -> Json:
-    """What stands for a blocked answer where the status could not tell it any more."""
+    """Return the replacement for a blocked answer whose status has already been sent."""
     return format.restated(_around(answer), block.message or BLOCKED_TEXT, "content_filter")

@@ -1,4 +1,4 @@
-"""What completions are handled with under one policy: the parts that one proxy consists of."""
+"""The parts of the proxy that handle completions, under one policy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from proxy.wire.http import Request
 
 @dataclass(slots=True)
 class Services:
-    """The configuration at work, and what lives as long as the proxy."""
+    """The configuration in effect, and the objects that live as long as the proxy."""
 
     config: Config
     governing: Governing
@@ -40,13 +40,13 @@ class Services:
     conversations: Conversations = field(default_factory=Conversations)
     audit: Audit | None = None
     recordings: set[asyncio.Task[None]] = field(default_factory=set, init=False)
-    stream_waits: Deadlines = field(init=False)  # of finish events for their scores
+    stream_waits: Deadlines = field(init=False)  # limit how long finish events wait for scores
     holding: Holding = field(init=False)
     ownership: Ownership = field(init=False)
     domains: Domains = field(init=False)
-    may_take_long: bool = field(init=False)  # also where upstream's answer is whole
-    max_body: int = field(init=False)  # of the configuration, which is slow to ask
-    tells_headers: bool = field(init=False)  # likewise
+    may_take_long: bool = field(init=False)  # even if upstream's answer is complete
+    max_body: int = field(init=False)  # bytes; copied because the configuration is slow to read
+    tells_headers: bool = field(init=False)  # copied for the same reason
     tells_member: bool = field(init=False)
     stricter: dict[str, Services] = field(default_factory=dict, init=False)
 
@@ -69,7 +69,7 @@ class Services:
     def with_requested_policy(self, request: Request) -> Services:
         """Return these services, with the policy that the request names deciding too.
 
-        Raises BadRequestError for a policy that no request may ask for.
+        Raises BadRequestError for a policy that no request may name.
         """
         if POLICY not in request.values:
             return self

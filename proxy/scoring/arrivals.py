@@ -1,4 +1,4 @@
-"""How requests on the event loop hear of the scores that other threads compute."""
+"""Notification of requests on the event loop about scores that other threads compute."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from calibrator import Batcher, Item, Ticket
 
 
 class Waiting:
-    """A request that waits for so many scores; `over` is done when they are there or time is up."""
+    """A request that waits for `missing` scores.
+
+    `over` is done when all are there or time is up.
+    """
 
     __slots__ = ("missing", "over")
 
@@ -21,20 +24,20 @@ class Waiting:
         self.over: asyncio.Future[None] = loop.create_future()
 
     def __call__(self) -> None:
-        """Time is up, or all are there."""
+        """End the wait, because time is up or all scores are there."""
         if not self.over.done():
             self.over.set_result(None)
 
 
 class Arrivals:
-    """The way to the scorer's thread and back: one wake-up each for all that happens at a time.
+    """The connection between the event loop and a scorer's threads, with one wake-up per batch.
 
-    The way back is a pipe, for the reason that `calibrator.Batcher` sleeps at one.
+    Threads wake the loop through a pipe, for the same reason as `calibrator.Batcher` waits at one.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
-        self._arrived: deque[Waiting] = deque()  # once for each score
+        self._arrived: deque[Waiting] = deque()  # one entry for each score
         self._is_coming = False
         self._is_waking = False
         self._ear, self._mouth = os.pipe()
@@ -42,9 +45,9 @@ class Arrivals:
         loop.add_reader(self._ear, self._tell)
 
     def submit(self, batcher: Batcher, items: Sequence[Item]) -> tuple[Waiting, list[Ticket]]:
-        """Submits items; what waits for their scores, and their tickets.
+        """Submit items; returns the object that waits for their scores, and their tickets.
 
-        The scorer is woken once the loop has run what is ready, for all that was submitted.
+        The scorer is woken once for all submitted items, after the loop has run what is ready.
         """
         waiting = Waiting(self.loop, len(items))
         tickets = batcher.submit(items, self.report, waiting, wake=False)
@@ -58,16 +61,16 @@ class Arrivals:
         batcher.wake()
 
     def report(self, ticket: Ticket) -> None:
-        """From any thread."""
+        """Report that a ticket is done; may be called from any thread."""
         self._arrived.append(ticket.owner)
         if not self._is_coming:
             self._is_coming = True
-            with contextlib.suppress(OSError):  # closed; nobody waits
+            with contextlib.suppress(OSError):  # it is closed, and nothing waits
                 os.write(self._mouth, b"!")
 
     def _tell(self) -> None:
-        os.read(self._ear, 1)  # hardly ever more: two scorer's threads may see nobody coming
-        self._is_coming = False  # first, so that what is reported from now on wakes again
+        os.read(self._ear, 1)  # hardly ever more, if two threads report at the same time
+        self._is_coming = False  # reset first, so that later reports wake the loop again
         self._hand_out()
 
     def _hand_out(self) -> None:
@@ -79,9 +82,9 @@ class Arrivals:
                 waiting()
 
     def close(self) -> None:
-        """What has arrived is still told; nothing may arrive any more."""
-        self._is_coming = True  # so that nothing is written
-        with contextlib.suppress(RuntimeError):  # the loop is closed
+        """Deliver what has arrived and close the pipe; nothing may arrive afterwards."""
+        self._is_coming = True  # so that nothing is written any more
+        with contextlib.suppress(RuntimeError):  # the loop may be closed already
             self.loop.remove_reader(self._ear)
         os.close(self._ear)
         os.close(self._mouth)

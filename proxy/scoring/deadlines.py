@@ -1,8 +1,8 @@
-"""Many timeouts of one length on a single timer of the event loop.
+"""Many timeouts of the same length on a single timer of the event loop.
 
-A timer of the loop's own for every request costs more than most of what a request needs; these cost
-an entry in a dictionary, which is in the order of time because all of them last equally long. What
-becomes of a score that comes too late is said in `scoring.py`.
+A separate timer for each request would cost more than most of the other work for it. An entry in a
+dictionary is enough, which is in the order of time because all timeouts have the same length.
+`scoring.py` handles a score that comes too late.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ from collections.abc import Callable
 
 
 class Deadlines:
-    """Calls what was added after `after_s`, once, unless it is discarded before."""
+    """Calls each added function once, after `after_s` seconds, unless it is discarded before."""
 
     def __init__(self, after_s: float) -> None:
         self._after_s = after_s
         self._due: dict[Callable[[], object], float] = {}
-        self._is_set = False  # the timer
+        self._is_set = False  # whether the timer runs
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def add(
         self, call: Callable[[], object], loop: asyncio.AbstractEventLoop | None = None
     ) -> None:
-        """`loop` is the running one, for those who know it: to ask is a system call."""
+        """Add a call; `loop` is the running one, if known, which saves a system call.
+
+        A new loop discards all calls of the one before.
+        """
         loop = loop or asyncio.get_running_loop()
         if loop is not self._loop:
             self._loop, self._is_set = loop, False
@@ -36,7 +39,7 @@ class Deadlines:
         self._due.pop(call, None)
 
     async def wait_for(self, work: asyncio.Future[None]) -> None:
-        """Wait until the work is done, at most `after_s`; the work goes on."""
+        """Wait until the work is done, at most `after_s` seconds; the work continues."""
         loop = asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
 

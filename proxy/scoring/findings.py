@@ -1,7 +1,7 @@
-"""What a calibrator finds out about a reply besides its confidence.
+"""The findings of a calibrator about a reply besides its confidence.
 
-Findings come from a scorer, perhaps one on another machine, so names that are not known are left
-out, and what quotes the reply is bounded: it goes into responses.
+They come from a scorer that may be on another machine and go into responses. Unknown names are
+therefore left out, and quotes of the reply are bounded.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from calibrator import (
 UNFAMILIAR_TASK: Final = "unfamiliar_task"
 """The reason of a confidence for a kind of task that the calibrator was not trained on."""
 LONG_TEXT: Final = "long_text"
-MOST_SENTENCES: Final = 5  # of a reply, that are told as unsupported
+MOST_SENTENCES: Final = 5  # unsupported sentences of a reply
 LONGEST_SENTENCE: Final = 300  # characters
-MOST_WORDS: Final = 10  # of a sentence, that are told as unsupported
+MOST_WORDS: Final = 10  # unsupported words of a sentence
 LONGEST_WORD: Final = 60  # characters; several words in a row count as one
 KINDS: Final = ("missing", "contradicted")
 _REASON: Final = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -36,9 +36,9 @@ _ELLIPSIS: Final = ".."
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What is known of a reply besides its confidence; without a confidence, nothing is.
+    """The findings about a reply besides its confidence; empty if there is no confidence.
 
-    `basis` lists what the confidence is based on, of `calibrator.BASES`. `support` is the
+    `basis` lists what the confidence is based on, from `calibrator.BASES`. `support` is the
     probability that the context supports the reply, and `unsupported` the sentences that it does
     not support. `act` is what the reply does. `needs_facts` says whether only outside evidence can
     settle the question, `is_familiar` whether the calibrator was trained on this kind of task.
@@ -52,7 +52,7 @@ class Findings:
     is_familiar: bool | None = None
 
     columns: tuple[Any, ...] = field(init=False, compare=False, repr=False)
-    """The findings as the record has them: support, basis, act, needs_facts, is_familiar."""
+    """The values of the record's columns: support, basis, act, needs_facts, is_familiar."""
 
     def __post_init__(self) -> None:
         flags = (
@@ -62,7 +62,7 @@ class Findings:
         object.__setattr__(self, "columns", columns)
 
     def with_opinions(self) -> Findings:
-        """Return the same findings for a confidence that the opinion of others has moved."""
+        """Return the findings for a confidence that opinions of others have changed."""
         if not self.basis or OPINIONS in self.basis:
             return self
         return replace(self, basis=basis_with(self.basis, OPINIONS))
@@ -72,12 +72,12 @@ NOTHING: Final = Findings()
 
 
 def findings_of(score: Score) -> Findings:
-    """Return what a score says besides its confidence, bounded and with known names only."""
+    """Return a score's findings besides its confidence, bounded and with known names only."""
     plain = _plain(score.basis, score.act, score.needs_facts, score.is_unfamiliar)
     if score.support is None and not score.unsupported:
         return plain
     support = score.support
-    if support is not None and not 0 <= support <= 1:  # nor is NaN
+    if support is not None and not 0 <= support <= 1:  # also true for NaN
         support = None
     unsupported = tuple(map(_bounded, score.unsupported[:MOST_SENTENCES]))
     return replace(plain, support=support, unsupported=unsupported)
@@ -89,17 +89,17 @@ def calls_tools(item: Item) -> bool:
 
 
 def notes_of(item: Item) -> tuple[CallNotes, ...] | None:
-    """Return the notes of a reply's calls, for a calibrator that gives none."""
+    """Compute the notes of a reply's calls if the calibrator gives none; None without tools."""
     if item.tool_use is None:
         return None
-    from calibrator import call_notes  # which loads numpy
+    from calibrator import call_notes  # imported here because it loads numpy
 
     return call_notes(item.tool_use)
 
 
 @lru_cache(maxsize=1_024)
 def _plain(basis: tuple[str, ...], act: str, needs_facts: bool, is_unfamiliar: bool) -> Findings:
-    """Return findings without any text of the reply; few kinds make all traffic."""
+    """Return findings without any text of the reply, cached because there are few kinds."""
     known = act if act in ACTS else "answer"
     return Findings(basis_with(basis), None, (), known, needs_facts, not is_unfamiliar)
 
@@ -115,12 +115,12 @@ def _cut(text: str, most: int) -> str:
 
 
 def unread_reason(score: Score) -> str | None:
-    """Return which part was not read, as a machine word; None where the scorer does not say."""
+    """Return the part of a reply that was not read, as a machine word; None if it is not given."""
     return score.unread if _REASON.fullmatch(score.unread) else None
 
 
 def unsupported_values(unsupported: Iterable[Unsupported]) -> list[dict[str, Any]]:
-    """Return unsupported sentences as JSON can hold them."""
+    """Return unsupported sentences as JSON values."""
     return [
         {"sentence": each.sentence, "words": list(each.words), "kind": each.kind}
         for each in unsupported
@@ -128,7 +128,10 @@ def unsupported_values(unsupported: Iterable[Unsupported]) -> list[dict[str, Any
 
 
 def read_unsupported(values: Any) -> tuple[Unsupported, ...]:
-    """Read what `unsupported_values` gave, perhaps elsewhere; passes over what cannot be read."""
+    """Read the values of `unsupported_values`, skipping those that cannot be read.
+
+    They may come from another machine.
+    """
     if not isinstance(values, list):
         return ()
     return tuple(
@@ -144,7 +147,7 @@ def _texts(values: Any) -> tuple[str, ...]:
 
 
 def findings_values(findings: Findings) -> dict[str, Any]:
-    """Return findings as JSON can hold them, without what is not known."""
+    """Return findings as JSON values, without those that are unknown."""
     values = {
         "support": findings.support,
         "basis": list(findings.basis) or None,
@@ -157,7 +160,7 @@ def findings_values(findings: Findings) -> dict[str, Any]:
 
 
 def findings_from(values: Mapping[str, Any]) -> Findings:
-    """Read what `findings_values` gave."""
+    """Read the values of `findings_values`."""
     return Findings(
         tuple(values.get("basis", ())),
         values.get("support"),

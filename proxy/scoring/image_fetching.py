@@ -1,8 +1,8 @@
-"""Fetches an image from where a client's request says that it is, which may be anywhere.
+"""Downloads of images that a client's request names by URL, which may be anywhere.
 
-Only from hosts that the configuration names, only from addresses that are public, each looked at
-before it is connected to; a redirect goes the same way again. Nothing of the client's goes along,
-and of the answer no more is read than an image may have.
+Only hosts that the configuration names are contacted, and only public addresses, each checked
+before the connection; redirects are checked in the same way. No data of the client is sent, and no
+more of the answer is read than an image may have.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from proxy.wire.public_addresses import AddressRefusedError, checked_address
 
 MOST_AT_ONCE: Final = 16
 MOST_REDIRECTS: Final = 3
-STEP_S: Final = 10.0  # without a byte; the deadline of a score is shorter as a rule
+STEP_S: Final = 10.0  # seconds of silence; the deadline of a score is usually shorter
 DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 HEADERS: Final = {
     "user-agent": "pinocchio-proxy",
@@ -29,18 +29,21 @@ HEADERS: Final = {
 
 
 class ImageFetcher:
-    """At most `MOST_AT_ONCE` fetches at a time, of at most `max_bytes` each."""
+    """A downloader of images, at most `MOST_AT_ONCE` at a time and of at most `max_bytes` each."""
 
     def __init__(self, config: FetchConfig, max_bytes: int) -> None:
         self._config = config
         self._max_bytes = max_bytes
         self._turn = asyncio.Semaphore(MOST_AT_ONCE)
         self._trust = httpx.create_ssl_context(trust_env=False)
-        # A name server that is slow must not keep from their threads those who write to the store.
+        # Separate threads, so that a slow name server does not block writes to the store.
         self._lookups = ThreadPoolExecutor(4, thread_name_prefix="image-host")
 
     async def fetch(self, url: str) -> bytes:
-        """What is there, at most a little more than `max_bytes` of it; raises NotScorableError."""
+        """Download an image; returns a little more than `max_bytes` if it is too large.
+
+        Raises NotScorableError.
+        """
         try:
             target = httpx.URL(url)
         except httpx.InvalidURL as error:
@@ -52,11 +55,11 @@ class ImageFetcher:
                 raise _unreachable(target, type(error).__name__) from error
 
     def close(self) -> None:
-        """Nothing may be fetched any more."""
+        """Stop the threads; nothing may be fetched afterwards."""
         self._lookups.shutdown(wait=False, cancel_futures=True)
 
     async def _followed(self, url: httpx.URL) -> bytes:
-        """As `fetch`; raises httpx's errors too."""
+        """Download an image and follow redirects; raises httpx's errors too."""
         async with httpx.AsyncClient(
             verify=self._trust, trust_env=False, timeout=STEP_S, headers=HEADERS
         ) as client:
@@ -71,7 +74,7 @@ class ImageFetcher:
         raise _unreachable(url, f"more than {MOST_REDIRECTS} redirects")
 
     async def _request(self, client: httpx.AsyncClient, url: httpx.URL) -> httpx.Request:
-        """A request to the one address that was looked at; raises NotScorableError."""
+        """Build a request to the one address that was checked; raises NotScorableError."""
         host = url.raw_host.decode("ascii")
         is_port = url.port is None or 0 < url.port < 2**16
         if url.scheme not in DEFAULT_PORTS or not host or url.userinfo or not is_port:
@@ -102,12 +105,12 @@ class ImageFetcher:
         async for part in response.aiter_raw():
             body += part
             if len(body) > self._max_bytes:
-                break  # the connection is given up
+                break  # the caller refuses it and closes the connection
         return bytes(body)
 
 
 def _unreachable(url: httpx.URL, why: str) -> NotScorableError:
-    """The error; of the URL only the host is told, the rest may be a secret."""
+    """Return an error that names only the URL's host, because the rest may be secret."""
     return NotScorableError(
         "image_fetch", f"an image could not be downloaded from {url.host}: {why}"
     )

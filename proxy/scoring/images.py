@@ -1,6 +1,6 @@
-"""The images of a question, for a calibrator that reads them: from the request, or fetched.
+"""The images of a question, from the request or fetched, for a calibrator that reads them.
 
-What cannot be had costs the number, never the completion, and has a word
+A missing image costs the confidence, never the completion, and has a reason
 (`calibrator/text/images.py`).
 """
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-ImagePart = Mapping[str, Any]  # of a message's content
-MOST_HELD: Final = 512 * 2**20  # bytes of images that wait for scores, those of all questions
+ImagePart = Mapping[str, Any]  # a part of a message's content
+MOST_HELD: Final = 512 * 2**20  # bytes of images that wait for scores, over all questions
 
 
 class Images:
-    """Gets them, and counts how much of them is held."""
+    """Reads images and counts how many bytes of them are held."""
 
     def __init__(self, config: ImagesConfig | None = None, *, most_held: int = MOST_HELD) -> None:
         config = config or ImagesConfig()
@@ -35,7 +35,7 @@ class Images:
         self._limits = ImageLimits(config.max_bytes, config.max_count)
         self._most_held = most_held
         self._held = 0
-        self._fetcher: ImageFetcher | None = None  # once there is something to fetch
+        self._fetcher: ImageFetcher | None = None  # created for the first fetch
 
     def close(self) -> None:
         if self._fetcher is not None:
@@ -43,11 +43,12 @@ class Images:
 
     @asynccontextmanager
     async def of(self, parts: Sequence[ImagePart]) -> AsyncIterator[tuple[bytes, ...]]:
-        """The encoded images of content parts, in order; held as long as the context lasts.
+        """Give the encoded images of content parts, in order; they are held inside the context.
 
-        Raises NotScorableError, and QueueFullError where too much is held already.
+        Raises NotScorableError where they cannot be read, and QueueFullError where too many bytes
+        are held already.
         """
-        found = await asyncio.to_thread(locate_images, parts, self._limits)  # 1 MB: some ms
+        found = await asyncio.to_thread(locate_images, parts, self._limits)  # a few ms per MB
         most = self._limits.max_bytes
         size = sum(most if isinstance(each, str) else len(each) for each in found)
         if self._held + size > self._most_held:
@@ -59,7 +60,7 @@ class Images:
             self._held -= size
 
     async def _gathered(self, images: Sequence[bytes | str]) -> tuple[bytes, ...]:
-        """With what stands behind the URLs among them, all fetched at once."""
+        """Replace the URLs among the images by what they lead to, all fetched concurrently."""
         fetching = {
             url: asyncio.ensure_future(self._fetched(url))
             for url in dict.fromkeys(images)
@@ -75,7 +76,11 @@ class Images:
             await asyncio.gather(*fetching.values(), return_exceptions=True)
 
     async def _fetched(self, url: str) -> bytes:
-        """Raises NotScorableError; the log says more than its word, but no more than the host."""
+        """Fetch an image and check it.
+
+        Raises NotScorableError. The log gives more than its reason, but no more of the URL than the
+        host.
+        """
         if self._fetch is None:
             raise NotScorableError("image_url", "images are not fetched (calibrator.images.fetch)")
         if self._fetcher is None:

@@ -1,4 +1,4 @@
-"""Loads the scorer and the recalibration that a configuration names."""
+"""Loading of the scorer and the recalibration that a configuration names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 
 def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
-    """How the configured calibrator is loaded, later and on another thread."""
+    """Return a function that loads the configured calibrator, for use later on another thread.
+
+    Returns None if the configuration has no calibrator.
+    """
     if not isinstance(config.engine, InProcess):
         from proxy.scoring.engines.opening import engine_loader
 
@@ -46,7 +49,7 @@ def scorer_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
 
 
 def stand_in_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
-    """How the calibrator is loaded that scores in the other one's place; None without one."""
+    """Return a function that loads the stand-in calibrator; None if none is configured."""
     if config.stand_in is None:
         return None
     return partial(load_scorer, config.stand_in.checkpoint, "cpu", threads=1)
@@ -54,18 +57,18 @@ def stand_in_loader(config: CalibratorConfig) -> Callable[[], Scorer] | None:
 
 @dataclass(frozen=True, slots=True)
 class Preloaded:
-    """Calibrators that were loaded before workers are forked, whose memory they share."""
+    """Calibrators that are loaded before workers are forked, so that these share their memory."""
 
     calibrator: Scorer | None = None
     stand_in: Scorer | None = None
 
     def loader(self, config: CalibratorConfig) -> Callable[[], Scorer] | None:
-        """What is here already, else how the configured calibrator is loaded."""
+        """Return a function that gives the calibrator, preloaded or loaded by `scorer_loader`."""
         found = self.calibrator
         return scorer_loader(config) if found is None else lambda: found
 
     def loader_of_stand_in(self, config: CalibratorConfig) -> Callable[[], Scorer] | None:
-        """The same of the stand-in."""
+        """Return a function that gives the stand-in, preloaded or loaded by `stand_in_loader`."""
         found = self.stand_in
         return stand_in_loader(config) if found is None else lambda: found
 
@@ -74,11 +77,11 @@ NOTHING_LOADED: Final = Preloaded()
 
 
 def preload(config: CalibratorConfig) -> Preloaded:
-    """Loads what a fork may share: arrays that nobody writes to, and no threads.
+    """Load the calibrators that forked workers can share: read-only arrays, no threads.
 
     ONNX Runtime and torch compute on threads that a fork does not copy, so that a forked session
-    would wait for them for ever; such checkpoints are loaded by each worker. So is one that cannot
-    be loaded here, and the worker says why.
+    would wait for them forever; each worker loads such checkpoints itself. It also loads one that
+    fails to load here, and reports the error.
     """
     loaders = [scorer_loader(config) if isinstance(config.engine, InProcess) else None]
     loaders += [stand_in_loader(config)]
@@ -93,7 +96,10 @@ def preload(config: CalibratorConfig) -> Preloaded:
 
 
 def can_be_forked(checkpoint: str) -> bool:
-    """Whether it computes with numpy alone; raises CheckpointError or HubError."""
+    """Return whether a checkpoint computes with numpy alone.
+
+    Raises CheckpointError or HubError.
+    """
     from calibrator import checkpoint_card
 
     card = None if checkpoint == NO_CALIBRATOR else checkpoint_card(checkpoint)
@@ -103,10 +109,10 @@ def can_be_forked(checkpoint: str) -> bool:
 
 
 def shares_scorer(config: Config) -> bool:
-    """Whether one process computes the scores of all workers.
+    """Return whether one process computes the scores of all workers.
 
-    The embedded calibrator takes a core for what it computes and little memory, so each worker has
-    its own; a language model would fill the memory, or the GPU, once for each of them.
+    The embedded calibrator uses one core and little memory, so each worker has its own; a language
+    model would fill the memory, or the GPU, once for each worker.
     """
     calibrator, wanted = config.calibrator, config.workers.scorer
     is_here = isinstance(calibrator.engine, InProcess) and calibrator.checkpoint != NO_CALIBRATOR
@@ -123,7 +129,7 @@ def _is_large(checkpoint: str) -> bool:
 
 
 def load_recalibrations(config: CalibratorConfig | StandInConfig) -> Recalibrations | None:
-    """What the configuration corrects confidences with now, None for nothing.
+    """Load the configured recalibrations; returns None if there are none.
 
     Raises CheckpointError.
     """
@@ -135,12 +141,12 @@ def load_recalibrations(config: CalibratorConfig | StandInConfig) -> Recalibrati
 
 
 def recalibrations_of_stand_in(config: CalibratorConfig) -> Recalibrations | None:
-    """As `load_recalibrations`, for the numbers of the stand-in."""
+    """Load the recalibrations of the stand-in, as `load_recalibrations` does."""
     return None if config.stand_in is None else load_recalibrations(config.stand_in)
 
 
 def load_fact_file(config: CalibratorConfig) -> FactFile | None:
-    """Read the configured facts; None where there are none.
+    """Read the configured facts; returns None if there are none.
 
     Raises CheckpointError for a checkpoint that reads no facts, and InputError for a file that
     cannot be used.
@@ -155,9 +161,9 @@ def load_fact_file(config: CalibratorConfig) -> FactFile | None:
 
 
 def check_calibrator(config: CalibratorConfig, path: Path | None) -> None:
-    """The checkpoint and its recalibration must be there, and fit; raises StartupError.
+    """Check that the checkpoint, its recalibration and the stand-in are there and fit.
 
-    An engine need not be there yet.
+    An engine need not be there yet. Raises StartupError.
     """
     if config.checkpoint == NO_CALIBRATOR:
         return
@@ -173,8 +179,10 @@ def check_calibrator(config: CalibratorConfig, path: Path | None) -> None:
 
 
 def _check_stand_in(config: StandInConfig) -> None:
-    """It takes over where the other one is too slow, so it has to be quick; raises CheckpointError,
-    and StartupError for a language model."""
+    """Check that the stand-in fits and is quick, because it replaces a calibrator that is too slow.
+
+    Raises CheckpointError, and StartupError for a language model.
+    """
     from calibrator import check_checkpoint
 
     load_recalibrations(config)
@@ -189,7 +197,7 @@ def _check_stand_in(config: StandInConfig) -> None:
 
 @contextmanager
 def calibrator_refusal_placed(path: Path | None, key: str) -> Iterator[None]:
-    """What the calibrator refuses, with file and line of the key that names it."""
+    """Convert the calibrator's errors to StartupError, with file and line of the key at fault."""
     with refusal_placed(path, "calibrator", key):
         try:
             yield

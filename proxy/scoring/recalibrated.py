@@ -1,10 +1,10 @@
-"""Confidences as the recalibrations of this deployment correct them.
+"""Confidences after the recalibrations of this deployment.
 
-Numbers of replies alone have one, numbers that know others have one of their own: a curve is right
-for the numbers that it was fitted on, and for no others.
+Confidences of replies alone have one recalibration, and those that take other answers into account
+have another: a curve is valid only for the numbers that it was fitted on.
 
-It belongs to a generation of the configuration: a request keeps the one with which it began, and
-the name that is told with a confidence is that of what made it.
+A recalibration belongs to a generation of the configuration: a request keeps the one with which it
+began, and each confidence is reported with the name of the one that made it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 class Scores(Protocol):
-    """What gives confidences: the calibrator alone (`scoring.Scoring`), or recalibrated."""
+    """A source of confidences: the calibrator alone (`scoring.Scoring`), or recalibrated."""
 
     @property
     def name(self) -> str | None: ...
@@ -59,12 +59,12 @@ class Scores(Protocol):
 
 
 def name_with(calibrator: str, recalibrations: Recalibrations | None) -> str:
-    """The name of confidences of replies alone, e.g. `embedded@3f2a91c0+platt@9c1d02ab`."""
+    """Return the name of confidences of replies alone, e.g. `embedded@3f2a91c0+platt@9c1d02ab`."""
     return calibrator if recalibrations is None else calibrator + _suffix(recalibrations.alone)
 
 
 class Recalibrated:
-    """`scores` as `recalibrations` correct them; without any only a judge moves them."""
+    """Scores after `recalibrations`; without any, only a judge changes them."""
 
     def __init__(self, scores: Scores, recalibrations: Recalibrations | None) -> None:
         self._scores = scores
@@ -74,14 +74,14 @@ class Recalibrated:
         if recalibrations is not None:
             self._alone, self._with_others = recalibrations.alone, recalibrations.with_others
             self._weights = recalibrations.signals
-        if self._alone is None:  # one step less for each reply
+        if self._alone is None:  # saves a step for each reply
             self.score = scores.score  # type: ignore[method-assign]
-        self._suffix = _suffix(self._alone)  # a hash, made once
+        self._suffix = _suffix(self._alone)  # a hash, computed once
         self._suffix_with_others = _suffix(self._with_others)
 
     @property
     def name(self) -> str | None:
-        """Checkpoint and recalibration, e.g. `embedded@3f2a91c0+platt@9c1d02ab`."""
+        """The name of checkpoint and recalibration, e.g. `embedded@3f2a91c0+platt@9c1d02ab`."""
         name = self._scores.name
         return None if name is None else name + self._suffix
 
@@ -93,7 +93,7 @@ class Recalibrated:
         domain: str | None = None,
         team: str | None = None,
     ) -> list[Confidence]:
-        """As `Scoring.score`; each confidence says what it was before."""
+        """Return recalibrated confidences like `Scoring.score`; `score` is the value before."""
         found = await self._scores.score(question, choices, model, domain, team)
         if (its := self._alone) is None:
             return found
@@ -115,8 +115,11 @@ class Recalibrated:
         domain: str | None = None,
         team: str | None = None,
     ) -> list[Confidence]:
-        """As `Scoring.with_others`: what others say changes what the calibrator itself said, and
-        what comes of it has a recalibration of its own, or none."""
+        """Return confidences after comparison with other answers, as `Scoring.with_others` does.
+
+        Other answers change the calibrator's own value; the result gets the recalibration for such
+        numbers, or none.
+        """
         plain = [each if each.score is None else replace(each, value=each.score) for each in found]
         scores = self._scores
         moved = await scores.with_others(question, choices, plain, others, model, domain, team)
@@ -126,11 +129,11 @@ class Recalibrated:
         ]
 
     def with_signals(self, found: Confidence, signals: Signals) -> Confidence:
-        """Return the confidence moved by its signals.
+        """Return the confidence changed by its signals.
 
-        By weights that labels taught they join what the calibrator itself said, and no curve comes
-        behind. Without such weights a judge moves the number by the prior, and log-probabilities
-        move nothing.
+        With weights that were fitted on labels, signals are combined with the calibrator's own
+        value, and no curve follows. Without such weights a judge changes the number by the prior,
+        and log-probabilities change nothing.
         """
         plain = replace(found, signals=signals)
         evidence, names = found.evidence, self._scores
@@ -141,7 +144,7 @@ class Recalibrated:
         told_by = (self.name or "") if evidence is None else evidence.calibrator
         weighed = self._by_labels(own, said_by, signals)
         if weighed is None:
-            from calibrator import weigh_by_prior  # numpy, for whoever has a judge
+            from calibrator import weigh_by_prior  # loads numpy, which only a judge needs
 
             weighed = weigh_by_prior(found.value, told_by, signals)
         if weighed is None:
@@ -154,7 +157,10 @@ class Recalibrated:
         return replace(plain, value=value, score=own, aided=aided, findings=findings)
 
     def _by_labels(self, own: float, said_by: str, signals: Signals) -> Weighed | None:
-        """Return what the weights make of a number; None without weights for its signals."""
+        """Return the number after the fitted weights; None without weights for its signals.
+
+        The latter is logged once.
+        """
         if self._weights is None:
             return None
         weighed = self._weights.weigh(own, said_by, signals)
@@ -170,7 +176,10 @@ class Recalibrated:
         domain: str | None,
         team: str | None,
     ) -> Confidence:
-        """A number that knows others beside the one that was told without them."""
+        """Return a confidence that knows other answers, with the one before as evidence.
+
+        Returns `before` if other answers were not taken into account.
+        """
         if (evidence := after.evidence) is None or before.value is None:
             return before
         evidence = replace(evidence, before=before.value, score_before=before.score)
@@ -181,7 +190,7 @@ class Recalibrated:
         return _corrected(its, replace(knowing, evidence=evidence), model, domain, team)
 
     def _fitting(self, name: str) -> Recalibration | None:
-        """What corrects numbers of exactly this name."""
+        """Return the recalibration for numbers of exactly this name, or None."""
         its = self._with_others
         if its is None or its.calibrator == name:
             return its
@@ -207,7 +216,7 @@ def _corrected(
     return replace(found, value=value, score=score)
 
 
-@lru_cache(maxsize=8)  # told once
+@lru_cache(maxsize=8)  # so that it is logged once
 def _warn_unweighed(weights: str, calibrator: str, signals: tuple[str, ...]) -> None:
     log.warning(
         "signals_unweighed",
@@ -220,7 +229,7 @@ def _warn_unweighed(weights: str, calibrator: str, signals: tuple[str, ...]) -> 
     )
 
 
-@lru_cache(maxsize=8)  # told once
+@lru_cache(maxsize=8)  # so that it is logged once
 def _warn_unused(recalibration: str, fitted_for: str, numbers: str) -> None:
     log.warning(
         "recalibration_unused",

@@ -1,7 +1,7 @@
-"""Confidence for every choice: off the event loop, within a deadline.
+"""The confidence of each choice, computed off the event loop and within a deadline.
 
-The calibrator loads on a thread of its own while the proxy already relays. Whatever goes wrong
-here costs a number, never a completion: the status and a machine word say why there is none.
+The calibrator loads on a thread of its own while the proxy already relays. An error here costs a
+confidence, never a completion: the status and a machine word say why there is none.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ from proxy.scoring.priority import step_back
 
 log = structlog.get_logger(__name__)
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0  # until a scorer that was not there is asked again
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0  # seconds until an unavailable scorer is tried again
 
 
 class Status(StrEnum):
-    """Values of `x-pinocchio-confidence-status`."""
+    """The values of `x-pinocchio-confidence-status`."""
 
     SCORED = "scored"
     TRUNCATED = "truncated"
@@ -71,15 +71,15 @@ class Status(StrEnum):
     NOT_SUPPORTED = "not_supported"
 
 
-SCORED, TRUNCATED = Status.SCORED, Status.TRUNCATED  # an enumeration looks a member up each time
+SCORED, TRUNCATED = Status.SCORED, Status.TRUNCATED  # saves the lookup of a member each time
 
 
 @dataclass(slots=True)
 class Confidence:
-    """P(correct) of one choice, or None with the reason.
+    """P(correct) of a choice, or None with the reason.
 
-    `score` is what the calibrator said, where a recalibration of the deployment corrected it;
-    `because` are plain facts that speak against the reply, where the calibrator tells any.
+    `score` is the calibrator's own value, if a recalibration of the deployment has corrected it;
+    `because` are facts that speak against the reply, if the calibrator gives any.
     """
 
     value: float | None
@@ -87,17 +87,17 @@ class Confidence:
     reason: str | None = None
     score: float | None = None
     because: tuple[str, ...] = ()
-    fields: tuple[FieldDoubt, ...] = ()  # arguments of calls that stand nowhere
-    notes: tuple[CallNotes, ...] | None = None  # marks and risk of each call; None: nobody looked
-    evidence: Evidence | None = None  # beyond the reply itself
-    signals: Signals = NO_SIGNALS  # what a judge said, how probable the tokens were
-    aided: Aided | None = None  # by signals
-    stand_in: StandIn | None = None  # who gave it, where that is not the configured calibrator
-    findings: Findings = NOTHING  # what the calibrator found out besides the number
+    fields: tuple[FieldDoubt, ...] = ()  # arguments of calls without a source in the conversation
+    notes: tuple[CallNotes, ...] | None = None  # marks and risk of each call; None: not examined
+    evidence: Evidence | None = None  # other answers that changed it
+    signals: Signals = NO_SIGNALS  # a judge's verdict, the tokens' probabilities
+    aided: Aided | None = None  # how signals changed it
+    stand_in: StandIn | None = None  # the calibrator that gave it instead of the configured one
+    findings: Findings = NOTHING  # the calibrator's other findings
 
 
 def least_sure(confidences: Sequence[Confidence]) -> Confidence:
-    """Return that of the least sure choice; one without a number counts as the least.
+    """Return the lowest confidence; one without a number counts as the lowest.
 
     Raises ValueError where there is none.
     """
@@ -108,20 +108,21 @@ def least_sure(confidences: Sequence[Confidence]) -> Confidence:
 
 @dataclass(frozen=True, slots=True)
 class OtherAnswer:
-    """What another call answered to the same question, as a chat message; `usage` is its price."""
+    """Another call's answer to the same question, as a chat message; `usage` is its cost."""
 
     message: Mapping[str, Any]
-    model: str | None  # that gave it
+    model: str | None  # the model that gave it
     usage: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What moved a confidence that was `before` without it, made of `score_before` where a
-    recalibration of the deployment corrected that one.
+    """The other answers that changed a confidence.
 
-    `opinions` says of each of `others` whether it agrees, differs, or whether that is untold;
-    `calibrator` is the provenance of the confidence, such as `embedded@3f2a91c0+opinion@9c1d02ab`.
+    `before` is the confidence without them, and `score_before` that before a recalibration of the
+    deployment, if there was one. `opinions` says for each of `others` whether it agrees, differs,
+    or whether that is unknown; `calibrator` is the provenance of the confidence, such as
+    `embedded@3f2a91c0+opinion@9c1d02ab`.
     """
 
     calibrator: str
@@ -133,10 +134,11 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Aided:
-    """What signals moved: a confidence that was `before`, given by `calibrator_before`, made of
-    `score_before` where a recalibration had corrected it; `calibrator` is now its provenance.
+    """A change of a confidence by signals.
 
-    `kinds` are the signals that counted.
+    `before` is the confidence without them, with the provenance `calibrator_before`, and
+    `score_before` that before a recalibration, if there was one. `calibrator` is the new
+    provenance, `kinds` are the signals that were used.
     """
 
     before: float
@@ -148,17 +150,20 @@ class Aided:
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """Who scored in the calibrator's place, with the recalibration that is its own, and why: the
-    word that the reply would have had without a number."""
+    """The calibrator that scored instead of the configured one, and why.
+
+    `calibrator` is its name with its own recalibration, `cause` the reason that the reply would
+    have had without a number.
+    """
 
     calibrator: str
     cause: str
 
 
 class Scoring:
-    """The proxy's hold on one scorer; `load` gives it and may take seconds.
+    """The proxy's access to a scorer, which `load` returns, possibly after seconds.
 
-    `on_ready` is called, from any thread, when there will be no more numbers than there are then.
+    `on_ready` is called, from any thread, once loading has ended, with or without success.
     """
 
     def __init__(
@@ -169,7 +174,7 @@ class Scoring:
         max_queue: int = 1_024,
         images: Images | None = None,
         on_ready: Callable[[], None] = lambda: None,
-        rated_like: Mapping[str, str] | None = None,  # models' names, and those they are rated by
+        rated_like: Mapping[str, str] | None = None,  # model names to those they are rated as
     ) -> None:
         self._load, self._rated_like = load, rated_like or {}
         self._timeout_s = timeout_s
@@ -189,31 +194,33 @@ class Scoring:
 
     @property
     def reads_images(self) -> bool:
-        """Whether the calibrator looks at images; False until it is loaded."""
+        """Whether the calibrator reads images; False until it is loaded."""
         return self._scorer is not None and reads_images(self._scorer)
 
     @property
     def reads_tool_use(self) -> bool:
-        """Whether it looks at what stands before a call of tools; False until it is loaded."""
+        """Whether the calibrator reads the conversation before tool calls; False while it loads."""
         return self._scorer is not None and reads_tool_use(self._scorer)
 
     @property
     def opinion(self) -> str:
-        """The provenance of a confidence that knows other answers; empty where the calibrator reads
-        none, or is not loaded."""
+        """The provenance of a confidence that takes other answers into account.
+
+        Empty if the calibrator does not read other answers, or is not loaded.
+        """
         return opinion_of(self._scorer) if self._scorer is not None else ""
 
     @property
     def is_ready(self) -> bool:
-        """Whether waiting longer would change nothing: loaded, or none configured."""
+        """Whether there is nothing to wait for: the calibrator is loaded, or none is configured."""
         return self._batcher is not None or self._load is None
 
     def load_figures(self) -> tuple[int, dict[int, int]]:
-        """How many choices wait to be scored; how many batches of each size were, so far."""
+        """Return the number of choices that wait, and how many batches there were of each size."""
         return self._batcher.load_figures() if self._batcher else (0, {})
 
     def start(self) -> None:
-        """Begins to load on a thread of its own."""
+        """Start to load the calibrator on a thread of its own."""
         threading.Thread(target=self._run_load, name="load-calibrator", daemon=True).start()
 
     def _run_load(self) -> None:
@@ -224,7 +231,7 @@ class Scoring:
             self._on_ready()
 
     def _try_load(self, load: Callable[[], Scorer]) -> None:
-        """Once, or until a scorer that was not there yet is."""
+        """Load the scorer; while it is unavailable, try again until the end."""
         said, pause_s = None, FIRST_PAUSE_S
         while not self._is_closing.is_set():
             try:
@@ -250,7 +257,7 @@ class Scoring:
             return
         self._batcher = Batcher(scorer, max_queue=self._max_queue)
         self.name = self._batcher.name
-        # the embedded one says whether its compiled kernel was built here
+        # The embedded calibrator has a compiled kernel only if it was built here.
         more = {"kernel": kernel} if (kernel := getattr(scorer, "kernel", None)) else {}
         log.info("calibrator_ready", calibrator=scorer.name, **more)
 
@@ -275,10 +282,10 @@ class Scoring:
         *,
         facts: Callable[[Item], tuple[str, ...]] | None = None,
     ) -> list[Confidence]:
-        """One confidence for each choice; raises nothing.
+        """Return one confidence for each choice; raises nothing.
 
         `question` may raise NotScorableError; `model` is the name of the answering model. `facts`
-        gives texts that are context for a choice. The calibrator itself looks at no team.
+        returns texts that are context for a choice. The calibrator itself ignores `team`.
         """
         if self._batcher is None:
             return [self._absence] * len(choices)
@@ -313,10 +320,10 @@ class Scoring:
         domain: str | None = None,
         team: str | None = None,
     ) -> list[Confidence]:
-        """The confidences that were `found`, changed by what others answered; raises nothing.
+        """Return the confidences in `found` after comparison with other answers; raises nothing.
 
-        One stays as it was where there is no number, or nothing to compare it with. Of the choices
-        only what others say is read; the calibrator itself looks at no domain and no team here.
+        A confidence is unchanged if it has no number or there is nothing to compare. The calibrator
+        itself ignores `domain` and `team` here.
         """
         if not self.opinion or not others:
             return list(found)
@@ -339,22 +346,22 @@ class Scoring:
         return changed
 
     def with_signals(self, found: Confidence, signals: Signals) -> Confidence:
-        """The confidence with its signals, which without weights change nothing."""
+        """Return the confidence with its signals, which change nothing without weights."""
         return replace(found, signals=signals)
 
     async def _with_images(
         self, parts: Sequence[ImagePart], items: Sequence[Item]
     ) -> list[Confidence]:
-        """The same for a question with images; to get them counts as scoring, also in time.
+        """Return confidences for a question with images, whose loading counts toward the deadline.
 
-        Raises what `tickets` raises, and NotScorableError where they cannot be read or had.
+        Raises what `tickets` raises, and NotScorableError where images cannot be read or fetched.
         """
         if not self.reads_images:
             if not self._images.may_be_ignored:
                 raise NotScorableError("image", "this calibrator reads text only")
             found = [_confidence(ticket) for ticket in await self.tickets(items)]
             for each in (one for one in found if one.value is not None):
-                each.status, each.reason = TRUNCATED, "image"  # nobody looked at the images
+                each.status, each.reason = TRUNCATED, "image"  # the images were not read
             return found
         try:
             async with asyncio.timeout(self._timeout_s), self._images.of(parts) as images:
@@ -365,9 +372,9 @@ class Scoring:
             return [Confidence(None, Status.TIMEOUT, "deadline")] * len(items)
 
     async def tickets(self, items: Sequence[Item]) -> list[Ticket]:
-        """A ticket for each item; those that are not done when time is up are cancelled.
+        """Return a ticket for each item; those that are not done in time are cancelled.
 
-        Raises QueueFullError, and CalibratorError where there is no scorer any more, or none yet.
+        Raises QueueFullError, and CalibratorError where no scorer is loaded.
         """
         if (batcher := self._batcher) is None:
             raise CalibratorError("the scorer is not there")
@@ -384,12 +391,12 @@ class Scoring:
             self._deadlines.discard(waiting)
             for ticket in tickets:
                 if not ticket.is_done:
-                    ticket.cancel()  # nobody waits any longer
-                    ticket.item.images = ()  # for it may stay in the queue for a while
+                    ticket.cancel()
+                    ticket.item.images = ()  # saves memory: it may stay in the queue for a while
                     ticket.item.tool_use, ticket.item.messages = None, ()
 
     def _arrive_on(self, loop: asyncio.AbstractEventLoop) -> Arrivals:
-        """Has scores arrive on this loop from now on."""
+        """Make scores arrive on this loop from now on, and return its `Arrivals`."""
         if self._arrivals is not None:
             self._arrivals.close()
         self._arrivals = Arrivals(loop)
@@ -417,7 +424,10 @@ def _item(
 
 
 def _other(asked: Question, other: OtherAnswer) -> OtherReply:
-    """Raises NotScorableError for an answer that cannot be read as text and calls."""
+    """Return another answer as the calibrator reads it.
+
+    Raises NotScorableError for an answer that is more than text and calls.
+    """
     item = _item(asked, other.message, other.model, None)
     return OtherReply(item.answer, other.model, item.tool_use)
 
@@ -425,7 +435,7 @@ def _other(asked: Question, other: OtherAnswer) -> OtherReply:
 def _moved(
     found: Confidence, score: Score | None, name: str, others: Sequence[OtherAnswer]
 ) -> Confidence:
-    """A confidence that others changed; as it was where they were not read in time."""
+    """Return a confidence as other answers changed it; unchanged if these were not read in time."""
     if score is None or score.alone is None or not 0 <= score.confidence <= 1:
         return found
     assert found.value is not None
@@ -435,7 +445,7 @@ def _moved(
 
 
 def _warm(scorer: Scorer) -> Scorer:
-    """Return the scorer after its first pass, the slowest: it reads tables, also for a context."""
+    """Return the scorer after a first pass, which is slow because it reads its tables."""
     question = "How many days are 3 weeks, and what is 15 % of 240 euros?"
     given = ({"role": "system", "content": "Open 24/7."}, {"role": "user", "content": question})
     try:
@@ -447,13 +457,16 @@ def _warm(scorer: Scorer) -> Scorer:
 
 
 def _close(scorer: Scorer) -> None:
-    """Ends what a scorer over HTTP has open."""
+    """Close the connections of a scorer over HTTP."""
     if (close := getattr(scorer, "close", None)) is not None:
         close()
 
 
 def described(error: BaseException) -> dict[str, str]:
-    """A foreign error's message may hold the text that was to be scored, so it is left out."""
+    """Return an error's type for the log, with the message only if it is the calibrator's own.
+
+    Other messages may quote the text that was to be scored.
+    """
     message = {"error": str(error)} if isinstance(error, CalibratorError) else {}
     return {**message, "kind": type(error).__name__}
 
@@ -462,8 +475,8 @@ _OF_ENGINES = {"engine_timeout": Status.TIMEOUT, "engine_busy": Status.SKIPPED}
 
 
 def _absence(error: BaseException) -> Confidence:
-    """What stands for a confidence that the scorer failed to give."""
-    if isinstance(error, UnavailableError):  # which its engine has told
+    """Return a confidence without a number, for an error of the scorer."""
+    if isinstance(error, UnavailableError):  # the engine has logged it
         return Confidence(None, _OF_ENGINES.get(error.reason, Status.ERROR), error.reason)
     if isinstance(error, NotScorableError):
         return Confidence(None, Status.NOT_SUPPORTED, error.reason)
@@ -478,7 +491,7 @@ def _confidence(ticket: Ticket) -> Confidence:
         return _absence(ticket.error)
     if (score := ticket.score) is None:
         return Confidence(None, Status.ERROR, "scorer_closed")
-    if not 0 <= score.confidence <= 1:  # nor is NaN
+    if not 0 <= score.confidence <= 1:  # also true for NaN
         log.error("score_failed", error=f"{score.confidence} is no probability")
         return Confidence(None, Status.ERROR, "scorer_failed")
     found = Confidence(score.confidence, SCORED, None, None, score.because, score.fields)

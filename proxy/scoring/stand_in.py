@@ -1,9 +1,10 @@
-"""Another calibrator's number, where the configured one gives none in time.
+"""Confidences of a second calibrator, used when the configured one gives none in time.
 
-The second step of load shedding (docs/operations.md): a calibrator that is busy, late, down or
-still loading costs a reply its better number, and a quick one in this process gives its own. It is
-told as what it is: its name, its recalibration, and the word for why the other one gave none. What
-was fitted or certified for the one is never used for the other.
+This is the second step of load shedding (docs/operations.md): if the calibrator is busy, late, down
+or still loading, a reply loses its better number, and a quick calibrator in this process gives its
+own. That number is marked as a substitute: with its calibrator's name, its recalibration, and the
+reason why the other one gave none. What was fitted or certified for one calibrator is never used
+for the other.
 """
 
 from __future__ import annotations
@@ -24,24 +25,27 @@ from proxy.scoring.scoring import Confidence, OtherAnswer, StandIn, Status
 log = structlog.get_logger(__name__)
 
 CAUSES: Final = frozenset({Status.LOADING, Status.SKIPPED, Status.TIMEOUT, Status.ERROR})
-"""What the calibrator's own state costs a number; what it cannot read, it can read at no time."""
-PREFIX: Final = "stand_in_"  # of the reason of a number that a stand-in gave
-TOLD_EVERY_S: Final = 60.0
+"""The statuses that a stand-in can help with: they come from the calibrator's state. A reply that
+the calibrator cannot read stays without a number."""
+PREFIX: Final = "stand_in_"  # begins the reason of a stand-in's number
+TOLD_EVERY_S: Final = 60.0  # seconds between two log lines
 
 
 class WithStandIn:
-    """`scores`, and where they are missing those of `stand_in`; each choice of a reply has its
-    number from the same one, since they are compared."""
+    """Scores that come from `stand_in` if `scores` has none.
+
+    All choices of a reply get their number from the same one, because they are compared.
+    """
 
     def __init__(self, scores: Scores, stand_in: Scores) -> None:
         self._scores = scores
         self._stand_in = stand_in
-        self._untold: Counter[str] = Counter()  # causes since the last line
+        self._untold: Counter[str] = Counter()  # causes since the last log line
         self._told_at = -TOLD_EVERY_S
 
     @property
     def name(self) -> str | None:
-        """That of the configured calibrator's numbers; a stand-in's say whose they are."""
+        """The name of the configured calibrator's numbers; the stand-in's carry their own."""
         return self._scores.name
 
     @property
@@ -57,7 +61,10 @@ class WithStandIn:
         domain: str | None = None,
         team: str | None = None,
     ) -> list[Confidence]:
-        """As `Scoring.score`; where the stand-in has no number either, the first word holds."""
+        """Return confidences like `Scoring.score`, from the stand-in if one is missing for load.
+
+        If the stand-in has no number either, the configured calibrator's reason is kept.
+        """
         found = await self._scores.score(question, choices, model, domain, team)
         missing = next((each for each in found if each.value is None), None)
         if missing is None or any(each.status not in CAUSES for each in _without_number(found)):
@@ -80,18 +87,18 @@ class WithStandIn:
         domain: str | None = None,
         team: str | None = None,
     ) -> list[Confidence]:
-        """As `Scoring.with_others`: whoever gave the numbers looks at what others say."""
+        """Return confidences like `Scoring.with_others`, by the calibrator that gave `found`."""
         is_instead = any(each.stand_in is not None for each in found)
         scores = self._stand_in if is_instead else self._scores
         return await scores.with_others(question, choices, found, others, model, domain, team)
 
     def with_signals(self, found: Confidence, signals: Signals) -> Confidence:
-        """As `Scoring.with_signals`, by what was learned for whoever gave the number."""
+        """Return a confidence with its signals, weighed for the calibrator that gave the number."""
         scores = self._scores if found.stand_in is None else self._stand_in
         return scores.with_signals(found, signals)
 
     def _note(self, cause: str, name: str) -> None:
-        """A line for the first reply, then one a minute."""
+        """Log the first substituted reply, then at most one line a minute."""
         self._untold[cause] += 1
         if (now := time.monotonic()) - self._told_at < TOLD_EVERY_S:
             return

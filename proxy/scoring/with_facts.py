@@ -1,7 +1,8 @@
-"""Confidences of replies that are also held against the operator's facts.
+"""Confidences of replies that are also compared with the operator's facts.
 
-The file belongs to a generation of the configuration, the calibrator does not: each reply takes
-those facts with it that it is about, to a scorer in this process or on another machine.
+The file of facts belongs to a generation of the configuration, the calibrator does not. The facts
+that are relevant to a reply are therefore passed with it to the scorer, which may be on another
+machine.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def with_facts(scoring: Scoring, facts: FactFile | None) -> Scores:
-    """Return what scores replies with these facts; the calibrator's scores without any."""
+    """Return scores that use these facts; the calibrator's own scores if there are none."""
     return scoring if facts is None else WithFacts(scoring, facts)
 
 
 class WithFacts:
-    """`scoring`, which also gets the facts that a reply is about."""
+    """Scores by `scoring`, which also gets the facts that are relevant to a reply."""
 
     def __init__(self, scoring: Scoring, facts: FactFile) -> None:
         self._scoring = scoring
@@ -37,7 +38,7 @@ class WithFacts:
 
     @property
     def opinion(self) -> str:
-        """The provenance of a confidence that knows other answers."""
+        """The provenance of a confidence that takes other answers into account."""
         return self._scoring.opinion
 
     async def score(
@@ -62,7 +63,7 @@ class WithFacts:
         domain: str | None = None,
         team: str | None = None,
     ) -> list[Confidence]:
-        """Return what other answers make of confidences that know the facts already."""
+        """Return confidences after comparison with other answers; they know the facts already."""
         scoring = self._scoring
         return await scoring.with_others(question, choices, found, others, model, domain, team)
 

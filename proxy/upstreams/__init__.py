@@ -1,3 +1,3 @@
-"""Routes requests to upstreams, and hides their differences from the rest."""
+"""Upstreams: how requests are routed to them, and how their differences are hidden."""
 
 __all__ = ["loops", "model_lists", "policy_models", "pool", "router", "upstream", "upstream_lines"]

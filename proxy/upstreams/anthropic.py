@@ -1,6 +1,7 @@
-"""The way to an upstream that speaks Anthropic's format: a relay, but for where the key stands.
+"""The relay to an upstream that speaks Anthropic's format: it only moves the key.
 
-With a key configured the client's own stay here. Without, its headers go upstream as they are.
+If a key is configured, the client's own key is not sent. If none is, the client's headers go
+upstream unchanged.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ KEY_HEADERS = (b"authorization", b"x-api-key")
 
 
 class AnthropicRelay:
-    """Goes through `relay`, which has no key of its own.
+    """An upstream in Anthropic's format behind `relay`, which has no key of its own.
 
-    With `is_both` upstream speaks OpenAI's format too, and the key stands where that has it.
+    With `is_both` it speaks OpenAI's format too, and paths of that format get the key in
+    `authorization`.
     """
 
     def __init__(self, relay: Upstream, api_key: str = "", *, is_both: bool = False) -> None:
@@ -25,7 +27,10 @@ class AnthropicRelay:
         self._is_both = is_both
 
     async def send(self, request: UpstreamRequest) -> UpstreamReply:
-        """Raises UpstreamError when no answer begins; an error status is an answer."""
+        """Send a request with the configured key, if there is one, and return the reply.
+
+        Raises UpstreamError where no answer begins; an error status is an answer.
+        """
         if self._api_key:
             kept = without(request.headers, *KEY_HEADERS)
             request = replace(request, headers=[*kept, self._key_field(request.path)])
@@ -41,7 +46,7 @@ class AnthropicRelay:
 
 
 def with_v1(base_url: str) -> str:
-    """Anthropic's own clients are given the URL without `/v1`, other tools with it; both work."""
+    """Return the URL with `/v1`: Anthropic's own clients omit it, other tools do not."""
     base_url = base_url.rstrip("/")
     return base_url if base_url.endswith("/v1") else f"{base_url}/v1"
 

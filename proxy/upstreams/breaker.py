@@ -1,8 +1,8 @@
-"""Spares an upstream that fails, and its clients the wait.
+"""A circuit breaker: it spares a failing upstream the requests, and clients the wait.
 
 After a number of failures in a row the breaker opens: requests are refused at once. When its time
-is up one request is let through. If upstream answers, all are again; otherwise the breaker stays
-open for the same time. A failure is no HTTP answer at all, or a status of 500 and more.
+is up, it admits one request. If upstream answers it, all are admitted again; otherwise the breaker
+stays open for the same time. A failure is no HTTP answer at all, or a status of 500 or more.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ State = Literal["closed", "open", "half_open"]
 
 
 class Breaker:
-    """Of one upstream; times in seconds of `clock`. To be used from one thread."""
+    """The breaker of one upstream, for use from one thread; times are in seconds of `clock`."""
 
     def __init__(
         self, name: str, config: BreakerConfig, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._name, self._config, self._clock = name, config, clock
-        self._failures = 0  # in a row
+        self._failures = 0  # failures in a row
         self._opens_until: float | None = None
         self._is_probing = False
 
     @property
     def state(self) -> State:
-        """Whether all requests pass, none, or one at a time."""
+        """The state: all requests are admitted, none, or one at a time."""
         if self._opens_until is None:
             return "closed"
         return "open" if self._clock() < self._opens_until else "half_open"
 
     def admit(self) -> bool:
-        """Lets a request through, and says whether it is the one that finds out.
+        """Admit a request and return whether it is the probe that decides about the breaker.
 
-        Raises UpstreamClosedError for all others while the breaker is not closed.
+        Raises UpstreamClosedError for all other requests while the breaker is not closed.
         """
         if self._opens_until is None:
             return False
@@ -59,10 +59,13 @@ class Breaker:
         return True
 
     def note(self, has_failed: bool | None, is_probe: bool) -> None:
-        """Counts how a request that was let through ended; None where it was given up."""
+        """Count how an admitted request ended; None means that it was given up.
+
+        Opens or closes the breaker where that follows, and logs it.
+        """
         self._is_probing = self._is_probing and not is_probe
         if has_failed is None or (self._opens_until is not None and not is_probe):
-            return  # it says nothing, or was sent before the breaker opened
+            return  # it proves nothing, or was sent before the breaker opened
         if not has_failed:
             if self._opens_until is not None:
                 log.warning("upstream_breaker_closed", upstream=self._name)
@@ -87,7 +90,10 @@ class BreakingUpstream:
         self.breaker = breaker
 
     async def send(self, request: UpstreamRequest) -> UpstreamReply:
-        """As the upstream raises; UpstreamClosedError while the breaker is open."""
+        """Send a request and count how it ended.
+
+        Raises what the upstream raises, and UpstreamClosedError while the breaker is open.
+        """
         is_probe, has_failed = self.breaker.admit(), None
         try:
             reply = await self._upstream.send(request)
@@ -97,7 +103,7 @@ class BreakingUpstream:
             has_failed = True
             raise
         except asyncio.CancelledError:
-            has_failed = True if request.is_late else None  # else its client has left
+            has_failed = True if request.is_late else None  # otherwise its client has left
             raise
         finally:
             self.breaker.note(has_failed, is_probe)

@@ -1,4 +1,4 @@
-"""An upstream in the formats that it speaks; what it does not speak is translated.
+"""An upstream for several formats: those that it does not speak are translated.
 
 A translation loads litellm, so it is opened by the first request that needs it.
 """
@@ -12,7 +12,7 @@ from proxy.upstreams.upstream import Upstream, UpstreamReply, UpstreamRequest
 
 
 class SpokenUpstream:
-    """Everything goes to `direct`, but for the POSTs to the paths that have a way of their own."""
+    """An upstream that sends POSTs to paths of `others` there, and everything else to `direct`."""
 
     def __init__(self, direct: Upstream, others: Mapping[str, Callable[[], Upstream]]) -> None:
         self._direct = direct
@@ -20,7 +20,7 @@ class SpokenUpstream:
         self._opened: dict[str, Upstream] = {}
 
     def send(self, request: UpstreamRequest) -> Coroutine[Any, Any, UpstreamReply]:
-        """As the way raises that the request goes."""
+        """Send a request the way its path requires; raises what that upstream raises."""
         path = request.path
         if path not in self._others or request.method != "POST":
             return self._direct.send(request)

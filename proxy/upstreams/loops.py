@@ -1,10 +1,10 @@
-"""An upstream that is this proxy itself, by mistake: one request would become thousands.
+"""Detection of an upstream that is this proxy itself, which would multiply each request.
 
-Where the address gives it away, the start is refused. Where it does not (behind a load balancer,
-through another proxy) the first request that comes back is: each request upstream carries the
-marks of the proxies that it has passed, in `x-pinocchio-via`, and none may pass the same one twice.
-Processes with the same store and the same upstreams are one proxy, and have the same mark. Proxies
-in a row have different ones.
+If the address gives it away, the start is refused. If it does not (behind a load balancer, through
+another proxy), the first request that comes back is refused: each request carries the marks of the
+proxies that it has passed, in `x-pinocchio-via`, and may not pass the same one twice. Processes
+with the same store and the same upstreams count as one proxy and have the same mark; consecutive
+proxies have different ones.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from proxy.wire.headers import VIA, name_of
 from proxy.wire.http import Scope
 
 _MARK: Final = re.compile(rb"[0-9a-f]{16}")
-_MOST_MARKS: Final = 16  # longer rows of proxies are none
+_MOST_MARKS: Final = 16  # a longer chain of proxies counts as a loop
 
 
 def mark_of(config: Config) -> bytes:
-    """What tells the proxies of one deployment from all others; says nothing about either."""
+    """Return the mark of this deployment's proxies; it reveals neither store nor upstreams."""
     path = path_of(config.store)
     store = f"{socket.gethostname()}:{path.resolve()}" if path else place_of(config.store)
     upstreams = [(name, each.base_url) for name, each in sorted(config.upstreams.items())]
@@ -39,7 +39,10 @@ def mark_of(config: Config) -> bytes:
 
 
 def pass_on(scope: Scope, mark: bytes) -> None:
-    """Adds the mark to those of a request; raises UpstreamLoopError where it has passed before."""
+    """Add the mark to those in the headers of a request's scope.
+
+    Raises UpstreamLoopError where the request has this mark already, or too many marks.
+    """
     fields = scope["headers"]
     if VIA not in map(name_of, fields):
         fields.append((VIA, mark))
@@ -54,7 +57,10 @@ def pass_on(scope: Scope, mark: bytes) -> None:
 
 
 def check_upstreams(config: Config, path: Path | None, host: str, port: int) -> None:
-    """No upstream may be at `host` and `port`, where this proxy listens; raises StartupError."""
+    """Check that no upstream is at `host` and `port`, where this proxy listens.
+
+    Raises StartupError where one is.
+    """
     for name, upstream in config.upstreams.items():
         if upstream.base_url and is_at(upstream.base_url, host, port):
             text = (
@@ -68,7 +74,7 @@ def check_upstreams(config: Config, path: Path | None, host: str, port: int) -> 
 
 
 def meant_address(base_url: str) -> str | None:
-    """Return the address that somebody may have meant by one without /v1, or with it twice."""
+    """Return the address that was probably meant by one without /v1 or with it twice, else None."""
     place = base_url.rstrip("/")
     if place.endswith("/v1/v1"):
         return place.removesuffix("/v1")
@@ -76,13 +82,13 @@ def meant_address(base_url: str) -> str | None:
 
 
 def address_of(base_url: str) -> str:
-    """A URL as people may see it: without a user name or password."""
+    """Return a URL without user name, password and query, to be shown to people."""
     parts = urlsplit(base_url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def is_at(base_url: str, host: str, port: int) -> bool:
-    """Whether a URL leads to a listener; a name that nobody knows leads nowhere."""
+    """Return whether a URL leads to this listener; False where a name cannot be looked up."""
     try:
         parts = urlsplit(base_url)
         if (parts.port or (443 if parts.scheme == "https" else 80)) != port:
@@ -90,20 +96,23 @@ def is_at(base_url: str, host: str, port: int) -> bool:
         theirs, ours = _addresses(parts.hostname or ""), _addresses(host)
     except (ValueError, OSError):
         return False
-    if any(each.is_unspecified for each in ours):  # it listens on every address there is
+    if any(each.is_unspecified for each in ours):  # the listener is on every address
         return any(map(_is_of_this_machine, theirs))
     return not theirs.isdisjoint(ours | {_EVERY[each.version] for each in ours if each.is_loopback})
 
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-_EVERY: Final[Mapping[int, _Address]] = {  # as a destination: this machine
+_EVERY: Final[Mapping[int, _Address]] = {  # mean this machine when used as a destination
     4: ipaddress.IPv4Address("0.0.0.0"),
     6: ipaddress.IPv6Address("::"),
 }
 
 
 def _addresses(host: str) -> set[_Address]:
-    """Raises OSError for a name that cannot be looked up."""
+    """Look up the addresses of a host, with the IPv4 address of each mapped IPv6 address.
+
+    Raises OSError where the name cannot be looked up.
+    """
     found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     addresses = {ipaddress.ip_address(str(each[4][0]).partition("%")[0]) for each in found}
     mapped = {each.ipv4_mapped for each in addresses if isinstance(each, ipaddress.IPv6Address)}
@@ -111,7 +120,7 @@ def _addresses(host: str) -> set[_Address]:
 
 
 def _is_of_this_machine(address: _Address) -> bool:
-    """Only an address of this machine can be bound."""
+    """Return whether an address is one of this machine's, as only these can be bound."""
     family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as trial:
         try:

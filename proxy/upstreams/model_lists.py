@@ -1,7 +1,7 @@
-"""`GET /v1/models`: upstream's own list, as it came; one list of several upstreams'; or the demo's.
+"""The reply to `GET /v1/models`: upstream's own list, a merged list, or the demo's.
 
-The demo's models are listed only where nothing else is served: without another upstream, or where
-that one cannot be asked because nobody has a key.
+The demo's models are listed only if nothing else is: there is no other upstream, or it cannot be
+asked because neither configuration nor client has a key.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from proxy.wire.headers import header, without
 from proxy.wire.http import JSON, Reply, Request
 from proxy.wire.json_splice import json_object, replace_member
 
-KEYLESS_S: Final = 3.0  # how long an upstream is asked for its list without a key
+KEYLESS_S: Final = 3.0  # seconds to wait for the list of an upstream without a key
 _NO_KEY: Final = (401, 403)
 
 Relay = Callable[[Request, str], Awaitable[Reply]]
-"""Sends a request as it came to the upstream of this name."""
+"""Sends a request unchanged to the upstream of this name."""
 
 
 async def list_models(router: Router, request: Request, relay: Relay) -> Reply:
-    """Raises UpstreamError where the upstream that is asked gives no answer."""
+    """Return the list of models, from all upstreams that may be asked.
+
+    Raises UpstreamError where the first upstream gives no answer.
+    """
     local, names = router.local_models, router.listed
     if not names:
         return local_list(local)
@@ -36,7 +39,7 @@ async def list_models(router: Router, request: Request, relay: Relay) -> Reply:
     if local and not _has_key(router, request, first):
         return await _keyless(request, first, relay) or local_list(local)
     reply = await relay(request, first)
-    # the client's key is for the upstream of its choice: others are asked with keys of their own
+    # The client's key is meant for one upstream: others are asked only with configured keys.
     others = [name for name in names[1:] if router.has_key(name)]
     return await _merged(router, request, relay, reply, names[:1], others) if others else reply
 
@@ -46,7 +49,10 @@ def _has_key(router: Router, request: Request, name: str) -> bool:
 
 
 async def _keyless(request: Request, name: str, relay: Relay) -> Reply | None:
-    """The list of an upstream that may need no key, as one on this machine; None without one."""
+    """Ask an upstream that may need no key, such as a local one, for its list.
+
+    Returns None if it refuses, fails or takes longer than KEYLESS_S.
+    """
     with suppress(UpstreamError, TimeoutError):
         async with asyncio.timeout(KEYLESS_S):
             reply = await relay(request, name)
@@ -65,8 +71,10 @@ async def _merged(
     first: Sequence[str],
     others: Sequence[str],
 ) -> Reply:
-    """The first upstream's list and what others have that goes to them; one that fails is left
-    out. As it came where it is no list that can be read."""
+    """Append to the first upstream's list the models of others that are routed to them.
+
+    An upstream that fails is left out. The reply is returned unchanged if it is no readable list.
+    """
     if reply.status != 200 or (body := await _body(reply)) is None:
         return reply
     listing = json_object(body)
@@ -105,13 +113,13 @@ def _goes_to(router: Router, model: str, name: str) -> bool:
 
 
 async def _body(reply: Reply) -> bytes | None:
-    """The whole body, decoded; None, and nothing read, where its encoding is not known."""
+    """Return the whole body, decoded; None, with nothing read, for an unknown encoding."""
     encoding = header(reply.headers, b"content-encoding")
     if not can_decode(encoding):
         return None
     if isinstance(reply.body, bytes | tuple):
         return await decoded(reply.whole(), encoding)
-    assert not callable(reply.body)  # as a completion's may be
+    assert not callable(reply.body)  # only bodies of completions are
     try:
         raw = b"".join([chunk async for chunk in reply.body])
     finally:

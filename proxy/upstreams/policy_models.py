@@ -1,4 +1,4 @@
-"""Whether the models that a policy has asked can be asked: found out before it serves."""
+"""A check, before a policy is used, that the models it calls are routed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from proxy.upstreams.router import Router
 
 
 def model_problems(policy: Policy, router: Router) -> list[Problem]:
-    """The models that no route serves, and escalations in a circle, with their places."""
+    """Return a problem for each model that no route serves and for each circle of escalations."""
     return [
         *(place for model, place in policy.models if not _is_served(model, router)),
         *circles(policy),

@@ -1,4 +1,4 @@
-"""From a model's name to its upstream, as the configuration says; never by a name's look."""
+"""The route from a model's name to its upstream, which the configuration alone determines."""
 
 from __future__ import annotations
 
@@ -26,32 +26,35 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-MOST_MODELS: Final = 1_024  # whose ways are remembered; clients choose their names
+MOST_MODELS: Final = 1_024  # names whose ways are cached; bounded because clients choose them
 
 
 Wrap = Callable[[str, UpstreamConfig, Upstream], Upstream]
-"""Puts something around an upstream, going by its name and its section."""
+"""Wraps an upstream, given its name and its section of the configuration."""
 
 
 def as_it_is(name: str, config: UpstreamConfig, upstream: Upstream) -> Upstream:
-    """Put nothing around it."""
+    """Return the upstream unchanged."""
     return upstream
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Where a request goes."""
+    """The destination of a request."""
 
     name: str
     upstream: Upstream
-    fallback: FallbackConfig | None = None  # other models that are asked where this one fails
+    fallback: FallbackConfig | None = None  # other models to try if this one fails
 
 
 class Router:
-    """The upstreams of a configuration, one long-lived client each."""
+    """The upstreams of a configuration, with one long-lived client each."""
 
     def __init__(self, config: Config, before: Router | None = None, wrap: Wrap = as_it_is) -> None:
-        """What is configured as it was `before` goes on, with its connections."""
+        """Open the upstreams; those whose section is the same in `before` are taken over.
+
+        Their connections stay open.
+        """
         self._sections = config.upstreams
         self._upstreams: dict[str, Upstream] = {
             name: before._upstreams[name]
@@ -69,24 +72,24 @@ class Router:
             for route in config.models
             if config.upstreams[route.upstream].demo and not re.search(r"[*?\[]", route.match)
         ]
-        served = [route.upstream for route in reversed(config.models)]  # the widest first
+        served = [route.upstream for route in reversed(config.models)]  # widest route first
         self._listed = [each for each in dict.fromkeys(served) if not config.upstreams[each].demo]
         self._has_key = {name: upstream.lends_a_key for name, upstream in config.upstreams.items()}
         self.way_to: Callable[[str], Way] = remembers(MOST_MODELS)(self._way_to)
-        """The way of requests for a model, or for none; raises UnknownModelError."""
+        """Return the way for requests for a model, or for none ("")."""
 
     @property
     def listed(self) -> list[str]:
-        """The upstreams but the demo that models are routed to, that of the widest route first."""
+        """The names of the upstreams with routes, except the demo, from the widest route on."""
         return self._listed
 
     @property
     def local_models(self) -> list[str]:
-        """Model names that are answered here and that no other upstream would list."""
+        """The names of the demo's models, which no other upstream would list."""
         return self._local
 
     def name_for(self, model: str) -> str:
-        """The upstream's name; raises UnknownModelError when no route matches."""
+        """Return the name of a model's upstream; raises UnknownModelError if no route matches."""
         for pattern, name in self._routes:
             if pattern.match(model):
                 return name
@@ -95,33 +98,39 @@ class Router:
         )
 
     def route_of(self, model: str) -> str:
-        """The glob of the configuration that a model's name takes; empty where there is none."""
+        """Return the pattern of the route that a model takes; empty if there is none.
+
+        An empty model takes the last route.
+        """
         for pattern, _ in self._routes:
             if pattern.match(model):
                 return pattern.pattern
         return self._routes[-1][0].pattern if self._routes and not model else ""
 
     def domain_of(self, model: str) -> str | None:
-        """What the route that a model's name takes says its replies are about."""
+        """Return the domain that the model's route configures for its replies, or None."""
         return self._domains.get(self.route_of(model)) if self._domains else None
 
     def fallback_of(self, model: str) -> FallbackConfig | None:
-        """Which other models are asked where this one fails."""
+        """Return the other models to try if this one fails, or None."""
         return self._fallbacks.get(self.route_of(model)) if self._fallbacks else None
 
     def default_name(self) -> str | None:
-        """Where requests without a model go: the upstream of the last, widest route."""
+        """Return the upstream of the last, widest route, for requests without a model, or None."""
         return self._routes[-1][1] if self._routes else None
 
     def default(self) -> str:
-        """The same; raises UnknownModelError where nothing is routed."""
+        """Return the default upstream's name; raises UnknownModelError where nothing is routed."""
         name = self.default_name()
         if name is None:
             raise UnknownModelError("the configuration routes no model")
         return name
 
     def name_or_default(self, model: str) -> str:
-        """As `name_for`; a request that names no model goes to the default."""
+        """Return the upstream's name for a model, or the default one's if `model` is empty.
+
+        Raises UnknownModelError where nothing matches.
+        """
         return self.name_for(model) if model else self.default()
 
     def _way_to(self, model: str) -> Way:
@@ -129,7 +138,11 @@ class Router:
         return Way(name, self.upstream(name), self.fallback_of(model))
 
     def upstream(self, name: str) -> Upstream:
-        """Raises UnknownModelError for one that an earlier configuration had."""
+        """Return an upstream by name.
+
+        Raises UnknownModelError for the name of an upstream that was in an earlier configuration
+        only.
+        """
         try:
             return self._upstreams[name]
         except KeyError:
@@ -137,7 +150,7 @@ class Router:
 
     @property
     def breakers(self) -> Mapping[str, Breaker]:
-        """The breakers of those upstreams that have one, by the upstream's name."""
+        """The breakers by the name of their upstream, for those upstreams that have one."""
         return {
             name: upstream.breaker
             for name, upstream in self._upstreams.items()
@@ -146,22 +159,25 @@ class Router:
 
     @property
     def upstreams(self) -> Collection[Upstream]:
-        """Those that are open."""
+        """The open upstreams."""
         return self._upstreams.values()
 
     def has_key(self, name: str) -> bool:
-        """Whether the configuration holds a key for this upstream."""
+        """Return whether the configuration has a key for this upstream."""
         return self._has_key[name]
 
     async def aclose(self, kept: Collection[Upstream] = ()) -> None:
-        """Closes the upstreams but for those that are `kept`, being another router's too."""
+        """Close the upstreams, except those in `kept`, which another router uses too."""
         for upstream in self._upstreams.values():
             if not any(upstream is other for other in kept):
                 await upstream.aclose()
 
 
 def open_upstream(config: UpstreamConfig, name: str = "", wrap: Wrap = as_it_is) -> Upstream:
-    """The upstream that a section of the configuration describes; opens no connection yet."""
+    """Build the upstream that a section of the configuration describes.
+
+    No connection is opened yet.
+    """
     upstream = wrap(name, config, _opened(config))
     if config.breaker is None:
         return upstream
@@ -191,7 +207,7 @@ def _opened(config: UpstreamConfig) -> Upstream:
 
 
 def _open_spoken(config: UpstreamConfig, base_url: str, key: str) -> Upstream:
-    """An upstream at `base_url`; the format that it does not speak is translated by litellm."""
+    """Build an upstream at `base_url`; litellm translates the format that it does not speak."""
     speaks, timeout_s = config.speaks, config.timeout_s
     relay = partial(Pool, timeout_s=timeout_s, has_key=bool(key))
     if speaks == "both":

@@ -1,10 +1,10 @@
-"""What the proxy knows of an upstream: bytes go in, bytes come out.
+"""The protocol that hides an upstream: bytes go in, bytes come out.
 
-Four parts speak this protocol: `pool/` (an upstream whose format the client
-speaks, over HTTP), `demo.py` (canned answers, no network) and
-`proxy/upstreams/translation/litellm_upstream.py` (litellm). So do those that stand before them:
-`anthropic.py` (whose key goes where), `proxy/upstreams/translation/messages.py` and `by_format.py`
-(which way a format goes). The rest of the proxy cannot tell them apart.
+Four implementations answer requests: `pool/` (an upstream whose format the client speaks, over
+HTTP), `demo.py` (canned answers, no network) and `proxy/upstreams/translation/litellm_upstream.py`
+(litellm). Others wrap them: `anthropic.py` (moves the key),
+`proxy/upstreams/translation/messages.py` and `by_format.py` (chooses one by format). The rest of
+the proxy cannot tell them apart.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ TIMERS_ARE_EARLY_S: Final = 0.005
 
 
 def too_large(limit: int) -> UpstreamBrokenError:
-    """What ends the reading of a reply of more than `limit` bytes."""
+    """Return the error for a reply of more than `limit` bytes."""
     return UpstreamBrokenError(f"upstream's reply is larger than {limit} bytes (limits.max_body)")
 
 
 @dataclass(slots=True)
 class UpstreamRequest:
-    """One request as it leaves for upstream: `path` is what follows `/v1`, with its slash."""
+    """A request to upstream; `path` is the part after `/v1`, with its slash."""
 
     method: str
     path: str
     headers: Headers = field(default_factory=list)
     body: bytes = b""
     query: str = ""
-    model: str | None = None  # that is asked, where it is one's
-    deadline: float | None = None  # when its reply has to begin, by the clock of the event loop
+    model: str | None = None  # the requested model, if the request is for one
+    deadline: float | None = None  # when its reply must have begun, by the event loop's clock
 
     @property
     def is_late(self) -> bool:
-        """Whether its deadline has passed, or nearly: timers of uvloop go by milliseconds."""
+        """Whether the deadline has passed, or will in milliseconds: uvloop's timers are coarse."""
         if self.deadline is None:
             return False
         return asyncio.get_running_loop().time() >= self.deadline - TIMERS_ARE_EARLY_S
@@ -52,21 +52,23 @@ class Arriving(AsyncIterator[bytes]):
     __slots__ = ()
 
     def leave_to(self, taker: Callable[[bytes], bool]) -> None:
-        """From now on, while their reader waits, `taker` is given each one first; the reader is
-        woken where it gives False. It is called by the event loop and may not raise; once no more
-        can arrive it is let go."""
+        """Give each new piece to `taker` first, from now on, while the reader waits.
+
+        The reader is woken if `taker` returns False. The event loop calls `taker`, which may not
+        raise; it is released once no more pieces can arrive.
+        """
 
 
 async def _nothing() -> None:
-    """There is nothing to close."""
+    """Close nothing."""
 
 
 @dataclass(slots=True)
 class UpstreamReply(WithHeaders):
-    """Status and headers are here, the body comes as it arrives.
+    """A reply whose status and headers have arrived; its body may still be arriving.
 
-    `chunks` may be iterated once, or `read` awaited once. Whoever takes the reply calls `aclose`,
-    which cancels what has not arrived yet.
+    Either `chunks` is iterated once, or `read` is awaited once. Whoever takes the reply calls
+    `aclose`, which cancels what has not arrived yet.
     """
 
     status: int
@@ -75,25 +77,31 @@ class UpstreamReply(WithHeaders):
     on_close: Callable[[], Awaitable[None]] = _nothing
     values: dict[bytes, bytes] = field(init=False)  # the first value of every header
     crossing: Headers | None = field(init=False, default=None)
-    """Those that go on to the client, but for the body's length, where that is known already."""
+    """The fields that are passed on to the client, without the body's length, if known already."""
 
     def __post_init__(self) -> None:
         self.values = first_values(self.headers)
 
     def is_whole(self) -> bool:
-        """Whether upstream has finished the answer, going by its head: its length is known."""
+        """Return whether upstream has finished the answer, because its head states the length."""
         return b"content-length" in self.values
 
     def is_over(self) -> bool:
-        """Whether all of it is here already, so that there is nothing to close."""
+        """Return whether the whole reply is here already, so that there is nothing to close."""
         return False
 
     def whole(self, limit: int) -> bytes | None:
-        """The whole body, if all of it is here and it is not too large; else it has to be read."""
+        """Return the whole body if it has arrived and is at most `limit` bytes, else None.
+
+        If it returns None, the body has to be read.
+        """
         return None
 
     async def read(self, limit: int = sys.maxsize) -> bytes:
-        """The whole body; raises UpstreamBrokenError when it ends too early or exceeds `limit`."""
+        """Read the whole body.
+
+        Raises UpstreamBrokenError where it ends too early or exceeds `limit` bytes.
+        """
         parts: list[bytes] = []
         size = 0
         async for chunk in self.chunks:
@@ -108,8 +116,10 @@ class UpstreamReply(WithHeaders):
 
 
 class Upstream(Protocol):
-    """Answers requests; raises UpstreamError (`proxy/errors.py`) when there is no HTTP answer at
-    all."""
+    """A server that answers requests.
+
+    `send` raises UpstreamError (`proxy/errors.py`) where there is no HTTP answer at all.
+    """
 
     async def send(self, request: UpstreamRequest) -> UpstreamReply: ...
 

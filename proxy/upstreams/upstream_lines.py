@@ -1,4 +1,4 @@
-"""The configured upstreams as people read them at the start: where, for which models, whose key."""
+"""A summary of the configured upstreams for people, printed at the start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ _BUILT_IN: Final = {"openai": {"base_url": "${OPENAI_BASE_URL}", "api_key": "${O
 
 
 def upstream_lines(config: Config, path: Path | None) -> Iterator[str]:
-    """A line for each upstream; secrets are never among it, only the names of their variables."""
+    """Yield a line for each upstream: its address, the source of its key and its models.
+
+    Secrets are never included, only the names of their variables.
+    """
     written = _written(path)
     for name, upstream in config.upstreams.items():
         its = written.get(name)
@@ -31,12 +34,12 @@ def upstream_lines(config: Config, path: Path | None) -> Iterator[str]:
 
 
 def _written(path: Path | None) -> dict[str, Any]:
-    """The upstreams as they stand in the file, before variables are put in."""
+    """Return the upstreams as written in the file, before variables are substituted."""
     if path is None:
         return _BUILT_IN
     try:
         value = load_document(path).value
-    except InvalidDocumentError:  # it has changed meanwhile
+    except InvalidDocumentError:  # the file has changed meanwhile
         return {}
     upstreams = value.get("upstreams") if isinstance(value, dict) else None
     return upstreams if isinstance(upstreams, dict) else _BUILT_IN
@@ -52,7 +55,7 @@ def _place(upstream: UpstreamConfig, its: dict[str, Any]) -> str:
 
 
 def _key(upstream: UpstreamConfig, its: dict[str, Any], path: Path | None) -> str:
-    """Where the key comes from that requests go upstream with."""
+    """Return where the key of requests to this upstream comes from."""
     text = its.get("api_key")
     if upstream.api_key.get_secret_value():
         variables = _set_variables(text)

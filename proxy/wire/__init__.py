@@ -1,4 +1,4 @@
-"""Bytes, headers and JSON as values, and writes that leave together; no socket is opened here."""
+"""HTTP requests, headers and JSON as plain values, and joined writes; nothing opens a socket."""
 
 __all__ = [
     "bounded_cache",

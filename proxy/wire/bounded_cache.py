@@ -1,4 +1,4 @@
-"""Caches of what others choose: bounded in bytes, because only short keys are remembered."""
+"""Caches whose keys are chosen by others. They stay small, because only short keys are kept."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ Found = TypeVar("Found")
 
 
 def remembers(most: int) -> Callable[[Callable[[Text], Found]], Callable[[Text], Found]]:
-    """Remembers what a function found for `most` short texts; what raises is asked again.
+    """Cache a function's results for at most `most` short texts; exceptions are not cached.
 
-    What is remembered is found without a call in Python, several times a request.
+    A cached result is found without a call of a Python function, which matters because it happens
+    several times per request.
     """
     return lambda find: _Remembered(find, most).__getitem__
 
 
 class _Remembered(dict[Text, Found], Generic[Text, Found]):
-    """Of too many the one that came first is forgotten."""
+    """A dictionary that computes missing values; when full, it drops the oldest entry."""
 
     def __init__(self, find: Callable[[Text], Found], most: int) -> None:
         self._find: Callable[[Text], Found] = find

@@ -1,8 +1,8 @@
-"""Content encodings: a body is decoded only where it has to be read.
+"""Content encodings: a body is decoded only if it has to be read.
 
-What comes out is bounded, by bytes and by how many times more it is than what came in; so are the
-frames that a body consists of and the window that a frame may ask for. Whatever is not small is
-decoded on a thread, where it takes nobody's time.
+Four things are bounded: the decoded size, its ratio to the encoded size, the number of frames in a
+body, and the window that a frame may require. Bodies that are not small are decoded on a thread, so
+that the event loop is not blocked.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from proxy.errors import UpstreamBrokenError
 from proxy.wire.worker_threads import apart
 
 MAX_DECODED_BYTES: Final = 64 * 2**20
-MAX_RATIO: Final = 100  # decoded to packed; JSON and prose have 3 to 20
-ALWAYS_ALLOWED: Final = 2**18  # decoded bytes, whatever the ratio
-AT_ONCE: Final = 2**18  # decoded bytes, and packed ones, for which no thread is asked
-ALWAYS_AT_ONCE: Final = 2**14  # decoded bytes; of more, RATIO_AT_ONCE times the packed ones
+MAX_RATIO: Final = 100  # decoded to encoded bytes; JSON and prose have 3 to 20
+ALWAYS_ALLOWED: Final = 2**18  # decoded bytes that are allowed at any ratio
+AT_ONCE: Final = 2**18  # bytes, decoded and encoded, up to which no thread is used
+ALWAYS_AT_ONCE: Final = 2**14  # decoded bytes; or RATIO_AT_ONCE times the encoded ones if more
 RATIO_AT_ONCE: Final = 16
 MOST_FRAMES: Final = 4_096
-_PIECE = 2**14  # packed bytes at once
-_MAX_WINDOW = 2**23  # bytes, what a frame of zstd may need of those before (RFC 9659)
-_ZEROS = re.compile(rb"\x00*")  # may follow the members of gzip
+_PIECE = 2**14  # encoded bytes per step
+_MAX_WINDOW = 2**23  # bytes of history that a zstd frame may require (RFC 9659)
+_ZEROS = re.compile(rb"\x00*")  # padding that may follow the members of a gzip file
 
 
 class DecodedTooLargeError(UpstreamBrokenError):
-    """More would come out of a body than may."""
+    """A body decodes to more bytes than allowed."""
 
 
 def can_decode(encoding: str | None) -> bool:
@@ -39,15 +39,16 @@ def can_decode(encoding: str | None) -> bool:
 
 
 async def decoded(body: bytes, encoding: str | None, limit: int = MAX_DECODED_BYTES) -> bytes:
-    """The identity form of a stranger's body, of at most `limit` bytes and MAX_RATIO times its own.
+    """Decode an untrusted body to at most `limit` bytes and MAX_RATIO times its own size.
 
-    Raises UpstreamBrokenError when it is not what it claims, DecodedTooLargeError when it is more.
+    Larger bodies are decoded on a thread. Raises UpstreamBrokenError where the body is not valid in
+    its encoding, and DecodedTooLargeError where it decodes to more.
     """
     name = (encoding or "identity").strip().lower()
     if name == "identity" or not body:
         return body
     most = most_of(body, limit)
-    if len(body) <= AT_ONCE and name != "br":  # whose window of megabytes is filled at once
+    if len(body) <= AT_ONCE and name != "br":  # brotli allocates a window of megabytes first
         at_once = min(most, AT_ONCE, max(ALWAYS_AT_ONCE, RATIO_AT_ONCE * len(body)))
         try:
             return decode(body, name, at_once)
@@ -58,13 +59,16 @@ async def decoded(body: bytes, encoding: str | None, limit: int = MAX_DECODED_BY
 
 
 def most_of(body: bytes, limit: int = MAX_DECODED_BYTES) -> int:
-    """How many bytes may come out of an encoded body."""
+    """Return how many bytes an encoded body may decode to."""
     return min(limit, max(ALWAYS_ALLOWED, MAX_RATIO * len(body)))
 
 
 def decode(body: bytes, encoding: str | None, most: int = MAX_DECODED_BYTES) -> bytes:
-    """The identity form of `body`; raises UpstreamBrokenError when it is not what it claims, and
-    DecodedTooLargeError when it is more than `most` bytes."""
+    """Decode a body to at most `most` bytes.
+
+    Raises UpstreamBrokenError where the body is not valid in its encoding, and DecodedTooLargeError
+    where it decodes to more than `most` bytes.
+    """
     unpack = _DECODERS[(encoding or "identity").strip().lower()]
     try:
         decoded = unpack(body, most) if body else b""
@@ -80,7 +84,7 @@ def _identity(body: bytes, most: int) -> bytes:
 
 
 def _inflate(body: bytes, most: int) -> bytes:
-    """With zlib's header, or without, as some servers send it and every browser takes it."""
+    """Decode deflate with zlib's header or without it, because some servers omit it."""
     has_header = body[0] & 0x0F == zlib.DEFLATED and int.from_bytes(body[:2]) % 31 == 0
     unpacker = zlib.decompressobj(zlib.MAX_WBITS if has_header else -zlib.MAX_WBITS)
     decoded = unpacker.decompress(body, most + 1)
@@ -88,7 +92,7 @@ def _inflate(body: bytes, most: int) -> bytes:
 
 
 def _gunzip(body: bytes, most: int) -> bytes:
-    """All members, one after the other."""
+    """Decode all members of a gzip body."""
     decoded, at, members = bytearray(), 0, 0
     while at < len(body) and len(decoded) <= most:
         members += 1
@@ -112,9 +116,12 @@ def _unbrotli(body: bytes, most: int) -> bytes:
 
 
 def _unzstd(body: bytes, most: int) -> bytes:
-    """All frames; its own one-shot reader would take a frame that breaks off for a whole one."""
+    """Decode all frames of a zstd body.
+
+    The library's one-shot reader would accept a truncated frame as complete.
+    """
     decoded, at, is_whole, frames = bytearray(), 0, True, 0
-    size = min(1_024, max(64, most // 2**15))  # four bytes may stand for 128 KB
+    size = min(1_024, max(64, most // 2**15))  # four bytes can expand to 128 KB
     while at < len(body) and len(decoded) <= most:
         if is_whole:
             frames += 1

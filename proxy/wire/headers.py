@@ -1,9 +1,10 @@
-"""Which header fields cross the proxy, and the names of our own.
+"""Header fields: which ones the proxy passes on, and the names of its own.
 
-Which reply carries them is said in `exchange/outcome.py`; for a held reply that is fetched in
-`holds/held.py`. At the end: the bytes of a head that comes again and again, a client's
-(`listener/known_head.py`) or an upstream's (`upstreams/pool/known_reply.py`). Whoever has had it
-read by llhttp once, alone and from its first byte on, knows what the same bytes say.
+`exchange/outcome.py` decides which reply carries our own fields, and `holds/held.py` does so for a
+held reply that is fetched. The end of this module recognizes a head that was sent before by its
+bytes, either a client's (`listener/known_head.py`) or an upstream's
+(`upstreams/pool/known_reply.py`). If llhttp parsed a head once, alone and from its first byte, the
+same bytes mean the same again.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ SCORE_MS = PREFIX + b"score-ms"
 ERROR = PREFIX + b"error"
 DOMAIN = PREFIX + b"domain"
 TAGS = PREFIX + b"tags"
-VIA = PREFIX + b"via"  # of requests: which proxies they have passed, see loops.py
+VIA = PREFIX + b"via"  # the proxies that a request has passed, see loops.py
 
-# RFC 9110, 7.6.1, and what belongs to one connection by custom
+# RFC 9110, 7.6.1, and fields that belong to one connection by convention.
 HOP_BY_HOP = frozenset(
     {
         b"connection",
@@ -59,16 +60,16 @@ HOP_BY_HOP = frozenset(
 )
 name_of: Callable[[tuple[bytes, bytes]], bytes] = itemgetter(0)
 _LINE_OF: Final = b": ".join
-MAX_NAMES = 2_000  # that are remembered; clients choose them
-LONGEST_NAME = 64
-LONGEST_HEAD: Final = 8_192  # bytes that a connection keeps
-HEADS_LEARNT: Final = 3  # in a row, of a connection that has had none of its heads twice
-MOST_DIGITS: Final = 6  # of the length of a body behind it
+MAX_NAMES = 2_000  # names to remember; bounded because clients choose them
+LONGEST_NAME = 64  # bytes
+LONGEST_HEAD: Final = 8_192  # bytes of a head that a connection keeps
+HEADS_LEARNT: Final = 3  # heads in a row that a connection learns although none was repeated
+MOST_DIGITS: Final = 6  # digits of the length of the body that follows
 REPLACED_IN_REQUESTS = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 
 
 class _Fates(dict[bytes, bool]):
-    """Whether fields of a name cross; names are few, and each is looked at once."""
+    """Whether fields of a name are passed on, cached per name because names are few."""
 
     def __init__(self, dropped: frozenset[bytes]) -> None:
         self._dropped = dropped
@@ -80,8 +81,8 @@ class _Fates(dict[bytes, bool]):
         return crosses
 
 
-_NAMES_NO_FIELD = (b"keep-alive", b"close")  # nearly every value of `connection`
-_COOKIES = frozenset({b"cookie", b"set-cookie"})  # which may be the desk's
+_NAMES_NO_FIELD = (b"keep-alive", b"close")  # nearly all values of `connection`
+_COOKIES = frozenset({b"cookie", b"set-cookie"})  # may hold the review desk's session
 _TO_UPSTREAM = _Fates(REPLACED_IN_REQUESTS.union(_COOKIES))
 _TO_CLIENT = _Fates(HOP_BY_HOP.union(_COOKIES))
 _TO_UPSTREAM[VIA] = True
@@ -90,7 +91,7 @@ _TO_UPSTREAM[VIA] = True
 def _crossing(headers: Headers, crosses: _Fates) -> Headers:
     values = dict(headers)
     is_plain = _COOKIES.isdisjoint(values) and len(values) == len(headers)
-    if is_plain and values.get(b"connection", b"close") in _NAMES_NO_FIELD:  # without a loop
+    if is_plain and values.get(b"connection", b"close") in _NAMES_NO_FIELD:  # the fast path
         return [*compress(headers, map(crosses.__getitem__, values))]
     kept: Headers = []
     named: list[bytes] = []
@@ -116,20 +117,23 @@ def _without_session(field: tuple[bytes, bytes]) -> Headers:
 
 
 class KeptHeaders(list[tuple[bytes, bytes]]):
-    """Header fields that many requests have in common, with what was made of them; nobody changes
-    them."""
+    """Header fields that many requests share, with values derived from them; never modified."""
 
     __slots__ = ("opening", "upstream", "written")
 
     def __init__(self, fields: Headers) -> None:
         super().__init__(fields)
-        self.upstream: KeptHeaders | None = None  # those of them that go there
-        self.opening = b""  # of the last request in whose head they were written
-        self.written = b""  # this head, but for the length of the body
+        self.upstream: KeptHeaders | None = None  # the fields that are passed on to upstream
+        self.opening = b""  # the opening of the last head that these fields were written to
+        self.written = b""  # that head without the length of the body
 
 
 def to_upstream(headers: Headers) -> Headers:
-    """A client's header fields without those of its connection and ours, but for `VIA`."""
+    """Return the client's header fields that go upstream.
+
+    Fields of the client's connection and our own are removed, except `VIA`, and so are the cookies
+    of the review desk.
+    """
     if type(headers) is not KeptHeaders:
         return _crossing(headers, _TO_UPSTREAM)
     if headers.upstream is None:
@@ -138,25 +142,28 @@ def to_upstream(headers: Headers) -> Headers:
 
 
 def to_client(headers: Headers) -> Headers:
-    """Upstream's header fields without those of its connection and any in our name."""
+    """Return upstream's header fields that go to the client.
+
+    Fields of upstream's connection are removed, and so are those with our names or cookies.
+    """
     return _crossing(headers, _TO_CLIENT)
 
 
 def written(headers: Headers) -> bytes:
-    """The fields as they stand in a head, each with its line end.
+    """Serialize fields as lines of a head, each with its line end.
 
-    Raises ValueError for one that would be more than one.
+    Raises ValueError for a field that contains a line end.
     """
     lines = [*map(_LINE_OF, headers)]
     text = b"".join(lines)
-    if text.find(b"\r") >= 0 or text.find(b"\n") >= 0:  # `in` would raise and clear an error first
+    if text.find(b"\r") >= 0 or text.find(b"\n") >= 0:  # faster: `in` tries an integer first
         raise ValueError("a header field with a line end")
     lines.append(b"")
     return b"\r\n".join(lines)
 
 
 def with_length(headers: Headers, length: int) -> Headers:
-    """The fields with a body's length, in the place where they have one."""
+    """Return a copy of the fields with `content-length` set, in its old position if it has one."""
     field = (b"content-length", b"%d" % length)
     names = [*map(name_of, headers)]
     if b"content-length" not in names:
@@ -167,7 +174,7 @@ def with_length(headers: Headers, length: int) -> Headers:
 
 
 def without(headers: Headers, *names: bytes) -> Headers:
-    """The fields but for those of these names; the same list where there are none of them."""
+    """Return the fields that have none of these names; the same list if nothing is removed."""
     for field in headers:
         if field[0] in names:
             return [field for field in headers if field[0] not in names]
@@ -179,12 +186,12 @@ def with_header(headers: Headers, name: bytes, value: bytes) -> Headers:
 
 
 def encoded(headers: Iterable[tuple[str, str]]) -> Headers:
-    """Fields that another library gives as text."""
+    """Encode text fields of another library: names in lower case, values in latin-1."""
     return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
 
 
 def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str | None:
-    """The first value of `name` (lower case), or None."""
+    """Return the first value of `name` (lower case), or None."""
     for key, value in headers:
         if key == name:
             return value.decode("latin-1")
@@ -192,19 +199,19 @@ def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str | None:
 
 
 def first_values(headers: Headers) -> dict[bytes, bytes]:
-    """The first value of every name."""
+    """Return the first value of each name."""
     values = dict(headers)
     return values if len(values) == len(headers) else dict(reversed(headers))
 
 
 class WithHeaders:
-    """What has header fields: their first `values` by name."""
+    """A base for classes with header fields; `values` has the first value of each name."""
 
     __slots__ = ()
     values: dict[bytes, bytes]
 
     def header(self, name: bytes) -> str | None:
-        """The first value of `name` (lower case), or None."""
+        """Return the first value of `name` (lower case), or None."""
         value = self.values.get(name)
         return None if value is None else value.decode("latin-1")
 
@@ -214,7 +221,7 @@ _END: Final = b"\r\n\r\n"
 
 
 class KnownBytes:
-    """A head but for the digits of its length; `size` is how many bytes that are."""
+    """A head without the digits of its content length; `size` is its length in bytes."""
 
     __slots__ = ("_after", "_before", "_begins", "size")
 
@@ -223,8 +230,10 @@ class KnownBytes:
         self.size = len(before) + len(after)
 
     def length_in(self, data: bytes) -> bytes | None:
-        """The digits of a body's length, if the data are this head but for them, and that body or
-        its beginning."""
+        """Return the digits of the body's length if `data` begins with this head, else None.
+
+        Also returns None if more bytes follow the head than that length.
+        """
         begins, after = self._begins, self._after
         ends = data.find(b"\r", begins, begins + MOST_DIGITS + 1)
         if not (data.startswith(self._before) and data.startswith(after, ends) and ends > 0):
@@ -237,13 +246,16 @@ class KnownBytes:
 
 
 def known_bytes(data: bytes, *, has_body: bool = True) -> KnownBytes | None:
-    """The head of the one message in `data`, that came with its whole body or with none of it; None
-    for one that is not worth it, or whose end is not sure."""
+    """Return the head of the single message in `data`, to be recognized when it is sent again.
+
+    With `has_body`, `data` must hold the whole body too, else none of it. Returns None for a head
+    that is too long, has no length, or whose end is uncertain.
+    """
     size = data.find(_END) + len(_END)
     if not len(_END) < size <= LONGEST_HEAD:
         return None
     found = _LENGTH.search(data, 0, size)
-    # a line end of another kind might have ended the head before, and then the sum is another one
+    # If another kind of line end had ended the head earlier, the sizes would not add up.
     if found is None or len(data) != size + (int(found[1]) if has_body else 0):
         return None
     return KnownBytes(data[: found.start(1)], data[found.end(1) : size])

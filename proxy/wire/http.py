@@ -1,4 +1,4 @@
-"""Requests and replies of HTTP as plain values, and the types of ASGI."""
+"""HTTP requests and replies as plain values, and the types of ASGI."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 KNOWN = "pinocchio.known"
-"""Where our own server puts what is known of a head that a connection has sent before (`Known`)."""
+"""The key of an ASGI scope under which our own server puts a head that its connection has sent
+before (`Known`)."""
 METRICS = "pinocchio.metrics"
-"""Where the application puts what counts a request."""
+"""The key of an ASGI scope under which the application puts the object that counts requests."""
 CLIENT = "pinocchio.client"
-"""Where our own server puts the `Client` of a request into its scope. Whoever uses it takes it out,
-or it would keep the scope, and the scope it."""
+"""The key of an ASGI scope under which our own server puts the `Client` of a request. Whoever uses
+it removes it, because scope and client would keep each other alive."""
 
 
 _new: Final = object.__new__
@@ -40,84 +41,100 @@ class Watch(Protocol):
     has_left: bool
 
     def watch(self) -> None:
-        """The current task is answering from now on."""
+        """Cancel the current task from now on if the client leaves."""
 
     def unwatch(self) -> None:
-        """It is no longer to be cancelled."""
+        """Stop watching: the task is no longer cancelled if the client leaves."""
 
 
 class Client(Watch, Protocol):
-    """Who asked, without the messages of ASGI between."""
+    """The sender of a request, accessible directly without ASGI messages."""
 
-    status: int  # of the reply; 0 until one has begun
-    length: int | None  # of the body, where no header of the request needs to say it
-    is_old: bool  # it speaks HTTP/1.0
+    status: int  # the reply's status; 0 until the reply has begun
+    length: int | None  # bytes of the request's body, if no header has to state them
+    is_old: bool  # the client speaks HTTP/1.0
 
     @property
     def scope(self) -> Scope:
-        """What the head says, for ASGI; it has `CLIENT` where nobody has taken it out."""
+        """The request's head as an ASGI scope; it has `CLIENT` unless somebody has removed it."""
 
     async def receive(self) -> Message:
-        """The next part of the body, or that the client has left."""
+        """Return the next part of the body, or a message that the client has left."""
 
     async def send(self, message: Message) -> None:
-        """Sends a part of the reply, in its order; waits where the client is slow."""
+        """Send a part of the reply, in order; waits while the client is slow."""
 
     def whole_body(self, limit: int) -> bytes | None:
-        """The request's body, if all of it is there and has at most `limit` bytes; else it has to
-        be `receive`d."""
+        """Return the request's body if it has arrived completely and has at most `limit` bytes.
+
+        Otherwise returns None, and the body has to be read with `receive`.
+        """
 
     def note_known(self, has_key: bool) -> None:
-        """Who asks may come in; connections of those who may not have only a share of the room, and
-        bodies of those without a key a bound."""
+        """Admit the client; `has_key` says whether it presented a valid key.
+
+        Connections of clients that were not admitted share a limited number of places, and bodies
+        of clients without a key are bounded.
+        """
 
     def hang_up(self) -> None:
-        """Ends the connection; a reply that is not whole stays so."""
+        """Close the connection; an incomplete reply stays incomplete."""
 
     def takes_parts(self) -> bool:
-        """Whether `write_part` may be called now; else a part has to wait in `send`, for the client
-        is slow or has left, or the reply is none in parts whose head is out."""
+        """Return whether `write_part` may be called now.
+
+        If not, a part has to be awaited in `send`: the client is slow or has left, or no reply in
+        parts is open.
+        """
 
     def write_part(self, part: bytes) -> None:
-        """Sends a part of a reply, before those that are given to `send` later."""
+        """Write a part of a reply, before all parts that are passed to `send` later."""
 
     def add_part(self, part: bytes) -> bool:
-        """As `write_part`, for a part that others may follow at once: they leave together. False
-        where it has to wait in `send`."""
+        """Write a part together with others that may follow at once.
+
+        Returns False, with nothing written, if the part has to be awaited in `send`.
+        """
 
     def begin(self, status: int, headers: Headers) -> bool:
-        """Sends the head of a reply in parts; False if the client is slow, or has left, so that the
-        head has to go to `send`."""
+        """Write the head of a reply in parts.
+
+        Returns False, with nothing written, if the client is slow or has left; the head then has to
+        be awaited in `send`.
+        """
 
     def end(self) -> bool:
-        """Sends the end of a reply in parts; False as `begin`."""
+        """Write the end of a reply in parts; returns False as `begin` does."""
 
     def write_whole(self, status: int, headers: Headers, body: Pieces) -> bool:
-        """Sends a whole reply, with its length; False if the client is slow, so that the reply has
-        to wait in `send`."""
+        """Write a whole reply with its length.
+
+        Returns False, with nothing written, if the client is slow or has left; the reply then has
+        to be awaited in `send`.
+        """
 
 
 class Writer(Protocol):
-    """Where a body that is made while it is sent puts its parts."""
+    """The receiver of a body that is produced while it is sent."""
 
-    client: Client | None  # who gets them, where our own server sends them as they are
+    client: Client | None  # the receiver, if our own server sends the parts unchanged
 
     async def write(self, part: bytes) -> None:
-        """Sends a part; waits where the client is slow."""
+        """Send a part; waits while the client is slow."""
 
 
 WriteBody = Callable[[Writer], Awaitable[None]]
 
 
 class Counts(Protocol):
-    """What counts requests that end."""
+    """The counter of finished requests."""
 
     def note(self, exchange: Any, passed_s: float) -> None: ...
 
 
 @dataclass(slots=True)
 class Request(WithHeaders):
-    """A client's request: names of headers in lower case, the body as it came."""
+    """A client's request: header names in lower case, the body unchanged."""
 
     method: str
     path: str
@@ -128,19 +145,21 @@ class Request(WithHeaders):
     metrics: Counts | None = None
     started: float = field(default_factory=time.perf_counter)
     values: dict[bytes, bytes] = field(init=False)  # the first value of every header
-    presented: bytes | None = field(init=False, default=None)  # a key, see gate/key_hash.py
+    presented: bytes | None = field(init=False, default=None)  # the client's key, gate/key_hash.py
 
     def __post_init__(self) -> None:
         self.values = first_values(self.headers)
 
     def keep(self) -> None:
-        """Makes this the model of those that come `again`: each has a length of its own, which is
-        that of its body."""
+        """Make this request a template for `again`.
+
+        The content length is removed from its headers, because each copy has that of its own body.
+        """
         self.headers = KeptHeaders(names.without(self.headers, b"content-length"))
         self.values = first_values(self.headers)
 
     def again(self) -> Request:
-        """Another one with the same head, of now, without its body."""
+        """Return a new request with the same head, started now, without a body."""
         new = _new(Request)
         new.method, new.path, new.query = self.method, self.path, self.query
         new.headers, new.values, new.body = self.headers, self.values, b""
@@ -152,8 +171,8 @@ class Request(WithHeaders):
 class Known:
     """A head that a connection has sent before.
 
-    Once a request with it was let in, `again` begins to answer the next one, whose scope nobody
-    needs; it gives None for one that has to come in as the first did.
+    After one request with it was admitted, `again` answers the next one without building a scope.
+    It returns None if the request has to be admitted like the first one.
     """
 
     __slots__ = ("again",)
@@ -162,7 +181,10 @@ class Known:
         self.again: Callable[[Client], Awaitable[None] | None] | None = None
 
     def begin(self, client: Client) -> Awaitable[None] | None:
-        """What answers the client's request; None where it has to come in."""
+        """Begin to answer the client's request; returns None if it has to be admitted first.
+
+        A request that `again` does not answer clears `again`.
+        """
         again = self.again
         if again is None:
             return None
@@ -174,9 +196,9 @@ class Known:
 
 @dataclass(slots=True)
 class Reply:
-    """What the client gets: a whole body, one that is still arriving, or what writes one.
+    """A reply to a client: a whole body, one that is still arriving, or a function that writes it.
 
-    Whoever is given a reply calls `on_close` at its end, whether the body was sent or not.
+    Whoever receives a reply calls `on_close` at its end, whether the body was sent or not.
     """
 
     status: int
@@ -185,13 +207,13 @@ class Reply:
     on_close: Callable[[], Awaitable[None]] | None = None
 
     def pieces(self) -> Pieces | None:
-        """The body; None while it is still arriving."""
+        """Return the body in pieces; None if it is still arriving."""
         if isinstance(self.body, bytes):
             return (self.body,)
         return self.body if isinstance(self.body, tuple) else None
 
     def whole(self) -> bytes:
-        """The body of a reply that is not still arriving."""
+        """Return the body of a reply that is not still arriving."""
         pieces = self.pieces()
         assert pieces is not None
         return b"".join(pieces)
@@ -202,7 +224,7 @@ ErrorBody = Callable[[ProxyError], bytes]
 
 
 def error_reply(error: ProxyError, body: ErrorBody = ProxyError.body) -> Reply:
-    """The envelope of the client's format, marked as ours."""
+    """Return the reply to an error, in the client's format and marked as ours."""
     fields = [
         (b"content-type", b"application/json"),
         (names.ERROR, b"true"),
@@ -212,14 +234,17 @@ def error_reply(error: ProxyError, body: ErrorBody = ProxyError.body) -> Reply:
 
 
 def place(error: BaseException) -> dict[str, str]:
-    """What failed and where; never the message, which may hold what a client sent."""
+    """Return an error's type and the place where it was raised, for logs.
+
+    The message is left out, because it may quote what a client sent.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     at = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "never raised"
     return {"kind": type(error).__name__, "at": at}
 
 
 def request_of(scope: Scope) -> Request:
-    """The request without its body."""
+    """Build the request from an ASGI scope, without its body."""
     path = raw_path_of(scope)
     query = scope["query_string"].decode("latin-1")
     told = scope.get(CALLER, ANYONE), scope.get(METRICS)
@@ -227,7 +252,7 @@ def request_of(scope: Scope) -> Request:
 
 
 def raw_path_of(scope: Scope) -> str:
-    """The path as it came over the wire."""
+    """Return the path exactly as it was sent, without the query."""
     return _path_of(scope.get("raw_path") or scope["path"].encode())
 
 

@@ -1,4 +1,4 @@
-"""Changes values anywhere inside a JSON text and leaves every other byte as it was.
+"""Changes of values anywhere inside a JSON text that leave all other bytes unchanged.
 
 rewritten('{"a": [1.0, 2]}', {("a", 1): "two"})  ->  '{"a": [1.0, "two"]}'
 """
@@ -13,7 +13,7 @@ from proxy.wire.json_splice import CLOSING, DECODER, dumps, items_of, without_bl
 
 Place = tuple[str | int, ...]
 REMOVED: Final = object()
-"""In place of a value: the element of an array goes."""
+"""A value for `rewritten`: the element of an array at this place is removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,10 @@ class _New:
 
 
 def rewritten(text: str, changes: Mapping[Place, Any]) -> str:
-    """The text with a new value at each place; what an object has not yet comes last in it.
+    """Return the text with a new value at each place; members that are missing are appended.
 
-    Of members that stand twice all change. Raises ValueError for what is no JSON, and where there
-    is no such place.
+    If a member is repeated in its object, all its occurrences change. Raises ValueError where the
+    text is not JSON or has no such place.
     """
     tree: dict[str | int, Any] = {}
     for place, value in changes.items():
@@ -42,7 +42,7 @@ def rewritten(text: str, changes: Mapping[Place, Any]) -> str:
 
 
 def _changed(text: str, start: int, tree: Mapping[str | int, Any] | _New) -> tuple[str, int]:
-    """The value that begins at `start`, changed, and where it ended."""
+    """Return the changed value that begins at `start`, and the position of the old value's end."""
     if isinstance(tree, _New):
         return dumps(tree.value).decode(), DECODER.raw_decode(text, start)[1]
     opening = text[start : start + 1]

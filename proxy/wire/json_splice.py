@@ -1,7 +1,7 @@
-"""Changes one member of a JSON object and leaves every other byte as it was.
+"""Changes of one member of a JSON object that leave all other bytes unchanged.
 
-Parsing and dumping would change number lexemes, escapes, white space and duplicate keys; a proxy
-that promises transparency may not. Only the top level is looked at, or one object right below it.
+Parsing and dumping would change number lexemes, escapes, white space and duplicate keys, which a
+transparent proxy may not do. Only the top level is changed, or one object directly below it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ import orjson
 
 from proxy.errors import BadRequestError
 
-Pieces = tuple[bytes | memoryview, ...]  # of one text
-COPIED_AT_ONCE = 2**14  # bytes; slices of more are not made on the way
-MOST_VALUES = 250_000  # of a text that is parsed at once, in some 100 ms
-BYTES_A_QUOTE = 4_096  # of a text whose quotes are looked at one by one
+Pieces = tuple[bytes | memoryview, ...]  # one text in consecutive parts
+COPIED_AT_ONCE = 2**14  # bytes; larger texts are not copied
+MOST_VALUES = 250_000  # values of a text that is parsed at once, in about 100 ms
+BYTES_A_QUOTE = 4_096  # bytes of a text per quote that is examined
 LONGEST_ESCAPE = 64  # backslashes in a row
 _BACKSLASH = ord("\\")
 _NO_SEPARATORS = bytes(set(range(256)) - set(b",[{"))
@@ -42,11 +42,12 @@ class TooManyValuesError(ValueError):
 
 
 def loads(data: bytes, *, is_counted: bool = False) -> Any:
-    """As the standard library reads it, NaN and long integers too, five times as fast where there
-    is a megabyte of text; raises ValueError, also for nesting of more than 200 and half a surrogate
-    pair, and TooManyValuesError before it parses what would take the event loop too long.
+    """Parse JSON as the standard library does, including NaN and long integers.
 
-    With `is_counted` the values are known to be few.
+    This parser is five times as fast for a megabyte of text. Raises ValueError where the text is
+    not JSON, is nested more than 200 levels deep or has half a surrogate pair. Raises
+    TooManyValuesError, before it parses, where parsing might block the event loop for too long;
+    `is_counted` says that the values are known to be few.
     """
     if not is_counted and may_have_more_values(data, MOST_VALUES):
         raise TooManyValuesError(MOST_VALUES)
@@ -54,16 +55,19 @@ def loads(data: bytes, *, is_counted: bool = False) -> Any:
 
 
 def may_have_more_values(data: bytes, most: int) -> bool:
-    """Whether a JSON text may have more than `most` values; False is sure.
+    """Return whether a JSON text may have more than `most` values; False is certain.
 
-    Where most of a text is in a few long strings, what is outside of them is too short for many: a
-    megabyte takes a twentieth of a millisecond so, and half of one where its signs are counted.
+    If most of the text is in a few long strings, the rest is too short for many values. A megabyte
+    takes 0.05 ms that way, and 0.5 ms if its separators have to be counted.
     """
     return len(data) > most and _outside_strings(data) > most and separators(data) > most
 
 
 def _outside_strings(data: bytes) -> int:
-    """How many bytes of a JSON text are in no string, at most; all, after the first few quotes."""
+    """Return an upper bound of the bytes of a JSON text that are in no string.
+
+    Only the first quotes are examined; everything after them counts as outside.
+    """
     outside, at, is_string = 0, 0, False
     for _ in range(len(data) // BYTES_A_QUOTE):
         quote = data.find(b'"', at)
@@ -77,7 +81,7 @@ def _outside_strings(data: bytes) -> int:
         else:
             end = data[max(at, quote - LONGEST_ESCAPE) : quote]
             backslashes = len(end) - len(end.rstrip(b"\\"))
-            if backslashes == LONGEST_ESCAPE:  # it would take as long to read on
+            if backslashes == LONGEST_ESCAPE:  # counting on could take too long
                 return len(data)
             is_string = backslashes % 2 == 1
         at = quote + 1
@@ -85,7 +89,7 @@ def _outside_strings(data: bytes) -> int:
 
 
 def separators(data: bytes) -> int:
-    """How many signs there are that stand between values: no more values are in a text, but one."""
+    """Return the number of commas and opening brackets; a text has at most one value more."""
     return len(data.translate(None, _NO_SEPARATORS))
 
 
@@ -94,16 +98,19 @@ def dumps(value: Any) -> bytes:
         return orjson.dumps(value)
     except TypeError:  # an integer over 64 bits, or half a surrogate pair, which has no UTF-8
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        return text.encode(errors="backslashreplace")  # but an escape that JSON knows
+        return text.encode(errors="backslashreplace")  # JSON has the same escape
 
 
 def compact(value: Any) -> bytes:
-    """As `dumps`, for what is kept: what orjson makes takes 4 KB of memory, however short it is."""
+    """Return JSON like `dumps`, for values that are kept.
+
+    A result of orjson takes 4 KB of memory however short it is; this copies it.
+    """
     return memoryview(dumps(value)).tobytes()
 
 
 def canonical(value: Any) -> bytes:
-    """The same bytes for objects that differ in the order of their members only."""
+    """Return JSON that is the same for objects that differ only in the order of their members."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:  # as in `dumps`
@@ -111,7 +118,10 @@ def canonical(value: Any) -> bytes:
 
 
 def json_object(data: bytes | str, *, is_counted: bool = False) -> dict[str, Any] | None:
-    """The JSON object in `data`, or None when it is anything else, UTF-16 for one."""
+    """Return the JSON object in `data`, or None if it is anything else, such as UTF-16.
+
+    Also returns None for a text with too many values.
+    """
     try:
         value = loads(data if isinstance(data, bytes) else data.encode(), is_counted=is_counted)
     except TooManyValuesError:
@@ -122,8 +132,10 @@ def json_object(data: bytes | str, *, is_counted: bool = False) -> dict[str, Any
 
 
 def object_without_repeats(data: bytes) -> dict[str, Any] | None:
-    """The JSON object in `data`, whose values are few, where each of its members stands once; None
-    for anything else, and for what may be an object to another parser."""
+    """Return the JSON object in `data` if no member is repeated, else None.
+
+    Also returns None for a text with many values, and for one that only other parsers accept.
+    """
     if may_have_more_values(data, MOST_VALUES):
         return None
     try:
@@ -134,25 +146,28 @@ def object_without_repeats(data: bytes) -> dict[str, Any] | None:
 
 
 class RepeatedMemberError(ValueError):
-    """A member stands twice in an object of a JSON text."""
+    """A member is repeated in an object of a JSON text."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"the member {name[:80]!r} twice in one object")
 
 
 def check_repeated(data: bytes, decisive: Collection[str]) -> None:
-    """Raises RepeatedMemberError where a member stands twice in one object, and it is `decisive` or
-    holds others: some readers take the first, others the last. What is no JSON has none."""
+    """Check that no object repeats a member that is `decisive` or has an object or a list as value.
+
+    Some readers take the first occurrence, others the last. Raises RepeatedMemberError where one is
+    found; a text that is not JSON passes.
+    """
     try:
         jiter.from_json(data, cache_mode="keys", catch_duplicate_keys=True)
-    except ValueError:  # some member, or what only the standard library reads
+    except ValueError:  # a member is repeated, or only the standard library reads the text
         with suppress(json.JSONDecodeError, UnicodeDecodeError, RecursionError):
             hook = partial(each_once, decisive)
             json.loads(data.decode("utf-8-sig"), object_pairs_hook=hook, parse_int=str)
 
 
 def each_once(decisive: Collection[str], members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of its members; raises RepeatedMemberError as `check_repeated`."""
+    """Return an object of its members; raises RepeatedMemberError as `check_repeated` does."""
     found = dict(members)
     if len(found) < len(members):
         for name, values in _values_by_name(members).items():
@@ -170,7 +185,7 @@ def _values_by_name(members: list[tuple[str, Any]]) -> dict[str, list[Any]]:
 
 
 def beginning_of(data: bytes) -> dict[str, Any] | None:
-    """What is told by the first kilobytes of an object that is too large to be read."""
+    """Return what the first kilobytes of a large JSON object say; None if that is no object."""
     try:
         value = jiter.from_json(data[:COPIED_AT_ONCE], partial_mode=True)
     except ValueError:
@@ -179,8 +194,10 @@ def beginning_of(data: bytes) -> dict[str, Any] | None:
 
 
 def may_be_object(data: str) -> bool:
-    """Whether another reader might make an object of a text of which we make none: it is nested too
-    deeply for us, has too long a number, or stands in a list. What breaks off is nobody's object.
+    """Return whether another reader might find an object in a text that we cannot read as one.
+
+    Such a text is nested too deeply, has too long a number, or is a list that holds objects or
+    lists. A truncated text is no object for any reader.
     """
     if not data.lstrip(_WHITESPACE + "\ufeff").startswith(("{", "[")):
         return False
@@ -192,7 +209,10 @@ def may_be_object(data: str) -> bool:
 
 
 def _lenient(data: bytes | str) -> Any:
-    """What only the standard library takes: a byte order mark, half a surrogate pair, depth."""
+    """Parse JSON that only the standard library accepts; returns None for a text that is not JSON.
+
+    Such texts have a byte order mark, half a surrogate pair or deep nesting.
+    """
     try:
         return json.loads(data.decode("utf-8-sig") if isinstance(data, bytes) else data)
     except (ValueError, RecursionError):
@@ -200,18 +220,20 @@ def _lenient(data: bytes | str) -> Any:
 
 
 def add_member(body: bytes, name: str, value: Any) -> bytes:
-    """Puts a member before the last brace; what is between the braces is not looked at.
+    """Add a member before the last brace of an object; the object itself is not parsed.
 
-    Raises ValueError for what does not begin and end with a brace.
+    Raises ValueError where the body does not begin and end with a brace.
     """
     return b"".join(with_member(body, name, dumps(value)))
 
 
 def with_member(body: bytes, name: str, value: bytes) -> Pieces:
-    """The same for a value in JSON, in pieces: a large body is not copied. Raises ValueError as
-    `add_member` does."""
+    """Add a member whose value is JSON, and return the pieces; a large body is not copied.
+
+    Raises ValueError as `add_member` does.
+    """
     if len(body) < COPIED_AT_ONCE and body.startswith(b"{") and body.endswith(_CLOSINGS):
-        parts = (body[:-1], b',"', name.encode(), b'":', value, b"}")  # nearly every body
+        parts = (body[:-1], b',"', name.encode(), b'":', value, b"}")  # nearly all bodies
         return (b"".join(parts),)
     opening = _OPENING.match(body)
     end = _end_of_text(body, len(body))
@@ -225,12 +247,12 @@ def with_member(body: bytes, name: str, value: bytes) -> Pieces:
 
 
 def member_bytes(name: str, value: Any, is_first: bool) -> bytes:
-    """A member as it is put before a closing brace."""
+    """Return a member as JSON, with a leading comma unless it is the first in its object."""
     return b"".join((b'"' if is_first else b',"', name.encode(), b'":', dumps(value)))
 
 
 def _end_of_text(body: bytes, end: int) -> int:
-    """Where the white space before `end` begins; a large body is not copied for it."""
+    """Return where the white space before `end` begins, without a copy of a large body."""
     while end:
         piece = body[max(0, end - COPIED_AT_ONCE) : end]
         if text := piece.rstrip(_WHITESPACE_BYTES):
@@ -240,7 +262,10 @@ def _end_of_text(body: bytes, end: int) -> int:
 
 
 def replace_member(body: bytes, name: str, value: Any) -> bytes:
-    """Gives every top-level member `name` the new value, or adds one; raises ValueError."""
+    """Replace the value of each top-level member `name`, or add one.
+
+    Raises ValueError where the body is not a JSON object or is nested too deeply.
+    """
     text = body.decode()
     try:
         spans = _value_spans(text, name)
@@ -257,7 +282,7 @@ def replace_member(body: bytes, name: str, value: Any) -> bytes:
 
 
 def add_inner_member(body: bytes, outer: str, name: str, value: Any) -> bytes:
-    """Puts a member last in the object that is the value of the top-level member `outer`.
+    """Add a member at the end of the object that is the value of the top-level member `outer`.
 
     Raises ValueError where there is no such object.
     """
@@ -268,13 +293,16 @@ def add_inner_member(body: bytes, outer: str, name: str, value: Any) -> bytes:
         raise ValueError("nested too deeply") from error
     if not spans:
         raise ValueError(f"there is no member {outer!r}")
-    start, end = spans[-1]  # of members that stand twice, readers take the last
+    start, end = spans[-1]  # readers take the last of repeated members
     inner = add_member(text[start:end].encode(), name, value)
     return b"".join((text[:start].encode(), inner, text[end:].encode()))
 
 
 def _value_spans(text: str, name: str) -> list[tuple[int, int]]:
-    """Where the values of the top-level members `name` stand."""
+    """Return the start and end of the value of each top-level member `name`.
+
+    Raises ValueError where the text is not a JSON object.
+    """
     start = without_blanks(text, int(text.startswith("\ufeff")))
     if not text.startswith("{", start):
         raise ValueError("not a JSON object")
@@ -289,17 +317,20 @@ def _value_spans(text: str, name: str) -> list[tuple[int, int]]:
 
 
 class Item(NamedTuple):
-    """One member or element: white space is part of it, the commas around it are not."""
+    """A member or an element, with the white space around it but without the commas."""
 
     key: str | int
     start: int
-    value: int  # where its value begins
+    value: int  # the start of its value
     value_end: int
     end: int
 
 
 def items_of(text: str, start: int) -> Iterator[Item]:
-    """Yield what stands in the object or array that begins at `start`; raises ValueError."""
+    """Yield the members or elements of the object or array that begins at `start`.
+
+    Raises ValueError where the text is not JSON.
+    """
     is_object, closing = text[start] == "{", CLOSING[text[start]]
     begun = start + 1
     if text.startswith(closing, without_blanks(text, begun)):
@@ -323,7 +354,10 @@ def items_of(text: str, start: int) -> Iterator[Item]:
 
 
 def _after(sign: str, text: str, at: int) -> int:
-    """Where a sign ends, white space before it left out; raises ValueError where it is not."""
+    """Return the position after a sign, with white space before it skipped.
+
+    Raises ValueError where the sign is missing.
+    """
     at = without_blanks(text, at)
     if not text.startswith(sign, at):
         raise ValueError(f"not JSON: no {sign!r} at character {at}")
@@ -331,13 +365,16 @@ def _after(sign: str, text: str, at: int) -> int:
 
 
 def without_blanks(text: str, at: int) -> int:
-    """Where what is no white space begins, from `at` on."""
+    """Return the position of the first character from `at` on that is not white space."""
     found = _BLANKS.match(text, at)
     return found.end() if found else at
 
 
 def parse_json_object(body: bytes, *, is_counted: bool = False) -> dict[str, Any]:
-    """The request's JSON object; raises BadRequestError that says where it breaks."""
+    """Parse the JSON object of a request's body; `is_counted` as in `loads`.
+
+    Raises BadRequestError, with the place of the error, where the body is anything else.
+    """
     try:
         payload = loads(body, is_counted=is_counted)
     except TooManyValuesError as error:
@@ -352,7 +389,7 @@ def _too_many(error: TooManyValuesError) -> BadRequestError:
 
 
 def json_of(body: bytes) -> Any:
-    """As the standard library reads it, a byte order mark before it allowed."""
+    """Parse JSON as the standard library does; a byte order mark is allowed."""
     return json.loads(body.decode("utf-8-sig"))
 
 
@@ -364,7 +401,10 @@ def _object(payload: Any) -> dict[str, Any]:
 
 
 def _parse_leniently(body: bytes, parse: Callable[[bytes], Any]) -> Any:
-    """What the standard library still takes, such as half a surrogate pair; upstream may too."""
+    """Parse a text that only the standard library may accept, because upstream may accept it too.
+
+    An example is half a surrogate pair. Raises BadRequestError where it is not accepted.
+    """
     try:
         return parse(body)
     except TooManyValuesError:

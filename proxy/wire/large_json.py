@@ -1,9 +1,10 @@
-"""JSON from strangers, counted before it is parsed.
+"""Parsing of untrusted JSON, whose values are counted first.
 
-A value takes some fifty bytes of memory and a third of a microsecond of the event loop; two bytes
-of a body can stand for one. So a body's values are counted first, by their separators. What has few
-is parsed at once. What has many is parsed on a thread, by a parser in Python that works a quarter
-of the time and lets the event loop go on, as one in C would not. What has too many is not parsed.
+A value takes about fifty bytes of memory and 0.3 microseconds of the event loop, and two bytes of a
+body can be one value. A body's values are therefore counted first, by their separators. A body with
+few values is parsed at once. One with many is parsed on a thread, by a parser in Python that works
+a quarter of the time and lets the event loop go on, which a parser in C would not. One with too
+many is not parsed.
 """
 
 from __future__ import annotations
@@ -29,29 +30,32 @@ from proxy.wire.json_splice import (
 )
 from proxy.wire.worker_threads import apart
 
-AT_ONCE: Final = 50_000  # values, parsed in some 20 ms
+AT_ONCE: Final = 50_000  # values that are parsed at once, in about 20 ms
 MAX_VALUES: Final = 1_000_000
-MAX_REQUEST_VALUES: Final = 250_000  # a request is kept until its reply is out
-WORKS_S: Final = 0.001  # at a time, of what is read on a thread
-WORKING_SHARE: Final = 0.25
-LOOKS_EVERY: Final = 64  # values, at the clock
-FEW: Final = 2_000  # values that any text may have at once
+MAX_REQUEST_VALUES: Final = 250_000  # fewer, because a request is kept until its reply is sent
+WORKS_S: Final = 0.001  # seconds that the thread works between two pauses
+WORKING_SHARE: Final = 0.25  # of the thread's time
+LOOKS_EVERY: Final = 64  # values between two looks at the clock
+FEW: Final = 2_000  # values that are parsed at once for any text
 _PIECE = 2**20
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
 def has_many(data: bytes, sent: int | None = None) -> bool:
-    """Whether a text may have more values than are parsed at once.
+    """Return whether a text may have more values than are parsed at once.
 
-    `sent` is how many bytes it was sent as, where it was packed: whoever sends little has little
-    done at once.
+    `sent` is its encoded size in bytes, if it was compressed: a small encoded body gets only a
+    small share of the event loop.
     """
     most = AT_ONCE if sent is None else min(AT_ONCE, max(FEW, sent))
     return may_have_more_values(data, most)
 
 
 async def large_object(data: bytes) -> dict[str, Any] | None:
-    """As `json_object`, for a body; raises TooManyValuesError."""
+    """Parse a body like `json_object`, on a thread if it has many values.
+
+    Raises TooManyValuesError.
+    """
     if not has_many(data):
         return json_object(data, is_counted=True)
     try:
@@ -66,9 +70,12 @@ async def large_object(data: bytes) -> dict[str, Any] | None:
 async def object_read_once(
     data: bytes, decisive: Collection[str]
 ) -> tuple[dict[str, Any] | None, bool]:
-    """As `large_object`, and whether some member stands twice, as `check_members` tells."""
+    """Return the JSON object of a body (else None), and whether it repeats a member.
+
+    A repeated member counts as in `check_members`. Raises TooManyValuesError.
+    """
     if not has_many(data) and (value := object_without_repeats(data)) is not None:
-        return value, False  # nearly every body, in one pass
+        return value, False  # nearly all bodies, in one pass
     value = await large_object(data)
     try:
         await check_members(data, decisive)
@@ -78,7 +85,7 @@ async def object_read_once(
 
 
 async def check_members(data: bytes, decisive: Collection[str], *, is_large: bool = False) -> None:
-    """As `check_repeated`, for a body; on a thread where it has many values, or `is_large`."""
+    """Check a body like `check_repeated`, on a thread if it has many values or `is_large`."""
     if is_large or has_many(data):
         await apart(_check_large, data, decisive)
     else:
@@ -91,13 +98,16 @@ def _check_large(data: bytes, decisive: Collection[str]) -> None:
 
 
 def loads_large(data: bytes, **options: Any) -> Any:
-    """Parses what has many values, in Python; raises what `json.loads` does, TooManyValuesError
-    before that. To be called on a thread. Options are those of JSONDecoder."""
+    """Parse a text with many values in Python; call it on a thread.
+
+    Options are those of JSONDecoder. Raises TooManyValuesError before it parses, and what
+    `json.loads` raises.
+    """
     return loads_counted(data, **options)[0]
 
 
 def loads_counted(data: bytes, most: int = MAX_VALUES, **options: Any) -> tuple[Any, int]:
-    """The same with the number of values, at most `most`."""
+    """Parse like `loads_large`; returns the value and the number of values, at most `most`."""
     if _count(data, most) > most:
         raise TooManyValuesError(most)
     decoder = _PausingDecoder(**options)
@@ -106,7 +116,11 @@ def loads_counted(data: bytes, most: int = MAX_VALUES, **options: Any) -> tuple[
 
 
 def _count(data: bytes, most: int) -> int:
-    """The separators in a text; where there seem to be too many, without those in its strings."""
+    """Return the number of separators in a text.
+
+    If these seem to be more than `most`, those inside strings are subtracted. A text with very many
+    strings is not searched: half of its quotes are returned.
+    """
     pieces = (data[at : at + _PIECE] for at in range(0, len(data), _PIECE))
     count = sum(map(separators, pieces))
     if count <= most:
@@ -118,23 +132,23 @@ def _count(data: bytes, most: int) -> int:
 
 
 class _PausingDecoder(json.JSONDecoder):
-    """The standard library's decoder without its C, which sleeps most of the time.
+    """The standard library's decoder in Python instead of C, which sleeps most of the time.
 
-    The event loop asks for the interpreter for each thing that happens on a connection, and waits
-    a little each time that another thread has it.
+    The event loop needs the interpreter for each event on a connection, and waits a little each
+    time that another thread holds it.
     """
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        python: Any = decoder  # whose parts in Python have no types
+        python: Any = decoder  # the stubs lack its functions in Python
         self.parse_object = self._pausing(python.JSONObject, 2)
         self.parse_array = self._pausing(python.JSONArray, 1)
         self.scan_once = scanner.py_make_scanner(self)  # type: ignore[attr-defined]
-        self.values = 0  # that it has read
+        self.values = 0  # read so far
         self._since = time.perf_counter()
 
     def _pausing(self, parse: Callable[..., Any], position: int) -> Callable[..., Any]:
-        """`parse` with a scanner, its argument at `position`, that sleeps now and then."""
+        """Wrap `parse` so that its scanner, the argument at `position`, sleeps now and then."""
         own: list[Any] = []
 
         def scan(text: str, at: int) -> Any:

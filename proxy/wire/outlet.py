@@ -1,10 +1,10 @@
-"""What leaves through a transport, and when.
+"""Joined writes: what a transport sends, and when.
 
-A small write costs more than its bytes: it wakes whoever is at the other end, mostly on another
-core, and finds the kernel's code out of the caches when other code ran before it. Where a turn of
-the event loop writes for many connections, their writes therefore leave together at the beginning
-of the next turn: at 64 requests at once that is a sixth of a request's CPU. Where few are at work,
-a write leaves at once: another turn would be its latency.
+A small write costs more than its bytes. It wakes the process at the other end, mostly on another
+core, and finds the kernel's code outside the caches if other code ran before it. If a turn of the
+event loop writes for many connections, these writes are therefore sent together at the beginning of
+the next turn: at 64 concurrent requests that saves a sixth of a request's CPU. If few connections
+are active, a write is sent at once, because another turn would add latency.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
-LOOK_EVERY = 32  # writes, after which the rest of a turn is counted
-MANY = 9  # writes in the rest of a turn: from here on they are gathered
-FEW = 6  # gathered writes; after SMALL turns in a row with fewer the next ones leave at once
+LOOK_EVERY = 32  # writes, after which those in the rest of the turn are counted
+MANY = 9  # writes in the rest of a turn, from which on writes are gathered
+FEW = 6  # gathered writes; after SMALL turns in a row with fewer, gathering stops
 SMALL = 8
 
 
 class Bursts:
-    """Whether the writes of several connections are gathered; of one server, or one pool."""
+    """Whether the writes of several connections, of one server or pool, are gathered."""
 
     __slots__ = ("_small", "_waiting", "_written", "is_gathering")
 
     def __init__(self) -> None:
         self._waiting: deque[Outlet] = deque()
-        self._written = 0  # since the last look
+        self._written = 0  # writes since the last look
         self.is_gathering = False
         self._small = 0
 
     def note(self) -> None:
-        """Something was written at once."""
+        """Count a write that was sent at once."""
         self._written += 1
         if self._written == LOOK_EVERY:
             asyncio.get_running_loop().call_soon(self._look)
@@ -40,7 +40,7 @@ class Bursts:
         self._written = self._small = 0
 
     def add(self, outlet: Outlet) -> None:
-        """Has the outlet flushed in the loop's next turn."""
+        """Flush the outlet in the next turn of the event loop."""
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._send)
         self._waiting.append(outlet)
@@ -54,14 +54,14 @@ class Bursts:
             while waiting:
                 waiting.popleft().flush()
         finally:
-            if waiting:  # a fault of one connection's is none of the others'
+            if waiting:  # an error of one connection must not stop the others
                 asyncio.get_running_loop().call_soon(self._send)
 
 
 class Outlet:
-    """A transport whose parts of one turn of the event loop leave in one write.
+    """A transport that joins the parts of one turn of the event loop into one write.
 
-    What waits is dropped where the transport closes before.
+    Parts that are not sent yet are dropped if the transport closes.
     """
 
     __slots__ = ("_bursts", "_parts", "transport")
@@ -72,7 +72,7 @@ class Outlet:
         self._parts: list[bytes] = []
 
     def write(self, data: bytes) -> None:
-        """For a part that others may follow in the same turn."""
+        """Write a part that others may follow in the same turn."""
         if not data:
             return
         if not self._parts:
@@ -80,7 +80,7 @@ class Outlet:
         self._parts.append(data)
 
     def write_alone(self, data: bytes) -> None:
-        """For what nothing would be joined with: it waits only where many others are written."""
+        """Write a part that is not joined with others; it waits only while writes are gathered."""
         if self._parts or self._bursts.is_gathering:
             self.write(data)
         else:
@@ -88,12 +88,12 @@ class Outlet:
             self._bursts.note()
 
     def write_large(self, parts: list[bytes | memoryview]) -> None:
-        """For what is not copied into one write."""
+        """Write parts that are too large to be copied into one, after all that wait."""
         self.flush()
         self.transport.writelines(parts)
 
     def is_waiting(self) -> bool:
-        """Whether something is written and has not left."""
+        """Return whether some parts have been written but not sent."""
         return bool(self._parts)
 
     def flush(self) -> None:

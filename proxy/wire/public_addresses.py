@@ -1,7 +1,7 @@
-"""Where webhooks and fetched images may lead: public addresses, each looked at before it is used.
+"""Checks that webhooks and fetched images lead to public addresses only.
 
-A name is resolved once and the connection goes to the address that was checked, so that another
-answer of the name server's, a moment later, changes nothing.
+A name is resolved once, and the connection goes to the address that was checked, so that a
+different answer of the name server a moment later changes nothing.
 """
 
 from __future__ import annotations
@@ -15,32 +15,34 @@ from typing import Final
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
-_ALSO_PRIVATE: Final = tuple(  # though ipaddress, in some versions, calls them global
+_ALSO_PRIVATE: Final = tuple(  # some versions of ipaddress call these global
     ipaddress.ip_network(each)
     for each in (
-        "168.63.129.16/32",  # Azure's, to each of its machines alone
-        "192.0.0.0/24",  # for protocols (RFC 6890); Oracle's metadata
-        "192.88.99.0/24",  # relays of 6to4, which lead into it (RFC 7526)
-        "64:ff9b:1::/48",  # translation within a network (RFC 8215)
-        "100:0:0:1::/64",  # for nobody (RFC 9780)
-        "2001::/23",  # for protocols (RFC 2928), but for what stands for an address of IPv4
-        "3fff::/20",  # for documents (RFC 9637)
-        "5f00::/16",  # segments of routes within a network (RFC 9602)
-        "fec0::/10",  # of a site, as fc00::/7 is now (RFC 3879)
+        "168.63.129.16/32",  # Azure's platform services, reachable from its machines only
+        "192.0.0.0/24",  # IETF protocols (RFC 6890); Oracle's metadata
+        "192.88.99.0/24",  # 6to4 relays (RFC 7526)
+        "64:ff9b:1::/48",  # local IPv4/IPv6 translation (RFC 8215)
+        "100:0:0:1::/64",  # dummy addresses (RFC 9780)
+        "2001::/23",  # IETF protocols (RFC 2928); Teredo is resolved to IPv4 before
+        "3fff::/20",  # documentation (RFC 9637)
+        "5f00::/16",  # segment routing within a network (RFC 9602)
+        "fec0::/10",  # site-local, replaced by fc00::/7 (RFC 3879)
     )
 )
 
 
 class AddressRefusedError(Exception):
-    """A name that leads nowhere, or into this network."""
+    """A name has no address, or one that is not public."""
 
 
 async def checked_address(
     host: str, port: int, *, allow_private: bool, threads: Executor | None = None
 ) -> str:
-    """An address of the host; raises AddressRefusedError if any of them is not public.
+    """Resolve a host and return its first address.
 
-    Names are looked up on `threads`, or the event loop's own.
+    Names are looked up on `threads`, or on the event loop's own executor. Raises
+    AddressRefusedError where the host has no address or, unless `allow_private`, one that is not
+    public.
     """
     look_up = partial(socket.getaddrinfo, host, port, type=socket.SOCK_STREAM)
     try:
@@ -57,7 +59,7 @@ async def checked_address(
 
 
 def is_public(address: str) -> bool:
-    """Whether an address is one of the internet's, also where it stands for one of IPv4."""
+    """Return whether an address is public; an embedded IPv4 address is checked instead."""
     found = ipaddress.ip_address(address.partition("%")[0])
     inner = _inside(found)
     if inner is not None:
@@ -67,7 +69,7 @@ def is_public(address: str) -> bool:
 
 
 def _inside(address: IPAddress) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that an IPv6 address leads to."""
+    """Return the IPv4 address that an IPv6 address embeds, or None."""
     if not isinstance(address, ipaddress.IPv6Address):
         return None
     if address in _NAT64:

@@ -1,8 +1,8 @@
-"""What a path may mean to whoever reads it next, however it is spelled.
+"""The possible meanings of a path to its next reader, however it is spelled.
 
-Front proxies and upstreams decode a path once or twice, fold slashes, take a backslash for one, do
-not tell cases apart, cut parameters, dots and blanks off a name. A policy decides by the meaning
-that the most generous of them finds; what upstream gets stays as the client spelled it.
+Front proxies and upstreams decode a path once or twice, fold slashes, accept a backslash as one,
+ignore case, and cut parameters, dots and blanks off a name. A policy decides by the meaning that
+the most lenient of them finds; upstream still gets the client's spelling.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from urllib.parse import unquote_to_bytes
 
 from proxy.errors import BadRequestError
 
-MOST_DECODINGS = 4  # a name that is encoded more often hides something
+MOST_DECODINGS = 4  # a name that is encoded more often is suspicious
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 _OVERLONG = re.compile(rb"[\xc0\xc1]|\xe0[\x80-\x9f]|\xf0[\x80-\x8f]")  # never in UTF-8
 _ENCODED_UTF16 = re.compile(rb"%u[0-9a-f]{4}", re.IGNORECASE)
-_SLASHES = re.compile(r"[/\\\u2044\u2215\u2216\u29f8\u29f9]+")  # and what is converted to one
+_SLASHES = re.compile(r"[/\\\u2044\u2215\u2216\u29f8\u29f9]+")  # and signs that resemble one
 _NOT_OF_NAME = re.compile(r"[^a-z0-9_-]")
 _UNSEEN = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff]")
 _ALONE = frozenset({"complete", "completion", "edits", "chat", "generate", "infill"})
 _BELOW = frozenset({"completions", "responses", "messages", "history", "output_items"})
-_WITHOUT_ANSWERS = frozenset(  # first names of places where no model answers in words
+_WITHOUT_ANSWERS = frozenset(  # first names of paths where no model answers in words
     {
         *("audio", "batches", "containers", "conversations", "embeddings", "evals", "files"),
         *("fine_tuning", "images", "models", "moderations", "organization", "realtime", "rerank"),
         *("skills", "tokenize", "detokenize", "uploads", "usage", "vector_stores", "videos"),
-        *("assistants", "chat", "completions", "messages", "responses"),  # kept and counted
+        *("assistants", "chat", "completions", "messages", "responses"),  # stored objects, counts
     }
 )
-_MINTS = frozenset(  # what gives a client a credential of upstream's own
+_MINTS = frozenset(  # paths that give a client a credential for upstream itself
     {
         *(("realtime", "client_secrets"), ("realtime", "sessions"), ("realtime", "calls")),
         *(("realtime", "transcription_sessions"), ("realtime", "translations")),
@@ -50,10 +50,10 @@ _PLAIN = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messa
 
 
 def names_in(path: str) -> tuple[str, ...]:
-    """The names in a path as it came over the wire, without the slashes between them.
+    """Return the names in a path as it was sent, decoded and without the slashes.
 
-    Raises BadRequestError for one that two readers could take for two places: with dot segments,
-    control characters, or letters encoded as no letter is.
+    Raises BadRequestError for a path that two readers could understand differently: one with dot
+    segments, control characters, or letters in an invalid encoding.
     """
     text = _decoded(path)
     text = re.split(r"[?#]", text, maxsplit=1)[0]
@@ -62,8 +62,10 @@ def names_in(path: str) -> tuple[str, ...]:
 
 
 def means(names: Sequence[str], path: str) -> bool:
-    """Whether names are those of this path, cases, signs that nobody sees and whatever is no name
-    behind the last of them apart, as in `.json`."""
+    """Return whether the names are those of this path.
+
+    Case, invisible characters and a suffix of the last name, such as `.json`, are ignored.
+    """
     wanted = path.strip("/").split("/")
     if len(names) != len(wanted):
         return False
@@ -72,12 +74,15 @@ def means(names: Sequence[str], path: str) -> bool:
 
 
 def shows_answers(names: Sequence[str]) -> bool:
-    """Whether a place that is not scored shows what models answered: that of a scored surface under
-    another folder, as in `/v1/engines/{model}/completions`, or one of another API."""
+    """Return whether a path that is not scored shows a model's answers.
+
+    Such a path is a scored one below another folder, as in `/v1/engines/{model}/completions`, or
+    belongs to another API.
+    """
     folded = [_folded(name) for name in names[1:]]
     if not folded or folded[:2] == ["chat", "completions"]:
         return False
-    if folded[0] == "models":  # names of models have slashes
+    if folded[0] == "models":  # model names may contain slashes
         return folded[-1].rpartition(":")[2].endswith("generatecontent")
     last = _NOT_OF_NAME.split(folded[-1], maxsplit=1)[0]
     if folded[0] == "responses" and last == "compact":
@@ -89,19 +94,19 @@ def shows_answers(names: Sequence[str]) -> bool:
 
 
 def is_listed(names: Sequence[str]) -> bool:
-    """Whether a path is of an API of which it is known that no model answers there in words."""
+    """Return whether a path belongs to an API where, as is known, no model answers in words."""
     first = _NOT_OF_NAME.split(_folded(names[1]), maxsplit=1)[0] if len(names) > 1 else ""
     return not first or first in _WITHOUT_ANSWERS
 
 
 def mints_credentials(names: Sequence[str]) -> bool:
-    """Whether upstream gives a client a key there, with which it goes past this proxy."""
+    """Return whether upstream gives a client a key there that would bypass this proxy."""
     folded = [_NOT_OF_NAME.split(_folded(name), maxsplit=1)[0] for name in names[1:3]]
     return tuple(folded) in _MINTS
 
 
 def id_at(names: Sequence[str], place: Sequence[str]) -> str | None:
-    """The name that stands for ANY_ID in a place, as it was written; None for another place."""
+    """Return the name at the position of ANY_ID in `place`, as written; None for another path."""
     if len(names) != len(place):
         return None
     pairs = [*zip(names, place, strict=True)]
@@ -111,8 +116,11 @@ def id_at(names: Sequence[str], place: Sequence[str]) -> str | None:
 
 
 def path_after_v1(path: str) -> str:
-    """The path as upstream sees it; raises BadRequestError for one that could mean another place,
-    above all dot segments, which would leave upstream's `/v1`."""
+    """Return the path without `/v1`, as upstream gets it.
+
+    Raises BadRequestError for a path that is ambiguous (see `names_in`) or does not begin with
+    `/v1`. Dot segments above all would leave upstream's `/v1`.
+    """
     if path in _PLAIN:
         return path[len("/v1") :]
     names_in(path)
@@ -122,6 +130,7 @@ def path_after_v1(path: str) -> str:
 
 
 def _decoded(path: str) -> str:
+    """Decode a path fully and normalize its letters; raises BadRequestError as `names_in` does."""
     raw = path.encode("latin-1", "replace")
     for _ in range(MOST_DECODINGS):
         decoded = unquote_to_bytes(raw)
@@ -139,7 +148,7 @@ def _decoded(path: str) -> str:
 
 
 def _named(segment: str) -> str:
-    """A name without its parameters; raises BadRequestError for a dot segment."""
+    """Return a name without its parameters; raises BadRequestError for a dot segment."""
     name = segment.partition(";")[0]
     if name.strip() in (".", ".."):
         raise _refused("the path may not have '.' or '..' segments")
@@ -147,7 +156,7 @@ def _named(segment: str) -> str:
 
 
 def _folded(name: str) -> str:
-    """A name as readers take it that do not tell cases apart, without signs that nobody sees."""
+    """Return a name in one case and without invisible characters."""
     return (name if name.isascii() else _UNSEEN.sub("", name)).casefold()
 
 

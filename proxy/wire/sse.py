@@ -1,7 +1,7 @@
-"""Server-sent events, sans-IO: bytes in, events out, nothing lost.
+"""A sans-IO reader of server-sent events: bytes in, events out, nothing lost.
 
-The reader keeps every byte: the `raw` of all events plus `rest()` is exactly what was fed, so a
-stream can be relayed event by event and still be the same. Format: WHATWG HTML, 9.2.6.
+The reader keeps all bytes: the `raw` of all events plus `rest()` equals what was fed, so a stream
+can be relayed event by event without changes. Format: WHATWG HTML, 9.2.6.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from proxy.wire.json_splice import json_object
 
 MAX_EVENT_BYTES = 16 * 2**20
-MAX_EVENTS = 2**18  # of one stream that is kept; ten times those of the longest answers
+MAX_EVENTS = 2**18  # events of one stream that is kept; ten times those of the longest answers
 DONE = "[DONE]"
 
-_BOM = b"\xef\xbb\xbf"  # allowed before the first event, and there only
-# Two line ends in a row, or more: nobody has to look at what is between them. Atomic, because
-# "\r\n" must never be read as "\r" and "\n".
+_BOM = b"\xef\xbb\xbf"  # allowed only before the first event
+# Two or more line ends in a row. The group is atomic, because "\r\n" must never be read as "\r"
+# and "\n".
 _BLANK_LINES = re.compile(rb"(?>\r\n|\n|\r)[\r\n]++")
 _LINE_FEEDS = re.compile(rb"\n*+")
 _KNOWN_LINE = re.compile(rb"(?::|(?:event|id|retry)(?::|$)).*|", re.DOTALL)
@@ -26,12 +26,12 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 class EventTooLargeError(Exception):
-    """One event exceeds the limit; what was read of it is in the reader's `rest()`."""
+    """An event exceeds the limit; the part that was read is in the reader's `rest()`."""
 
 
 @dataclass(slots=True)  # not frozen: there are many
 class Event:
-    """One event: its bytes, and its data (None for a comment or an event without data)."""
+    """An event: its bytes, and its data (None for a comment or an event without data)."""
 
     raw: bytes
     data: str | None
@@ -40,19 +40,19 @@ class Event:
 def is_done(data: str) -> bool:
     """Return whether an event's data is the end sign of OpenAI's streams, with anything behind it.
 
-    Servers write a blank or a line end behind it, and the official clients look at its beginning
-    alone. What begins so is no JSON object for any reader.
+    Servers write a blank or a line end behind it, and the official clients check only how it
+    begins. No reader finds a JSON object in such data.
     """
     return data.startswith(DONE) or (data[:1].isspace() and data.lstrip().startswith(DONE))
 
 
 def is_one_line(raw: bytes) -> bool:
-    """Whether an event is one line of data, as nearly every one is."""
+    """Return whether an event is a single line of data, as nearly all are."""
     return raw.startswith(b"data: ") and raw.endswith(b"\n\n") and raw.find(b"\n") == len(raw) - 2
 
 
 def data_of(raw: bytes) -> str | None:
-    """The `data` lines of one event, joined; None when it has none."""
+    """Return the `data` lines of an event, joined by line feeds; None if it has none."""
     if is_one_line(raw) and raw.find(b"\r") < 0:
         return raw[6:-2].decode("utf-8", errors="replace")
     values = []
@@ -65,11 +65,14 @@ def data_of(raw: bytes) -> str | None:
 
 
 def name_of(raw: bytes) -> str | None:
-    """The event's name, from the last of its `event` lines; None where it says nothing."""
+    """Return the name in the last `event` line of an event; None if it is empty or "message".
+
+    Also returns None if there is no such line.
+    """
     if raw.find(b"event") < 0:
         return None
     if raw.startswith(b"event: ") and raw.find(b"\nevent") < 0 and raw.find(b"\r") < 0:
-        return raw[7 : raw.find(b"\n")].decode("utf-8", errors="replace")  # nearly every event
+        return raw[7 : raw.find(b"\n")].decode("utf-8", errors="replace")  # nearly all events
     name = None
     for line in _LINE_END.split(raw.removeprefix(_BOM).decode("utf-8", errors="replace")):
         if line.startswith("event:"):
@@ -78,18 +81,21 @@ def name_of(raw: bytes) -> str | None:
 
 
 def hides_data(event: Event) -> bool:
-    """Whether some readers might find data in an event where the format has none: in a line of no
-    known field, or behind a sign that only some take for a line's end."""
+    """Return whether some readers might find data in an event where the format has none.
+
+    Such data is in a line with an unknown field, behind a character that only some readers take for
+    a line end, or in one of several data lines that is a JSON object by itself.
+    """
     raw = event.raw
     if event.data is None and raw.find(b"data") < 0 and raw.find(b"{") < 0:
         return False
     if is_one_line(raw):
         return False
     if raw.startswith(_BOM) and data_of(raw[len(_BOM) :]) == event.data:
-        raw = raw[len(_BOM) :]  # the stream's first
+        raw = raw[len(_BOM) :]  # the first event of the stream
     data_lines = event.data.split("\n") if event.data is not None else []
     if len(data_lines) > 1 and any(json_object(line) is not None for line in data_lines):
-        return True  # some readers take each line by itself
+        return True  # some readers read each line separately
     lines = [
         line
         for line in re.split(rb"\r\n|\n|\r", raw)
@@ -103,12 +109,12 @@ def hides_data(event: Event) -> bool:
 
 
 def event_bytes(data: bytes) -> bytes:
-    """An event that carries `data`."""
+    """Return an event that carries `data`, one `data` line for each line of it."""
     return b"".join(b"data: %b\n" % line for line in data.split(b"\n")) + b"\n"
 
 
 class EventReader:
-    """Feed it bytes as they arrive, split anywhere; it gives the events that are complete."""
+    """A reader that is fed with bytes, split anywhere, and returns the events that are complete."""
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._buffer = bytearray()
@@ -116,13 +122,16 @@ class EventReader:
         self._is_first = True
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that `chunk` completes; raises EventTooLargeError when it completes none."""
+        """Return the events that `chunk` completes.
+
+        Raises EventTooLargeError where it completes none and the limit is exceeded.
+        """
         return self.split(self.take(chunk))
 
     def take(self, chunk: bytes) -> bytes:
-        """The bytes of all events that `chunk` completes, for those who need not look inside.
+        """Return the bytes of all events that `chunk` completes, without splitting them.
 
-        Raises EventTooLargeError when it completes none.
+        Raises EventTooLargeError where it completes none and the limit is exceeded.
         """
         if self.is_whole(chunk):
             return chunk
@@ -136,19 +145,21 @@ class EventReader:
         return taken
 
     def is_empty(self) -> bool:
-        """Whether no event has begun."""
+        """Return whether no incomplete event is buffered."""
         return not self._buffer
 
     def is_whole(self, chunk: bytes) -> bool:
-        """Whether `take` would give the chunk as it is, as it does nearly always: events, and
-        nothing begun."""
+        """Return whether `take` would return the chunk unchanged, as it nearly always does.
+
+        The chunk then consists of complete events, and nothing is buffered.
+        """
         ends = chunk.endswith(b"\n\n") and not chunk.endswith(b"\n\n\n")
         return ends and not self._buffer and chunk.find(b"\r") < 0
 
     def split(self, taken: bytes) -> list[Event]:
-        """The events in bytes that `take` gave; in the order in which it gave them.
+        """Split bytes that `take` returned into events; call it in the order of `take`.
 
-        Those without data are one, however many they are: there is nothing to be told apart.
+        Consecutive events without data are joined into one, because nobody needs them apart.
         """
         events, begins, start = [], 0, 0
         for end in _ends(taken):
@@ -166,19 +177,19 @@ class EventReader:
         return events
 
     def _silent(self, raw: bytes) -> Event:
-        """Events without data, in one."""
+        """Return one event for bytes without data."""
         self._is_first = False
         return Event(raw, None)
 
     def rest(self) -> bytes:
-        """Takes out what belongs to no complete event."""
+        """Remove and return the bytes that belong to no complete event."""
         rest = bytes(self._buffer)
         self._buffer.clear()
         return rest
 
 
 def _last_end(buffer: bytearray, searched: int) -> int:
-    """Where the last event ends; 0 where none does."""
+    """Return the end of the last complete event; 0 if there is none."""
     if buffer.find(b"\r", searched) < 0:
         at = buffer.rfind(b"\n\n", searched)
         return at + 2 if at >= 0 else 0
@@ -189,7 +200,7 @@ def _last_end(buffer: bytearray, searched: int) -> int:
 
 
 def _ends(taken: bytes) -> list[int]:
-    """Where the events end; without CR, as in nearly every stream, in a fraction of the time."""
+    """Return the ends of the events; much faster without CR, as in nearly all streams."""
     if taken.find(b"\r") >= 0:
         return [match.end() for match in _BLANK_LINES.finditer(taken)]
     ends, at = [], taken.find(b"\n\n")

@@ -1,4 +1,4 @@
-"""Threads for what would keep the event loop from everybody else."""
+"""Threads for work that would block the event loop."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ log = structlog.get_logger(__name__)
 
 JOIN_S = 10.0
 TELL_EVERY_S = 10.0
-AT_A_TIME = 2  # large bodies that are read; more of them wait, and keep no more memory
+AT_A_TIME = 2  # large bodies that are read at once; others wait, which bounds the memory
 _threads = ThreadPoolExecutor(AT_A_TIME, thread_name_prefix="read-large")
 
 
 async def apart(work: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs) -> Result:
-    """The result of `work`, done on a thread of few; raises what it raises."""
+    """Run `work` on one of few shared threads and return its result; raises what it raises."""
     call = partial(work, *args, **kwargs)
     return await asyncio.get_running_loop().run_in_executor(_threads, call)
 
 
 class Worker:
-    """A background thread that takes turns until it is closed.
+    """A background thread that calls `turn` until it is closed.
 
-    With `every_s` it takes one whenever that time has passed, at first after `first_s`, and none
-    once it is closing. Without, it takes one when it is woken, `gather_s` later, and a last one
-    when it is closed; `turn` then does all that is waiting. `turn` may not raise.
+    With `every_s` it does so at this interval, the first time after `first_s` seconds, and no more
+    once it is closing. Without, it does so `gather_s` seconds after it is woken, and a last time
+    when it is closed; `turn` then handles all that is waiting. `turn` may not raise.
     """
 
     def __init__(
@@ -63,16 +63,16 @@ class Worker:
             self._thread.start()
 
     def wake(self) -> None:
-        """Ask for a turn; may be called from the event loop and never waits."""
+        """Request a turn; never blocks, so the event loop may call it."""
         if not self._wake.is_set():
             self._wake.set()
 
     def pause(self, seconds: float) -> bool:
-        """Wait on the thread; True as soon as the worker is closing."""
+        """Wait on the thread; returns True as soon as the worker is closing."""
         return self._closing.wait(seconds)
 
     def close(self) -> None:
-        """End the thread, and wait for it, at most `JOIN_S`."""
+        """End the thread and wait for it, at most `JOIN_S` seconds."""
         self._closing.set()
         self._wake.set()
         if self._thread is not None:
@@ -98,7 +98,7 @@ class Worker:
 
 
 class ShedCounter:
-    """How much was lost; logs it as an `event`, but a flood of losses is no flood of lines."""
+    """A counter of losses that logs its total as `event`, at most once in TELL_EVERY_S."""
 
     def __init__(self, event: str) -> None:
         self.count = 0
@@ -106,7 +106,7 @@ class ShedCounter:
         self._told_at = -TELL_EVERY_S
 
     def add(self, count: int, reason: str) -> None:
-        """Count as many losses more."""
+        """Add losses to the count and log it, unless it was logged a short time ago."""
         self.count += count
         if time.monotonic() - self._told_at >= TELL_EVERY_S:
             self._told_at = time.monotonic()

@@ -1,7 +1,7 @@
-"""The calls that one completion makes where its policy asks models more than once.
+"""The calls of a completion whose policy needs more than one.
 
-Each is noted in the exchange, whatever becomes of it: whom it asked, how sure the reply was, what
-was paid for. Nearly every completion makes one call, which is noted only when others follow.
+Each is noted in the exchange, even if it fails: its model, the confidence of its reply, its price.
+Nearly all completions make one call, which is noted only if others follow.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from proxy.wire.json_splice import dumps
 
 log = structlog.get_logger(__name__)
 
-IDEMPOTENCY: Final = (b"idempotency-key",)  # another model's answer is another one
+IDEMPOTENCY: Final = (b"idempotency-key",)  # left out, because another model answers differently
 OnHead = Callable[[UpstreamReply], object]
 
 
 def _ignored(_: UpstreamReply) -> None:
-    """Nobody wants to know."""
+    """Ignore the head of a reply."""
 
 
 @dataclass(slots=True)
 class Calls:
-    """Makes the further calls of one completion; `read` and `score` are those of its first one."""
+    """The maker of a completion's further calls; `read` and `score` are those of its first call."""
 
     router: Router
     exchange: Exchange
     asked: CompletionRequest
     read: Callable[[UpstreamReply], Awaitable[Answer | Unread]]
     score: Callable[[Answer, str], Awaitable[None]]
-    has_request: bool = True  # which can be put to another model
+    has_request: bool = True  # whether there is a request for another model
 
     def kept(self, answer: Answer) -> Call:
-        """The call that gave the answer; the completion's first one is noted now."""
+        """Return the call whose answer is the completion; the first one is noted if none is yet."""
         for call in self.exchange.calls:
             if call.is_kept:
                 return call
@@ -58,25 +58,28 @@ class Calls:
         return first
 
     def note_answer(self, answer: Answer) -> None:
-        """Notes the completion's answer in its call, where that only began it (`fallbacks.py`)."""
+        """Set the completion's answer in its call, if that only began it (`fallbacks.py`)."""
         for call in self.exchange.calls:
             if call.is_kept and call.answer is None:
                 call.answer = answer
 
     def keep(self, call: Call) -> None:
-        """From now on this call's answer is the completion."""
+        """Make this call's answer the completion."""
         for other in self.exchange.calls:
             other.is_kept = other is call
         self.exchange.model, self.exchange.upstream = call.model, call.upstream
 
     def noted(self, model: str, purpose: Purpose = "answer") -> Call:
-        """A call that is about to be made."""
+        """Create a call and note it in the exchange."""
         call = Call(model, purpose)
         self.exchange.calls = (*self.exchange.calls, call)
         return call
 
     async def ask(self, model: str, *, on_head: OnHead = _ignored) -> Call:
-        """Puts the client's request to another model, or once more; nothing is raised."""
+        """Send the client's request to another model, or once more, and return the call.
+
+        Raises nothing.
+        """
         if not self.has_request:
             return Call(model, error="no_request")
         call = self.noted(model)
@@ -92,10 +95,10 @@ class Calls:
         on_head: OnHead = _ignored,
         changes: Mapping[str, Any] = NOTHING,
     ) -> None:
-        """Makes a call with the client's bytes, but for the model's name; the answer is scored.
+        """Make a call with the client's bytes, except for the model's name, and score the answer.
 
-        `on_head` is told of a reply that may become an answer. One that is none stays open. A
-        second opinion is not scored: only what it says counts.
+        `on_head` is called with a reply that may become an answer. A reply that is none stays open.
+        A second opinion is not scored, because only its content counts.
         """
         request = partial(self.request_to, call.model, left_out=left_out, changes=changes)
         await self._make(call, request, on_head)
@@ -105,20 +108,23 @@ class Calls:
     def request_to(
         self, model: str, *, left_out: tuple[bytes, ...] = (), changes: Mapping[str, Any] = NOTHING
     ) -> UpstreamRequest:
-        """The client's request with another model's name; raises ProxyError for an odd body."""
+        """Return the client's request with another model's name.
+
+        Raises ProxyError for a body that cannot be changed.
+        """
         asked, request = self.asked, self.exchange.request
         if asked.is_stream:
-            left_out = (*left_out, b"accept-encoding")  # what is in it is read, undecoded
+            left_out = (*left_out, b"accept-encoding")  # the stream must be readable undecoded
         encoding = request.header(b"content-encoding")
         if encoding and (model != asked.model or changes):
-            left_out = (*left_out, b"content-encoding")  # a member can only go into plain bytes
+            left_out = (*left_out, b"content-encoding")  # only plain bytes can be changed
             asked = replace(asked, body=decode(asked.body, encoding))
         headers = without(to_upstream(request.headers), *left_out)
         body = asked.body_for(model, changes)
         return UpstreamRequest("POST", asked.format.path, headers, body, request.query, model)
 
     async def escalate_to(self, model: str) -> Call:
-        """As `ask`; a model whose opinion was asked for has answered already."""
+        """Call a model as `ask` does; a second opinion that it gave is reused as its answer."""
         for call in self.exchange.calls:
             is_opinion = call.purpose == "second_opinion" and call.model == model
             if is_opinion and call.answer is not None and not call.is_altered:
@@ -142,8 +148,10 @@ class Calls:
         return call
 
     async def ask_opinion(self, call: Call) -> None:
-        """Puts the same question to the call's model, so that nothing is left behind there; nothing
-        is raised."""
+        """Send the question to the call's model, without side effects there.
+
+        Raises nothing; a request that cannot be sent without side effects is noted as a failure.
+        """
         changes = self.asked.format.without_effects(self.asked.payload)
         if changes is None:
             self.note_failure(call, "has_effects")
@@ -161,9 +169,9 @@ class Calls:
         purpose: Purpose = "clarification",
         beside: Mapping[str, Any] = NOTHING,
     ) -> Call:
-        """Has a model write something about a text, in `timeout_s`; nothing is raised.
+        """Let a model write about a text within `timeout_s` seconds; raises nothing.
 
-        `beside` are further members of the request.
+        `beside` holds further members of the request.
         """
         call = self.noted(model, purpose)
         request = {**self.asked.format.text_request(model, instructions, text), **beside}
@@ -206,13 +214,13 @@ class Calls:
         return UpstreamRequest("POST", self.asked.format.path, headers, body, query, model)
 
     async def send(self, call: Call, request: UpstreamRequest) -> UpstreamReply:
-        """Sends a call's request to where its model is; raises ProxyError where no reply begins."""
+        """Send a call's request to its model's upstream; raises ProxyError if no reply begins."""
         call.upstream = self.router.name_or_default(call.model)
         with self.exchange.in_upstream:
             return await self.router.upstream(call.upstream).send(request)
 
     def note_failure(self, call: Call, error: str) -> None:
-        """Notes why a call has no answer."""
+        """Note why a call has no answer, and log it."""
         call.error = error
         log.warning(
             "call_failed",

@@ -1,7 +1,8 @@
-"""Fallback: other models are asked in turn where the one that was asked for fails.
+"""Fallback: other models are called in turn if the requested one fails.
 
 It fails before its reply begins: no connection, no answer in time, or a status that the route
-names. A reply that breaks off later is not asked for again: the client may have its beginning.
+names. A reply that breaks off later is not requested again, because the client may have its
+beginning.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ async def send_or_fall_back(
 ) -> UpstreamReply:
     """Return the reply of the first model that gives one.
 
-    Where none does, what the model said that was asked for; raises ProxyError as it did.
+    If none does, returns the reply of the requested model, or raises its ProxyError.
     """
     first = Call(calls.asked.model, upstream=calls.exchange.upstream)
     await _begin(calls, first, request, fallback.within_s)
@@ -32,7 +33,7 @@ async def send_or_fall_back(
     calls.note_failure(first, _why(first))
     try:
         kept = await _first_success(calls, fallback, first)
-    except BaseException:  # its client has left
+    except BaseException:  # the client has left
         await first.aclose()
         raise
     if kept is None:
@@ -44,7 +45,7 @@ async def send_or_fall_back(
 
 
 async def _first_success(calls: Calls, fallback: FallbackConfig, first: Call) -> Call | None:
-    """Return the first call that succeeds; None where no model gives a reply."""
+    """Return the first call that succeeds; None if no model gives a reply."""
     for model in await _others(calls, fallback, first):
         call = calls.noted(model)
         request = calls.request_to(model, left_out=IDEMPOTENCY)
@@ -58,7 +59,10 @@ async def _first_success(calls: Calls, fallback: FallbackConfig, first: Call) ->
 
 
 async def _others(calls: Calls, fallback: FallbackConfig, first: Call) -> list[str]:
-    """Return who can answer: what upstream keeps under an id is at that upstream alone."""
+    """Return the models that can answer.
+
+    If the request names an id that upstream stores, these are only models at that upstream.
+    """
     others = [model for model in fallback.to if model != first.model]
     near = [each for each in others if calls.router.name_or_default(each) == first.upstream]
     if near == others or not await ids_in_body(calls.request_to(others[0]).body):
@@ -69,7 +73,7 @@ async def _others(calls: Calls, fallback: FallbackConfig, first: Call) -> list[s
 async def _begin(
     calls: Calls, call: Call, request: UpstreamRequest, within_s: float | None
 ) -> None:
-    """Send a call and wait for its reply to begin; what goes wrong stands in the call."""
+    """Send a call and wait for its reply to begin; an error is stored in the call."""
     if within_s is not None:
         request.deadline = asyncio.get_running_loop().time() + within_s
     try:
@@ -93,7 +97,7 @@ def _has_failed(call: Call, fallback: FallbackConfig) -> bool:
 
 
 def _why(call: Call) -> str:
-    """The machine word for a call without an answer."""
+    """Return the machine word for a call without an answer."""
     if call.raised is not None:
         return call.raised.machine_code
     return f"upstream_status_{call.reply.status}" if call.reply is not None else "unfinished"

@@ -1,8 +1,8 @@
-"""A judge: a model is asked whether a reply is correct, and what it says is a signal.
+"""A judge: a model decides whether a reply is correct, and its verdict is a signal.
 
-It gets the question and the reply between fences that nobody can guess, and is to answer True or
-False and a probability. Its P(correct) is that of the one token, by its log-probabilities, or the
-number in words where there are none. A refusal, and whatever else it writes, is no signal.
+It gets the question and the reply between unpredictable fences, and should answer True or False and
+a probability. Its P(correct) comes from the log-probabilities of that single token or, without
+these, from the number in words. A refusal, or any other text, gives no signal.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ INSTRUCTIONS: Final = (
     "correct and False where it is not, a space, and the probability that it is correct as a whole "
     "number from 0 to 100. Write nothing else. For example: True 83"
 )
-MOST_CHARACTERS: Final = 8_000  # of each text that the judge is given
+MOST_CHARACTERS: Final = 8_000  # of each text that the judge gets
 MOST_JUDGED: Final = 8  # choices of one answer; each is a call
 _SAID: Final = re.compile(r"(?:(true|false)[\s,:;-]*)?(\d+(?:\.\d+)?)?\s*%?\s*\.?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """P(correct) by a judge, and its name, which says so where it stands in words."""
+    """P(correct) by a judge, and the judge's name, which says if the number was in words."""
 
     probability: float
     judge: str
 
 
 class Judging:
-    """Asks the judge of one completion, whose policy wants it."""
+    """The judge of one completion, if its policy wants one."""
 
     def __init__(self, wanted: Judge, calls: Calls) -> None:
         self._wanted = wanted
         self._calls = calls
 
     async def ask_about(self, answer: Answer, facts: Sequence[Facts]) -> list[Judgement | None]:
-        """What it says of each choice, for which it has as long as the policy says; raises nothing.
+        """Return the judgement of each choice, or None; raises nothing.
 
-        `facts` are those of the answer's choices. About each of which the policy wants its word
-        there is one call, all at the same time.
+        `facts` are those of the answer's choices. Each choice on which the policy wants a judgement
+        gets one call, up to MOST_JUDGED, all at the same time and with the policy's time limit.
         """
         found: list[Judgement | None] = [None] * len(answer.choices)
         at = [at for at, each in enumerate(facts) if self._wanted.is_wanted(each)][:MOST_JUDGED]
@@ -69,19 +69,22 @@ class Judging:
         return found
 
     def _can_be_shown(self) -> bool:
-        """Whether the judge gets all that was asked: no images, no stored answer's request."""
+        """Return whether the judge can get the whole request.
+
+        It cannot if the request has images or is that of a stored answer.
+        """
         if not self._calls.has_request:
             return False
         try:
             return not self._calls.asked.question().images
-        except NotScorableError:  # there is a file in it, say
+        except NotScorableError:  # it has a file, for example
             return False
 
     async def _judgement(self, choice: Choice) -> Judgement | None:
         wanted, calls = self._wanted, self._calls
         try:
             text = shown(calls.asked.question().text, message_text(choice.message))
-        except (ValueError, RecursionError):  # an answer that is no text
+        except (ValueError, RecursionError):  # the answer is no text
             return None
         beside: Mapping[str, Any] = NOTHING
         if wanted.by == "token":
@@ -100,14 +103,14 @@ class Judging:
 
 
 def shown(asked: str, answer: str) -> str:
-    """Both texts as the judge gets them: neither can end its own fence, whose number is new."""
+    """Return both texts between fences with a new random number, which neither text can imitate."""
     fence = secrets.token_hex(8)
     texts = (("asked", asked[-MOST_CHARACTERS:]), ("answer", _cut(answer)))
     return "\n\n".join(f"<{name} {fence}>\n{text}\n</{name} {fence}>" for name, text in texts)
 
 
 def _cut(answer: str) -> str:
-    """Both ends of a long answer: what it comes to stands at the last."""
+    """Return both ends of a long answer, because its conclusion is at the end."""
     if len(answer) <= MOST_CHARACTERS:
         return answer
     half = MOST_CHARACTERS // 2
@@ -115,7 +118,10 @@ def _cut(answer: str) -> str:
 
 
 def by_log_probabilities(said: Choice) -> float | None:
-    """P(True) among True and False as the first token; None where that is neither, or not told."""
+    """Return P(True) among True and False as the first token.
+
+    Returns None if that token is neither, or has no log-probability.
+    """
     if _read(said) is None:
         return None
     first = next((token for token in tokens_of(said) if token.text.strip()), None)
@@ -125,7 +131,7 @@ def by_log_probabilities(said: Choice) -> float | None:
 
 
 def _share_of_true(token: Token) -> float:
-    """What neither takes counts for the one that is not told: it is among the others."""
+    """Return P(True); a word without a probability gets all that the listed tokens leave."""
     probable = {"true": 0.0, "false": 0.0}
     instead = {**token.instead, token.text: token.logprob}
     for text, logprob in instead.items():
@@ -138,14 +144,16 @@ def _share_of_true(token: Token) -> float:
 
 
 def by_words(said: Choice) -> float | None:
-    """The number that it says; None for a refusal, another text, or a number that contradicts its
-    own True or False."""
+    """Return the probability in a judge's text.
+
+    Returns None for a refusal, any other text, or a number that contradicts its True or False.
+    """
     verdict, number = _read(said) or (None, None)
     if number is None:
         return None
     if "." in number:
         probability = float(number) if float(number) < 1 else float(number) / 100
-        if float(number) == 1:  # a hundredth, or a certainty
+        if float(number) == 1:  # ambiguous: 1 percent, or certainty
             return None
     else:
         probability = int(number) / 100
@@ -156,7 +164,10 @@ def by_words(said: Choice) -> float | None:
 
 
 def _read(said: Choice) -> tuple[str | None, str | None] | None:
-    """True or False and the number, as far as they stand there; None where anything else does."""
+    """Parse the verdict and the number of a judge's text, of which either may be None.
+
+    Returns None if the text holds anything else.
+    """
     text = said.message.get("content")
     if not isinstance(text, str) or len(text) > 100 or _is_refusal(said):
         return None

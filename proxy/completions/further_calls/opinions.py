@@ -1,7 +1,7 @@
-"""Second opinions: other models are asked the same question, so that a number knows what they say.
+"""Second opinions: other models get the same question, and a confidence considers their answers.
 
-Nobody is asked twice for one completion, however many choices it has. What they answer is not
-delivered, unless a rule escalates to the very model that answered; no tool that they call is run.
+Each model is called at most once for a completion, however many choices that has. The answers are
+not delivered, unless a rule escalates to the model that gave one; tools that they call are not run.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ log = structlog.get_logger(__name__)
 
 
 class Opinions:
-    """Asks for the second opinions of one completion, whose policy wants them."""
+    """The second opinions on one completion, if its policy wants them."""
 
     def __init__(self, wanted: SecondOpinion, calls: Calls, scores: Scores) -> None:
         self._wanted = wanted
         self._calls = calls
         self._scores = scores
         self._asked: dict[asyncio.Task[None], Call] = {}
-        self._deadline: float | None = None  # on the event loop's clock
-        self._waiting = 0  # for the others
+        self._deadline: float | None = None  # by the event loop's clock
+        self._waiting = 0  # answers that wait for the opinions
 
     def begin(self) -> None:
-        """Ask together with the request, where the policy wants that."""
+        """Start the calls together with the request, if the policy says so."""
         self._calls.exchange.in_upstream = SharedClock()
         request = self._calls.asked.facts()
         is_wanted = self._wanted.start == "with" and self._wanted.may_be_wanted(request)
@@ -44,15 +44,15 @@ class Opinions:
             self._ask()
 
     def end(self) -> None:
-        """Give up what nobody waits for."""
+        """Cancel the calls unless an answer waits for them."""
         if not self._waiting:
             self._give_up()
 
     async def ask_about(self, answer: Answer, facts: Sequence[Facts]) -> None:
         """Wait until others have answered, for as long as the policy says; raises nothing.
 
-        `facts` are those of the answer's choices. Nobody is asked about replies of which the policy
-        wants no opinion.
+        `facts` are those of the answer's choices. No model is called about replies on which the
+        policy wants no opinion.
         """
         if not self._asked:
             is_wanted = self._wanted.start == "after" and any(map(self._wanted.is_wanted, facts))
@@ -71,7 +71,7 @@ class Opinions:
             self._give_up()
 
     def _can_read(self) -> bool:
-        """Whether the calibrator reads others, so that asking them is worth its price."""
+        """Return whether the calibrator reads other answers, so that they are worth their price."""
         if self._scores.opinion:
             return True
         if self._scores.name is not None:
@@ -85,7 +85,7 @@ class Opinions:
             self._asked[asyncio.create_task(self._calls.ask_opinion(call))] = call
 
     def _give_up(self) -> None:
-        """Cancel the calls that are late, which are told as such."""
+        """Cancel the calls that are late, and note them as such."""
         for task, call in self._asked.items():
             if not task.done():
                 self._calls.note_failure(call, UpstreamTimeoutError.code)
@@ -93,9 +93,9 @@ class Opinions:
 
 
 def others_of(exchange: Exchange, answer: Answer) -> list[OtherAnswer]:
-    """Return what other calls of the completion answered to the same question.
+    """Return other calls' answers to the same question.
 
-    Of a call that gave several choices only the first counts: they are one model's opinion.
+    Only the first choice of a call counts, because all choices are one model's opinion.
     """
     return [
         OtherAnswer(
@@ -110,7 +110,7 @@ def others_of(exchange: Exchange, answer: Answer) -> list[OtherAnswer]:
     ]
 
 
-@lru_cache(maxsize=8)  # told once for each calibrator
+@lru_cache(maxsize=8)  # so that it is logged once for each calibrator
 def _warn_unread(calibrator: str) -> None:
     log.warning(
         "second_opinion_unread",

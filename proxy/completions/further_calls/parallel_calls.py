@@ -1,4 +1,4 @@
-"""Asking several times, or several models, at once; the surest reply is the completion."""
+"""Several calls at once, to one or more models; the reply with the highest confidence wins."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from proxy.upstreams.upstream import UpstreamReply
 
 
 class SeveralCalls:
-    """One call for each entry of `models`, all at the same time.
+    """Concurrent calls, one for each entry of `models`.
 
-    `head` is the first reply that may become an answer of the kind that was asked for.
+    `head` is the first reply that may become an answer of the requested kind.
     """
 
     def __init__(self, calls: Calls, models: Sequence[str]) -> None:
@@ -25,9 +25,9 @@ class SeveralCalls:
         self._models = models
 
     async def made(self) -> list[Call]:
-        """All calls, in order, those that failed too.
+        """Make all calls and return them in order, including those that failed.
 
-        What the first model said in place of an answer stays open, for whoever passes it on.
+        The first model's reply stays open if it is no answer, so that it can be passed on.
         """
         self.calls.exchange.in_upstream = SharedClock()
         first = self.calls.noted(self._models[0])
@@ -44,10 +44,10 @@ class SeveralCalls:
         return [first, *(task.result() for task in others)]
 
     def surest(self, made: Sequence[Call]) -> Call | None:
-        """The call with the surest reply, the first of equals; None where none can be used.
+        """Return the call with the highest confidence, the first of equals; None if none is usable.
 
-        A reply of the other kind than was asked for, a stream or one object, counts only where
-        none of the right kind has begun: from then on that may be what the client is getting.
+        A reply of the other kind than requested, a stream or one object, is usable only if none of
+        the right kind has begun, because the client may be receiving that one already.
         """
         is_stream = self.calls.asked.is_stream
         answered = [call for call in made if call.answer is not None]

@@ -1,9 +1,9 @@
-"""The engine `decisions`: a decision model through litellm, asked whether the answer is correct.
+"""The engine `decisions`: a decision model behind litellm judges whether an answer is correct.
 
 Decision models answer typed questions about a state with probabilities (`/v1/systemone`, OpenAI's
-`/v1/decisions`; litellm knows which one a model has). Here a yes-or-no question, a `noul`, is asked
-with question and answer as the state: the paper's baseline without training (checklist I14), cut
-as for a calibrator (F10). Written for litellm 1.106.
+`/v1/decisions`; litellm knows which one a model has). Here the question is a yes-or-no one, a
+`noul`, and the state consists of question and answer: the paper's baseline without training
+(checklist I14), truncated as for a calibrator (F10). Written for litellm 1.106.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OF_ONE_ITEM = (400, 413, 422)
 
 
 class DecisionsEngine:
-    """Loads litellm, which takes seconds."""
+    """A decision model; its creation loads litellm, which takes seconds."""
 
     reads_images = False
     reads_tool_use = False
@@ -46,7 +46,10 @@ class DecisionsEngine:
         self._name = f"{settings.model}~{settings.kind}"
 
     async def connect(self) -> str:
-        """There is nothing to look at before the first question."""
+        """Check that litellm knows a provider with decisions, and return the name of the scores.
+
+        The model itself is not contacted. Raises EngineError.
+        """
         shared_clients().join(self)
         litellm, model = self._litellm, self._arguments["model"]
         try:
@@ -67,7 +70,7 @@ class DecisionsEngine:
         try:
             return await asyncio.gather(*asked)
         finally:
-            for task in asked:  # one has failed, or time is up
+            for task in asked:  # stop the others after a failure or a timeout
                 task.cancel()
 
     async def _ask(self, item: Item) -> Score:
@@ -77,7 +80,7 @@ class DecisionsEngine:
                 response = await self._litellm.asystemone(
                     state={"question": question, "answer": answer}, **self._arguments
                 )
-            except Exception as error:  # whatever litellm raises
+            except Exception as error:  # litellm raises errors of many kinds
                 raise self._error(error) from error
         if (found := response.answers.get(ASKED)) is None:
             raise CalibratorError(f"{self.address} gives no answer to this one")
@@ -85,7 +88,7 @@ class DecisionsEngine:
         return Score(value, value, (question, answer) != (item.question, item.answer))
 
     def _error(self, error: Exception) -> CalibratorError:
-        """What litellm raised, without its words, which may hold the text."""
+        """Convert an error of litellm, without its message, which may quote the text."""
         litellm, status = self._litellm, getattr(error, "status_code", None)
         if isinstance(error, litellm.Timeout):
             return EngineError(TIMEOUT, "did not answer in time")

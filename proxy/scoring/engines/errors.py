@@ -1,6 +1,6 @@
-"""What can go wrong with an engine, and how its answers are looked at before they are believed.
+"""Errors of engines, and checks of their answers.
 
-An engine's own words are never repeated: they may hold the text that was to be scored.
+An engine's own messages are never repeated, because they may quote the text that was to be scored.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ TIMEOUT, BUSY, DOWN = "engine_timeout", "engine_busy", "engine_down"
 
 
 class EngineError(UnavailableError):
-    """The engine gave no usable scores; the message goes on from its address.
+    """The engine gave no usable scores; the message completes a sentence begun by its address.
 
     `reason` is `engine_unreachable` (no connection), `engine_timeout`, `engine_broke_off`,
     `engine_refused` (4xx), `engine_failed` (5xx), `engine_busy` (429), `engine_answer` (something
-    else than scores), `engine_other` (another calibrator or model), or `engine_down` (not asked,
+    else than scores), `engine_other` (another calibrator or model), or `engine_down` (not called,
     because it failed several times).
     """
 
 
 def field_of(value: Any, name: str, kind: type[T]) -> T:
-    """A member of an answer's object; raises EngineError where there is none of this type.
+    """Return a member of an object in an answer; raises EngineError where its type is another.
 
     Whole numbers count as floats, truth values do not.
     """
@@ -47,7 +47,7 @@ def field_of(value: Any, name: str, kind: type[T]) -> T:
 
 
 def checked(probability: float) -> float:
-    """Raises EngineError for what is no probability; NaN is none."""
+    """Return a probability; raises EngineError for any other number and for NaN."""
     if not 0 <= probability <= 1:
         raise EngineError("engine_answer", f"gave {probability} as a probability")
     return probability

@@ -1,7 +1,7 @@
-"""JSON over HTTP to one engine: the one seam where transport errors become EngineError.
+"""JSON over HTTP to one engine; all transport errors become EngineError here.
 
-The connections are those of `proxy/upstreams/pool/pool.py`. A request for scores changes nothing
-at the engine, so one whose kept connection turns out to be closed is sent once more.
+The connections are those of `proxy/upstreams/pool/pool.py`. A request for scores changes nothing at
+the engine, so it is sent once more if its kept connection turns out to be closed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ADVICE = {
 
 
 class JsonClient:
-    """Belongs to the event loop of its first request."""
+    """A client for JSON, bound to the event loop of its first request."""
 
     def __init__(self, base_url: str, api_key: str, timeout_s: float) -> None:
         base_url = base_url.rstrip("/").removesuffix("/v1")
@@ -34,12 +34,15 @@ class JsonClient:
         self._relay = Pool(base_url, api_key, timeout_s)
 
     async def get(self, path: str) -> Any:
-        """Raises EngineError for anything but JSON with status 200."""
+        """Fetch JSON from a path; raises EngineError for anything but JSON with status 200."""
         return await self._ask(UpstreamRequest("GET", path, [(b"accept", b"application/json")]))
 
     async def post(self, path: str, body: bytes) -> Any:
-        """Raises as `get` does, and CalibratorError where what was sent is refused: one item of
-        several may be to blame."""
+        """Send JSON to a path and return the JSON of the answer; raises as `get` does.
+
+        Raises CalibratorError where the engine refuses the content, possibly for one item of
+        several.
+        """
         fields = [(b"content-type", b"application/json"), (b"accept", b"application/json")]
         return await self._ask(UpstreamRequest("POST", path, fields, body))
 

@@ -1,8 +1,8 @@
-"""From `calibrator:` of a configuration to the engine that it names, and to the name of its scores.
+"""The engine that `calibrator:` of a configuration names, and the name of its scores.
 
 A recalibration belongs to a calibrator in an engine's precision, so scores that an engine computes
-in its own way have a name of their own: `pinocchio@3f2a91c0~vllm`, `typesafe/jev~decisions`. A
-scoring server of ours gives the number, and the name, that the calibrator has in this process.
+in its own way have a name of their own: `pinocchio@3f2a91c0~vllm`, `typesafe/jev~decisions`. Our
+own scoring server gives the same number, under the same name, as the calibrator in this process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def engine_loader(config: CalibratorConfig) -> Callable[[], Scorer]:
-    """Connects to the configured engine; what it returns raises EngineError until that is there."""
+    """Return a function that connects to the configured engine.
+
+    It raises EngineError while the engine is not there.
+    """
     from proxy.scoring.engines.remote import connect_to
 
     engine = config.engine
@@ -35,7 +38,7 @@ def engine_loader(config: CalibratorConfig) -> Callable[[], Scorer]:
 
 
 def open_engine(config: CalibratorConfig) -> Engine:
-    """The configured engine, not yet connected; raises CheckpointError."""
+    """Build the configured engine, not yet connected; raises CheckpointError."""
     match config.engine:
         case ScoringServer() as settings:
             from proxy.scoring.engines.scoring_server import ScoringServerEngine
@@ -57,8 +60,10 @@ def open_engine(config: CalibratorConfig) -> Engine:
 
 
 def name_of_scores(config: CalibratorConfig) -> str | None:
-    """What made the scores, before a recalibration of the deployment; None where only the scoring
-    server knows. Raises CheckpointError or HubError."""
+    """Return the name of the scores before recalibration; None if only the scoring server knows.
+
+    Raises CheckpointError or HubError.
+    """
     from calibrator import name_elsewhere, version_of
 
     match config.engine:
@@ -74,7 +79,7 @@ def name_of_scores(config: CalibratorConfig) -> str | None:
 
 
 def known_name(config: CalibratorConfig) -> str:
-    """As `name_of_scores`, for what needs one; raises CheckpointError where there is none."""
+    """Return the name of the scores; raises CheckpointError where `name_of_scores` gives None."""
     if (name := name_of_scores(config)) is None:
         raise CheckpointError(
             "calibrator.engine is a scoring server whose calibrator proxy.yaml does not name; add "
@@ -84,7 +89,10 @@ def known_name(config: CalibratorConfig) -> str:
 
 
 def check_calibrator_config(config: CalibratorConfig) -> None:
-    """Says quickly whether it can work, and the recalibration fits; raises CheckpointError."""
+    """Check quickly that the checkpoint works and its recalibration fits.
+
+    The checkpoint itself is only checked for a calibrator in this process. Raises CheckpointError.
+    """
     from calibrator import check_checkpoint, resolve_recalibrations
 
     if isinstance(config.engine, InProcess):

@@ -1,9 +1,9 @@
-"""A scorer whose scores are computed elsewhere: what all engines over HTTP have in common.
+"""A scorer whose scores are computed elsewhere: the common part of all engines over HTTP.
 
-An engine is spoken to on an event loop of its own, on one thread; the threads of the batcher wait
-there for their batches, each no longer than `timeout_s`, whatever the engine does. After several
-failures in a row, or one without a connection, it counts as down: nobody waits for it any more, and
-a probe, the score of a short text, is sent now and then until it answers.
+An engine is called on an event loop of its own, on one thread; the threads of the batcher wait
+there for their batches, each at most `timeout_s`, whatever the engine does. After several failures
+in a row, or one without a connection, the engine counts as down: no batch waits for it any more,
+and a probe, the score of a short text, is sent now and then until it answers.
 """
 
 from __future__ import annotations
@@ -22,35 +22,35 @@ from proxy.scoring.engines.errors import BUSY, DOWN, TIMEOUT, EngineError
 
 log = structlog.get_logger(__name__)
 
-FAILURES = 3  # in a row, after which an engine counts as down
+FAILURES = 3  # failures in a row, after which an engine counts as down
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 5.0
 PROBE = Item("warm-up", "warm-up")
 T = TypeVar("T")
 
 
 class Engine(Protocol):
-    """One server that computes scores; its methods are called on one event loop.
+    """A server that computes scores; its methods are called on one event loop.
 
     They raise EngineError, NotScorableError, or CalibratorError for an item without a score.
     """
 
-    address: str  # for people: where it is, without any key
+    address: str  # its location for people, without any key
     reads_images: bool
     reads_tool_use: bool
 
     async def connect(self) -> str:
-        """Looks whether it is there and what it was configured as; the name of its scores."""
+        """Check that the server is there as configured, and return the name of its scores."""
         ...
 
     async def score(self, items: Sequence[Item]) -> list[Score]:
-        """One score for each item, in order."""
+        """Return one score for each item, in order."""
         ...
 
     async def aclose(self) -> None: ...
 
 
 def pauses() -> Iterator[float]:
-    """Seconds between one look for an engine and the next."""
+    """Yield the seconds between attempts to reach an engine."""
     pause_s = FIRST_PAUSE_S
     while True:
         yield pause_s
@@ -58,16 +58,16 @@ def pauses() -> Iterator[float]:
 
 
 class RemoteScorer:
-    """A Scorer around an engine, made by `connect_to`."""
+    """A Scorer for an engine, made by `connect_to`."""
 
     def __init__(self, engine: Engine, *, timeout_s: float, concurrency: int) -> None:
-        self.concurrency = concurrency  # batches that may be under way at a time
-        self.name = ""  # until it is connected
+        self.concurrency = concurrency  # batches at a time
+        self.name = ""  # empty until it is connected
         self._engine = engine
         self._timeout_s = timeout_s
         self._failures = 0
-        self._last_reason: str | None = None  # of a failure that is told in the log already
-        self._probing: asyncio.Task[None] | None = None  # there while it counts as down
+        self._last_reason: str | None = None  # of the last failure in the log
+        self._probing: asyncio.Task[None] | None = None  # set while the engine counts as down
         self._is_closed = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="engine", daemon=True)
@@ -83,20 +83,20 @@ class RemoteScorer:
 
     @property
     def opinion(self) -> str:
-        """The provenance of scores that know other replies; empty where the engine reads none."""
+        """The provenance of scores that know other replies; empty if the engine reads none."""
         return str(getattr(self._engine, "opinion", ""))
 
     @property
     def is_down(self) -> bool:
-        """Whether it failed, and is looked for."""
+        """Whether the engine failed and is being probed."""
         return self._probing is not None
 
     def connect(self) -> None:
-        """Finds the engine and asks it for a first score; raises EngineError."""
+        """Connect to the engine and compute a first score; raises EngineError."""
         self.name = self._run(self._connected())
 
     def score_batch(self, items: Sequence[Item]) -> list[Score]:
-        """Raises EngineError, at once where the engine counts as down."""
+        """Return one score for each item; raises EngineError, immediately if the engine is down."""
         if self.is_down:
             raise EngineError(DOWN, f"{self._engine.address} is down and not asked")
         try:
@@ -109,7 +109,7 @@ class RemoteScorer:
         return scores
 
     def close(self) -> None:
-        """Gives up what is under way, and ends the thread."""
+        """Cancel all running calls and end the thread."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -120,18 +120,18 @@ class RemoteScorer:
             self._loop.close()
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Waits on this thread for what is done on the loop's."""
+        """Run work on the loop's thread and wait for it here; raises EngineError if closed."""
         closed = EngineError(DOWN, f"{self._engine.address} is not asked any more")
         if self._is_closed:
             work.close()
             raise closed
         try:
-            # a multiple of what the work takes at most, for one that comes when the loop has ended
+            # The limit only matters for work that was submitted after the loop has ended.
             return asyncio.run_coroutine_threadsafe(work, self._loop).result(3 * self._timeout_s)
         except (CancelledError, FutureTimeoutError) as error:
             raise closed from error
 
-    # --- on the event loop ----------------------------------------------------------------------
+    # --- On the event loop ----------------------------------------------------------------------
 
     async def _connected(self) -> str:
         name = await self._in_time(self._engine.connect())
@@ -145,7 +145,7 @@ class RemoteScorer:
         return name
 
     async def _in_time(self, work: Coroutine[Any, Any, T]) -> T:
-        """Gives the engine's errors its address."""
+        """Await work within the timeout, and prefix the engine's errors with its address."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await work
@@ -156,7 +156,7 @@ class RemoteScorer:
             raise EngineError(error.reason, f"{self._engine.address} {error}") from error
         except CalibratorError:
             raise
-        except Exception as error:  # a fault of ours, in reading what nobody foresaw
+        except Exception as error:  # our own fault, in reading an unforeseen answer
             text = f"{self._engine.address} answered what cannot be read ({type(error).__name__})"
             raise EngineError("engine_answer", text) from error
 
@@ -186,7 +186,7 @@ class RemoteScorer:
         self._failures, self._last_reason, self._probing = 0, None, None
 
     def _tell(self, error: EngineError) -> None:
-        """A kind of failure is told once, not for each batch."""
+        """Log a failure, unless the last one had the same reason."""
         if error.reason != self._last_reason:
             log.error("engine_failed", reason=error.reason, error=str(error), calibrator=self.name)
         self._last_reason = error.reason
@@ -202,7 +202,10 @@ class RemoteScorer:
 def connect_to(
     open_engine: Callable[[], Engine], *, timeout_s: float, concurrency: int
 ) -> RemoteScorer:
-    """A scorer that has given a first score; raises EngineError, and then nothing is left open."""
+    """Return a scorer that has given a first score.
+
+    Raises EngineError, with everything closed, where the engine gives none.
+    """
     scorer = RemoteScorer(open_engine(), timeout_s=timeout_s, concurrency=concurrency)
     try:
         scorer.connect()

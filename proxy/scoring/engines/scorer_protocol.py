@@ -1,4 +1,4 @@
-"""What our own scoring server and its clients say to each other, as values.
+"""The messages between our own scoring server and its clients, as values.
 
     GET  /pinocchio/v1/scorer   {"calibrator": NAME, "reads_images": bool, "reads_tool_use": bool,
                                  "reads_messages": bool, "reads_facts": bool,
@@ -15,14 +15,16 @@
                                  "is_unfamiliar"?, "unread"?, "notes"?}
                                  or {"error": {"message", "reason"}}]}
 
-One score for each item, in order. A reply that calls tools, or is text where tools were offered or
-used, is sent with the conversation before it to servers that read it; of images in it nothing is
-sent but that they are there. The `messages` before any reply are sent to servers that read them,
-and then left out of `tool_use` where they are the same. Other replies to the same question are sent
-to servers that have a name for numbers that know them (`opinion`), with the confidence without them
-where it is known. `facts` are those of the operator's texts that the reply is about. Of a result,
-what is left out is at its default.
+An answer has one score for each item, in order. Missing fields of a score have their defaults.
 Everything else is an error in OpenAI's envelope.
+
+- `tool_use`: a reply that calls tools, or is text although tools were offered or used, is sent
+  with the conversation before it to servers that read it. Its images are only mentioned.
+- `messages`: the conversation before any reply, for servers that read it. It is then left out of
+  `tool_use` if it is the same.
+- `others`: other replies to the same question, for servers that have a name (`opinion`) for scores
+  that take them into account; `alone` is the confidence without them, if it is known.
+- `facts`: those of the operator's texts that are relevant to the reply.
 """
 
 from __future__ import annotations
@@ -56,9 +58,9 @@ from proxy.wire.json_splice import parse_json_object
 
 SCORER_PATH = "/pinocchio/v1/scorer"
 SCORE_PATH = "/pinocchio/v1/score"
-LOADING = "calibrator_loading"  # the code of a 503 of a server that will be there soon
+LOADING = "calibrator_loading"  # the code of a 503 while the calibrator loads
 DEADLINE = "deadline"  # the reason of an item that was not scored in time
-NOT_SUPPORTED = (*IMAGE_REASONS, "audio", "video", "file")  # reasons that lie in the item
+NOT_SUPPORTED = (*IMAGE_REASONS, "audio", "video", "file")  # reasons that are due to the item
 
 _TEXTS = ("question", "answer")
 _TAGS = ("source_model", "benchmark", "domain")
@@ -67,13 +69,13 @@ _MORE = ("images", "tool_use", "others", "alone", "messages", "facts")
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why one item has no score; `reason` is one machine word."""
+    """The reason that an item has no score; `reason` is a single machine word."""
 
     reason: str
     message: str
 
 
-# --- what is asked ------------------------------------------------------------------------------
+# --- Requests -----------------------------------------------------------------------------------
 
 
 def items_body(
@@ -84,7 +86,10 @@ def items_body(
     has_messages: bool = True,
     has_facts: bool = True,
 ) -> bytes:
-    """A request's body; without tool use, others, messages or facts for a server without them."""
+    """Return a request's body, without the fields whose flag is False.
+
+    These flags are for servers that do not read the fields.
+    """
     written = [_written(item, has_tool_use, has_messages) for item in items]
     if has_others:
         for item, values in zip(items, written, strict=True):
@@ -104,7 +109,7 @@ def _written(item: Item, has_tool_use: bool, has_messages: bool) -> dict[str, An
         written |= _tool_use_written(item.tool_use)
     if has_messages and item.messages:
         if item.tool_use is not None and item.tool_use.messages is item.messages and has_tool_use:
-            del written["tool_use"]["messages"]  # the server reads them once
+            del written["tool_use"]["messages"]  # the server takes those of the item
         written["messages"] = [*map(_without_files, item.messages)]
     return written
 
@@ -129,7 +134,7 @@ def _others_written(item: Item, has_tool_use: bool) -> dict[str, Any]:
 
 
 def _without_files(message: Any) -> Any:
-    """A message whose parts that are no text have only their type."""
+    """Reduce the parts of a message that are not text to their type."""
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list):
         return message
@@ -141,7 +146,7 @@ def _without_files(message: Any) -> Any:
 
 
 def read_items(body: bytes) -> list[Item]:
-    """The items of a request; raises BadRequestError, which says where the mistake is."""
+    """Parse the items of a request; raises BadRequestError, which says where the mistake is."""
     asked = parse_json_object(body)
     items = asked.get("items")
     if not isinstance(items, list) or not items:
@@ -209,7 +214,10 @@ def _other(value: Any, where: str) -> OtherReply:
 
 
 def _tool_use(value: Any, where: str, messages: Sequence[Any] = ()) -> ToolUse | None:
-    """A reply with calls; where it has no messages of its own, those of its item count."""
+    """Parse a reply's tool use; it takes its item's messages if it has none of its own.
+
+    Returns None for no tool use; raises BadRequestError.
+    """
     if value is None:
         return None
     kinds = {"messages": list, "tools": list, "message": dict}
@@ -235,11 +243,11 @@ def _images(value: Any, where: str) -> tuple[bytes, ...]:
         raise BadRequestError(f"{where} holds no base64: {error}", param=where) from error
 
 
-# --- what is answered ---------------------------------------------------------------------------
+# --- Answers ------------------------------------------------------------------------------------
 
 
 def scores_body(calibrator: str, results: Sequence[Score | Failure]) -> bytes:
-    """One result for each item, in their order."""
+    """Return an answer's body, with one result for each item, in order."""
     return json.dumps(
         {"calibrator": calibrator, "scores": [_result(result) for result in results]}
     ).encode()
@@ -265,7 +273,7 @@ def _result(result: Score | Failure) -> dict[str, Any]:
 
 
 def _findings_written(result: Score) -> dict[str, Any]:
-    """What a score says beside its numbers, but for what is at its default."""
+    """Return the findings of a score as JSON values, without those at their defaults."""
     plain = Score(0.0, 0.0)
     names = ("support", "basis", "act", "needs_facts", "is_unfamiliar", "unread")
     pairs = ((name, getattr(result, name)) for name in names)
@@ -276,10 +284,10 @@ def _findings_written(result: Score) -> dict[str, Any]:
 
 
 def read_scores(answer: Any, calibrator: str, count: int) -> list[Score]:
-    """The scores of an answer to `count` items.
+    """Parse the scores of an answer to `count` items.
 
-    Raises EngineError for an answer that is none of this calibrator's to so many items, and, where
-    one item has no score, what stands in its place.
+    Raises EngineError for an answer of another calibrator or with another number of scores. If an
+    item has no score, raises the error that the answer has for it.
     """
     if (found := field_of(answer, "calibrator", str)) != calibrator:
         raise EngineError("engine_other", f"scored with {found}, not with {calibrator}")
@@ -310,7 +318,7 @@ def _score(value: Any) -> Score:
 
 
 def _findings(value: Mapping[str, Any]) -> dict[str, Any]:
-    """What a score says beside its numbers; defaults where an older server says nothing."""
+    """Return the findings of a score; older servers omit some, which get their defaults."""
     support, basis = value.get("support"), value.get("basis")
     act, unread = value.get("act"), value.get("unread")
     found: dict[str, Any] = {
@@ -329,20 +337,22 @@ def _findings(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _because(value: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a score is low for; nothing of a server that tells no such thing."""
+    """Return the facts that speak against a reply; () if the server gives none."""
     told = value.get("because")
     return tuple(str(each)[:200] for each in told[:5]) if isinstance(told, list) else ()
 
 
 def _fields(value: Mapping[str, Any]) -> tuple[FieldDoubt, ...]:
-    """The arguments that stand nowhere; nothing of a server that tells no such thing."""
+    """Return the doubts about arguments; () if the server gives none."""
     told = value.get("fields")
     return tuple(map(_field, told[:20])) if isinstance(told, list) else ()
 
 
 def _notes(value: Mapping[str, Any]) -> tuple[CallNotes, ...] | None:
-    """The marks and risks of calls, bounded and with known names only; None where a server tells
-    none."""
+    """Return the marks and risks of calls, bounded and with known names only.
+
+    Returns None if the server gives none.
+    """
     told = value.get("notes")
     return tuple(map(_note, told[:20])) if isinstance(told, list) else None
 

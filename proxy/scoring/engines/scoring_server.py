@@ -1,4 +1,4 @@
-"""The engine `scorer`: our own scoring server (`pinocchio serve --scorer-only`), from afar."""
+"""The client of the engine `scorer`, our own scoring server (`pinocchio serve --scorer-only`)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from proxy.scoring.engines.scorer_protocol import SCORE_PATH, SCORER_PATH, items
 
 
 class ScoringServerEngine:
-    """`expected` is the calibrator that the configuration names, None where any will do.
+    """A scoring server; `expected` is the calibrator's name in the configuration, None for any.
 
-    What the server gives is the number that its calibrator would give in this process, under the
-    same name.
+    The server returns the number that its calibrator would give in this process, under the same
+    name.
     """
 
     def __init__(self, settings: ScoringServer, expected: str | None, timeout_s: float) -> None:
@@ -36,7 +36,7 @@ class ScoringServerEngine:
             text = f"scores with {name}, and the configuration names {self._expected}"
             raise EngineError("engine_other", text)
         self._name, self.reads_images = name, field_of(facts, "reads_images", bool)
-        self.reads_tool_use = facts.get("reads_tool_use") is True  # older servers do not tell
+        self.reads_tool_use = facts.get("reads_tool_use") is True  # older servers omit it
         self._reads_messages = facts.get("reads_messages") is True
         self._reads_facts = facts.get("reads_facts") is True
         opinion = facts.get("opinion", "")

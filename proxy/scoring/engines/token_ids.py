@@ -1,9 +1,9 @@
-"""What vLLM and SGLang have in common: they are asked with token ids, and tell what they read.
+"""The common part of vLLM and SGLang, which get token ids and report how many they have read.
 
-The prompt is made here, token by token, from the checkpoint's own template and tokenizer, so that
-nothing in the engine's chat template can change it. Both say how many tokens they have read: where
-that is another number than was sent, the prompt was cut, or put together in another way, and the
-scores are of something else.
+The prompt is built here, token by token, from the checkpoint's own template and tokenizer, so that
+the engine's chat template cannot change it. Both report how many tokens they have read: if that is
+not the number that was sent, the prompt was truncated or assembled differently, and the scores are
+for another text.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from proxy.scoring.engines.errors import EngineError, checked, field_of
 from proxy.scoring.engines.json_client import JsonClient
 
 Json = dict[str, Any]
-CANARY_TOLERANCE: Final = 0.05  # of a score; bf16 moves one by 0.02
+CANARY_TOLERANCE: Final = 0.05  # of a score; bf16 changes one by 0.02
 
 
 class Dialect(Protocol):
-    """How one engine is asked, and how it answers."""
+    """The request and the answer of one engine."""
 
     path: str
 
     def request(self, prompts: list[list[int]], labels: tuple[int, int]) -> Json:
-        """`labels` are the tokens for correct and incorrect."""
+        """Return a request's body; `labels` are the token ids for correct and incorrect."""
         ...
 
     def probabilities(self, answer: Any, count: int) -> list[float]:
-        """P(correct) for each prompt, in order; raises EngineError."""
+        """Return P(correct) for each prompt, in order; raises EngineError."""
         ...
 
 
 class TokenIdEngine:
-    """One such server, asked for the scores of one checkpoint."""
+    """A server that is given token ids, for the scores of one checkpoint."""
 
     reads_images = False
     reads_tool_use = False
@@ -44,7 +44,7 @@ class TokenIdEngine:
     def __init__(
         self, settings: TokenIds, dialect: Dialect, checkpoint: str, timeout_s: float
     ) -> None:
-        """Raises CheckpointError, HubError, MissingExtraError."""
+        """Load the checkpoint's prompts; raises CheckpointError, HubError or MissingExtraError."""
         self._prompts = load_token_prompts(
             checkpoint, settings.kind, omits_placeholder=settings.omit_placeholder
         )
@@ -56,8 +56,11 @@ class TokenIdEngine:
         self.address = f"{settings.kind} at {self._client.base_url}"
 
     async def connect(self) -> str:
-        """Looks for the model, and whether it has the checkpoint's weights as far as that can be
-        told: by scores that the checkpoint carries, where it does."""
+        """Find the model and return the name of its scores; raises EngineError.
+
+        Also checks that it has the checkpoint's weights, by sample scores, if the checkpoint has
+        any.
+        """
         listed = field_of(await self._client.get("/v1/models"), "data", list)
         served = [field_of(model, "id", str) for model in listed]
         if self._wanted is None and len(served) != 1:
@@ -101,5 +104,5 @@ class TokenIdEngine:
 
 
 def prompt_tokens(answer: Any) -> int:
-    """How many tokens the engine has read for an answer."""
+    """Return how many tokens the engine has read for an answer."""
     return int(field_of(field_of(answer, "usage", dict), "prompt_tokens", int))

@@ -1,9 +1,9 @@
-"""vLLM's `/generative_scoring`: label probabilities of any generative model, asked with token ids.
+"""vLLM's `/generative_scoring`: label probabilities of any generative model, from token ids.
 
-Read in vLLM's source, its main branch of autumn 2026 (the endpoint is there since 0.18, by
-pull request 34539): `query` and `items` are put together, the softmax is over `label_token_ids`
-alone, and the score is that of the first. Prompts beyond `max_model_len` are cut without a word,
-which the count of tokens shows.
+As read in vLLM's source, its main branch of autumn 2026 (the endpoint is there since 0.18, by pull
+request 34539): `query` and `items` are concatenated, the softmax is over `label_token_ids` alone,
+and the score is that of the first label. Prompts beyond `max_model_len` are truncated silently,
+which the token count reveals.
 
     vllm serve FOLDER --served-model-name NAME      # of merged weights
 """
@@ -16,7 +16,7 @@ from proxy.scoring.engines.errors import EngineError, field_of
 
 
 class GenerativeScoring:
-    """A Dialect."""
+    """The Dialect of vLLM."""
 
     path = "/generative_scoring"
 
@@ -30,7 +30,10 @@ class GenerativeScoring:
         }
 
     def probabilities(self, answer: Any, count: int) -> list[float]:
-        """Each says which item it is of."""
+        """Return P(correct) for each item, placed by the index that each score has.
+
+        Raises EngineError where an index is missing or repeated.
+        """
         data = field_of(answer, "data", list)
         found = {field_of(each, "index", int): field_of(each, "score", float) for each in data}
         if len(data) != count or found.keys() != set(range(count)):

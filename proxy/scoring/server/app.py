@@ -1,11 +1,11 @@
-"""The scoring server: one calibrator for several processes, over HTTP
-(`proxy/scoring/engines/scorer_protocol.py` has its words).
+"""The scoring server: one calibrator for several processes, over HTTP.
 
     pinocchio serve --scorer-only --config proxy.yaml
 
-It reads `calibrator`, `scorer.token` and `limits.max_body` of the configuration and has the proxy's
-own queue, deadline and HTTP server; it knows no upstream, no policy and no store. A recalibration
-of the deployment is applied by those who ask.
+`proxy/scoring/engines/scorer_protocol.py` defines its messages. It reads `calibrator`,
+`scorer.token` and `limits.max_body` of the configuration and has the proxy's own queue, deadline
+and HTTP server; it has no upstream, no policy and no store. Its clients apply a deployment's
+recalibration.
 """
 
 from __future__ import annotations
@@ -63,19 +63,19 @@ from proxy.wire.http import CLIENT, JSON, Receive, Reply, Request, Scope, Send, 
 
 log = structlog.get_logger(__name__)
 
-BUSY_S = 1.0  # what a client is told to wait where the queue is full
-PROBES = ("/livez", "/readyz")  # of whoever runs the server; they need no token
+BUSY_S = 1.0  # seconds that a client should wait when the queue is full
+PROBES = ("/livez", "/readyz")  # paths for operators, without a token
 IMAGE = Failure("image", "the question has an image; this calibrator reads text only")
 
 
 class NotReadyError(ProxyError):
-    """The calibrator is loading, or could not be loaded."""
+    """The calibrator is loading, or failed to load."""
 
     status, type, code = 503, "server_error", LOADING
 
 
 class ScoresItems(Protocol):
-    """What stands before the calibrator: `Scoring`, or another queue in its place."""
+    """A queue in front of the calibrator: `Scoring`, or a replacement for it."""
 
     @property
     def name(self) -> str | None: ...
@@ -93,7 +93,7 @@ class ScoresItems(Protocol):
 
 
 class ScoringApp:
-    """The ASGI application."""
+    """The ASGI application of the scoring server."""
 
     def __init__(self, config: Config, scoring: ScoresItems, *, is_open: bool) -> None:
         self._scoring = scoring
@@ -134,7 +134,7 @@ class ScoringApp:
         return endpoint
 
     def _admit(self, path: str, headers: Headers) -> None:
-        """Raises InvalidKeyError, HostNotAllowedError."""
+        """Check host and token of a request; raises InvalidKeyError or HostNotAllowedError."""
         if self._is_open:
             check_local(headers, "while the scoring server has no token")
         if not self._token or path in PROBES:
@@ -183,7 +183,10 @@ class ScoringApp:
         return Reply(200, JSON, scores_body(name, results))
 
     async def _results(self, items: Sequence[Item]) -> list[Score | Failure]:
-        """One for each item; a text calibrator is not shown a question without its images."""
+        """Return one result for each item; one with images fails if the calibrator reads only text.
+
+        Raises RateLimitedError where the queue is full, and NotReadyError where there is no scorer.
+        """
         is_shown = [self._scoring.reads_images or not item.images for item in items]
         try:
             shown = [item for item, is_it in zip(items, is_shown, strict=True) if is_it]
@@ -208,7 +211,10 @@ class ScoringApp:
 
 
 def _result(ticket: Ticket) -> Score | Failure:
-    """What is told of one item; the words of a foreign error may hold its text."""
+    """Return the result of one item.
+
+    Messages of unknown errors are left out, because they may quote its text.
+    """
     if not ticket.is_done:
         return Failure(DEADLINE, "time was up")
     error = ticket.error
@@ -219,14 +225,14 @@ def _result(ticket: Ticket) -> Score | Failure:
         return Failure("scorer_failed", f"the calibrator failed ({type(error).__name__})")
     if (score := ticket.score) is None:
         return Failure("scorer_closed", "the scoring server is stopping")
-    if not (0 <= score.score <= 1 and 0 <= score.confidence <= 1):  # nor is NaN
+    if not (0 <= score.score <= 1 and 0 <= score.confidence <= 1):  # also true for NaN
         log.error("score_failed", error=f"{score} is no probability")
         return Failure("scorer_failed", "the calibrator gave no probability")
     return score
 
 
 def check_scoring_server(config: Config, host: str) -> None:
-    """Refuses what could not work or would not be safe; raises StartupError."""
+    """Refuse a configuration that could not work or would be unsafe; raises StartupError."""
     calibrator = config.calibrator
     if not is_loopback(host) and not config.scorer.token.get_secret_value():
         raise StartupError(
@@ -253,7 +259,7 @@ def check_scoring_server(config: Config, host: str) -> None:
 
 
 def serve_scorer(path: Path | None, host: str, port: int, say: Callable[[str], None]) -> None:
-    """Runs one scoring server until it is told to stop; raises StartupError before it listens."""
+    """Run a scoring server until it is stopped; raises StartupError before it listens."""
     config = load_store_config(path)
     check_scoring_server(config, host)
     check_calibrator(config.calibrator, find_config(path))
@@ -274,7 +280,7 @@ def scoring_app(
     is_open: bool = True,
     on_ready: Callable[[], None] = lambda: None,
 ) -> ScoringApp:
-    """The application; `load` replaces the configured calibrator."""
+    """Build the application; `load` replaces the configured calibrator."""
     scoring = Scoring(
         load or scorer_loader(config.calibrator),
         timeout_s=config.calibrator.timeout_s,

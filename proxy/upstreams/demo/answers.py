@@ -1,7 +1,7 @@
-"""The demo's canned answers, right and wrong ones, and how a question finds its own.
+"""The demo's canned answers, right and wrong ones, and the search for a question's answers.
 
-They stand in `demo.yaml` with their labels: a newcomer sees what a confidence is worth, and a test
-measures it.
+They are in `demo.yaml` with their labels, so that a newcomer can see what a confidence is worth,
+and a test can measure it.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ import yaml
 Json = dict[str, Any]
 
 EMBEDDED_AUROC = 0.60
-"""What the embedded calibrator reaches on them;
-tests/calibrator/embedded/test_embedded_checkpoint.py measures it."""
+"""The embedded calibrator's AUROC on the canned answers, as measured by
+tests/calibrator/embedded/test_embedded_checkpoint.py."""
 
-MOST_CHARACTERS = 2_000  # of a question that is compared with canned ones, which are far shorter
+MOST_CHARACTERS = 2_000  # of a question to be looked up; canned ones are far shorter
 _CLOSE = 0.8  # the share of words that a question must have in common with a canned one
 _NEGATIONS = frozenset({"not", "no", "never", "without", "except", "t"})  # "t" as in "don't"
 
 
 @dataclass(frozen=True, slots=True)
 class DemoRow:
-    """One labelled answer; the rows of one question share its `question_id`.
+    """A labelled answer; the rows of one question share its `question_id`.
 
-    `content` is None where the answer is tool calls: `calls`, each with `name` and `arguments`.
-    `tools` are the definitions, in OpenAI's format, of the functions that those calls assume.
-    `system` is the system message by which the label holds, empty where it takes none.
+    `content` is None if the answer consists of tool calls: `calls`, each with `name` and
+    `arguments`. `tools` are the definitions, in OpenAI's format, of the functions that those calls
+    assume. `system` is the system message with which the label is valid, empty if there is none.
     """
 
     id: str
@@ -49,12 +49,12 @@ class DemoRow:
     correct: bool
 
     def messages(self) -> list[Json]:
-        """Return the conversation that this answers, as OpenAI's messages."""
+        """Return the conversation that this row answers, as OpenAI's messages."""
         rules = [{"role": "system", "content": self.system}] if self.system else []
         return [*rules, {"role": "user", "content": self.question}]
 
     def message(self) -> Json:
-        """The answer as OpenAI's assistant message, with new call ids each time."""
+        """Return the answer as OpenAI's assistant message, with new call ids each time."""
         message = text_message(self.content)
         if self.calls:
             message["tool_calls"] = [
@@ -70,7 +70,7 @@ class DemoRow:
 
 @cache
 def rows() -> tuple[DemoRow, ...]:
-    """Every labelled answer, in the order of the file."""
+    """Load all labelled answers, in the order of the file."""
     text = Path(__file__).with_name("demo.yaml").read_text(encoding="utf-8")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     return tuple(
@@ -92,19 +92,19 @@ def rows() -> tuple[DemoRow, ...]:
 
 @cache
 def questions() -> Mapping[str, tuple[DemoRow, ...]]:
-    """The answers to each question, in the order of the file."""
+    """Return the answers to each question, in the order of the file."""
     return {text: tuple(group) for text, group in groupby(rows(), key=lambda row: row.question)}
 
 
 def first_question(*, correct: bool = False) -> str:
-    """A short question for a first try: the demo answers it wrongly, or with `correct` rightly."""
+    """Return a question for a first try, which the demo answers wrongly (rightly if `correct`)."""
     return next(text for text, found in questions().items() if found[0].correct is correct)
 
 
 def find_answers(question: str) -> tuple[DemoRow, ...]:
-    """The answers to the canned question that `question` stands for, () where it is none.
+    """Return the answers to the canned question that `question` means, () if there is none.
 
-    Case, white space and punctuation do not count. A few words may be added or left out, but none
+    Case, white space and punctuation are ignored. A few words may be added or left out, but none
     changed or moved: "most" is never taken for "least".
     """
     if len(question) > MOST_CHARACTERS:
@@ -115,30 +115,30 @@ def find_answers(question: str) -> tuple[DemoRow, ...]:
 
 
 def words_of(text: str) -> list[str]:
-    """Words, numbers and operators, in lower case."""
+    """Split a text into words, numbers and operators, in lower case."""
     return re.findall(r"\w+|[+*/^%<>=]|(?<!\w)-(?=\d)", text.casefold())
 
 
 def _closeness(one: list[str], other: list[str]) -> float:
-    """The length of the shorter text as a share of the longer, 0 where the meaning may differ."""
+    """Return the shorter text's length as a share of the longer's, 0 if the meaning may differ."""
     short, long = sorted((one, other), key=len)
     if not short or _telling(short) != _telling(long):
         return 0.0
-    rest = iter(long)  # `in` reads it up to the word it finds, so the order counts
+    rest = iter(long)  # `in` consumes it up to the word it finds, so the order matters
     return len(short) / len(long) if all(word in rest for word in short) else 0.0
 
 
 def _telling(words: list[str]) -> list[str]:
-    """Numbers, operators and negations: a question without one of these is another question."""
+    """Return the numbers, operators and negations, which decide about a question's meaning."""
     return [word for word in words if word in _NEGATIONS or not word.isalpha()]
 
 
 def text_message(content: str | None) -> Json:
-    """An assistant message of OpenAI's."""
+    """Return an assistant message in OpenAI's format."""
     return {"role": "assistant", "content": content, "refusal": None}
 
 
 def dumped(value: object) -> str:
-    """Compact JSON that can be encoded as UTF-8."""
+    """Return compact JSON that can be encoded as UTF-8."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return text.encode(errors="replace").decode()  # JSON may carry half characters, UTF-8 may not
+    return text.encode(errors="replace").decode()  # UTF-8 has no half surrogate pairs, JSON does

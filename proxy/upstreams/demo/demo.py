@@ -1,7 +1,7 @@
-"""The demo upstream: canned answers, right and wrong ones, with no network and no key.
+"""The demo upstream: canned answers, right and wrong ones, without network or key.
 
-To a client it behaves like OpenAI's chat completions: streams, tools, n, structured output, cut
-replies and errors.
+It behaves like OpenAI's chat completions: streams, tools, n, structured output, truncated replies
+and errors.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _TYPES = {
 }
 
 
-STRONG = "demo-strong"  # gives the right answer first; any other model, the first one there is
+STRONG = "demo-strong"  # gives right answers first; other models keep the order of the file
 _OTHERS: dict[str, Format] = {f.path: f for f in FORMATS if f is not CHAT}
 
 
@@ -75,7 +75,7 @@ class DemoUpstream:
             return _reply(error.status, error.envelope())
 
     async def aclose(self) -> None:
-        """There is nothing to close."""
+        """Close nothing."""
 
     def _chat(self, body: Json) -> UpstreamReply:
         completion = _completion(body)
@@ -87,7 +87,7 @@ class DemoUpstream:
         return UpstreamReply(200, headers, events, on_close=events.aclose)
 
     def _in(self, format: Format, body: bytes) -> UpstreamReply:
-        """The answer in words to what the user said last, in another format."""
+        """Answer the user's last message in words, in another format."""
         asked = json_object(body)
         if asked is None:
             return _raw_reply(400, format.error_body(BadRequestError("The body is not JSON.")))
@@ -110,7 +110,7 @@ class DemoUpstream:
             await asyncio.sleep(self._delay_s)
 
     async def _events(self, completion: Json, *, has_usage: bool) -> AsyncGenerator[bytes, None]:
-        """The completion as server-sent events: chunks, usage where asked for, [DONE]."""
+        """Yield the completion as server-sent events: chunks, usage if requested, [DONE]."""
         frame = completion | {"object": "chat.completion.chunk", "usage": None}
         if not has_usage:
             del frame["usage"]
@@ -124,7 +124,10 @@ class DemoUpstream:
 
 
 def _parsed(raw: bytes) -> Json:
-    """The body of a request for a completion; raises BadRequestError as OpenAI answers 400."""
+    """Parse the body of a request for a completion.
+
+    Raises BadRequestError where OpenAI answers 400.
+    """
     body = json_object(raw)
     if body is None:
         raise BadRequestError("We could not parse the JSON body of your request.")
@@ -138,7 +141,7 @@ def _parsed(raw: bytes) -> Json:
             raise BadRequestError(text, param=name, code="invalid_type")
     for name, most in _MOST.items():
         value = body.get(name)
-        # not isinstance, for which true is an integer
+        # isinstance would accept `true`, as bool is a subclass of int
         if value is not None and not (type(value) is int and 1 <= value <= most):
             text = f"Invalid '{name}': expected an integer from 1 to {most}."
             raise BadRequestError(text, param=name, code="invalid_value")
@@ -191,9 +194,9 @@ def _choice(body: Json, index: int, limit: int) -> Json:
 
 
 def _answer(body: Json, index: int) -> Json:
-    """The assistant message of choice `index`, neither formatted nor cut."""
+    """Return the assistant message of choice `index`, neither formatted nor truncated."""
     last = body["messages"][-1]
-    if last.get("role") == "tool":  # the canned call once more would be an endless loop
+    if last.get("role") == "tool":  # repeating the canned call would loop forever
         return text_message(f"The tool answered: {_text(last)}")
     asked = [_text(message) for message in body["messages"] if message.get("role") == "user"]
     found = find_answers(asked[-1]) if asked else ()
@@ -213,7 +216,7 @@ def _answer(body: Json, index: int) -> Json:
 
 
 def _offered(body: Json) -> list[str]:
-    """The names of the functions that may be called."""
+    """Return the names of the functions that may be called."""
     choice = body.get("tool_choice")
     names = []
     for tool in [choice] if isinstance(choice, dict) else body.get("tools") or []:
@@ -224,7 +227,7 @@ def _offered(body: Json) -> list[str]:
 
 
 def _unknown() -> str:
-    """What the demo says to a question that it does not know."""
+    """Return the answer to a question that is not a canned one, with questions to try."""
     plain = (text for text, [row, *_] in questions().items() if not row.tools and not row.system)
     shortest = "\n".join(f"- {text}" for text in sorted(plain, key=len)[:5])
     return (
@@ -235,7 +238,7 @@ def _unknown() -> str:
 
 
 def _text(message: Json) -> str:
-    """The text of a message, whose content is a string, a list of parts or null."""
+    """Return the text of a message, whose content is a string, a list of parts or null."""
     content = message.get("content")
     if isinstance(content, list):
         texts = [part.get("text") for part in content if isinstance(part, dict)]
@@ -244,24 +247,27 @@ def _text(message: Json) -> str:
 
 
 def _written(message: Json) -> list[tuple[Json, str]]:
-    """Where the text of an answer stands: in its content and in the arguments of its calls."""
+    """Return the places of an answer's text: its content and the arguments of its calls.
+
+    Each is a mapping and a key in it.
+    """
     calls = [(call["function"], "arguments") for call in message.get("tool_calls", ())]
     return calls if message["content"] is None else [(message, "content"), *calls]
 
 
 def _tokens(text: str) -> list[str]:
-    """The text in pieces of about a word, which stand for tokens."""
+    """Split a text into pieces of about a word, which count as tokens."""
     return re.findall(r"\w+\W*|\W+", text)
 
 
 def _interleaved(choices: list[Json]) -> Iterator[Json]:
-    """The chunks of all choices, in turns as OpenAI sends them."""
+    """Yield the chunks of all choices in turns, as OpenAI sends them."""
     for together in zip_longest(*map(_chunks, choices)):
         yield from filter(None, together)
 
 
 def _chunks(choice: Json) -> Iterator[Json]:
-    """A complete choice as the chunks of a stream: role, content, tool calls, finish."""
+    """Yield a complete choice as the chunks of a stream: role, content, tool calls, finish."""
     message = choice["message"]
     content = message["content"]
     deltas: list[Json] = [text_message(None if content is None else "")]

@@ -1,7 +1,7 @@
 """The demo's judge: it knows the labels of the canned answers, and is wrong about one in eight.
 
-It reads what `judge` of a policy sends, and answers True or False and a probability, with the
-log-probabilities of its first token where they are asked for.
+It reads the prompt that a policy's `judge` sends, and answers True or False and a probability, with
+the log-probabilities of its first token if they are requested.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from typing import Final
 from proxy.upstreams.demo.answers import DemoRow, Json, rows, text_message
 
 JUDGE: Final = "demo-judge"
-SURE: Final = 0.9  # of either
+SURE: Final = 0.9  # the probability of its verdict
 
 
 def judged_choice(text: str, *, has_logprobs: bool) -> Json:
-    """The choice that judges the canned answer in a text; one that says it knows none."""
+    """Return the choice that judges the canned answer in a text.
+
+    If the text has no canned answer, the message says so.
+    """
     found = _judged(text.rpartition("<answer")[2])
     if found is None:
         message = text_message("There is no canned answer in this text that I could judge.")
@@ -35,7 +38,7 @@ def judged_choice(text: str, *, has_logprobs: bool) -> Json:
 
 
 def _judged(text: str) -> DemoRow | None:
-    """The longest canned answer that stands in the text."""
+    """Return the longest canned answer that the text contains, or None."""
     found = [row for row in rows() if row.content and row.content in text]
     return max(found, key=lambda row: len(row.content or ""), default=None)
 

@@ -1,4 +1,4 @@
-"""Structured output of the demo: a canned answer as the JSON that a request asked for."""
+"""Structured output of the demo: a canned answer as the JSON that a request wants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from proxy.wire.json_splice import json_object
 
 
 def formatted(content: str, response_format: Json) -> str:
-    """The answer as the JSON that was asked for, or as it is where none was."""
+    """Convert an answer to the JSON that `response_format` wants, or return it unchanged.
+
+    Raises BadRequestError for a schema that the demo cannot fill.
+    """
     known = json_object(content)
     match response_format:
         case {"type": "json_object"}:
@@ -27,7 +30,7 @@ def formatted(content: str, response_format: Json) -> str:
 
 
 def _filled(schema: Json, source: Any, root: Json) -> Any:
-    """A value that fits a JSON Schema and says what `source` says, as far as that goes."""
+    """Return a value that fits a JSON Schema and has the content of `source` as far as possible."""
     match schema:
         case {"$ref": str(pointer)}:
             target = reduce(lambda node, step: node[step], pointer.split("/")[1:], root)
@@ -53,7 +56,7 @@ def _filled(schema: Json, source: Any, root: Json) -> Any:
         case {"type": "boolean"}:
             return source if isinstance(source, bool) else not re.match(r"(?i)no\b", str(source))
         case {"type": "integer" | "number" as kind}:
-            # the last number of an answer is most often its result
+            # The last number of an answer is most often its result.
             found = re.findall(r"-?\d{1,15}(?:\.\d+)?", str(source).replace(",", ""))
             number = float(found[-1]) if found else 0.0
             return int(number) if kind == "integer" else number

@@ -1,3 +1,3 @@
-"""Our own HTTP client: connections to upstreams that are kept open."""
+"""An HTTP client of our own, which keeps connections to upstreams open."""
 
 __all__ = ["connection", "forward_proxy", "pool"]

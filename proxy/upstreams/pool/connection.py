@@ -1,14 +1,14 @@
-"""One HTTP/1.1 connection to an upstream, and the replies that come over it, one at a time.
+"""An HTTP/1.1 connection to an upstream, and the replies that arrive over it, one at a time.
 
-A `Connection` parses with llhttp what the event loop hands it; an `HttpReply` is the reply to one
-request as far as it has arrived. Nothing here waits on more than one future at a time and nothing
-starts a task, a timer or a timeout context: silence is found by whoever compares `deadline` with
-the clock now and then (`pool.py`).
+A `Connection` parses the event loop's data with llhttp; an `HttpReply` is the reply to one request
+as far as it has arrived. Nothing here waits on more than one future at a time, and nothing starts a
+task, a timer or a timeout context: the owner (`pool.py`) compares `deadline` with the clock now and
+then to find silence.
 
-What is refused rather than guessed: two lengths, a length beside `transfer-encoding: chunked`, any
-transfer coding but one `chunked`, interim replies with either, folded or malformed fields, line
-ends before a reply, a protocol that nobody asked for (101). What sloppy servers do without harm is
-accepted: lines of a head that end without CR, spaces after a chunk's size.
+Some things are refused rather than guessed: two lengths, a length beside `transfer-encoding:
+chunked`, any transfer coding but one `chunked`, interim replies with either, folded or malformed
+fields, line ends before a reply, a protocol that was not requested (101). Harmless faults of sloppy
+servers are accepted: lines of a head that end without CR, spaces after a chunk's size.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from proxy.wire.outlet import Bursts, Outlet
 HEADER_LIMIT = 64 * 1024  # bytes of a reply's header, or in a row without any of its body
 MAX_FIELDS = 512
 FRAMING = (b"content-length", b"transfer-encoding")
-HIGH_WATER = 256 * 1024  # unread bytes of a body beyond which upstream has to wait
-JOINED = 64 * 1024  # a request body up to here is copied behind its head: one write, one packet
-WRITTEN_AT_ONCE = 256 * 1024
-SURELY_OPEN_S = 0.5  # idle for less, a connection that was used again already is hardly closed
+HIGH_WATER = 256 * 1024  # unread bytes of a body above which reading pauses
+JOINED = 64 * 1024  # bytes of a request body up to which it is joined with its head in one write
+WRITTEN_AT_ONCE = 256 * 1024  # bytes
+SURELY_OPEN_S = 0.5  # idle seconds in which a connection that was reused is hardly ever closed
 
 
 class HttpReply(UpstreamReply, Arriving):
-    """The reply to one request, from before it begins; iterating gives the body, in as few pieces
-    as it came.
+    """The reply to one request, from before it begins; iteration yields its body as it arrives.
 
-    The connection writes into it, one reader takes out of it. It outlives its time on the
-    connection, which may serve the next request while the end of this body is still unread.
+    Pieces that arrived together are joined. The connection writes into it and one reader takes out
+    of it. It may outlive its use of the connection, which may serve the next request while the end
+    of this body is still unread.
     """
 
     __slots__ = (
@@ -54,15 +54,15 @@ class HttpReply(UpstreamReply, Arriving):
     def __init__(self, loop: asyncio.AbstractEventLoop, method: str) -> None:
         self._loop = loop
         self.is_head = method == "HEAD"
-        self.connection: Connection | None = None  # None once it is over, for good or for bad
-        self.status = 0  # until the head is here
+        self.connection: Connection | None = None  # None once the reply has ended or failed
+        self.status = 0  # 0 until the head has arrived
         self.headers: Headers = []
         self.values: dict[bytes, bytes] = {}  # the first value of every header
         self.crossing: Headers | None = None
         self.parts: list[bytes] = []
-        self.size = 0  # of the parts
-        self.is_unsent = False  # whether it failed before any of its request had left
-        self.has_begun = False  # whether a single byte came back
+        self.size = 0  # bytes of the parts
+        self.is_unsent = False  # whether it failed before any byte of its request was sent
+        self.has_begun = False  # whether any byte has arrived
         self.is_complete = False
         self.ends_with_connection = False
         self.error: UpstreamError | None = None
@@ -72,7 +72,7 @@ class HttpReply(UpstreamReply, Arriving):
         self.high_water = HIGH_WATER
 
     def wait(self) -> asyncio.Future[None]:
-        """A future that is done when there is something new: head, bytes, end or error."""
+        """Return a future that is done once there is something new: head, bytes, end or error."""
         self.waiter = waiter = self._loop.create_future()
         return waiter
 
@@ -84,18 +84,18 @@ class HttpReply(UpstreamReply, Arriving):
                 waiter.set_result(None)
 
     def leave_to(self, taker: Callable[[bytes], bool]) -> None:
-        if self.connection is not None:  # else nobody would let go of it: each would keep the other
+        if self.connection is not None:  # otherwise reply and taker would keep each other alive
             self.taker = taker
 
     def hand_on(self) -> None:
-        """Something has arrived: for whoever takes it, else for the reader."""
+        """Give what has arrived to the taker, or wake the reader."""
         if self.taker is None or not self._is_taken(self.taker):
             self.wake()
 
     def _is_taken(self, taker: Callable[[bytes], bool]) -> bool:
         waiter, parts = self.waiter, self.parts
         if waiter is None or waiter.done() or not parts:
-            return False  # what came before may still be on its way through the reader
+            return False  # the reader may still be working on earlier bytes
         if not taker(parts[0] if len(parts) == 1 else b"".join(parts)):
             return False
         parts.clear()
@@ -106,7 +106,7 @@ class HttpReply(UpstreamReply, Arriving):
         return self
 
     async def __anext__(self) -> bytes:
-        """What arrived before a break is given out before the break is raised."""
+        """Return the next bytes; bytes that arrived before an error come before it is raised."""
         while not self.parts:
             if self.error is not None:
                 raise self.error
@@ -123,7 +123,11 @@ class HttpReply(UpstreamReply, Arriving):
         return self._take() if is_whole else None
 
     async def read(self, limit: int = sys.maxsize) -> bytes:
-        """The whole body, woken once; raises UpstreamBrokenError as soon as it exceeds `limit`."""
+        """Read the whole body, waking the reader only once.
+
+        Raises UpstreamBrokenError as soon as it exceeds `limit` bytes, and UpstreamError where it
+        breaks off.
+        """
         if self.connection is not None:
             self.wants_all, self.high_water = True, limit
             self.connection.resume()
@@ -146,7 +150,7 @@ class HttpReply(UpstreamReply, Arriving):
         return whole
 
     def abort(self) -> None:
-        """Closes the connection unless the reply is whole: upstream may stop working on it."""
+        """Close the connection unless the reply is complete, so that upstream may stop its work."""
         if self.connection is not None:
             self.connection.fail(UpstreamBrokenError("the reply was closed before its end"))
 
@@ -163,10 +167,10 @@ class HttpReply(UpstreamReply, Arriving):
 
 
 class Connection(asyncio.Protocol):
-    """One transport to upstream; `on_free` takes it back, `on_lost` hears of its end.
+    """A transport to upstream; `on_free` takes it back after a reply, `on_lost` learns of its end.
 
-    `where` names the upstream in errors; `deadline` is the loop's time after which its owner should
-    call `expire`, `idle_since` that of its last reply's end.
+    `where` names the upstream in errors. `deadline` is the loop's time after which the owner should
+    call `expire`, `idle_since` that of the end of its last reply.
     """
 
     def __init__(
@@ -188,9 +192,9 @@ class Connection(asyncio.Protocol):
         self.deadline = math.inf
         self.reply: HttpReply | None = None
         self._fields: Headers = []
-        self._body: list[bytes] = []  # what the parser has found in the bytes that it is given
-        self.on_body = self._body.append  # of the parser's side; there are many small ones
-        self._overhead = 0  # bytes in a row that were not body
+        self._body: list[bytes] = []  # the parts that the parser has found in the current data
+        self.on_body = self._body.append  # called by the parser for many small parts
+        self._overhead = 0  # bytes in a row without any of a body
         self._is_reusable = False
         self._replies = 0
         self.idle_since = 0.0
@@ -202,13 +206,13 @@ class Connection(asyncio.Protocol):
             lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
         self._is_strict = False
-        self._known: KnownReply | None = None  # the head of a reply before
+        self._known: KnownReply | None = None  # the head of an earlier reply
         self._heads_to_learn = HEADS_LEARNT
 
-    # the owner's side
+    # Called by the owner
 
     def start(self, reply: HttpReply, head: bytes, body: bytes) -> None:
-        """Sends a request; what comes back goes to the reply."""
+        """Send a request and direct what comes back to the reply."""
         self.reply = reply
         reply.connection = self
         self._overhead = 0
@@ -224,13 +228,13 @@ class Connection(asyncio.Protocol):
             self._write_on()
 
     def is_usable(self) -> bool:
-        """Whether it can carry another request: open, and nothing came that nobody asked for.
+        """Return whether the connection can carry another request: open, without unexpected data.
 
-        Looking at the socket itself finds what the event loop has not come to yet: mostly the end
-        of the connection, which would cost the next request its answer. It is a system call, a
-        seventh of a small request's CPU, and left out where the end is not to be expected: servers
-        that close after a reply without a word do so after the first, the others when a connection
-        has been idle for seconds.
+        A look at the socket itself finds what the event loop has not processed yet, mostly the end
+        of the connection, which would cost the next request its answer. It is a system call that
+        takes a seventh of a small request's CPU. It is skipped if the end is unlikely: servers that
+        close after a reply without notice do so after the first one, others when a connection has
+        been idle for seconds.
         """
         if self._transport.is_closing():
             return False
@@ -239,11 +243,11 @@ class Connection(asyncio.Protocol):
         return is_proven or not self._has_news()
 
     def expire(self) -> None:
-        """Ends a silent reply with UpstreamTimeoutError, or an idle connection with nothing."""
+        """End a silent reply with UpstreamTimeoutError; an idle connection is just closed."""
         self.fail(UpstreamTimeoutError(f"upstream {self._where} did not answer in time"))
 
     def fail(self, error: UpstreamError) -> None:
-        """Closes the connection at once; the reply on it, if any, ends with the error."""
+        """Close the connection at once; a reply that is on it ends with the error."""
         self.deadline = math.inf
         self._unsent = None
         self._transport.abort()
@@ -255,13 +259,13 @@ class Connection(asyncio.Protocol):
             reply.wake()
 
     def resume(self) -> None:
-        """The reader has caught up."""
+        """Read from upstream again, if reading was paused until the reader caught up."""
         if self._is_read_paused:
             self._is_read_paused = False
             self.deadline = self._clock() + self._timeout_s
             self._transport.resume_reading()
 
-    # the event loop's side
+    # Called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -273,7 +277,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         reply = self.reply
-        if reply is None:  # nobody asked: whatever this is, it must not answer the next request
+        if reply is None:  # unrequested data must not answer the next request
             self._transport.abort()
             return
         is_first = not reply.has_begun
@@ -283,7 +287,7 @@ class Connection(asyncio.Protocol):
                 return
             if self._known is not None and self._read_again(self._known, reply, data):
                 return
-            if data[:1] != b"H":  # the parser would pass over line ends
+            if data[:1] != b"H":  # the parser would skip line ends
                 self._refuse("no status line")
                 return
             reply.has_begun = True
@@ -322,7 +326,10 @@ class Connection(asyncio.Protocol):
             reply.hand_on()
 
     def _read_again(self, known: KnownReply, reply: HttpReply, data: bytes) -> bool:
-        """Ends a reply whose head is known and whose body is whole; False for anything else."""
+        """Complete a reply whose head is known and whose whole body is in `data`.
+
+        Returns False, with nothing changed, for any other data.
+        """
         head = known.head
         length = head.length_in(data)
         if length is None or reply.is_head:
@@ -338,19 +345,19 @@ class Connection(asyncio.Protocol):
         return True
 
     def _learn(self, reply: HttpReply, data: bytes) -> None:
-        """Keeps the head of the one reply in the data, if it has a body and others may follow."""
+        """Remember the head of the single reply in `data`, if it has a body and others may come."""
         self._heads_to_learn -= 1
         if self._is_reusable and reply.size:
             self._known = known_reply(data, reply)
 
     def eof_received(self) -> None:
         self._end(None)
-        self._transport.abort()  # a mere close would wait until what is unsent is written
+        self._transport.abort()  # `close` would wait until unsent data is written
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(exc)
         self._on_lost(self)
-        self._parser = self._known = None  # parser and this keep each other
+        self._parser = self._known = None  # parser and connection refer to each other
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
@@ -363,7 +370,7 @@ class Connection(asyncio.Protocol):
             self._write_after_reading()
 
     def _write_on(self) -> None:
-        """Hands over a slice of a large body whenever upstream has taken the one before.
+        """Write the next slice of a large body, once upstream has accepted the one before.
 
         No task does this, so that the reply is read meanwhile: upstream may refuse the body (413)
         before all of it is sent, or answer while it reads.
@@ -377,9 +384,9 @@ class Connection(asyncio.Protocol):
             self._write_after_reading()
 
     def _write_after_reading(self) -> None:
-        """A write that fails would close the transport with upstream's last words still unread.
+        """Write on, after waiting data was read in the loop's next turn.
 
-        What waits in the socket is read in the loop's next turn, before the turn after it.
+        A write that fails would close the transport with upstream's last bytes still unread.
         """
         if self._has_news():
             self._loop.call_soon(self._loop.call_soon, self._write_on)
@@ -387,11 +394,11 @@ class Connection(asyncio.Protocol):
             self._write_on()
 
     def _has_news(self) -> bool:
-        """Whether bytes, or the connection's end, wait in the socket."""
+        """Return whether bytes, or the connection's end, wait in the socket."""
         return self._poll is not None and bool(self._poll.poll(0))
 
     def _pause(self) -> None:
-        """Silence is not upstream's while it is made to wait."""
+        """Stop reading, without a deadline, because upstream is not silent while it has to wait."""
         self._is_read_paused = True
         self.deadline = math.inf
         self._transport.pause_reading()
@@ -400,7 +407,10 @@ class Connection(asyncio.Protocol):
         self.fail(UpstreamBrokenError(f"upstream {self._where} did not answer in HTTP ({reason})"))
 
     def _finish(self, reply: HttpReply) -> None:
-        """The reply is whole: its reader hears of it, the connection may take the next one."""
+        """Complete the reply: wake its reader, and free the connection or close it.
+
+        A connection that cannot be reused, or on which part of the request is unsent, is closed.
+        """
         self.reply = reply.connection = reply.taker = None
         if reply.is_head:
             reply.parts.clear()
@@ -418,7 +428,10 @@ class Connection(asyncio.Protocol):
         reply.wake()
 
     def _end(self, cause: Exception | None) -> None:
-        """Nothing more will come; for a body without a length that is its proper end."""
+        """Handle the end of the connection, which properly ends a body without a length.
+
+        Any other reply fails.
+        """
         reply = self.reply
         if reply is None:
             return
@@ -431,7 +444,7 @@ class Connection(asyncio.Protocol):
                 UpstreamBrokenError(f"upstream {self._where} broke off its answer ({reason})")
             )
 
-    # the parser's side; an exception raised here comes out of feed_data as the context of its own
+    # Called by the parser; `feed_data` wraps an exception raised here as the context of its own.
 
     def on_message_begin(self) -> None:
         if self.reply is None or self.reply.is_complete:
@@ -443,7 +456,7 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         reply = self.reply
         assert reply is not None
-        fields, self._fields = self._fields, []  # what is added from here on are trailers
+        fields, self._fields = self._fields, []  # fields added from here on are trailers
         if len(fields) > MAX_FIELDS:
             raise ValueError(f"more than {MAX_FIELDS} header fields")
         if self._overhead > HEADER_LIMIT and _size(fields) > HEADER_LIMIT:
@@ -458,12 +471,12 @@ class Connection(asyncio.Protocol):
         values = first_values(fields)
         if is_chunked := b"transfer-encoding" in values:
             _check_coding(fields, values)
-            self._demand_cr(True)  # else llhttp loses a byte behind the bare LF of a chunk's size
+            self._demand_cr(True)  # or llhttp loses a byte after the bare LF of a chunk's size
         reply.status, reply.headers, reply.values = status, fields, values
         self._is_reusable = self._parser.should_keep_alive()
         if is_chunked and self._parser.get_http_version() == "1.0":
             self._is_reusable = False  # RFC 9112, 6.1: its framing is faulty
-        if reply.is_head:  # the parser cannot be told that there is no body
+        if reply.is_head:  # the parser cannot know that there is no body
             reply.is_complete = True
             self._is_reusable = False
         elif not self._is_reusable:
@@ -476,7 +489,7 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         reply = self.reply
         assert reply is not None
-        if reply.status:  # else an interim reply has ended, and the real one follows
+        if reply.status:  # otherwise an interim reply has ended and the final one follows
             reply.is_complete = True
 
 
@@ -485,13 +498,13 @@ def _size(fields: Headers) -> int:
 
 
 def _check_coding(fields: Headers, values: dict[bytes, bytes]) -> None:
-    """Raises ValueError for any transfer coding but `chunked`, a list of them or several fields.
+    """Raise ValueError for any transfer coding but a single `chunked`.
 
-    One parser looks for `chunked` anywhere in the value, another at its end, a third reads until
-    the connection ends.
+    Parsers disagree about others: one looks for `chunked` anywhere in the value, another at its
+    end, a third reads until the connection ends.
     """
     if values[b"transfer-encoding"] == b"chunked" and len(values) == len(fields):
-        return  # nearly every reply
+        return  # nearly all replies
     codings = [value for name, value in fields if name == b"transfer-encoding"]
     if len(codings) > 1 or codings[0].lower() != b"chunked":
         raise ValueError("its transfer coding is not 'chunked' alone")

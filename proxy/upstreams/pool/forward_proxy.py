@@ -1,7 +1,7 @@
-"""The way to an upstream through a company's forward proxy: HTTPS_PROXY, by CONNECT.
+"""Tunnels to an upstream through a company's forward proxy: HTTPS_PROXY, by CONNECT.
 
-Only upstreams under https:// go that way; those under http:// are on one's own network. NO_PROXY
-names hosts that are reached directly, as curl and Python's own clients read it.
+Only upstreams under https:// use it; those under http:// are on the local network. NO_PROXY names
+hosts that are reached directly, in the form that curl and Python's own clients read.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from urllib.parse import unquote, urlsplit
 
 from proxy.errors import ExitStatus, StartupError, UpstreamError
 
-VARIABLES: Final = ("https_proxy", "HTTPS_PROXY")  # the first that is set counts
-_MOST_BYTES: Final = 16_384  # of what a proxy says before the tunnel is open
+VARIABLES: Final = ("https_proxy", "HTTPS_PROXY")  # the first one that is set is used
+_MOST_BYTES: Final = 16_384  # of a proxy's reply before the tunnel is open
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] (\d{3})")
 
 
 @dataclass(frozen=True, slots=True)
 class ForwardProxy:
-    """Where tunnels begin; `authorization` is the value of a header, empty where none is needed."""
+    """A forward proxy; `authorization` is the value of a header, empty if none is needed."""
 
     host: str
     port: int
@@ -32,14 +32,14 @@ class ForwardProxy:
 
     @property
     def where(self) -> str:
-        """Its address without user name and password."""
+        """Its URL without user name and password."""
         return f"http://{self.host}:{self.port}"
 
 
 def forward_proxy_for(scheme: str, host: str) -> ForwardProxy | None:
-    """Return the proxy of the environment for an upstream; None where it is reached directly.
+    """Return the proxy of the environment for an upstream; None if it is reached directly.
 
-    Raises StartupError for a variable that is no address of a proxy.
+    Raises StartupError where the variable is no address of a proxy.
     """
     url = next(filter(None, map(os.environ.get, VARIABLES)), None)
     if scheme != "https" or url is None:
@@ -66,9 +66,10 @@ def forward_proxy_for(scheme: str, host: str) -> ForwardProxy | None:
 async def open_tunnel(
     loop: asyncio.AbstractEventLoop, sock: socket.socket, proxy: ForwardProxy, authority: str
 ) -> None:
-    """Ask a proxy, over a connected socket, for a tunnel to `authority` (host and port).
+    """Request a tunnel to `authority` (host and port) from a proxy, over a connected socket.
 
-    Raises UpstreamError where it refuses, and OSError where it ends the connection.
+    Raises UpstreamError where the proxy refuses or ends the connection, and OSError where the
+    socket fails.
     """
     place = authority.encode("ascii")
     head = b"CONNECT %b HTTP/1.1\r\nhost: %b\r\n" % (place, place)
@@ -79,7 +80,7 @@ async def open_tunnel(
     while b"\r\n\r\n" not in said:
         if len(said) > _MOST_BYTES:
             raise UpstreamError(f"the proxy at {proxy.where} (HTTPS_PROXY) says too much")
-        part = await loop.sock_recv(sock, 4_096)  # in TLS the client speaks first: nothing follows
+        part = await loop.sock_recv(sock, 4_096)  # nothing follows: in TLS the client speaks first
         if not part:
             raise UpstreamError(f"the proxy at {proxy.where} (HTTPS_PROXY) ended the connection")
         said += part

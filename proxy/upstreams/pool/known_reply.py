@@ -1,8 +1,8 @@
-"""The head that an upstream sends again and again, told by its bytes instead of parsed anew.
+"""Recognition of a reply's head that upstream has sent before, without parsing it again.
 
-Model servers of one's own send the same head with every whole reply of a connection, but for the
-length of the body and, once a second, the date. Where it comes at once with its whole body, what it
-says is known: llhttp read these very bytes before.
+Local model servers send the same head with each whole reply of a connection, except for the length
+of the body and, once a second, the date. If it arrives together with its whole body, its meaning is
+known: llhttp parsed the same bytes before.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from proxy.wire.headers import KnownBytes, known_bytes, to_client, without
 
 
 class KnownReply:
-    """The head of a whole reply behind which the connection could be kept."""
+    """The head of a whole reply after which the connection could be kept."""
 
     __slots__ = ("_crossing", "_headers", "_position", "_status", "_values", "head")
 
@@ -24,7 +24,7 @@ class KnownReply:
         self._position = [name for name, _ in reply.headers].index(b"content-length")
 
     def tell(self, reply: UpstreamReply, length: bytes) -> None:
-        """Notes in a reply what the head says with another length."""
+        """Fill in status and headers of a reply, with another content length."""
         reply.status, reply.crossing = self._status, self._crossing
         reply.headers = headers = self._headers.copy()
         headers[self._position] = (b"content-length", length)
@@ -33,7 +33,9 @@ class KnownReply:
 
 
 def known_reply(data: bytes, reply: UpstreamReply) -> KnownReply | None:
-    """The head of the reply that came alone in `data`, with its whole body, and was read; None for
-    one that is not worth it, or whose end is not sure."""
+    """Return the head of a parsed reply that arrived alone in `data` with its whole body.
+
+    Returns None for a head that is too long, has no length, or whose end is uncertain.
+    """
     head = known_bytes(data)
     return None if head is None else KnownReply(head, reply)

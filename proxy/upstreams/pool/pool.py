@@ -1,18 +1,17 @@
-"""The way to an upstream that speaks OpenAI's format, over connections that are kept.
+"""The connections to an upstream that speaks the client's format; they are kept and reused.
 
-An HTTP/1.1 client for one origin and for the hot path: it sends the request's bytes and gives the
-reply's, and does nothing else. No redirects, no cookies, no decoding, no header of its own beyond
-`host` and `content-length`. It connects to the origin itself, or through the forward proxy that
-HTTPS_PROXY names (`forward_proxy.py`).
+This is an HTTP/1.1 client for one origin and for the hot path: it sends the request's bytes and
+returns the reply's, and does nothing else. No redirects, no cookies, no decoding, no header of its
+own besides `host` and `content-length`. It connects to the origin itself, or through the forward
+proxy that HTTPS_PROXY names (`forward_proxy.py`).
 
-**A request that may have been executed is not sent twice.** A server may close a kept connection
-at the very moment at which a request is written to it. A connection that was closed while idle is
-never used, not even when the event loop has not noticed yet (`Connection.is_usable`). Where it
-happens all the same, the connection being a used one and not one byte having come back, a request
-whose method is idempotent (RFC 9110, 9.2.2) is sent once more, on a new connection. A POST is not:
-a model may already be working on it, and be paid for it; the client gets a 502 and decides. Only a
-request that waited to be written with others, so that not a byte of it had left, is sent once more
-whatever its method.
+**A request that may have been executed is not sent twice.** A server may close a kept connection at
+the very moment at which a request is written to it. A connection that was closed while idle is
+never used, not even if the event loop has not noticed yet (`Connection.is_usable`). If it happens
+all the same, on a reused connection and before any byte has come back, a request with an idempotent
+method (RFC 9110, 9.2.2) is sent once more, on a new connection. A POST is not, because a model may
+already be working on it, at a price: the client gets a 502 and decides. A request of any method is
+sent once more if it still waited to be written with others, so that no byte of it had left.
 """
 
 from __future__ import annotations
@@ -47,12 +46,12 @@ log = structlog.get_logger(__name__)
 UNAUTHORIZED = 401
 NOT_FOUND = 404
 CONNECT_TIMEOUT_S = 15  # name, TCP and TLS together
-KEEP_ALIVE_S = 15  # shorter than common servers', so that a kept connection is rarely stale
-MAX_IDLE = 256
-SWEEP_S = 1.0  # how late the end of a silence may be noticed
-NEXT_ADDRESS_S = 0.25  # RFC 8305: when the next address of a name is tried beside the first
+KEEP_ALIVE_S = 15  # shorter than common servers use, so that a kept connection is rarely stale
+MAX_IDLE = 256  # connections
+SWEEP_S = 1.0  # how late a timeout may be noticed, in seconds
+NEXT_ADDRESS_S = 0.25  # RFC 8305: seconds until a name's next address is tried in parallel
 MAX_OPENINGS = 256
-LONGEST_OPENING = 4_096  # bytes that are remembered
+LONGEST_OPENING = 4_096  # bytes of an opening that is cached
 
 IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
@@ -63,10 +62,11 @@ _TARGET = re.compile(r"/[!-~\x80-\xff]*")
 
 
 class Pool:
-    """An upstream at `base_url` (with its `/v1`); with `api_key` empty the client's key goes there.
+    """An upstream at `base_url` (with its `/v1`); if `api_key` is empty, it gets the client's key.
 
-    `timeout_s` bounds the silence before and between bytes, not the whole reply. Raises
-    StartupError for a `base_url` that cannot be used.
+    `timeout_s` bounds the silence before and between bytes, not the whole reply. `has_key` says
+    that requests come with a configured key although `api_key` is empty. Raises StartupError for a
+    `base_url` or an `api_key` that cannot be used.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Pool:
             self._replaced |= {b"authorization"}
         self._openings: dict[tuple[str, str, str], bytes] = {}
         self._open: set[Connection] = set()
-        self._idle: dict[Connection, None] = {}  # the last one is the warmest
+        self._idle: dict[Connection, None] = {}  # the most recently used one is last
         self._loop: asyncio.AbstractEventLoop | None = None
         self._bursts = Bursts()
         self._sweeping: asyncio.TimerHandle | None = None
@@ -100,7 +100,10 @@ class Pool:
         self._is_closed = False
 
     async def send(self, request: UpstreamRequest) -> UpstreamReply:
-        """Raises UpstreamError when no answer begins; an error status is an answer."""
+        """Send a request over a kept or a new connection and return the reply once it begins.
+
+        Raises UpstreamError where no answer begins; an error status is an answer.
+        """
         head = self._head(request)
         loop = self._loop
         if loop is None:
@@ -130,7 +133,7 @@ class Pool:
             kept = None
 
     def _note_key(self, status: int) -> None:
-        """Warns once when the configuration's key is refused: clients take it for their own."""
+        """Warn once if the configured key is refused, because clients think it is their own."""
         is_refused = status == UNAUTHORIZED
         if is_refused and not self._is_key_refused:
             hint = "the api_key of the configuration was refused, not that of a client"
@@ -143,18 +146,18 @@ class Pool:
             self._sweeping.cancel()
         for connection in list(self._open):
             connection.fail(UpstreamBrokenError("the proxy has closed its connections"))
-        for _ in range(100):  # lets the transports see that they are closed
+        for _ in range(100):  # let the transports notice that they are closed
             if not self._open:
                 break
             await asyncio.sleep(0)
 
     def _note_path(self) -> None:
-        """Tell once what is often wrong where an upstream knows no path."""
+        """Warn once that `/v1` may be missing, after an upstream did not know a path."""
         self._may_lack_path = False
         hint = f"did you mean base_url: {self._where}/v1 ?"
         log.warning("upstream_knows_no_path", upstream=self._where, hint=hint)
 
-    # the request's head
+    # The request's head
 
     def _head(self, request: UpstreamRequest) -> bytes:
         key = (request.method, request.path, request.query)
@@ -172,8 +175,10 @@ class Pool:
         return head + b"\r\n"
 
     def _begun(self, opening: bytes, headers: Headers) -> bytes:
-        """A head but for the length of the body and the end; raises UpstreamError for a field that
-        is not sent."""
+        """Return a head without the body's length and the final line end.
+
+        Raises UpstreamError for a field with a line break or a NUL.
+        """
         replaced = self._replaced
         if not replaced.isdisjoint(map(name_of, headers)):
             headers = [field for field in headers if field[0] not in replaced]
@@ -186,7 +191,10 @@ class Pool:
         return opening + fields
 
     def _opening(self, method: str, path: str, query: str) -> bytes:
-        """Request line and the fields that never change; kept, as few paths make most traffic."""
+        """Return the request line and the constant fields, cached because few paths are common.
+
+        Raises UpstreamError for a method or path with a space or a control character.
+        """
         target = f"{self._origin.path}{path}?{query}" if query else self._origin.path + path
         if not (_METHOD.fullmatch(method) and _TARGET.fullmatch(target)):
             raise UpstreamError("a method or path with a space or a control character is not sent")
@@ -197,10 +205,12 @@ class Pool:
             self._openings[method, path, query] = opening
         return opening
 
-    # connections
-
+    # Connections
     def _kept(self) -> Connection | None:
-        """The warmest connection that is still good."""
+        """Return the most recently used connection that is still usable, or None.
+
+        Connections that are not usable are closed.
+        """
         while self._idle:
             connection, _ = self._idle.popitem()
             if connection.is_usable():
@@ -237,7 +247,7 @@ class Pool:
         return connection
 
     async def _connected(self, loop: asyncio.AbstractEventLoop) -> socket.socket:
-        """Return a socket that leads to the origin, through the forward proxy if there is one."""
+        """Return a socket that is connected to the origin, through the forward proxy if any."""
         origin, between = self._origin, self.forward_proxy
         host, port = (between.host, between.port) if between else (origin.host, origin.port)
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -259,7 +269,10 @@ class Pool:
         )
 
     def _tls(self) -> ssl.SSLContext | None:
-        """The default context, which reads the system's certificates, is made when first needed."""
+        """Return the TLS context, made on first use because it reads the system's certificates.
+
+        Returns None for an origin under http://.
+        """
         if self._origin.scheme == "http":
             return None
         if self._ssl_context is None:
@@ -281,7 +294,10 @@ class Pool:
         self._idle.pop(connection, None)
 
     def _sweep(self) -> None:
-        """The one timer: ends silent replies and connections that were idle for too long."""
+        """End silent replies and connections that were idle for too long, and restart the timer.
+
+        This is the pool's only timer; it runs while connections are open.
+        """
         assert self._loop is not None
         now = self._loop.time()
         for connection in [each for each in self._open if each.deadline < now]:
@@ -293,7 +309,7 @@ class Pool:
 
 
 class Origin(NamedTuple):
-    """Where an upstream is: `authority` as in a URL, `path` in front of every request's."""
+    """The location of an upstream: `authority` as in a URL, `path` as a prefix of request paths."""
 
     scheme: str
     host: str
@@ -303,7 +319,11 @@ class Origin(NamedTuple):
 
 
 def origin_of(base_url: str) -> Origin:
-    """Messages name no URL: one that holds a password would end up in a log."""
+    """Parse a base URL.
+
+    Raises StartupError where it cannot be used. Messages do not quote the URL, because a password
+    in it would end up in a log.
+    """
     try:
         parts = urlsplit(base_url)
         host, port = parts.hostname or "", parts.port
@@ -327,7 +347,7 @@ def origin_of(base_url: str) -> Origin:
 
 
 def _bracketed(host: str) -> str:
-    """Return a host as URLs have it: addresses of IPv6 stand in brackets."""
+    """Return a host as URLs have it, with an IPv6 address in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
@@ -338,7 +358,10 @@ def _key_bytes(api_key: str) -> bytes:
 
 
 def _new_socket(address: tuple[Any, ...]) -> socket.socket:
-    """With the probes of OpenAI's own client: a model may think for minutes behind a NAT."""
+    """Open a socket with the keep-alive probes of OpenAI's own client.
+
+    They keep a NAT's entry alive while a model thinks for minutes.
+    """
     family, kind, protocol = address[:3]
     sock = socket.socket(family, kind, protocol)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,8 +1,8 @@
-"""The HTTP clients below litellm, which makes them itself and shares them within the process.
+"""The HTTP clients that litellm creates itself and shares within the process.
 
-They follow no redirect, for upstreams come from the configuration alone; what upstream answers can
-be watched; and they are closed with the last user of their event loop. All of them pass through
-litellm's `in_memory_llm_clients_cache`, and there they are seized.
+They are changed to follow no redirect, because upstreams come from the configuration alone, to let
+upstream's responses be watched, and to be closed with the last user of their event loop. All of
+them pass through litellm's `in_memory_llm_clients_cache`, which is intercepted here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _watched: ContextVar[list[httpx.Response]] = ContextVar("watched")
 
 @contextmanager
 def watched() -> Iterator[list[httpx.Response]]:
-    """A list of what upstream answers to the calls inside; the bodies may not be here yet."""
+    """Collect upstream's responses to the calls inside; their bodies may not have arrived yet."""
     responses: list[httpx.Response] = []
     token = _watched.set(responses)
     try:
@@ -40,7 +40,7 @@ async def _watch(response: httpx.Response) -> None:
 
 
 class SharedClients:
-    """All clients that litellm makes from now on, by the event loop that they belong to."""
+    """All clients that litellm creates from now on, by their event loop."""
 
     def __init__(self, litellm: Any) -> None:
         self._litellm = litellm
@@ -51,7 +51,7 @@ class SharedClients:
         self._made: WeakKeyDictionary[_Loop, WeakValueDictionary[str, Any]] = WeakKeyDictionary()
 
     def join(self, user: object) -> None:
-        """Keeps the running loop's clients open until this user leaves."""
+        """Keep the running loop's clients open until this user leaves."""
         loop = asyncio.get_running_loop()
         if loop not in self._users:
             self._forget_namesake()
@@ -59,44 +59,47 @@ class SharedClients:
         self._users[loop].add(user)
 
     def _forget_namesake(self) -> None:
-        """Drop the clients of a loop that is gone and had this one's id, by which litellm goes."""
+        """Drop the clients of a closed loop that had the same id as this one.
+
+        litellm finds clients by the id of their loop.
+        """
         ending = self._store.update_cache_key_with_event_loop("")
         for key in [each for each in self._store.cache_dict if str(each).endswith(ending)]:
             self._store.delete_cache(key)
 
     async def leave(self, user: object) -> None:
-        """Closes the running loop's clients if nobody else uses them."""
+        """Close the running loop's clients if nobody else uses them."""
         loop = asyncio.get_running_loop()
         users = self._users.setdefault(loop, WeakSet())
         users.discard(user)
         if users:
             return
         for key, client in list(self._made.pop(loop, {}).items()):
-            self._store.delete_cache(key)  # else the next user would get a closed one
+            self._store.delete_cache(key)  # or the next user would get a closed one
             await client.close()
         of_all_loops = vars(self._litellm).get("module_level_aclient")
         if of_all_loops is not None and not any(self._users.values()):
-            await of_all_loops.close()  # opens itself again
+            await of_all_loops.close()  # it reopens itself
 
     def _seize(self, key: str, value: Any, *args: Any, **kwargs: Any) -> None:
         if (client := _http_client(value)) is not None:
-            for owner in (client, value):  # litellm's handlers make another client of their values
+            for owner in (client, value):  # handlers make other clients with their own values
                 if hasattr(owner, "event_hooks"):
                     owner.event_hooks = {"request": [], "response": [_watch]}
                     owner.follow_redirects = False
-            with suppress(RuntimeError):  # made outside of any loop, for all of them
+            with suppress(RuntimeError):  # a client made outside of any loop serves all of them
                 made = self._made.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
                 made[self._store.update_cache_key_with_event_loop(key)] = value
         self._put(key, value, *args, **kwargs)
 
 
 def _http_client(value: Any) -> httpx.AsyncClient | None:
-    """The client within litellm's handler (`client`) or within OpenAI's SDK (`_client`)."""
+    """Return the client of litellm's handler (`client`) or OpenAI's SDK (`_client`), or None."""
     found = (getattr(value, name, None) for name in ("client", "_client"))
     return next((client for client in found if isinstance(client, httpx.AsyncClient)), None)
 
 
 @cache
 def shared_clients() -> SharedClients:
-    """Those of the process; imports litellm."""
+    """Return those of the process; imports litellm on the first call."""
     return SharedClients(importlib.import_module("litellm"))

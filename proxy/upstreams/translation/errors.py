@@ -1,6 +1,6 @@
-"""What litellm raises, as a client of OpenAI's API expects it.
+"""Errors of litellm, converted to what a client of OpenAI's API expects.
 
-    an HTTP answer of upstream's    a reply with its status, its words, its `retry-after`
+    an HTTP answer from upstream    a reply with its status, its message, its `retry-after`
     a verdict of litellm's own      a reply with the status that litellm gives it
     a broken or silent connection   raises UpstreamError or a subclass of it
 
@@ -27,7 +27,7 @@ from proxy.wire.json_splice import json_object
 log = structlog.get_logger(__name__)
 
 _KEPT = re.compile(r"retry-after(-ms)?|x-should-retry|(x-)?request-id|.*ratelimit-.*")
-_LITELLM_PREFIX = "llm_provider-"  # before the names of headers that litellm passes on as they are
+_LITELLM_PREFIX = "llm_provider-"  # put by litellm before names of headers that it passes on
 _WRAPPING = re.compile(r"^(?:(?:litellm\.)?\w+(?:Error|Exception|Timeout)(?:: | - ))+")
 _TYPES = {
     401: "authentication_error",
@@ -51,15 +51,15 @@ def json_reply(status: int, body: Any, headers: Headers) -> UpstreamReply:
 
 
 def kept_headers(headers: Mapping[str, str]) -> Headers:
-    """Those of upstream's header fields that mean something to a client of the translation."""
+    """Return those of upstream's header fields that are useful to a client of the translation."""
     named = {name.lower().removeprefix(_LITELLM_PREFIX): value for name, value in headers.items()}
     return encoded((name, value) for name, value in named.items() if _KEPT.fullmatch(name))
 
 
 def error_reply(error: Exception, answered: httpx.Response | None = None) -> UpstreamReply:
-    """The reply that `error` stands for; raises UpstreamError when there was none.
+    """Convert an error of litellm to a reply; raises UpstreamError if upstream gave no answer.
 
-    `answered` is what upstream said, where that is known.
+    `answered` is upstream's response, if it is known.
     """
     chain = list(_chain(error))
     code = next((_CODES[name] for e in chain if (name := type(e).__name__) in _CODES), None)
@@ -80,7 +80,7 @@ def error_reply(error: Exception, answered: httpx.Response | None = None) -> Ups
 
 
 def no_answer(response: httpx.Response) -> UpstreamBrokenError:
-    """A success of upstream's that holds no answer; upstream's words if it calls that an error."""
+    """Return the error for a successful response without an answer, with upstream's own message."""
     try:
         told = json_object(response.content) or {}
     except httpx.ResponseNotRead:
@@ -94,7 +94,7 @@ def no_answer(response: httpx.Response) -> UpstreamBrokenError:
 
 
 def broken_off(error: Exception) -> UpstreamError:
-    """What an error in the middle of a stream is for the proxy."""
+    """Return the proxy's error for one in the middle of a stream."""
     failure = _failure(error)
     if isinstance(failure, UpstreamTimeoutError | UpstreamBrokenError):
         return failure
@@ -103,11 +103,11 @@ def broken_off(error: Exception) -> UpstreamError:
 
 
 def _failure(error: Exception) -> UpstreamError | None:
-    """The seam for errors that are no answer; None where litellm gives an HTTP status."""
-    import openai  # not at the top: it takes a second, and litellm has loaded it by now
+    """Convert an error that is no answer; returns None if litellm gives it an HTTP status."""
+    import openai  # imported here, because it takes a second and litellm has loaded it by now
 
     chain = list(_chain(error))
-    name = type(chain[-1]).__name__  # the first error of all says most
+    name = type(chain[-1]).__name__  # the original error says most
 
     def has(*kinds: type[Exception]) -> bool:
         return any(isinstance(cause, kinds) for cause in chain)
@@ -120,22 +120,25 @@ def _failure(error: Exception) -> UpstreamError | None:
         return UpstreamError(f"could not connect to upstream ({name})")
     status = getattr(error, "status_code", None)
     is_verdict = isinstance(status, int) and 400 <= status <= 599
-    if is_verdict and not has(openai.APIConnectionError):  # what litellm calls all that is left
+    if is_verdict and not has(openai.APIConnectionError):  # litellm's name for all other errors
         return None
     text = f"litellm could not translate the request or its answer ({name})"
     return UpstreamError(text, code=_NOT_TRANSLATED)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and what led to it, the latest first."""
+    """Yield the error and its causes, the latest first."""
     while error is not None:
         yield error
-        wrapped = getattr(error, "original_exception", None)  # of litellm's MidStreamFallbackError
+        wrapped = getattr(error, "original_exception", None)  # in litellm's MidStreamFallbackError
         error = wrapped or error.__cause__ or error.__context__
 
 
 def error_answer(response: httpx.Response, code: str | None = None) -> UpstreamReply:
-    """Upstream's error, its words moved into OpenAI's envelope; a redirect is none to follow."""
+    """Return upstream's error with its message in OpenAI's envelope.
+
+    Raises UpstreamBrokenError for a redirect, which is not followed.
+    """
     status = response.status_code
     if status < 400:
         raise UpstreamBrokenError(f"upstream answered {status}, which is not followed")
@@ -168,6 +171,6 @@ def _envelope(
 
 
 def _words(error: Exception) -> str:
-    """litellm's message without its class names, advice for its own users and tracebacks."""
+    """Return litellm's message without its class names, advice for its users and tracebacks."""
     text = str(getattr(error, "message", error))
     return _WRAPPING.sub("", text).partition("\n")[0].partition(" To drop these")[0]

@@ -1,8 +1,8 @@
-"""The way to an upstream that does not speak OpenAI's format: litellm translates there and back.
+"""An upstream that does not speak OpenAI's format, and that litellm translates for.
 
-With `translated_*.py` what knows litellm, and where its word provider is used. litellm is loaded by
-the first request, in a thread: its import takes seconds. Where the provider of a model speaks
-OpenAI's format after all, nothing is translated; litellm says where it is, a Relay goes there.
+Only this package knows litellm and uses its term "provider". The first request loads litellm in a
+thread, because its import takes seconds. If a model's provider speaks OpenAI's format after all,
+nothing is translated: litellm finds its address, and a Pool sends the request there.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from proxy.wire.json_splice import parse_json_object, replace_member
 Json = dict[str, Any]
 
 _ENVIRONMENT = {
-    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # else a price list is fetched at import
-    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",  # the same for a list of header values
-    "LITELLM_MODE": "PRODUCTION",  # else a `.env` of the working directory is read
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",  # or a price list is fetched at import
+    "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",  # or a list of header values is fetched
+    "LITELLM_MODE": "PRODUCTION",  # or a `.env` of the working directory is read
 }
-# What is translated. The rest of a body steers litellm (`api_base`, `metadata` ..) or is unknown.
+# Translated fields. The others steer litellm (`api_base`, `metadata` ..) or are unknown.
 _FIELDS: dict[str, type | UnionType] = {
     name: kind
     for kind, names in {
@@ -60,16 +60,16 @@ _FIELDS: dict[str, type | UnionType] = {
     }.items()
     for name in names.split()
 }
-# On litellm's list of OpenAI's kin, but with a URL, an authentication or model names of their own.
+# On litellm's list of compatible providers, but with URLs, authentication or names of their own.
 _NOT_QUITE_OPENAI = ("azure_ai", "clarifai", "docker_model_runner", "fireworks_ai", "ragflow")
 _OPENAI = ".api.openai.com"
-_INTERACTIVE = ("chatgpt", "github_copilot")  # asking for their key starts a login
-_STAND_INS = ("dummy-key", "fake-api-key")  # litellm's for providers without keys
+_INTERACTIVE = ("chatgpt", "github_copilot")  # looking up their key starts a login
+_STAND_INS = ("dummy-key", "fake-api-key")  # litellm's placeholders for providers without keys
 
 
 @cache
 def load_litellm() -> Any:
-    """litellm, made silent; the import opens no connection."""
+    """Import litellm and silence it; the import opens no connection."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     litellm: Any = importlib.import_module("litellm")
@@ -85,26 +85,26 @@ def load_litellm() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What a model's name leads to; `relay` is None where litellm has to translate."""
+    """The destination of a model's name; `relay` is None if litellm has to translate."""
 
-    name: str  # as litellm wants it, with the provider's prefix
-    model: str  # as the provider wants it
+    name: str  # the model's name for litellm, with the provider's prefix
+    model: str  # the model's name for the provider
     relay: Upstream | None
     anthropic: Upstream | None = None  # speaks Anthropic's format
-    is_openais: bool = False  # answers in OpenAI's format, whatever the requests look like
+    is_openais: bool = False  # answers in OpenAI's format, whatever the format of requests
 
     def way(self, path: str) -> Upstream | None:
-        """Where the client's bytes can go as they are."""
+        """Return the upstream that can get the client's bytes unchanged, or None."""
         return self.anthropic if path.startswith(MESSAGES) else self.relay
 
 
 class LiteLLMUpstream:
-    """An upstream that litellm finds and, where it has to, translates for.
+    """An upstream that litellm finds and, if necessary, translates for.
 
-    `provider` holds for all model names; with "auto" each name begins with its own, as in
-    `anthropic/...`. `base_url` and `api_key` come before what litellm finds in the environment;
-    without any key the client's own goes upstream. `via="litellm"` translates in any case. With
-    `is_exact` names are no more than names, and nothing is looked for in the environment.
+    `provider` applies to all model names; with "auto" each name begins with its own, as in
+    `anthropic/...`. `base_url` and `api_key` take precedence over what litellm finds in the
+    environment; without any key the client's own goes upstream. `via="litellm"` translates in all
+    cases. With `is_exact` a name is always without a provider, and the environment is not searched.
     """
 
     def __init__(
@@ -128,7 +128,11 @@ class LiteLLMUpstream:
         self._target = remembers(1_024)(self._find_target)
 
     async def send(self, request: UpstreamRequest) -> UpstreamReply:
-        """Raises UpstreamError when there is no answer, another ProxyError for what it refuses."""
+        """Send a request, translated if its model's provider requires it.
+
+        Raises UpstreamError where there is no answer, and another ProxyError for a request that is
+        refused.
+        """
         await self.load()
         body = parse_json_object(request.body) if request.body else {}
         model = body.get("model")
@@ -149,7 +153,10 @@ class LiteLLMUpstream:
             shared_clients().join(self)
 
     async def translate(self, request: UpstreamRequest) -> UpstreamReply:
-        """A chat completion by litellm, which has been loaded; raises as `send` does."""
+        """Request a chat completion through litellm, which must be loaded.
+
+        Raises what `send` raises.
+        """
         if (request.method, request.path) != ("POST", "/chat/completions"):
             text = f"only completions are translated, not {request.method} {request.path}"
             raise NotFoundError(text, code="unknown_url")
@@ -161,17 +168,17 @@ class LiteLLMUpstream:
         return await self._translate(body, target, self._key(request, target), marks)
 
     async def aclose(self) -> None:
-        """Also closes litellm's connections if no other upstream shares them any longer."""
+        """Close the relays, and litellm's connections if no other upstream shares them."""
         for relay in self._relays.values():
             await relay.aclose()
         if self._litellm is not None:
             await shared_clients().leave(self)
 
     def _find_target(self, model: str) -> _Target:
-        """Asks litellm; raises UnknownModelError."""
+        """Return the destination that litellm finds for a model; raises UnknownModelError."""
         is_whole = model.startswith(self._prefix) and not self._is_exact
         name = model if is_whole else self._prefix + model
-        if name.partition("/")[0] in _INTERACTIVE or "://" in name:  # some take a URL for a model
+        if name.partition("/")[0] in _INTERACTIVE or "://" in name:  # some accept URLs as models
             raise UnknownModelError(f"model {model!r} cannot be used here", param="model")
         try:
             own, provider, key, base_url = self._litellm.get_llm_provider(
@@ -187,7 +194,7 @@ class LiteLLMUpstream:
         return _Target(name, own, relay, anthropic, is_openais=is_openais)
 
     def _anthropic(self) -> Upstream:
-        """The way to Anthropic itself, with the key of the environment if none is configured."""
+        """Return the relay to Anthropic itself, with the environment's key if none is set here."""
         info = self._litellm.AnthropicModelInfo
         base_url = with_v1(info.get_api_base(self._base_url))
         relay = self._relays.setdefault((base_url, ""), Pool(base_url, "", self._timeout_s))
@@ -196,7 +203,7 @@ class LiteLLMUpstream:
     def _place(
         self, provider: str, base_url: str | None, key: str | None
     ) -> tuple[str, str] | None:
-        """URL and key of a provider that speaks OpenAI's format, or None."""
+        """Return URL and key of a provider that speaks OpenAI's format, or None."""
         litellm = self._litellm
         if provider == "openai":
             key = litellm.OpenAIGPTConfig.get_api_key()
@@ -225,14 +232,15 @@ class LiteLLMUpstream:
             "timeout": httpx.Timeout(self._timeout_s, connect=CONNECT_TIMEOUT_S),
             "max_retries": 0,
             "num_retries": 0,
-            "_skip_mcp_handler": True,  # litellm itself would call a client's MCP tools
+            "_skip_mcp_handler": True,  # or litellm itself would call a client's MCP tools
         }
-        if marks:  # of the proxies that were passed: upstream may be one of them
+        if marks:  # the proxies that the request has passed: upstream may be one of them
             arguments["extra_headers"] = {VIA.decode(): marks}
         if target.is_openais:
-            arguments["allowed_openai_params"] = ["user"]  # lost for models it does not know
+            arguments["allowed_openai_params"] = ["user"]  # litellm drops it for unknown models
             if body.get("stream") and self._is_openai_itself(target):
-                arguments.setdefault("stream_options", {"include_usage": False})  # else it asks
+                # Otherwise litellm requests the usage.
+                arguments.setdefault("stream_options", {"include_usage": False})
         options = body.get("stream_options") or {}
         wants = Wants(body.get("stream") is True, options.get("include_usage") is True)
         failure: Exception | None = None
@@ -253,10 +261,10 @@ class LiteLLMUpstream:
                 return error_reply(error, told(responses, wants))
 
     def _arguments(self, body: Json) -> Json:
-        """The fields that are translated, without those that would steer litellm.
+        """Return the fields that are translated, without those that would steer litellm.
 
-        Raises BadRequestError for a field that nobody knows, and for values on whose type litellm
-        would fail as if upstream could not be reached.
+        Raises BadRequestError for an unknown field, and for a value whose type would make litellm
+        fail as if upstream could not be reached.
         """
         steering = self._litellm.all_litellm_params + self._litellm.OPENAI_CHAT_COMPLETION_PARAMS
         given = {name: value for name, value in body.items() if value is not None}
@@ -272,11 +280,14 @@ class LiteLLMUpstream:
         return {name: value for name, value in given.items() if name in _FIELDS}
 
     def _key(self, request: UpstreamRequest, target: _Target) -> str | None:
-        """The configured key, the client's where litellm misses one in the environment, or None."""
+        """Return the configured key, or the client's if litellm misses one in the environment.
+
+        Returns None if the environment has one.
+        """
         if self._api_key:
             return self._api_key
         presented = (header(request.headers, b"authorization") or "").removeprefix("Bearer ")
-        if self._is_exact:  # litellm takes anything but nothing
+        if self._is_exact:  # litellm accepts any key, but none at all fails
             return presented or header(request.headers, b"x-api-key") or "none"
         missing = self._litellm.validate_environment(target.name)["missing_keys"]
         return presented if any(name.endswith("API_KEY") for name in missing) else None

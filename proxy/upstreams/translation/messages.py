@@ -1,7 +1,8 @@
-"""`/v1/messages` for an upstream that speaks chat completions: litellm's adapter, there and back.
+"""`/v1/messages` for an upstream that speaks chat completions, by litellm's adapter.
 
-The request becomes one for a chat completion, which `LiteLLMUpstream` carries out; its reply, whole
-or streamed, becomes a message. Statuses stay, errors get Anthropic's envelope.
+The request is converted to one for a chat completion, which `LiteLLMUpstream` carries out; its
+reply, whole or streamed, is converted to a message. Statuses are kept, errors get Anthropic's
+envelope.
 """
 
 from __future__ import annotations
@@ -27,29 +28,29 @@ Json = dict[str, Any]
 
 MESSAGES = "/messages"
 _ADAPTER = "litellm.llms.anthropic.pass_through.adapters"
-_BROKEN = 502  # stands for the status that an error in the middle of an answer has not
+_BROKEN = 502  # used for an error in the middle of an answer, which has no status
 _LIMIT = 64 * 2**20  # bytes of a reply that is read whole
-# What litellm's adapter writes in OpenAI's words ..
+# Fields that litellm's adapter translates to OpenAI's format.
 _TRANSLATED = {
     *("max_tokens", "messages", "metadata", "model", "output_config", "output_format"),
     *("stop_sequences", "stream", "system", "temperature", "thinking", "tool_choice", "tools"),
     *("top_k", "top_p"),
 }
-# .. and what concerns Anthropic's own bookkeeping, which changes no answer.
+# Fields for Anthropic's own bookkeeping, which change no answer.
 _LEFT_OUT = {"cache_control", "context_management", "diagnostics", "service_tier"}
-# What is translated of a completion, and of the messages in it.
+# The fields of a completion, and of the messages in it, that are translated.
 _TOLD = ("id", "created", "model", "usage")
 _SAID = {
     *("role", "content", "refusal", "reasoning", "reasoning_content", "thinking_blocks"),
     *("tool_calls", "function_call", "provider_specific_fields"),
 }
-_NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0}  # a message has to tell some
+_NO_USAGE = {"prompt_tokens": 0, "completion_tokens": 0}  # used because a message needs a usage
 _UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, IndexError)
 _CLIENTS_OWN = (b"x-api-key", b"anthropic-version", b"anthropic-beta", b"accept-encoding")
 
 
 class ChatUpstream(Protocol):
-    """What carries a translated request out; it has loaded litellm before it answers."""
+    """An upstream that carries out translated requests, once `load` has loaded litellm."""
 
     async def load(self) -> None: ...
 
@@ -60,12 +61,16 @@ class ChatUpstream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MessagesUpstream:
-    """An upstream for `/messages` alone."""
+    """An upstream for `/messages` only."""
 
     chat: ChatUpstream
 
     async def send(self, request: UpstreamRequest) -> UpstreamReply:
-        """Raises UpstreamError when there is no answer, BadRequestError for what it refuses."""
+        """Send a request as one for a chat completion and convert the reply.
+
+        Raises UpstreamError where there is no answer, and BadRequestError for a request that cannot
+        be translated.
+        """
         await self.chat.load()
         body = parse_json_object(request.body)
         fields, tool_names = _to_chat(body)
@@ -89,12 +94,12 @@ class MessagesUpstream:
 
 @cache
 def _adapter() -> Any:
-    """litellm's translation, which calls nobody."""
+    """Import litellm's translation, which makes no calls."""
     return importlib.import_module(f"{_ADAPTER}.transformation").AnthropicAdapter()
 
 
 def _headers(request: UpstreamRequest) -> list[tuple[bytes, bytes]]:
-    """The client's, with its key where clients of OpenAI's API put it."""
+    """Return the client's headers, with its key where clients of OpenAI's API send it."""
     key = header(request.headers, b"x-api-key")
     kept = without(request.headers, *_CLIENTS_OWN)
     if key and header(kept, b"authorization") is None:
@@ -103,9 +108,10 @@ def _headers(request: UpstreamRequest) -> list[tuple[bytes, bytes]]:
 
 
 def _to_chat(body: Json) -> tuple[Json, dict[str, str]]:
-    """The request in OpenAI's words, and the tools' real names where OpenAI's limit cuts them.
+    """Convert a request to OpenAI's format.
 
-    Raises BadRequestError for what has no counterpart there.
+    Returns the fields, and the tools' real names by the shorter ones that OpenAI's limit requires.
+    Raises BadRequestError for a field without a counterpart.
     """
     given = {key: value for key, value in body.items() if value is not None}
     for name in given:
@@ -123,13 +129,16 @@ def _to_chat(body: Json) -> tuple[Json, dict[str, str]]:
         raise BadRequestError(text, code="translation_failed") from error
     if isinstance(effort := fields.get("reasoning_effort"), dict):
         fields["reasoning_effort"] = effort.get("effort")
-    if fields.get("stream"):  # a stream of Anthropic's always tells its usage
+    if fields.get("stream"):  # streams in Anthropic's format always include the usage
         fields["stream_options"] = {"include_usage": True}
     return dict(fields), names
 
 
 def _check_messages(messages: Any) -> None:
-    """What litellm would leave out in silence, or fail on, is the client's to mend."""
+    """Check the shape of messages that litellm would drop silently or fail on.
+
+    Raises BadRequestError where it is wrong, so that the client can correct it.
+    """
     if not isinstance(messages, list) or not all(isinstance(m, dict) for m in messages):
         raise BadRequestError("'messages' must be a list of objects", param="messages")
     blocks = (m.get("content") for m in messages)
@@ -139,7 +148,7 @@ def _check_messages(messages: Any) -> None:
 
 
 async def _error_reply(reply: UpstreamReply) -> UpstreamReply:
-    """An error in OpenAI's envelope moves to Anthropic's."""
+    """Convert an error in OpenAI's envelope to Anthropic's."""
     body = json_object(await _whole(reply)) or {}
     told = body.get("error")
     error = told if isinstance(told, dict) else {"message": f"upstream answered {reply.status}"}
@@ -166,7 +175,10 @@ async def _json_reply(reply: UpstreamReply, tool_names: dict[str, str]) -> Upstr
 
 
 def _readable(completion: Json) -> Json:
-    """Without what a message of Anthropic's has no place for, and litellm might fail on."""
+    """Return the completion without fields that have no place in Anthropic's messages.
+
+    litellm might fail on them.
+    """
     choices = [
         {**choice, "message": {k: v for k, v in choice["message"].items() if k in _SAID}}
         for choice in completion["choices"]
@@ -209,7 +221,7 @@ async def _stream_reply(reply: UpstreamReply, tool_names: dict[str, str]) -> Ups
 
 
 async def _chat_chunks(parts: AsyncIterator[bytes]) -> AsyncGenerator[Json, None]:
-    """The chunks of a chat stream, as litellm's adapter can follow them."""
+    """Yield the chunks of a chat stream in a form that litellm's adapter can follow."""
     reader, calls = EventReader(), _CallsInOrder()
     async for part in parts:
         for found in reader.feed(part):
@@ -219,10 +231,10 @@ async def _chat_chunks(parts: AsyncIterator[bytes]) -> AsyncGenerator[Json, None
 
 
 class _CallsInOrder:
-    """Chunks with one tool call each, one call after the other.
+    """Rearranges chunks so that each has at most one tool call, and calls follow each other.
 
-    litellm's adapter reads the first call of a chunk only, and gives a delta to the block that it
-    opened last. The calls after the first wait for the finish; no client runs them before it.
+    litellm's adapter reads only the first call of a chunk, and adds a delta to the block that it
+    opened last. Calls after the first are held until the finish, before which no client runs them.
     """
 
     def __init__(self) -> None:
@@ -259,7 +271,7 @@ def _piece(chunk: Json, delta: Json) -> Json:
 async def _events(
     chunks: AsyncGenerator[Json, None], first: Json | None, tool_names: dict[str, str]
 ) -> AsyncGenerator[bytes, None]:
-    """The events of a message; raises UpstreamError where the chunks break off."""
+    """Yield the events of a message; raises UpstreamError where the chunks break off."""
     wrapper = importlib.import_module(f"{_ADAPTER}.streaming_iterator").AnthropicStreamWrapper
     model = (first or {}).get("model") or "unknown"
     responses = _responses(chunks, first)
@@ -277,7 +289,7 @@ async def _events(
 
 
 class _ToldError(Exception):
-    """Upstream's own error in the middle of its answer."""
+    """An error that upstream sent in the middle of its answer."""
 
     def __init__(self, error: Json) -> None:
         super().__init__()
@@ -287,9 +299,10 @@ class _ToldError(Exception):
 async def _responses(
     chunks: AsyncGenerator[Json, None], first: Json | None
 ) -> AsyncGenerator[Any, None]:
-    """The chunks as litellm's objects.
+    """Yield the chunks as litellm's objects.
 
-    Raises _ToldError at upstream's own error, UpstreamBrokenError where the finish is missing.
+    Raises _ToldError at an error that upstream sent, and UpstreamBrokenError where the finish is
+    missing.
     """
     make = importlib.import_module("litellm.types.utils").ModelResponseStream
     is_finished = False
@@ -306,5 +319,5 @@ async def _responses(
 
 
 def _plain(data: Any) -> Any:
-    """litellm's objects among the events as JSON."""
+    """Convert litellm's objects in an event to JSON values."""
     return json.loads(json.dumps(data, default=lambda value: value.model_dump(exclude_none=True)))

@@ -1,9 +1,9 @@
-"""What litellm brings back, as a reply of OpenAI's API.
+"""Conversion of litellm's answers to replies of OpenAI's API.
 
-An upstream that speaks OpenAI's format has said it already: litellm wrote the request, and the
-bytes of the answer are given on. litellm's own reading of them would renumber choices, end a stream
-with the first of its choices, drop refusals and make up usage and reasons. What any other upstream
-says exists only as litellm's objects, which become JSON here.
+If upstream speaks OpenAI's format, litellm only wrote the request, and the bytes of the answer are
+passed on. litellm's own reading of them would renumber choices, end a stream with the first of its
+choices, drop refusals and invent usage and reasons. The answer of any other upstream exists only as
+litellm's objects, which are converted to JSON here.
 """
 
 from __future__ import annotations
@@ -36,26 +36,28 @@ _EVENT_STREAM = (b"content-type", b"text/event-stream; charset=utf-8")
 
 @dataclass(frozen=True, slots=True)
 class Wants:
-    """What the client asked for."""
+    """The client's wishes about the reply."""
 
     is_stream: bool
-    has_usage: bool  # in a stream
+    has_usage: bool  # whether a stream includes it
 
 
 def told(responses: list[httpx.Response], wants: Wants) -> httpx.Response | None:
-    """Upstream's last response, if it is an error or a whole answer."""
+    """Return upstream's last response if it is an error or a whole answer, else None."""
     response = responses[-1] if responses else None
     return None if response and wants.is_stream and response.is_success else response
 
 
-# Upstream's own words
-
-
+# Answers in upstream's own bytes
 def own_words(responses: list[httpx.Response], wants: Wants) -> httpx.Response | None:
-    """The last response if it is an answer to a chat completion that litellm has not used up."""
+    """Return the last response if it answers a chat completion and litellm has not consumed it.
+
+    Returns None for an error, and for a request that litellm has changed in ways that only it can
+    undo.
+    """
     response = responses[-1] if responses else None
     if response is None or not response.url.path.endswith("/chat/completions"):
-        return None  # litellm asks for some models elsewhere, in another format
+        return None  # litellm calls some models at other paths, in another format
     if not response.is_success or _has_more_than_asked(response.request, wants):
         return None
     is_unread = not response.is_stream_consumed and not response.is_closed
@@ -63,10 +65,10 @@ def own_words(responses: list[httpx.Response], wants: Wants) -> httpx.Response |
 
 
 def _has_more_than_asked(request: httpx.Request, wants: Wants) -> bool:
-    """Whether litellm has asked for what it alone can take out of the answer again."""
+    """Return whether litellm has added to a request what only it can remove from the answer."""
     constants = importlib.import_module("litellm.constants")
     if constants.RESPONSE_FORMAT_TOOL_NAME.encode() in request.content:
-        return True  # a tool stands for `response_format`
+        return True  # litellm replaced `response_format` by a tool
     if wants.has_usage or not wants.is_stream:
         return False
     options = (json_object(request.content) or {}).get("stream_options")
@@ -81,7 +83,7 @@ def _is_whole(response: httpx.Response) -> bool:
 
 
 async def relayed_reply(response: httpx.Response, wants: Wants) -> UpstreamReply:
-    """Upstream's answer in its own words; raises UpstreamError where it is none."""
+    """Return upstream's answer unchanged; raises UpstreamError if it is no answer."""
     return await _own_stream(response) if wants.is_stream else _own_completion(response)
 
 
@@ -97,7 +99,10 @@ def _own_completion(response: httpx.Response) -> UpstreamReply:
 
 
 async def _own_stream(response: httpx.Response) -> UpstreamReply:
-    """A reply whose first chunk is here, with all that came before it."""
+    """Return a reply whose first chunk has arrived, with all bytes before it.
+
+    Raises UpstreamBrokenError where the stream has no chunk.
+    """
     events = _own_events(response)
     head: list[bytes] = []
     try:
@@ -121,7 +126,7 @@ async def _own_stream(response: httpx.Response) -> UpstreamReply:
 
 
 async def _own_events(response: httpx.Response) -> AsyncGenerator[tuple[bytes, str | None], None]:
-    """The bytes of each event with its data, up to upstream's own error."""
+    """Yield the bytes and the data of each event, up to an error that upstream sends."""
     reader = EventReader()
     try:
         async for part in response.aiter_bytes():
@@ -139,15 +144,16 @@ def _is_error(data: str) -> bool:
     return '"error"' in data and bool((json_object(data) or {}).get("error"))
 
 
-# litellm's objects
-
-
+# Answers in litellm's objects
 async def translated_reply(
     answer: Any, responses: list[httpx.Response], wants: Wants
 ) -> UpstreamReply:
-    """What litellm made of upstream's answer; raises what litellm does, and UpstreamError."""
+    """Return upstream's answer as litellm translated it, or upstream's error.
+
+    Raises what litellm raises, and UpstreamError.
+    """
     if responses and not responses[-1].is_success:
-        return error_answer(responses[-1])  # which litellm made a completion of
+        return error_answer(responses[-1])  # litellm made a completion of it
     if wants.is_stream:
         return await _translated_stream(answer, responses, has_usage=wants.has_usage)
     return json_reply(200, _completion(answer), _headers(answer, responses))
@@ -159,7 +165,7 @@ def _headers(answer: Any, responses: list[httpx.Response]) -> Headers:
 
 
 def _dumped(answer: Any) -> Json:
-    """A completion or a chunk with OpenAI's nulls, and without places for what is not there."""
+    """Return a completion or a chunk as JSON with OpenAI's nulls, without other empty fields."""
     dumped: Json = answer.model_dump(exclude_none=True)
     for choice in dumped["choices"]:
         message = choice.get("message", choice.get("delta"))
@@ -177,7 +183,7 @@ def _completion(answer: Any) -> Json:
     for choice in completion["choices"]:
         choice["message"].setdefault("content", None)
         for call in choice["message"].get("tool_calls", ()):
-            call.pop("index", None)  # belongs to streams, and counts text blocks here
+            call.pop("index", None)  # a field of streams, which here counts text blocks too
     return completion
 
 
@@ -194,10 +200,10 @@ def _chunk(part: Any, *, has_usage: bool) -> Json:
 async def _translated_stream(
     stream: Any, responses: list[httpx.Response], *, has_usage: bool
 ) -> UpstreamReply:
-    """A reply whose first chunk is here: some providers are only called when it is asked for."""
+    """Return a reply whose first chunk has arrived, because some providers are called only then."""
 
     async def close() -> None:
-        """Closes the connection: litellm closes its own iterator, not what that reads from."""
+        """Close the connection, because litellm closes only its own iterator, not its source."""
         source: Any = getattr(stream.completion_stream, "streaming_response", None)
         await stream.aclose()
         if hasattr(source, "aclose"):
@@ -217,7 +223,7 @@ async def _events(stream: Any, first: Any, *, has_usage: bool) -> AsyncGenerator
     while part is not None:
         chunk = _chunk(part, has_usage=has_usage)
         model = part._hidden_params.get("provider_response_model") or model or chunk["model"]
-        chunk |= {"id": first.id, "model": model}  # litellm's change on the way with some providers
+        chunk |= {"id": first.id, "model": model}  # litellm's change midway with some providers
         yield event_bytes(json.dumps(chunk, separators=(",", ":")).encode())
         try:
             part = await _next(stream)
@@ -229,7 +235,10 @@ async def _events(stream: Any, first: Any, *, has_usage: bool) -> AsyncGenerator
 
 
 async def _next(stream: Any) -> Any:
-    """The next chunk, None after the last; raises UpstreamBrokenError where litellm made it up."""
+    """Return the next chunk, None after the last.
+
+    Raises UpstreamBrokenError where litellm invented the finish of an incomplete answer.
+    """
     part: Any = await anext(stream, None)
     is_finish = part is not None and any(choice.finish_reason for choice in part.choices)
     if is_finish and not (stream.received_finish_reason or stream.intermittent_finish_reason):
