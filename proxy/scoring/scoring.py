@@ -97,10 +97,7 @@ class Confidence:
 
 
 def least_sure(confidences: Sequence[Confidence]) -> Confidence:
-    """Return the lowest confidence; one without a number counts as the lowest.
-
-    Raises ValueError where there is none.
-    """
+    """Return the lowest confidence, one without a number first; raises ValueError for none."""
     if len(confidences) == 1:
         return confidences[0]
     return min(confidences, key=lambda each: -1.0 if each.value is None else each.value)

@@ -3,7 +3,7 @@
 python -m scripts.checks.docstrings [FOLDER ..]
 
 The first word has to be in `verbs.txt`, one verb a line. Properties, nested functions, tests and
-fixtures are left out: they are described, not ordered. Exits with 1 where a function is listed.
+fixtures are left out: they are described, not ordered. Exits with 1 for more than `MOST`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+MOST: Final = 40  # findings that are allowed; it only ever goes down
 ROOMS: Final = ("pinocchio", "proxy", "policies", "calibrator", "scripts")
 VERBS: Final = frozenset((Path(__file__).parent / "verbs.txt").read_text().split())
 _DESCRIBED: Final = frozenset({"property", "cached_property", "setter", "overload", "fixture"})
@@ -56,7 +57,7 @@ def main() -> None:
         for line in findings(path)
     ]
     print("\n".join([*found, f"{len(found)} docstrings begin with no verb"]))
-    sys.exit(bool(found))
+    sys.exit(len(found) > MOST)
 
 
 if __name__ == "__main__":

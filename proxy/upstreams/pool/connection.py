@@ -326,10 +326,7 @@ class Connection(asyncio.Protocol):
             reply.hand_on()
 
     def _read_again(self, known: KnownReply, reply: HttpReply, data: bytes) -> bool:
-        """Complete a reply whose head is known and whose whole body is in `data`.
-
-        Returns False, with nothing changed, for any other data.
-        """
+        """Complete a reply with a known head and its whole body in `data`; False for other data."""
         head = known.head
         length = head.length_in(data)
         if length is None or reply.is_head:
@@ -384,10 +381,7 @@ class Connection(asyncio.Protocol):
             self._write_after_reading()
 
     def _write_after_reading(self) -> None:
-        """Write on, after waiting data was read in the loop's next turn.
-
-        A write that fails would close the transport with upstream's last bytes still unread.
-        """
+        """Write on after waiting data was read: a failed write would close the transport first."""
         if self._has_news():
             self._loop.call_soon(self._loop.call_soon, self._write_on)
         else:
@@ -407,10 +401,7 @@ class Connection(asyncio.Protocol):
         self.fail(UpstreamBrokenError(f"upstream {self._where} did not answer in HTTP ({reason})"))
 
     def _finish(self, reply: HttpReply) -> None:
-        """Complete the reply: wake its reader, and free the connection or close it.
-
-        A connection that cannot be reused, or on which part of the request is unsent, is closed.
-        """
+        """Complete the reply, and free the connection, or close one that cannot be reused."""
         self.reply = reply.connection = reply.taker = None
         if reply.is_head:
             reply.parts.clear()
@@ -428,10 +419,7 @@ class Connection(asyncio.Protocol):
         reply.wake()
 
     def _end(self, cause: Exception | None) -> None:
-        """Handle the end of the connection, which properly ends a body without a length.
-
-        Any other reply fails.
-        """
+        """Handle the end of the connection: a body without a length ends well, others fail."""
         reply = self.reply
         if reply is None:
             return
