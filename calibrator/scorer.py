@@ -129,6 +129,11 @@ class Mark:
     argument: str = ""
     words: str = ""
 
+    @property
+    def text(self) -> str:
+        """The objection, after the argument that it is about: `role: the user named viewer`."""
+        return f"{self.argument}: {self.words}" if self.argument else self.words
+
 
 MARKS: Final = {
     "not_in_conversation": "nobody said the value: not the user, no result, no instruction",

@@ -98,12 +98,11 @@ def create_app(
     admin: AdminSocket | None = None,
     guardrails: socket.socket | None = None,
 ) -> App:
-    """Create a proxy whose configuration does not change.
+    """Create a proxy whose configuration does not change; nothing is opened before it starts up.
 
     `load` replaces the configured calibrator. `on_ready` is called once, from another thread, when
     the calibrator is loaded. `is_open` turns the Host check on, as long as no keys are required.
-    The review desk is served on `admin`, other gateways on `guardrails`, if given. Nothing is
-    opened before the application starts up.
+    `admin` serves the review desk, `guardrails` other gateways.
     """
     config = config or Config()
     book = PolicyBook(policy or load_policy(config.policies))

@@ -9,9 +9,11 @@ from calibrator.calls.fields import argument_doubts
 from calibrator.calls.model import PREFIX, CallTrees
 from calibrator.calls.notes.notes import notes_of
 from calibrator.calls.reading.reply import ReadReply, read_reply
+from calibrator.calls.reasons import MOST as MOST_REASONS
 from calibrator.calls.reasons import reasons
 
 __all__ = [
+    "MOST_REASONS",
     "PREFIX",
     "CallTrees",
     "ReadReply",

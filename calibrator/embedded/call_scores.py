@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from calibrator.calls import ReadReply, argument_doubts, notes_of, reasons
+from calibrator.calls import MOST_REASONS, ReadReply, argument_doubts, notes_of, reasons
 from calibrator.inspection import DOUBTED
 from calibrator.recalibration.curves import sigmoid
 from calibrator.scorer import CALLS, CallNotes, Score, ToolUse
 
-MOST_REASONS: Final = 3
 FIELDS_BELOW: Final = 0.9  # confidence under which arguments are looked at one by one
 CONTRADICTING: Final = frozenset(
     {
@@ -59,10 +58,5 @@ def score_of(
 
 
 def contradictions(notes: tuple[CallNotes, ...]) -> list[str]:
-    """Return the words of all contradicting marks, behind the argument that each is about."""
-    return [
-        f"{mark.argument}: {mark.words}" if mark.argument else mark.words
-        for each in notes
-        for mark in each.marks
-        if mark.name in CONTRADICTING
-    ]
+    """Return the texts of all contradicting marks."""
+    return [mark.text for each in notes for mark in each.marks if mark.name in CONTRADICTING]

@@ -36,7 +36,7 @@ def convert(file: Path, folder: Path) -> None:
             file.parent, gguf_file=file.name, dtype=torch.float32
         )
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
-    except (OSError, ValueError, KeyError, NotImplementedError) as error:
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise TrainingError(f"{file} cannot be read: {error}") from error
     shape = {k: v for k, v in read.config.to_dict().items() if k not in _PACKED}
     config = type(read.config)(**shape)

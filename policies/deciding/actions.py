@@ -33,6 +33,10 @@ SEVERITY: Final[tuple[ActionName, ...]] = (
 )
 """The names of all actions, mildest first."""
 
+REVISE: Final = "revise"  # an escalation that tells the model what is wrong
+ACTIONS: Final = (*SEVERITY, REVISE)
+"""The words for actions in a policy."""
+
 DAY_S: Final = 86_400.0
 HOLD_EXPIRES_S: Final = 7 * DAY_S
 MAX_EXPIRES_S: Final = 365 * DAY_S
@@ -193,7 +197,7 @@ def read_action(node: Node) -> Action:
             return Block()
         (key,) = node.value
         name, options = replace(node, value=key), node[key]
-    return _READERS[name.choice((*SEVERITY, REVISE), "block")](options)
+    return _READERS[name.choice(ACTIONS, "block")](options)
 
 
 def _deliver(node: Node) -> Deliver:
@@ -246,7 +250,7 @@ def _held(node: Node, queue: str) -> Hold:
         wait_s=wait_s,
         otherwise=node["otherwise"].choice(OTHERWISE, None),
         on_expiry=node["on_expiry"].choice(ON_EXPIRY, "reject"),
-        approvals=_approvals(node["approvals"]),
+        approvals=_number(node["approvals"], MAX_APPROVALS),
         escalate_s=escalate_s,
         escalate_to=escalate_to,
     )
@@ -274,12 +278,13 @@ def _escalation(node: Node, queue: str, expires_s: float) -> tuple[float | None,
     return after_s, to
 
 
-def _approvals(node: Node) -> int:
+def _number(node: Node, most: int) -> int:
+    """Read a number from 1 to `most`; 1 if it is absent or invalid."""
     if not node.is_present:
         return 1
     count = node.value
-    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_APPROVALS:
-        node.report(f"{node} must be a number from 1 to {MAX_APPROVALS}, not {shown(count)}")
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= most:
+        node.report(f"{node} must be a number from 1 to {most}, not {shown(count)}")
         return 1
     return count
 
@@ -303,13 +308,8 @@ def _escalate(node: Node) -> Escalate | Hold:
 def _revise(node: Node) -> Escalate:
     """Read an escalation that tells a model what is wrong with the reply before."""
     node.check_keys(("times", "to", "keep", "otherwise"))
-    times, to = node["times"].value if node["times"].is_present else 1, node["to"]
-    if not isinstance(times, int) or isinstance(times, bool) or not 1 <= times <= MAX_REVISIONS:
-        node["times"].report(
-            f"{node['times']} must be a number from 1 to {MAX_REVISIONS}, not {shown(times)}"
-        )
-        times = 1
-    model = to.model() if to.is_present else SAME_MODEL
+    times = _number(node["times"], MAX_REVISIONS)
+    model = node["to"].model() if node["to"].is_present else SAME_MODEL
     kept: Keep = node["keep"].choice(KEEPS, "best")
     return Escalate(model, kept, _afterwards(node), (model,) * (times - 1), is_revision=True)
 
@@ -349,7 +349,6 @@ def _duration(node: Node, default: float, longest: float, longest_text: str) -> 
 HOLD_OPTIONS: Final = (
     *("reply", "wait", "otherwise", "expires", "on_expiry", "approvals", "escalate"),
 )
-REVISE: Final = "revise"  # what an escalation is called that tells what is wrong
 _READERS: Final[Mapping[str, Callable[[Node], Action]]] = {
     "deliver": _deliver,
     "annotate": _annotate,

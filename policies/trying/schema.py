@@ -15,6 +15,7 @@ from policies.conditions.call_notes import ANY, MARKS, RISKS
 from policies.conditions.conditions import ON_REQUEST
 from policies.conditions.findings import ACTS, BASES
 from policies.deciding.actions import (
+    ACTIONS,
     ASKS,
     DURATION,
     KEEPS,
@@ -25,7 +26,6 @@ from policies.deciding.actions import (
     OTHERWISE,
     REPLIES,
     REVISE,
-    SEVERITY,
 )
 from policies.deciding.asking import MAX_REPLIES
 from policies.deciding.costs import PRICES
@@ -91,7 +91,7 @@ def _action() -> Schema:
         {**_keys({name: _nullable(options)}), "minProperties": 1}
         for name, options in _OPTIONS.items()
     ]
-    needs_nothing = [name for name in SEVERITY if name not in ("annotate", "escalate")] + [REVISE]
+    needs_nothing = [name for name in ACTIONS if name not in ("annotate", "escalate")]
     return {"anyOf": [_words(tuple(needs_nothing)), *with_options]}
 
 

@@ -21,7 +21,7 @@ async def escalate(job: Job, answer: Answer, before: Outcome) -> tuple[Answer, O
     """Call stronger models, and return the kept answer and its outcome.
 
     A call that fails leaves the answer that was kept. A model is called at most once, so no
-    escalation runs in a circle.
+    escalation runs in a circle; a revision calls it as often as the policy says.
     """
     decision = before.decision
     if decision is None or not is_escalated(job, before):
@@ -54,7 +54,7 @@ async def escalate(job: Job, answer: Answer, before: Outcome) -> tuple[Answer, O
 
 
 async def _next(calls: Calls, kept: Call, step: Escalate) -> Call:
-    """Ask the next model: for a reply of its own, or for a better one than the reply kept."""
+    """Call the next model: for a reply of its own, or for a revision of the kept one."""
     if not step.is_revision:
         return await calls.escalate_to(step.to)
     answer = kept.whole

@@ -461,8 +461,7 @@ class HttpProtocol(asyncio.Protocol):
     def _say(self, words: bytes) -> None:
         """Send the last reply, and close when the client has read it, or after LINGER_S.
 
-        If bytes of the client were unread at the close, it would get a reset and not read the
-        reply.
+        A close with unread bytes of the client would reset the connection before that.
         """
         self.outlet.flush()
         self.transport.write(words)

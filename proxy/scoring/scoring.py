@@ -421,10 +421,7 @@ def _item(
 
 
 def _other(asked: Question, other: OtherAnswer) -> OtherReply:
-    """Return another answer as the calibrator reads it.
-
-    Raises NotScorableError for an answer that is more than text and calls.
-    """
+    """Return another answer for the calibrator; raises NotScorableError as `_item` does."""
     item = _item(asked, other.message, other.model, None)
     return OtherReply(item.answer, other.model, item.tool_use)
 

@@ -10,13 +10,11 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from contextlib import contextmanager
 from typing import Any
 
 from tests.fuzz.fuzzing import Case
-from tests.fuzz.proxied import OURS, quiet
+from tests.fuzz.proxied import OURS, Rig, rig
 from tests.proxy.actions.test_tool_spellings import BY_ARGUMENT, BY_NAME, ONLY_OTHER, offered
 from tests.proxy.actions.tool_spellings import (
     AMOUNT,
@@ -26,8 +24,7 @@ from tests.proxy.actions.tool_spellings import (
     streamed_calls,
     whole_calls,
 )
-from tests.running.live_proxy import LiveProxy
-from tests.servers.undecided import PATHS, SECRET, AnyUpstream, asking, passed
+from tests.servers.undecided import SECRET, asking, passed
 
 RULES = {"name": BY_NAME, "argument": BY_ARGUMENT, "only": ONLY_OTHER}
 PREFIXES = (
@@ -66,37 +63,22 @@ ARGUMENT_STEPS: tuple[Callable[[random.Random, str], str], ...] = (
 
 @contextmanager
 def cases() -> Iterator[Case]:
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(TemporaryDirectory()))
-        upstream = stack.enter_context(AnyUpstream())
-        proxies = {}
-        for name, policy in RULES.items():
-            (folder / name).mkdir()
-            proxies[name] = LiveProxy(
-                upstream.base_url,
-                folder / name,
-                policy=policy,
-                upstream={"speaks": "both"},
-                records={"keep_days": 0},
-            )
-            stack.callback(proxies[name].stop)
-        stack.enter_context(quiet())
-        yield lambda chance: _case(chance, upstream, proxies)
+    with rig(RULES) as found:
+        yield lambda chance: _case(chance, found)
 
 
-def _case(chance: random.Random, upstream: AnyUpstream, proxies: dict[str, LiveProxy]) -> str:
-    rule = chance.choice([*proxies])
+def _case(chance: random.Random, rig: Rig) -> str:
+    rule = chance.choice([*RULES])
     surface = chance.choice(("chat", "responses", "messages"))
     name, arguments = _name(chance), _arguments(chance)
     forms = [*whole_calls(surface, name, arguments), *streamed_calls(surface, name, arguments)]
     if surface == "chat":
         forms.append(("deltas", chat_deltas(_deltas(chance, name, arguments), _kind(chance))))
-    form, upstream.answer = chance.choice(forms)
+    form, rig.upstream.answer = chance.choice(forms)
     tools = offered(surface, TOOL, OTHER) if chance.random() < 0.5 else {}
-    is_stream = upstream.answer.framing == "chunked"
-    headers = {"content-type": "application/json", "authorization": "Bearer sk-client"}
+    is_stream = rig.upstream.answer.framing == "chunked"
     body = asking(surface, stream=is_stream, **tools)
-    got = proxies[rule].http.post(PATHS[surface], content=body, headers=headers).content
+    _, got = rig.ask(rule, surface, body, authorization="Bearer sk-client")
     told = f"{rule}, {surface}, {form}, offered: {bool(tools)}\n{name!r} {arguments!r}\n{got!r}"
     assert not passed(got), f"a held tool came through: {told}"
     assert not any(f'"{word}"'.encode() in got for word in OURS), f"an internal error: {told}"

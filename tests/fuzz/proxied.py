@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,13 +68,13 @@ class Rig:
 
 
 @contextmanager
-def rig() -> Iterator[Rig]:
+def rig(policies: Mapping[str, str] = POLICIES) -> Iterator[Rig]:
     """As long as it is open; the proxies' log is not written."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         upstream = stack.enter_context(AnyUpstream())
         proxies = {}
-        for name, policy in POLICIES.items():
+        for name, policy in policies.items():
             (folder / name).mkdir()
             proxies[name] = LiveProxy(
                 upstream.base_url,

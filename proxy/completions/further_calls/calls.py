@@ -75,15 +75,17 @@ class Calls:
         self.exchange.calls = (*self.exchange.calls, call)
         return call
 
-    async def ask(self, model: str, *, on_head: OnHead = _ignored) -> Call:
+    async def ask(
+        self, model: str, *, on_head: OnHead = _ignored, changes: Mapping[str, Any] = NOTHING
+    ) -> Call:
         """Send the client's request to another model, or once more, and return the call.
 
-        Raises nothing.
+        `changes` are members to replace in the request. Raises nothing.
         """
         if not self.has_request:
             return Call(model, error="no_request")
         call = self.noted(model)
-        await self.put(call, left_out=IDEMPOTENCY, on_head=on_head)
+        await self.put(call, left_out=IDEMPOTENCY, on_head=on_head, changes=changes)
         await call.aclose()
         return call
 
@@ -140,12 +142,9 @@ class Calls:
         """
         asked = self.asked
         changes = asked.format.revision(asked.payload, answer.completion, problems)
-        if changes is None or not self.has_request:
+        if changes is None:
             return Call(model, error="not_revisable")
-        call = self.noted(model)
-        await self.put(call, left_out=IDEMPOTENCY, changes=changes)
-        await call.aclose()
-        return call
+        return await self.ask(model, changes=changes)
 
     async def ask_opinion(self, call: Call) -> None:
         """Send the question to the call's model, without side effects there.

@@ -33,7 +33,7 @@ def _problems(confidence: Confidence) -> Iterator[str]:
     """Yield marks of calls, sentences without support, and other facts."""
     for notes in confidence.notes or ():
         for mark in notes.marks:
-            yield f"{mark.argument}: {mark.words}" if mark.argument else mark.words
+            yield mark.text
     for each in confidence.findings.unsupported:
         what = "contradicted by" if each.kind == "contradicted" else "not in"
         yield f"{what} the given text: {each.sentence}"

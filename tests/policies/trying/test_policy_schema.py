@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from policies import InvalidDocumentError, json_schema, load_document, load_policy
 from policies.conditions.conditions import CONDITIONS
-from policies.deciding.actions import HOLD_OPTIONS, REVISE, SEVERITY
+from policies.deciding.actions import ACTIONS, HOLD_OPTIONS
 from policies.deciding.policy import KEYS, pack_names
 from policies.deciding.rules import RULE_KEYS
 from policies.trying.schema import _HOLD, _OPTIONS, _POLICY, _RULE, _WHEN
@@ -31,7 +31,7 @@ def test_the_schema_is_one() -> None:
         (_POLICY, KEYS),
         (_RULE, RULE_KEYS),
         (_WHEN, CONDITIONS),
-        (_OPTIONS, (*SEVERITY, REVISE)),
+        (_OPTIONS, ACTIONS),
         (_HOLD, HOLD_OPTIONS),
     ):
         assert set(mine) == set(its)
