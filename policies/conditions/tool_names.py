@@ -108,7 +108,9 @@ def _spellings(name: str) -> tuple[str, ...]:
     if _PLAIN.fullmatch(name) and _WRAPPERS.match(name) is None:
         return ()
     cleaned = _cleaned(name)
-    bare = cleaned[found.end() :] if (found := _WRAPPERS.match(cleaned)) else cleaned
+    bare = cleaned
+    while found := _WRAPPERS.match(bare):  # quotes may stand between two of them
+        bare = bare[found.end() :].strip(_QUOTES)
     if end := _ENDS.search(bare, 1):
         bare = bare[: end.start()]
     bare = bare.replace("\\_", "_").strip(_QUOTES)

@@ -24,6 +24,7 @@ NAMES = (
     *(f"{prefix}{TOOL}" for prefix in ("functions.", "tools.", "function.", "tool.", "Functions.")),
     *(f"{prefix}{TOOL}" for prefix in ("functions:", "functions/", "functions::", "functions__")),
     *(f"{prefix}{TOOL}" for prefix in ("default_api.", "default_api:", "functions.functions.")),
+    *(f"{prefix}{TOOL}" for prefix in ("default-api.", "functions.'tool:")),
     *(
         f"{TOOL}{suffix}"
         for suffix in (":0", ":12", "#1", "()", "<|channel|>commentary", '({"a":1})')
