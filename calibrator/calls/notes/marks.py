@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from calibrator.calls.notes import numbers, requested, risk, superlatives
+from calibrator.calls.notes import flags, numbers, requested, risk, superlatives
 from calibrator.calls.notes.dates import is_date_said
 from calibrator.calls.notes.near import nearest_said
 from calibrator.calls.notes.said import Said, is_worded
@@ -103,7 +103,7 @@ def _of_request(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
     view, sources = said.view, said.sources
     for path, named in requested.other_choice(call, tool, said):
         yield Mark("other_choice", argument_name(path), f"the user named {named}")
-    for path, wanted in requested.other_flag(call, said):
+    for path, wanted in flags.other_flag(call, tool, said):
         yield Mark("other_choice", argument_name(path), f"the user's words say {wanted}")
     for path in requested.wrong_way(call, said):
         yield Mark("swapped", argument_name(path), "the request names it as the other end")

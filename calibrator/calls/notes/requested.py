@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from calibrator.calls.notes import flags
 from calibrator.calls.notes.said import Said, holds_token
 from calibrator.calls.notes.words import ALIASES, KIN
 from calibrator.calls.reading.conversation import Call, Tool, View
@@ -28,9 +29,6 @@ _PAIRS_OF_ENDS = (
     ("departure", "return"), ("since", "until"), ("after", "before"), ("min", "max"),
     ("in", "out"), ("checkin", "checkout"), ("departure", "arrival"),
 )  # fmt: skip
-_LATER = word_set("end later after next delayed schedule scheduled defer")
-_NOW = re.compile(r"\b(?:immediately|right away|right now|at once|straight away|today|this minute"
-                  r"|as of now|with immediate effect|now)\b")  # fmt: skip
 _FROM = word_set("from source origin src sender departure payer debit old previous")
 _TO = word_set("to target destination dest dst recipient receiver arrival into payee credit new")
 _ALL = re.compile(r"\b(?:all|every|everything|everyone|everybody|entire|whole|any|each|wipe)\b")
@@ -59,54 +57,10 @@ def other_choice(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[st
         choices = _choices(tool, value)
         if len(choices) < 2 or not isinstance(value.raw, str):
             continue
-        named = [each for each in choices if _is_named(each, request)]
-        if named and value.raw not in named and not _is_named(value.raw, request):
+        wanted = flags.other_moment(said.view.request, value.raw, choices)
+        named = [wanted] if wanted else [each for each in choices if _is_named(each, request)]
+        if named and value.raw not in named and (wanted or not _is_named(value.raw, request)):
             yield value.path, str(named[0])[:60]
-
-
-def other_flag(call: Call, said: Said) -> Iterator[tuple[str, str]]:
-    """Yield flags that contradict the user's words, each with the value that they say."""
-    text = said.view.request.lower()
-    request = words_of(text)
-    for value in call.values[:30]:
-        if not isinstance(value.raw, bool):
-            continue
-        own = name_words(value.path)
-        if own[-1:] and own[-1] in _SWITCHES and (_SWITCHED.search(text) is not None):
-            is_off = bool(_SWITCHED_OFF.search(text))
-            if is_off != bool(_SWITCHED_ON.search(text)) and value.raw is is_off:
-                yield value.path, str(not is_off).lower()
-            continue
-        names = [w for w in own if len(w) > 2 and w not in _DULL]
-        wanted = _wanted(names, request, text)
-        if wanted is not None and wanted is not value.raw:
-            yield value.path, str(wanted).lower()
-
-
-_SWITCHES = word_set("on enabled active power state enable activated running")
-_SWITCHED_OFF = re.compile(
-    r"\b(?:turn|switch)\w*\b[^.;!?]{0,40}\boff\b|\b(?:disable|deactivate|shut (?:off|down))\b"
-)
-_SWITCHED_ON = re.compile(r"\b(?:turn|switch)\w*\b[^.;!?]{0,40}\bon\b|\b(?:enable|activate)\b")
-_SWITCHED = re.compile(f"{_SWITCHED_OFF.pattern}|{_SWITCHED_ON.pattern}")
-_DULL = word_set("is has should the with include including enable enabled flag set use do allow by"
-                 " make was mark")  # fmt: skip
-
-
-def _wanted(names: list[str], request: list[str], text: str) -> bool | None:
-    """Return the value that the user's words give a flag of this name; None if they give none."""
-    stems = {stem(w) for w in names}
-    if stems & {stem(w) for w in _LATER}:
-        rest = stems - {stem("at")}
-        if sum(w in {stem(r) for r in request} for w in rest) >= min(2, len(rest)):
-            return True
-        return False if _NOW.search(text) else None
-    places = [at for at, word in enumerate(request) if stem(word) in stems]
-    if not places or len({stem(request[at]) for at in places}) < (len(stems) + 1) // 2:
-        return None
-    at = places[0]
-    window = request[max(0, at - 4) : at] + [w for w in request[at + 1 : at + 5] if w == "off"]
-    return not any(negates(word) for word in window)
 
 
 def _choices(tool: Tool | None, value: Value) -> Sequence[str]:
