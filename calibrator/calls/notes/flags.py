@@ -70,6 +70,7 @@ _CONCEPTS: Final = (
     _concept("overwrite overwritten replace replacing", "", needs_object=True),
     _concept("graceful gracefully gently", "force forced forcibly forcefully"),
     _concept("encrypt encrypted encryption", "unencrypted plaintext"),
+    _concept("full complete entire whole", "incremental partial"),
 )
 _AFFIRMING = word_set(
     "is has have should the with include including included enable enabled flag set use do allow"
@@ -79,9 +80,10 @@ _OMITTING = word_set("exclude skip omit ignore suppress disable prevent forbid h
 _NAMED_OMISSIONS = _stems("exclude skip omit ignore suppress disable prevent forbid hide")
 _NEGATORS = word_set(
     "not no none nobody nothing never without neither nor avoid except hate hates dislikes cannot"
-    " stop excluding exclude skip omit forbid prevent minus needn't nowhere rather"
+    " stop excluding exclude skip omit forbid prevent minus needn't nowhere rather disable disabled"
+    " deactivate"
 )
-_BEHIND = word_set("off excluded unnecessary needn't")
+_BEHIND = word_set("off excluded unnecessary needn't nothing nobody none")
 _AUXILIARIES = word_set("is are was were should must do does need needs has have to may can will be")
 _STARTS_ANEW = word_set("should must will shall who which since when whose")
 _NEGATED_SUBJECTS = word_set("nobody nothing none neither")
@@ -101,6 +103,7 @@ _PHRASES: Final = (  # several words with one meaning, and the word that they ar
     (r"\be-mail", "email"),
     (r"\b(?:leave|leaving|left|leaves) (?:\w+ ){0,4}?out\b", " without "),
     (r"\bexcept for\b|\bother than\b|\bapart from\b", " without "),
+    (r"\b(?:only|just) (?:the |what (?:has |was |is )?)?chang\w*\b", " incremental "),
     (r"\bfor good\b", " permanently "),
     (r"\bfor real\b|\bin earnest\b", " really "),
     (r"\b(?:a|as a|just a|only a) (?:test|trial)(?: run)?\b|\btest run\b|\bdry[- ]run\b",
@@ -144,6 +147,8 @@ def other_flag(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[str,
         wanted = _by_time(names, text)
         if wanted is None:
             wanted = _by_switch(names, text)
+        if wanted is None and len(names) == 1 and names[0] in _SWITCHES:
+            wanted = _agreed(_Flag(_ACTIVE, frozenset(), 1, 0), clauses)
         if wanted is None:
             read = _read_name(names, call.name, is_one_of_many=contacts > 1)
             wanted = _agreed(read, clauses)
@@ -201,6 +206,7 @@ class _Flag:
     content: frozenset[str]  # stems of the other words
     sign: int  # -1 if true means the contrary of the concept
     least: int  # content words that a clause must have
+    head: str = ""  # the content word that is enough for a no: `wrap` of `gift_wrap`
 
 
 def _read_name(names: list[str], tool_name: str, *, is_one_of_many: bool) -> _Flag | None:
@@ -210,7 +216,7 @@ def _read_name(names: list[str], tool_name: str, *, is_one_of_many: bool) -> _Fl
     if len(names) == 1 and names[0] in _SWITCHES:
         of_tool = [w for w in name_words(tool_name) if w not in STOP and not verb_classes([w])]
         content = frozenset(map(stem, of_tool)) - _stems("enable enabled toggle switch device")
-        return _Flag(None, content, 1, 1) if content else _Flag(_ACTIVE, frozenset(), 1, 0)
+        return _Flag(None, content, 1, 1) if content else None
     found = _concepts_of(names)
     if found and not omitting:
         concept = found[0]
@@ -225,7 +231,7 @@ def _read_name(names: list[str], tool_name: str, *, is_one_of_many: bool) -> _Fl
     if omitting and content:  # "no header in the file" does not say whether to skip one
         named = Concept(_stems(" ".join(omitting)) | _NAMED_OMISSIONS | {"without"}, frozenset())
         return _Flag(named, content, 1, 1)
-    return _Flag(None, content, 1, len(content)) if content else None
+    return _Flag(None, content, 1, len(content), words[-1]) if content else None
 
 
 def _read_description(text: str) -> _Flag | None:
@@ -279,10 +285,11 @@ def _sign_in(flag: _Flag, words: list[str]) -> int:
     matched = [_matches(each, flag.content) for each in stems]
     named = {word for word, _ in filter(None, matched)}
     if flag.concept is None:
-        if len(named) < flag.least:
+        if not named or (len(named) < flag.least and flag.head not in named):
             return 0
         at, own = next((at, found[1]) for at, found in enumerate(matched) if found)
-        return flag.sign * own * _negation(words, at)
+        sign = own * _negation(words, at)
+        return flag.sign * sign if len(named) >= flag.least or sign < 0 else 0
     if flag.least and not named and not set(words) & _PRONOUNS:
         return 0
     for at, each in enumerate(stems):

@@ -37,6 +37,9 @@ _PURE_LOOK = re.compile(
     r"(?:which|what|how|show|list|find|count|who|when|where|give me|tell me|print|look|check|see"
     r"|display|search|summari[sz]e|read|is there|are there|do we|do i|does|did|has|have)\b"
 )
+_CONTRAST = re.compile(
+    r"\b(?:rather than|instead of|in place of|as opposed to|no longer)\b[^,.;!?\n]{1,60}"
+)
 MOST_WORDS = 400  # last words of the request that are read
 
 
@@ -52,7 +55,7 @@ def words_of(text: str) -> list[str]:
 
 def other_choice(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[str, str]]:
     """Yield arguments whose value is not the allowed one that the user named, with that one."""
-    request = words_of(said.view.request)
+    request = words_of(_CONTRAST.sub(" ", said.view.request.lower()))
     for value in call.values[:30]:
         choices = _choices(tool, value)
         if len(choices) < 2 or not isinstance(value.raw, str):
@@ -284,11 +287,12 @@ def is_look(turn: str) -> bool:
         return False
     others = [each for each in sentences if each not in looks]
     return not (
-        any(verb_classes(words_of(each)) & _ACTING for each in others)
+        any(verb_classes(words_of(each)) & _ACTING or _TAKES.match(each) for each in others)
         or any(re.search(rf"\b(?:and|then)\s+(?:then\s+)?(?:{_ACTS})\b", each) for each in looks)
     )
 
 
+_TAKES = re.compile(r"\W*(?:please |then |so )?(?:take|choose|pick|use|go|do|get|give|let)\b")
 _ACTING = {
     "remove",
     "pay",

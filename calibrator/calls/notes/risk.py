@@ -81,7 +81,7 @@ _SECRET = re.compile(
 _LIVE = re.compile(r"\b(?:prod|production|live|main|master)\b")
 _KIN = {  # words by which a user asks for such a call, apart from its verb
     DESTROY: "delete remove cancel drop clear erase discard trash unsubscribe revoke void withdraw"
-    " scrap rid wipe purge destroy clean terminate end stop close kill uninstall deactivate undo"
+    " empty flush prune scrap rid wipe purge destroy clean terminate end stop close kill uninstall deactivate undo"
     " disable shut reset restart reboot archive throw cut off longer anymore expire void quit"
     " leave",
     SEND: "send email mail reply forward message notify tell post share invite write text inform"

@@ -27,6 +27,7 @@ from calibrator.calls.reading.conversation import Call, Tool, View
 from calibrator.calls.reading.grounding import SOUGHT, Sources, is_placeholder
 from calibrator.calls.reading.steps import failed
 from calibrator.calls.reading.values import (
+    Day,
     Value,
     calendar_day,
     dates_in,
@@ -84,6 +85,14 @@ _DOWN = re.compile(r"\b(?:reduc\w*|lower\w*|decreas\w*|less|off|discount\w*|cut|
     r"|colder|minus"
                    r"|shorter|cheaper)\b")  # fmt: skip
 _MAIL_IN = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}")
+_MONTH = re.compile(r"(?:19|20)\d\d-(?:0\d|1[0-2])")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH_ENDS = dict(zip(_MONTHS, ("uary", "ruary", "ch", "il", "", "e", "y", "ust", "t(?:ember)?",
+                                 "ober", "ember", "ember"), strict=True))  # fmt: skip
+_MONTHS_AWAY = re.compile(r"\b(this|current|next|coming|last|previous) month(?:'s)?\b")
+_PERCENT = re.compile(r"(\d{1,3}(?:\.\d+)?)\s*(?:%|percent|per cent)")
+_GIVEN_BACK = word_set("credit refund discount rebate deduct deduction tip waive reimburse")
+_DELTAS = word_set("delta difference change adjustment diff")
 _COMPARED = re.compile(r"\b\w{1,60}\s*=\s*(?:'([^']{1,80})'|\"([^\"]{1,80})\"|(\d{1,15})\b)")
 _TOKEN = re.compile(r"[^\s,;:!?\"'()\[\]{}<>|=`]{1,200}")
 _PIECE = re.compile(r"[^\W_]+")
@@ -199,6 +208,10 @@ class Said:
         """
         if value.kind == "empty" or not value.text or _is_default(value, tool):
             return True
+        if not _PIECE.search(value.text):  # a sign, such as the @ of a zone
+            return True
+        if _MONTH.fullmatch(value.text):
+            return self._is_month_said(value.text)
         last = name_words(value.path)[-1:]
         if last and last[0] in OF_THE_WORLD and not str(value.raw).isupper():
             return True
@@ -291,7 +304,7 @@ class Said:
     def _is_piece_said(self, piece: str, *, exactly: bool = False) -> bool:
         if piece in self.pieces or (not exactly and stem(piece) in self.words):
             return True
-        number = number_of(piece)
+        number = number_of(piece.removeprefix("x"))  # also of x2, two pieces
         if number is not None:
             return number in self.numbers
         return (len(piece) <= 2 and piece.isalpha()) or piece in ("the", "and", "for", "with")
@@ -307,10 +320,36 @@ class Said:
             return True
         if not any(c.isdigit() for c in text):
             return self._are_words_said(text) or text in self.made
-        digits = max(re.findall(r"\d+", text), key=len)
+        runs = re.findall(r"\d+", text)
+        digits = max(runs, key=len)
         letters = [p for p in re.findall(r"[a-z]+", text)]
         is_named = all(any(w.startswith(p[:3]) for w in self.pieces) for p in letters)
-        return len(digits) >= 3 and digits in self.pieces and is_named and len(letters) <= 1
+        has_runs = all(run in self.pieces or run == "0" for run in runs)
+        return len(digits) >= 3 and has_runs and is_named and len(letters) <= 1
+
+    def _is_month_said(self, text: str) -> bool:
+        """Return whether a month, 2026-04, was said: by its name, a day in it, or its distance."""
+        if self.holds_token(text):
+            return True
+        year, month = map(int, text.split("-"))
+        s = self.sources
+        days = s.users.days | s.results.days | s.rules.days
+        if any(day[1] == month and day[0] in (0, year) for day in days if self._is_users_month(day)):
+            return True
+        name = _MONTHS[month - 1] if 1 <= month <= 12 else "?"
+        if re.search(rf"\b{name}(?:{_MONTH_ENDS[name]})?\b", s.users.text):
+            return True
+        found = _MONTHS_AWAY.search(s.users.text)
+        if found is None or self.today is None:
+            return found is not None
+        away = {"this": 0, "current": 0, "next": 1, "coming": 1, "last": -1, "previous": -1}
+        at = self.today.year * 12 + self.today.month - 1 + away[found[1]]
+        return (year, month) == (at // 12, at % 12 + 1)
+
+    def _is_users_month(self, day: Day) -> bool:
+        """Return whether a day is not only today's, which every instruction names."""
+        today = self.today
+        return today is None or day != (today.year, today.month, today.day)
 
     def _is_spelt_otherwise(self, text: str) -> bool:
         """Return whether an id was said with other marks between its parts: AB-12, ab 12, AB12."""
@@ -339,7 +378,11 @@ class Said:
         last = name_words(value.path)[-1:]
         if number is None or (last and last[0] in CONTROL) or abs(number) > 1e8:
             return True
+        if isinstance(value.raw, str) and value.raw.isdigit() and not names & (PEOPLE | _TIMED):
+            return self._is_piece_said(value.text) or _describes_number(value, tool, number)
         if number in self.numbers or -number in self.numbers:
+            return True
+        if names & _DELTAS and self.sources.computed(number):
             return True
         if number in (0.0, 1.0) or (names & LOOSE and 0 < number <= 10):
             return True
@@ -358,7 +401,10 @@ class Said:
             return True
         if self._is_converted(number, names, request):
             return True
-        return bool(_COMPUTES.search(request)) and self._is_computed(number, request)
+        is_given_back = bool(set(name_words(tool.name) if tool else ()) & _GIVEN_BACK)
+        return bool(_COMPUTES.search(request)) and self._is_computed(
+            number, request, is_share_only=is_given_back or bool(names & _GIVEN_BACK)
+        )
 
     def _is_converted(self, number: float, names: set[str], request: str) -> bool:
         """Return whether a number is one of the user's in another unit."""
@@ -397,8 +443,11 @@ class Said:
         days |= {(d.year, d.month, d.day) for d in self.relative}
         return any(number in day for day in days)
 
-    def _is_computed(self, number: float, request: str) -> bool:
-        if self.sources.computed(number) or self._is_share(number, request):
+    def _is_computed(self, number: float, request: str, *, is_share_only: bool) -> bool:
+        if self._is_share(number, request, is_share_only=is_share_only):
+            return True
+        is_percent = is_share_only and _PERCENT.search(request) is not None
+        if not is_percent and self.sources.computed(number):
             return True
         columns: dict[tuple[int, str], list[float]] = {}
         for record in self.sources.records[-60:]:
@@ -408,16 +457,22 @@ class Said:
         sums = {round(sum(each), 2) for each in columns.values()}
         return any(abs(number - each) < 0.006 for each in sums)
 
-    def _is_share(self, number: float, request: str) -> bool:
-        """Return whether a number is a part of one that was said: half, a third, 15 % off."""
+    def _is_share(self, number: float, request: str, *, is_share_only: bool) -> bool:
+        """Return whether a number is a part of one that was said: half, a third, 15 % off.
+
+        With `is_share_only`, what is left after 15 % off is none: a credit is the 15 % itself.
+        """
         shares = {0.5: "half", 1 / 3: "third", 2 / 3: "third", 0.25: "quarter", 0.75: "quarter",
                   2.0: "double twice", 3.0: "triple", 0.1: "tenth"}  # fmt: skip
         told = {
             share for share, names in shares.items() if any(n in request for n in names.split())
         }
         is_up, is_down = bool(_UP.search(request)), bool(_DOWN.search(request))
-        for percent in re.findall(r"(\d{1,3}(?:\.\d+)?)\s*(?:%|percent|per cent)", request)[:10]:
+        for percent in _PERCENT.findall(request)[:10]:
             share = float(percent) / 100
+            if is_share_only:
+                told.add(share)
+                continue
             told |= {1 + share} if is_up and not is_down else {1 - share} if is_down else set()
             told.add(share)
         return any(abs(number - s * n) < 0.006 for s in told for n in self.numbers)

@@ -55,6 +55,7 @@ _ALIKE = (
     "credit refund", "debit charge",
     "male man", "female woman", "asc ascending", "desc descending",
     "production prod live", "staging stage", "development dev",
+    "accept yes agree confirm join attend", "decline refuse can't cannot won't unable",
     "card creditcard", "invoice bill", "cash", "window", "aisle", "vegetarian veggie", "vegan",
 )  # fmt: skip
 KIN: dict[str, set[str]] = {}

@@ -120,6 +120,7 @@ def view_of(used: ToolUse) -> View:
 SEGMENT = re.compile(r"[^\n()]*?(?:\n|[.!?](?=\s)|[()]|$)")
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
 MAX_SOUGHT = 20  # values of a call that are searched for in bare segments
+_ASKS = re.compile(r"\b(?:please|needs?|wants?|gets?)\b")  # words of a request, however short
 PLANTED_VALUES = 2  # least number of the call's values in a planted segment
 PLANTED_WORDS = 2  # most other words in a planted segment
 
@@ -150,7 +151,7 @@ def _without(text: str, segments: Sequence[str], sought: Sequence[str], own: set
 
 
 def _is_planted(segment: str, sought: Sequence[str], own: set[str]) -> bool:
-    if sum(value in segment for value in sought) < PLANTED_VALUES:
+    if sum(value in segment for value in sought) < PLANTED_VALUES or _ASKS.search(segment):
         return False
     return sum(word not in own for word in _LETTERS.findall(segment)) <= PLANTED_WORDS
 
