@@ -213,6 +213,7 @@ def _read_name(names: list[str], tool_name: str, *, is_one_of_many: bool) -> _Fl
     """Return a flag as its name says it, or None if the name has no word of its own."""
     words = [stem(word) for word in names if word not in _AFFIRMING and len(word) > 2]
     omitting = [word for word in names if word in _OMITTING]
+    names = ["simulate" if word == "test" else word for word in names]
     if len(names) == 1 and names[0] in _SWITCHES:
         of_tool = [w for w in name_words(tool_name) if w not in STOP and not verb_classes([w])]
         content = frozenset(map(stem, of_tool)) - _stems("enable enabled toggle switch device")

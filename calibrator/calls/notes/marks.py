@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from calibrator.calls.notes import flags, numbers, requested, risk, superlatives
+from calibrator.calls.notes import flags, last_turn, numbers, requested, risk, superlatives
 from calibrator.calls.notes.dates import is_date_said
 from calibrator.calls.notes.near import nearest_said
 from calibrator.calls.notes.said import Said, is_worded
@@ -121,6 +121,9 @@ def _of_request(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
     effect = risk.effect_of(call, tool, view)
     for path in requested.wider(call, said, destroys=effect.kind == risk.DESTROY):
         yield Mark("wider", argument_name(path), "the user named only a part of it")
+    if not effect.is_read:
+        for path, name, words in last_turn.superseded(call, said):
+            yield Mark(name, argument_name(path), words)
     if requested.contrary_verb(call, view):
         yield Mark("contrary", "", "the tool does the contrary of what was asked")
     if requested.ruled_out(call, view, is_changing=not effect.is_read):
