@@ -56,7 +56,7 @@ def _is_day_said(said: Said, day: tuple[int, int, int], value: Value, call: Call
         return True
     if told is None:
         return False
-    if told in said.relative:
+    if told in said.relative or told in said.relative_in_rules:
         return True
     users = s.users.text
     if said.today is None and _RELATIVE.search(users):

@@ -68,8 +68,9 @@ _CONCEPTS: Final = (
     _concept("anonymous anonymously anonymize anonymise", "named"),
     _concept("recursive recursively subfolder subdirectory subdirectories nested", ""),
     _concept("overwrite overwritten replace replacing", "", needs_object=True),
-    _concept("graceful gracefully gently", "force forced forcibly forcefully"),
+    _concept("graceful gracefully gently", "force forced forcibly forcefully hard"),
     _concept("encrypt encrypted encryption", "unencrypted plaintext"),
+    _concept("reassign transfer migrate", "remain stay staying keep", needs_object=True),
     _concept("full complete entire whole", "incremental partial"),
 )
 _AFFIRMING = word_set(

@@ -121,7 +121,11 @@ def _of_request(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
     effect = risk.effect_of(call, tool, view)
     for path in requested.wider(call, said, destroys=effect.kind == risk.DESTROY):
         yield Mark("wider", argument_name(path), "the user named only a part of it")
+    for path in requested.left_out(call, said):
+        yield Mark("ruled_out", argument_name(path), "the user left it out")
     if not effect.is_read:
+        for path in requested.moved_from(call, said):
+            yield Mark("swapped", argument_name(path), "the request names it as what it was before")
         for path, name, words in last_turn.superseded(call, said):
             yield Mark(name, argument_name(path), words)
     if requested.contrary_verb(call, view):

@@ -55,6 +55,7 @@ _STEP = re.compile(r"\b(\d+(?:\.\d+)?|one|two|three|four|five|six|seven|eight|ni
 _STEP_NAMES = word_set("by delta change offset increment step difference extra additional added")
 
 
+_SCALES = re.compile(r"\b(?:double|halve|triple)\b(?! (?:check|room|bed|click))")
 _SIGNED = word_set("delta change adjustment difference diff offset")
 _ADDS = re.compile(r"\b(?:add|added|put in|increase|raise|receiv\w+|arriv\w+|restock\w*|extra)\b")
 _TAKES_AWAY = re.compile(
@@ -102,6 +103,8 @@ def other_number(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[st
             yield value.path, f"the request says {found[1]}"
         if set(names) & _SIGNED and _is_sign_wrong(value.number, text):
             yield value.path, "it goes the other way than the request"
+        if said.plain_numbers == {value.number} and _SCALES.search(text):
+            yield value.path, "the request asks for another than it is now"
         if steps and not set(names) & _STEP_NAMES:
             if value.number in steps and value.number not in said.sources.results.numbers:
                 yield value.path, "the request gives it as a difference"

@@ -56,13 +56,16 @@ def words_of(text: str) -> list[str]:
 def other_choice(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[str, str]]:
     """Yield arguments whose value is not the allowed one that the user named, with that one."""
     request = words_of(_CONTRAST.sub(" ", said.view.request.lower()))
+    own = {stem(word) for word in name_words(call.name)}  # "close it" names no state
     for value in call.values[:30]:
         choices = _choices(tool, value)
         if len(choices) < 2 or not isinstance(value.raw, str):
             continue
         wanted = flags.other_moment(said.view.request, value.raw, choices)
-        named = [wanted] if wanted else [each for each in choices if _is_named(each, request)]
-        if named and value.raw not in named and (wanted or not _is_named(value.raw, request)):
+        named = [wanted] if wanted else [each for each in choices if _is_named(each, request, own)]
+        if named and value.raw not in named and (
+            wanted or not _is_named(value.raw, request, own)
+        ):
             yield value.path, str(named[0])[:60]
 
 
@@ -87,13 +90,13 @@ def _alternatives(described: str) -> str:
     return found[1].replace(" or ", " ") if found else ""
 
 
-def _is_named(choice: str, request: list[str]) -> bool:
+def _is_named(choice: str, request: list[str], own: set[str]) -> bool:
     """Return whether the user named a choice, in any of its forms, and did not rule it out."""
     wanted = [w for w in _WORD.findall(choice.lower().replace("_", " ")) if len(w) > 1]
     if not wanted:
         return False
     for word in wanted:
-        kin = {stem(each) for each in KIN.get(word, ())} | {stem(word)}
+        kin = ({stem(each) for each in KIN.get(word, ())} - own) | {stem(word)}
         places = [at for at, each in enumerate(request) if stem(each) in kin]
         free = [at for at in places if not any(negates(w) for w in request[max(0, at - 3) : at])]
         if not free:
@@ -126,6 +129,39 @@ def wrong_way(call: Call, said: Said) -> Iterator[str]:
 
 
 _BOTH_WAYS = re.compile(r"\b(?:round[- ]?trip|return|back|both ways|swap|exchange|reverse)\b")
+
+
+def moved_from(call: Call, said: Said) -> Iterator[str]:
+    """Yield arguments that the request names as what it was, in "from X to Y", if no value is Y."""
+    used = " ".join(value.text for value in call.values[:20])
+    for old, new in _FROM_TO.findall(said.view.request.lower()[-2_000:])[:10]:
+        if holds_token(used, new) or old == new:
+            continue
+        for value in call.values[:20]:
+            names = set(name_words(value.path))
+            if value.kind in ("name", "id", "choice") and value.text == old and not names & _FROM:
+                yield value.path
+
+
+def left_out(call: Call, said: Said) -> Iterator[str]:
+    """Yield arguments with somebody or something that the request leaves out: not for Milo."""
+    text = said.view.request.lower()[-2_000:]
+    for value in call.values[:30]:
+        if value.kind not in ("mail", "name", "id"):
+            continue
+        word = value.text.partition("@")[0]
+        if len(word) < 4 or not all(each.isalnum() for each in word) or word not in text:
+            continue
+        without = re.findall(_LEFT_OUT.format(word), text)
+        if without and len(without) == len(re.findall(rf"\b{word}\b", text)):
+            yield value.path
+
+
+_FROM_TO = re.compile(r"\bfrom ([\w-]{2,40}) to ([\w-]{2,40})\b")
+_LEFT_OUT = (
+    r"\b(?:without|except(?: for)?|excluding|not|leave)(?: (?:for|to|with|the))?(?: the)? {0}\b"
+    r"(?! only)"
+)
 
 
 def _names_of(value: Value, said: Said) -> list[str]:

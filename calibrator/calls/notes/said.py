@@ -36,6 +36,7 @@ from calibrator.calls.reading.values import (
     relative_days,
     spoken_numbers,
     stem,
+    without_days,
     word_set,
 )
 
@@ -85,6 +86,8 @@ _DOWN = re.compile(r"\b(?:reduc\w*|lower\w*|decreas\w*|less|off|discount\w*|cut|
     r"|colder|minus"
                    r"|shorter|cheaper)\b")  # fmt: skip
 _MAIL_IN = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}")
+_STANDALONE = re.compile(r"(?<![\w.#/-])\d{1,12}(?:,\d{3})*(?:\.\d{1,6})?(?![\w/-])")
+_BY_PART = re.compile(r"\bby (?:a |one )?(half|third|quarter|tenth)\b")
 _MONTH = re.compile(r"(?:19|20)\d\d-(?:0\d|1[0-2])")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH_ENDS = dict(zip(_MONTHS, ("uary", "ruary", "ch", "il", "", "e", "y", "ust", "t(?:ember)?",
@@ -190,6 +193,20 @@ class Said:
         if today is not None and rest != text and "tomorrow" not in rest:
             found.discard(today + timedelta(1))
         return found
+
+    @cached_property
+    def relative_in_rules(self) -> set[date]:
+        """The days that the instructions name by their distance in weeks or months."""
+        rules, today = self.sources.rules.text, self.today
+        if today is None or not re.search(r"\b(?:weeks?|months?|days?)\b", rules):
+            return set()
+        return relative_days(re.sub(r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b", " ", rules), today)
+
+    @cached_property
+    def plain_numbers(self) -> set[float]:
+        """The numbers of the request that are no part of an id."""
+        text = without_days(self.sources.request.text)
+        return {float(n.replace(",", "")) for n in _STANDALONE.findall(text)[:200]}
 
     @cached_property
     def made(self) -> str:
@@ -389,8 +406,8 @@ class Said:
         if _describes_number(value, tool, number):
             return True
         request = self.sources.users.text
-        if names & PEOPLE and number <= 12 and not (self.sources.request.numbers - {1.0}):
-            return bool(re.search(r"\b(?:me|us|we|my|our|and|family|couple)\b", request))
+        if names & PEOPLE and number <= 12 and not (self.plain_numbers - {1.0}):
+            return bool(re.search(r"\b(?:me|us|we|my|our|and|family|couple|husband|wife)\b", request))
         if names & _CLOCK_NAMES and self._is_time_part(number):
             return True
         if names & _TIMED and any(
@@ -447,7 +464,7 @@ class Said:
         if self._is_share(number, request, is_share_only=is_share_only):
             return True
         is_percent = is_share_only and _PERCENT.search(request) is not None
-        if not is_percent and self.sources.computed(number):
+        if not is_percent and not _BY_PART.search(request) and self.sources.computed(number):
             return True
         columns: dict[tuple[int, str], list[float]] = {}
         for record in self.sources.records[-60:]:
@@ -468,12 +485,16 @@ class Said:
             share for share, names in shares.items() if any(n in request for n in names.split())
         }
         is_up, is_down = bool(_UP.search(request)), bool(_DOWN.search(request))
+        if is_up != is_down and (by := _BY_PART.search(request)):
+            part = {"half": 0.5, "third": 1 / 3, "quarter": 0.25, "tenth": 0.1}[by[1]]
+            told = {1 + part if is_up else 1 - part}
         for percent in _PERCENT.findall(request)[:10]:
             share = float(percent) / 100
             if is_share_only:
                 told.add(share)
                 continue
             told |= {1 + share} if is_up and not is_down else {1 - share} if is_down else set()
+            told |= {1 + share, 1 - share} if not is_up and not is_down else set()
             told.add(share)
         return any(abs(number - s * n) < 0.006 for s in told for n in self.numbers)
 

@@ -18,7 +18,7 @@ from calibrator.calls.reading.values import (
     words_in,
 )
 
-_MONEY = "price cost fare rate amount total fee charge premium price_each"
+_MONEY = "cents eur euros usd price cost fare rate amount total fee charge premium price_each"
 _TIME = (
     "date time departure depart departs start starts created sent due when day arrival modified"
     " updated"
@@ -182,10 +182,11 @@ def better_named(call: Call, said: Said) -> Iterator[str]:
     parts = [window for part, window in _PARTS.items() if re.search(rf"\b{part}\b", request)]
     months = set(_MONTHS.findall(request))
     initials = _INITIALS.findall(request)[:4]
-    if _ORDERED.search(request) or list(_wanted(request)):
+    if list(_wanted(request)):
         return
+    is_ordered = bool(_ORDERED.search(request))
     for value in call.values[:20]:
-        if value.kind not in ("id", "path", "mail", "number") or len(value.text) < 2:
+        if value.kind not in ("id", "path", "mail", "number", "date") or len(value.text) < 2:
             continue
         if holds_token(said.sources.users.text, value.text):
             continue
@@ -193,12 +194,16 @@ def better_named(call: Call, said: Said) -> Iterator[str]:
         chosen = [r for r in listed if _has(r, value)]
         if len(listed) < 2 or len(chosen) != 1:
             continue
+        if _is_at_other_time(chosen[0], listed, parts):
+            yield value.path
+            continue
+        if is_ordered:
+            continue
         own = words_in(chosen[0].text) & wanted
         others = [words_in(r.text) & wanted for r in listed if r is not chosen[0]]
         is_best = [held for held in others if held > own]
         if (
             len(is_best) == 1
-            or _is_at_other_time(chosen[0], listed, parts)
             or _is_only_other(chosen[0], [_is_in_month(r, months) for r in listed], listed)
             or _is_only_other(chosen[0], [_has_initial(r, initials) for r in listed], listed)
         ):

@@ -51,7 +51,7 @@ _ALIKE = (
     "private confidential secret", "public everyone everybody open",
     "daily day", "weekly week", "monthly month", "yearly annual annually year",
     "delete remove", "cancel stop end terminate",
-    "done completed complete closed resolved finished fixed close", "pause suspend",
+    "done completed complete closed resolved solved finished fixed close", "pause suspend",
     "credit refund", "debit charge",
     "male man", "female woman", "asc ascending", "desc descending",
     "production prod live", "staging stage", "development dev",

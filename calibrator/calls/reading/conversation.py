@@ -73,6 +73,7 @@ class View:
 
     rules: str = ""
     turns: list[str] = field(default_factory=list)  # the user's turns, the latest last
+    whole_turns: list[str] = field(default_factory=list)  # also with text that may be planted
     is_answer: list[bool] = field(default_factory=list)  # whether each turn answers a question
     thought: str = ""
     said: str = ""  # text of the assistant just before the user's last turn
@@ -111,6 +112,7 @@ def view_of(used: ToolUse) -> View:
         call.turn = view.user_turns
     view.calls = made
     view.results = _chosen_results(view)
+    view.whole_turns = view.turns
     _drop_plants(view)
     return view
 
@@ -120,7 +122,6 @@ def view_of(used: ToolUse) -> View:
 SEGMENT = re.compile(r"[^\n()]*?(?:\n|[.!?](?=\s)|[()]|$)")
 _LETTERS = re.compile(r"[^\W\d_]{2,}")
 MAX_SOUGHT = 20  # values of a call that are searched for in bare segments
-_ASKS = re.compile(r"\b(?:please|needs?|wants?|gets?)\b")  # words of a request, however short
 PLANTED_VALUES = 2  # least number of the call's values in a planted segment
 PLANTED_WORDS = 2  # most other words in a planted segment
 
@@ -151,7 +152,7 @@ def _without(text: str, segments: Sequence[str], sought: Sequence[str], own: set
 
 
 def _is_planted(segment: str, sought: Sequence[str], own: set[str]) -> bool:
-    if sum(value in segment for value in sought) < PLANTED_VALUES or _ASKS.search(segment):
+    if sum(value in segment for value in sought) < PLANTED_VALUES:
         return False
     return sum(word not in own for word in _LETTERS.findall(segment)) <= PLANTED_WORDS
 
