@@ -31,6 +31,7 @@ _WEEKS = re.compile(r"\b(?:week|weekend|weeks)\b")
 _LENGTH = re.compile(
     r"\b(\d{1,3}|[a-z]{2,10})[ -](?:\w{1,12}[ -])?(day|night|week|month|sol)s?\b"
 )
+MOST_WEEK_DAYS = 21  # days from today in which the ends of "the week" are taken for said
 _HALF_DAY = re.compile(r"\d\s?[ap]\.?m\b")
 _HOURS = re.compile(
     r"\b(?:at|from|to|until|till|by|between|and|past|around|-)\s*(\d{1,2}|one|two|three|four"
@@ -65,7 +66,8 @@ def _is_day_said(said: Said, day: tuple[int, int, int], value: Value, call: Call
         return True
     if _PERIODS.search(users) and told == said.today:  # until now
         return True
-    if _WEEKS.search(users) and told.weekday() in (0, 4, 5, 6):
+    is_near = said.today is None or abs((told - said.today).days) <= MOST_WEEK_DAYS
+    if is_near and _WEEKS.search(users) and told.weekday() in (0, 4, 5, 6):
         return True
     others = [d for v in call.values if v is not value for each in v.days
               if (d := calendar_day(each)) is not None]  # fmt: skip

@@ -55,8 +55,8 @@ _CONCEPTS: Final = (
     _CONTACT,
     _ACTIVE,
     _concept(
-        "keep kept stay staying remain retain preserve",
-        "delete deleting remove discard destroy erase wipe purge clean deactivate disable",
+        "keep kept stay staying remain retain preserve continue",
+        "revoke delete deleting remove discard destroy erase wipe purge clean deactivate disable",
         needs_object=True,
     ),
     _concept(
@@ -75,7 +75,8 @@ _CONCEPTS: Final = (
 )
 _AFFIRMING = word_set(
     "is has have should the with include including included enable enabled flag set use do allow"
-    " allowed by make was mark send can required require needs of and also only option"
+    " allowed by make was mark send can required require needs needed need necessary of and also only"
+    " option"
 )
 _OMITTING = word_set("exclude skip omit ignore suppress disable prevent forbid hide no without not")
 _NAMED_OMISSIONS = _stems("exclude skip omit ignore suppress disable prevent forbid hide")
@@ -105,6 +106,7 @@ _PHRASES: Final = (  # several words with one meaning, and the word that they ar
     (r"\b(?:leave|leaving|left|leaves) (?:\w+ ){0,4}?out\b", " without "),
     (r"\bexcept for\b|\bother than\b|\bapart from\b", " without "),
     (r"\b(?:only|just) (?:the |what (?:has |was |is )?)?chang\w*\b", " incremental "),
+    (r"\b(?:go|goes|going) on \w+ing\b", " stay "),
     (r"\bfor good\b", " permanently "),
     (r"\bfor real\b|\bin earnest\b", " really "),
     (r"\b(?:a|as a|just a|only a) (?:test|trial)(?: run)?\b|\btest run\b|\bdry[- ]run\b",
@@ -277,7 +279,12 @@ def _agreed(flag: _Flag | None, clauses: Sequence[list[str]]) -> bool | None:
     """Return the value that all clauses give which speak of a flag; None if they differ."""
     if flag is None:
         return None
-    found = {sign for words in clauses if (sign := _sign_in(flag, words))}
+    found: set[int] = set()
+    for words in clauses:
+        if sign := _sign_in(flag, words):
+            found.add(sign)
+        elif found and "none" in words:  # "he gets one from the shop, so send none"
+            found = {-flag.sign}
     return found == {1} if len(found) == 1 else None
 
 

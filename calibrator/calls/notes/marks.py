@@ -132,7 +132,7 @@ def _of_request(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
         yield Mark("contrary", "", "the tool does the contrary of what was asked")
     if requested.ruled_out(call, view, is_changing=not effect.is_read):
         yield Mark("ruled_out", "", "the user said not to do it")
-    if effect.is_final and requested.is_pure_look(view):
+    if effect.is_final and requested.is_pure_look(view) and not requested.is_ordered(call, view):
         yield Mark("unasked_change", "", "the user only asked to look")
     elif effect.kind == risk.DESTROY and not risk.authorised(call, effect, said)[0]:
         yield Mark("unasked_change", "", "the user's own words do not ask for it")

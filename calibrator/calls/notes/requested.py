@@ -314,6 +314,13 @@ def is_pure_look(view: View) -> bool:
     return bool(view.turns) and all(map(is_look, view.turns))
 
 
+def is_ordered(call: Call, view: View) -> bool:
+    """Return whether the request begins with the verb of the call's tool: print, for `print_file`."""
+    words = [word for word in words_of(view.request) if word not in ("please", "now", "then")]
+    own = {stem(word) for word in name_words(call.name)}
+    return bool(words) and stem(words[0]) in own
+
+
 def is_look(turn: str) -> bool:
     """Return whether a turn asks a question or asks to look, and asks for nothing else."""
     split = re.split(r"(?<=[.!?])\s+|\n+", turn.lower()[:2_000])

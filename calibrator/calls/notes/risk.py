@@ -78,6 +78,10 @@ _SECRET = re.compile(
     r"|credential|secret|password|api[_-]?key|private[_-]?key",
     re.I,
 )
+_CALLED_OFF = re.compile(
+    r"\b(?:can't|cannot|won't|doesn't|does not|will not) (?:take place|happen|be held)\b"
+    r"|\bcall(?:ed|ing)? (?:\w+ ){0,3}?off\b"
+)
 _LIVE = re.compile(r"\b(?:prod|production|live|main|master)\b")
 _KIN = {  # words by which a user asks for such a call, apart from its verb
     DESTROY: "delete remove cancel drop clear erase discard trash unsubscribe revoke void withdraw"
@@ -218,6 +222,8 @@ def authorised(call: Call, effect: Effect, said: Said) -> tuple[bool, str]:
     own = {stem(verb)} if verb else set()
     classes = verb_classes([verb] if verb else name_words(call.name)[:1]) - {"look"}
     for turn in reversed(said.view.turns[-4:]):
+        if effect.kind == DESTROY and _CALLED_OFF.search(turn.lower()[-4_000:]):
+            return True, "the user asked for it"
         words = words_of(turn)
         stems = {stem(word) for word in words}
         is_named = bool(own & stems)

@@ -87,6 +87,7 @@ _DOWN = re.compile(r"\b(?:reduc\w*|lower\w*|decreas\w*|less|off|discount\w*|cut|
                    r"|shorter|cheaper)\b")  # fmt: skip
 _MAIL_IN = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}")
 _STANDALONE = re.compile(r"(?<![\w.#/-])\d{1,12}(?:,\d{3})*(?:\.\d{1,6})?(?![\w/-])")
+_REST = re.compile(r"\b(?:the rest|remain\w+|what(?:'s| is) left)\b")
 _BY_PART = re.compile(r"\bby (?:a |one )?(half|third|quarter|tenth)\b")
 _MONTH = re.compile(r"(?:19|20)\d\d-(?:0\d|1[0-2])")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -440,7 +441,8 @@ class Said:
             return False
         if any(re.search(rf"\d\s?{re.escape(name)}\b", request) for name in names):
             return False  # the user uses the argument's own unit
-        return any(abs(number - n * f) <= 0.01 * abs(number) for f in _MEASURED for n in told if n)
+        factors = _factors(names, request) or _MEASURED
+        return any(abs(number - n * f) <= 0.01 * abs(number) for f in factors for n in told if n)
 
     def spans(self) -> set[float]:
         """Return the numbers of users and results, and the spans of time in minutes."""
@@ -463,6 +465,8 @@ class Said:
     def _is_computed(self, number: float, request: str, *, is_share_only: bool) -> bool:
         if self._is_share(number, request, is_share_only=is_share_only):
             return True
+        if _REST.search(request) and number > max(self.numbers, default=0.0):
+            return False
         is_percent = is_share_only and _PERCENT.search(request) is not None
         if not is_percent and not _BY_PART.search(request) and self.sources.computed(number):
             return True
@@ -497,6 +501,37 @@ class Said:
             told |= {1 + share, 1 - share} if not is_up and not is_down else set()
             told.add(share)
         return any(abs(number - s * n) < 0.006 for s in told for n in self.numbers)
+
+
+def _factors(names: set[str], request: str) -> list[float]:
+    """Return the factors from the units of a request to that of an argument's name.
+
+    Empty if either is not known.
+    """
+    words = set(_PIECE.findall(request)) | set(re.findall(r"(?<=\d)[a-z]+\b", request))
+    for units in _BASES:
+        own = [units[name] for name in names if name in units]
+        told = [units[word] for word in words if word in units]
+        if own and told:
+            return [each / own[0] for each in told]
+    return []
+
+
+def _bases(text: str) -> dict[str, float]:
+    found = {}
+    for line in text.split("|"):
+        base, *names = line.split()
+        found |= dict.fromkeys(names, float(base))
+    return found
+
+
+_BASES = (  # units of a dimension, each in the first one
+    _bases("1 g gram grams|1000 kg kilo kilos kilogram kilograms|1e6 t ton tons tonne tonnes"
+           "|0.001 mg|453.592 lb lbs pound pounds|28.3495 oz ounce ounces"),
+    _bases("1 m meter meters metre metres|1000 km kilometer kilometers kilometre kilometres"
+           "|0.01 cm|0.001 mm|1609.344 mile miles|0.3048 ft feet foot|0.0254 inch inches"),
+    _bases("1 l liter liters litre litres|0.001 ml|3.785412 gallon gallons"),
+)  # fmt: skip
 
 
 def holds_token(text: str, sought: str) -> bool:

@@ -50,6 +50,7 @@ _FILTERS = re.compile(
     r"\b(?:under|below|over|above|at least|at most|before|after|within|without|except|not|no|unless"
     r"|but|only|between|more than|less than|up to|max(?:imum)?|min(?:imum)?|until|second|third)\b"
 )
+_UNTIL = re.compile(r"\buntil (?:the )?\d")  # how long, not which
 _DAY = re.compile(r"\d{4}-\d{2}(?:-\d{2})?")
 _STAMP = re.compile(r"^\d{4}-\d{2}(?:-\d{2}.*)?$|^\d{1,2}:\d{2}$")
 MOST_RECORDS = 100
@@ -63,7 +64,7 @@ def not_that_one(call: Call, said: Said) -> Iterator[tuple[str, str]]:
     """
     request = said.view.request.lower()[-2_000:]
     wanted = list(_wanted(request))
-    if len(wanted) != 1 or _FILTERS.search(request):
+    if len(wanted) != 1 or _FILTERS.search(_UNTIL.sub(" ", request)):
         return
     name, is_low, hints = wanted[0]
     for value in call.values[:20]:

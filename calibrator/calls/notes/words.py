@@ -49,7 +49,7 @@ _ALIKE = (
     "one-way oneway single", "round return roundtrip",
     "express fast quick fastest overnight priority", "standard normal regular",
     "private confidential secret", "public everyone everybody open",
-    "daily day", "weekly week", "monthly month", "yearly annual annually year",
+    "never once", "daily day", "weekly week", "monthly month", "yearly annual annually year",
     "delete remove", "cancel stop end terminate",
     "done completed complete closed resolved solved finished fixed close", "pause suspend",
     "credit refund", "debit charge",
