@@ -28,9 +28,7 @@ _PERIODS = re.compile(
     r"(?! \d{1,2}\b)|q[1-4]|(?<![-./\d] )(?<![-./\d])(?:19|20)\d\d(?![-./\d]))\b"
 )
 _WEEKS = re.compile(r"\b(?:week|weekend|weeks)\b")
-_LENGTH = re.compile(
-    r"\b(\d{1,3}|[a-z]{2,10})[ -](?:\w{1,12}[ -])?(day|night|week|month|sol)s?\b"
-)
+_LENGTH = re.compile(r"\b(\d{1,3}|[a-z]{2,10})[ -](?:\w{1,12}[ -])?(day|night|week|month|sol)s?\b")
 MOST_WEEK_DAYS = 21  # days from today in which the ends of "the week" are taken for said
 _HALF_DAY = re.compile(r"\d\s?[ap]\.?m\b")
 _HOURS = re.compile(

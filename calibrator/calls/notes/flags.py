@@ -86,7 +86,9 @@ _NEGATORS = word_set(
     " deactivate"
 )
 _BEHIND = word_set("off excluded unnecessary needn't nothing nobody none")
-_AUXILIARIES = word_set("is are was were should must do does need needs has have to may can will be")
+_AUXILIARIES = word_set(
+    "is are was were should must do does need needs has have to may can will be"
+)
 _STARTS_ANEW = word_set("should must will shall who which since when whose")
 _NEGATED_SUBJECTS = word_set("nobody nothing none neither")
 _PRONOUNS = word_set(

@@ -63,9 +63,7 @@ def other_choice(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[st
             continue
         wanted = flags.other_moment(said.view.request, value.raw, choices)
         named = [wanted] if wanted else [each for each in choices if _is_named(each, request, own)]
-        if named and value.raw not in named and (
-            wanted or not _is_named(value.raw, request, own)
-        ):
+        if named and value.raw not in named and (wanted or not _is_named(value.raw, request, own)):
             yield value.path, str(named[0])[:60]
 
 

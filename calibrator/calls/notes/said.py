@@ -201,7 +201,9 @@ class Said:
         rules, today = self.sources.rules.text, self.today
         if today is None or not re.search(r"\b(?:weeks?|months?|days?)\b", rules):
             return set()
-        return relative_days(re.sub(r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b", " ", rules), today)
+        return relative_days(
+            re.sub(r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b", " ", rules), today
+        )
 
     @cached_property
     def plain_numbers(self) -> set[float]:
@@ -352,7 +354,9 @@ class Said:
         year, month = map(int, text.split("-"))
         s = self.sources
         days = s.users.days | s.results.days | s.rules.days
-        if any(day[1] == month and day[0] in (0, year) for day in days if self._is_users_month(day)):
+        if any(
+            day[1] == month and day[0] in (0, year) for day in days if self._is_users_month(day)
+        ):
             return True
         name = _MONTHS[month - 1] if 1 <= month <= 12 else "?"
         if re.search(rf"\b{name}(?:{_MONTH_ENDS[name]})?\b", s.users.text):
@@ -408,7 +412,9 @@ class Said:
             return True
         request = self.sources.users.text
         if names & PEOPLE and number <= 12 and not (self.plain_numbers - {1.0}):
-            return bool(re.search(r"\b(?:me|us|we|my|our|and|family|couple|husband|wife)\b", request))
+            return bool(
+                re.search(r"\b(?:me|us|we|my|our|and|family|couple|husband|wife)\b", request)
+            )
         if names & _CLOCK_NAMES and self._is_time_part(number):
             return True
         if names & _TIMED and any(
