@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,13 +50,16 @@ def codex() -> str:
     pytest.skip("Codex is not installed: run scripts/setup_clients codex")
 
 
-def run_codex(project: Project, base_url: str, *arguments: str, sockets: bool) -> str:
+def run_codex(
+    project: Project, base_url: str, *arguments: str, sockets: bool, more: str = ""
+) -> str:
     """What Codex says in the end; its own sandbox and its own approvals are off."""
     home = project.home / ".codex"
     home.mkdir(exist_ok=True)
     config = CONFIG.format(base_url=base_url, sockets=str(sockets).lower())
-    (home / "config.toml").write_text(config)
+    (home / "config.toml").write_text(config + more)
     kept = {k: v for k, v in environment().items() if not k.startswith(("CODEX", "OPENAI"))}
+    kept |= {"PYTHONPATH": str(ROOT)}
     own = {"CODEX_HOME": str(home), "HOME": str(project.home), "OPENAI_API_KEY": "sk-test"}
     done = subprocess.run(
         [codex(), "exec", "-s", "danger-full-access", "--json", *arguments],
@@ -94,4 +98,30 @@ def test_ten_steps_of_codex_through_the_proxy(tmp_path: Path, sockets: bool) -> 
     assert (project.folder / "test_shop.py").exists()
     assert "Count the shipping" in git(tmp_path / "remote.git", "log", "--oneline", "main")
     assert project.outside.read_text() == "published\n"
+    assert "hunter2" not in json.dumps(upstream.asked)
+
+
+def test_ten_steps_of_codex_by_the_hook(tmp_path: Path) -> None:
+    """Without the proxy the same six steps run and the same four are denied, with the rule's name."""
+    codex()
+    project = Project.made_in(tmp_path)
+    command = f"{sys.executable} -m pinocchio hook --ask deny"
+    with ScriptedResponsesAgent(project.steps_of_codex()) as upstream:
+        hooked = f"[[hooks.PreToolUse]]\n[[hooks.PreToolUse.hooks]]\ntype = 'command'\n"
+        said = run_codex(
+            project,
+            upstream.base_url.removesuffix("/v1"),
+            "--dangerously-bypass-hook-trust",
+            QUESTION,
+            sockets=False,
+            more=f"{hooked}command = '{command}'\n",
+        )
+    assert said == DONE
+    results = [item for item in upstream.asked[-1]["input"] if item["type"].endswith("_output")]
+    held = ["coding-agent: " in json.dumps(item["output"]) for item in results]
+    assert held == [False] * 6 + [True] * 4
+    assert "coding-agent: pushing and publishing" in json.dumps(results[7])
+    assert "Count the shipping" in git(project.folder, "log", "--oneline")
+    assert (project.folder / "test_shop.py").exists()
+    assert not project.outside.exists()
     assert "hunter2" not in json.dumps(upstream.asked)
