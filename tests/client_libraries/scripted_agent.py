@@ -103,10 +103,9 @@ class ScriptedResponsesAgent(FaultyUpstream):
             {"type": "response.output_item.done", "output_index": 0, "item": item},
             {"type": "response.completed", "response": whole},
         ]
-        told = [
-            f"event: {each['type']}\ndata: {json.dumps(each | {'sequence_number': at})}\n\n".encode()
-            for at, each in enumerate(events)
-        ]
+        for at, event in enumerate(events):
+            event["sequence_number"] = at
+        told = [f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in events]
         return Response(told, headers=EVENTS)
 
 

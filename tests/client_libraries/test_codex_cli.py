@@ -102,12 +102,12 @@ def test_ten_steps_of_codex_through_the_proxy(tmp_path: Path, sockets: bool) -> 
 
 
 def test_ten_steps_of_codex_by_the_hook(tmp_path: Path) -> None:
-    """Without the proxy the same six steps run and the same four are denied, with the rule's name."""
+    """Without the proxy the same six steps run and the same four are denied."""
     codex()
     project = Project.made_in(tmp_path)
     command = f"{sys.executable} -m pinocchio hook --ask deny"
     with ScriptedResponsesAgent(project.steps_of_codex()) as upstream:
-        hooked = f"[[hooks.PreToolUse]]\n[[hooks.PreToolUse.hooks]]\ntype = 'command'\n"
+        hooked = "[[hooks.PreToolUse]]\n[[hooks.PreToolUse.hooks]]\ntype = 'command'\n"
         said = run_codex(
             project,
             upstream.base_url.removesuffix("/v1"),

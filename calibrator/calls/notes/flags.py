@@ -1,8 +1,8 @@
 """The check of a flag against the request: the value that the user's words give it.
 
 A flag's name is read as a concept and its polarity: `skip_invoice` leaves out what
-`include_invoice` takes, `delete_branch` is the contrary of `keep_branch`. The request is read clause
-by clause. A clause that speaks of the flag says yes or no by its own words and by the negations
+`include_invoice` takes, `delete_branch` is the contrary of `keep_branch`. The request is read by
+clauses. A clause that speaks of the flag says yes or no by its own words and by the negations
 before them. Clauses that disagree say nothing.
 """
 
@@ -75,8 +75,8 @@ _CONCEPTS: Final = (
 )
 _AFFIRMING = word_set(
     "is has have should the with include including included enable enabled flag set use do allow"
-    " allowed by make was mark send can required require needs needed need necessary of and also only"
-    " option"
+    " allowed by make was mark send can required require needs needed need necessary of and also"
+    " only option"
 )
 _OMITTING = word_set("exclude skip omit ignore suppress disable prevent forbid hide no without not")
 _NAMED_OMISSIONS = _stems("exclude skip omit ignore suppress disable prevent forbid hide")
@@ -321,9 +321,9 @@ def _matches(word: str, content: frozenset[str]) -> tuple[str, int] | None:
         if word == each or (len(shorter) >= 4 and longer.startswith(shorter)):
             return each, 1
         for prefix in ("un", "in", "de", "non", "dis"):
-            if word.startswith(prefix) and len(word) - len(prefix) >= 4:
-                if each[: len(word) - len(prefix)] == word[len(prefix) :]:
-                    return each, -1
+            rest = word.removeprefix(prefix)
+            if rest != word and len(rest) >= 4 and each.startswith(rest):
+                return each, -1
     return None
 
 

@@ -13,6 +13,7 @@ from calibrator.calls.notes import flags, last_turn, numbers, requested, risk, s
 from calibrator.calls.notes.dates import is_date_said
 from calibrator.calls.notes.near import nearest_said
 from calibrator.calls.notes.said import Said, is_worded
+from calibrator.calls.notes.said_numbers import is_number_said
 from calibrator.calls.reading.conversation import Call, Tool
 from calibrator.calls.reading.grounding import grounding, is_placeholder
 from calibrator.calls.reading.requests import contrary, dating
@@ -90,6 +91,8 @@ def is_said(value: Value, call: Call, tool: Tool | None, said: Said) -> bool:
     """Return whether a value of a call was said, or follows from the conversation."""
     if value.kind == "date" and not is_worded(value):
         return is_date_said(said, value, call)
+    if value.kind == "number":
+        return said.is_settled(value, tool) or is_number_said(said, value, tool)
     return said.is_said(value, call, tool)
 
 

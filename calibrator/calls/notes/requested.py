@@ -313,7 +313,7 @@ def is_pure_look(view: View) -> bool:
 
 
 def is_ordered(call: Call, view: View) -> bool:
-    """Return whether the request begins with the verb of the call's tool: print, for `print_file`."""
+    """Return whether the request begins with the verb of the tool: print, for `print_file`."""
     words = [word for word in words_of(view.request) if word not in ("please", "now", "then")]
     own = {stem(word) for word in name_words(call.name)}
     return bool(words) and stem(words[0]) in own

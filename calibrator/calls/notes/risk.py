@@ -85,9 +85,9 @@ _CALLED_OFF = re.compile(
 _LIVE = re.compile(r"\b(?:prod|production|live|main|master)\b")
 _KIN = {  # words by which a user asks for such a call, apart from its verb
     DESTROY: "delete remove cancel drop clear erase discard trash unsubscribe revoke void withdraw"
-    " empty flush prune scrap rid wipe purge destroy clean terminate end stop close kill uninstall deactivate undo"
-    " disable shut reset restart reboot archive throw cut off longer anymore expire void quit"
-    " leave",
+    " empty flush prune scrap rid wipe purge destroy clean terminate end stop close kill uninstall"
+    " deactivate undo disable shut reset restart reboot archive throw cut off longer anymore expire"
+    " void quit leave",
     SEND: "send email mail reply forward message notify tell post share invite write text inform"
     " answer let remind pay transfer refund charge deposit wire settle return reimburse money back"
     " order book buy purchase reserve get publish deploy release push ship submit approve accept"

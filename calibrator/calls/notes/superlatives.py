@@ -224,7 +224,7 @@ _INITIALS = re.compile(r"\b([a-z])\.\s?([a-z]{3,30})\b")
 
 
 def _is_only_other(chosen: Record, fits: list[bool | None], listed: Sequence[Record]) -> bool:
-    """Return whether only one record fits, another, and it is known that the chosen one does not."""
+    """Return whether only one record fits, and the chosen one is known not to."""
     own = next(fit for fit, record in zip(fits, listed, strict=True) if record is chosen)
     return own is False and fits.count(True) == 1
 
