@@ -47,12 +47,12 @@ def test_wrong_calls_stop_and_right_ones_pass(name: str) -> None:
     assert right <= 0.1
 
 
-def test_the_sixty_scenes_and_the_new_ones_share_no_tool() -> None:
-    """The new scenes have tools of their own, so that no name of a tool could be learnt."""
+def test_the_first_forty_have_tools_of_their_own() -> None:
+    """No tool of theirs is in the sixty scenes of `examples/agents`, after which marks were made."""
     rows = runpy.run_path(str(SCRIPT))["rows"]
-    sets = [ROOT / "examples" / "agents" / "doubtful_calls.yaml"]
-    sets += [HERE / f"{each}_calls.yaml" for each in ("first", "second", "third")]
-    tools = [
-        {tool["function"]["name"] for row in rows(path) for tool in row["tools"]} for path in sets
-    ]
-    assert sum(map(len, tools)) == len(set().union(*tools))
+    sixty, first = (
+        {tool["function"]["name"] for row in rows(path) for tool in row["tools"]}
+        for path in (ROOT / "examples/agents/doubtful_calls.yaml", HERE / "first_calls.yaml")
+    )
+    assert len(first) >= 20
+    assert not sixty & first
