@@ -46,7 +46,7 @@ class ScriptedAgent(FaultyUpstream):
 
     def _events(self, block: Json) -> list[bytes]:
         is_call = block["type"] == "tool_use"
-        message = {
+        message: Json = {
             "id": f"msg_{len(self.asked):02d}",
             "type": "message",
             "role": "assistant",

@@ -169,7 +169,8 @@ def _factors(names: set[str], request: str) -> list[float]:
 
 
 def _bases(text: str) -> dict[str, float]:
-    found = {}
+    """Return the units of a text, each with its share of the first one."""
+    found: dict[str, float] = {}
     for line in text.split("|"):
         base, *names = line.split()
         found |= dict.fromkeys(names, float(base))

@@ -11,7 +11,7 @@ from calibrator.loading import load_scorer
 from calibrator.rows.rows import parse_row
 from policies import Facts, ToolCall, decide, load_policy
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 SCRIPT = ROOT / "examples" / "agents" / "labelled_calls.py"
 HERE = Path(__file__).parent
 
@@ -48,7 +48,7 @@ def test_wrong_calls_stop_and_right_ones_pass(name: str) -> None:
 
 
 def test_the_first_forty_have_tools_of_their_own() -> None:
-    """No tool of theirs is in the sixty scenes of `examples/agents`, after which marks were made."""
+    """No tool of theirs is in the sixty scenes of `examples/agents`."""
     rows = runpy.run_path(str(SCRIPT))["rows"]
     sixty, first = (
         {tool["function"]["name"] for row in rows(path) for tool in row["tools"]}
