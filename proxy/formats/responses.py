@@ -35,8 +35,8 @@ from proxy.formats.responses_items import (
     chat_messages,
     chat_tools,
     listed_tools,
-    tools_in_items,
     logprobs_of,
+    tools_in_items,
     with_text,
 )
 from proxy.formats.responses_stream import ResponsesAssembler, answer_to, finish_reason
