@@ -16,7 +16,6 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
             "doctor",
             "top",
             "migrate",
-            "capacity",
             "explain",
             "export",
             "keys",

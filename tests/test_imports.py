@@ -360,7 +360,6 @@ ROOMS: dict[str, set[str]] = {
         "wire",
     },
     "proxy.routes": {"completions", "errors", "formats", "gate", "listener", "passthrough", "wire"},
-    "proxy.capacity": set(),
     "proxy.telemetry": {"config", "errors", "exchange", "scoring", "upstreams", "wire"},
     "proxy.admission": {"config", "errors", "gate", "routes", "store", "upstreams", "wire"},
     "proxy.generation": {
@@ -461,7 +460,6 @@ ROOMS: dict[str, set[str]] = {
         "upstreams",
     },
     "proxy.commands": {
-        "capacity",
         "collecting",
         "config",
         "desk",
