@@ -431,7 +431,6 @@ ROOMS: dict[str, set[str]] = {
         "wire",
         "workers",
     },
-    "proxy.huge_pages": set(),
     "proxy.multiprocess": {
         "app",
         "config",
@@ -451,7 +450,6 @@ ROOMS: dict[str, set[str]] = {
         "errors",
         "gate",
         "guardrails",
-        "huge_pages",
         "listener",
         "multiprocess",
         "policy_context",
