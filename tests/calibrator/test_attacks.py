@@ -87,7 +87,7 @@ def dropping(scorer: Scorer) -> Scorer:
     inspector = copy(scorer.parts.inspector)
     inspector.drops_question = True
     parts = replace(scorer.parts, inspector=inspector)
-    return EmbeddedCalibrator(scorer.config, scorer.tokenizer, scorer.encoder, parts)
+    return EmbeddedCalibrator(scorer.config, scorer.tokenizer, parts)
 
 
 def repeating(question: str, answer: str) -> list[str]:
