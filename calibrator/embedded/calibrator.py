@@ -210,8 +210,8 @@ class EmbeddedCalibrator:
         return found
 
     def _without_questions(self, items: Sequence[Item]) -> list[Item]:
-        """Remove the restated question from answers, if the inspector was trained without it."""
-        if self.parts.inspector is None or not self.parts.inspector.drops_question:
+        """Remove the restated question from answers, as the inspector was trained without it."""
+        if self.parts.inspector is None:
             return list(items)
         return [_answering(x, without_question(x.question, x.answer)) for x in items]
 

@@ -18,7 +18,7 @@ from calibrator.errors import TrainingError
 from calibrator.features.tree_fitting import fit_trees
 from calibrator.features.weights import packed
 from calibrator.inspection.config import InspectorConfig
-from calibrator.inspection.inspector import CHECKS, DROPS_QUESTION, PREFIX, RELEVANCE, Check
+from calibrator.inspection.inspector import CHECKS, PREFIX, RELEVANCE, Check
 from calibrator.inspection.lessons import AT_ONCE, Lesson, lessons_of, seen_in
 from calibrator.inspection.relevance import PREFIX as PIECES
 from calibrator.inspection.relevance import Pieces
@@ -82,8 +82,7 @@ def fit_inspector(
     taught = taught or teach(rows, tokenizer, layout, vectors, config, seed, say)
     if not any(lesson.fault for lesson in taught.lessons):
         raise TrainingError("there is no right reply in which a fault could be made")
-    state = taught.pieces | {DROPS_QUESTION: np.ones(1, np.float32)}
-    state |= fit_checks(taught.lessons, taught.seen, config, seed, say)
+    state = taught.pieces | fit_checks(taught.lessons, taught.seen, config, seed, say)
     return {PREFIX + name: array for name, array in state.items()}
 
 

@@ -1,7 +1,8 @@
 """The schema of the store: created in an empty database, migrated in an older one.
 
 An empty database gets all tables at once, and the number of the latest revision. An older one runs
-the revisions in `migrations/versions/` that it lacks; one older than the first is refused. If several proxies start at the same time, one migrates and the others wait.
+the revisions in `migrations/versions/` that it lacks; one older than the first is refused. If
+several proxies start at the same time, one migrates and the others wait.
 Alembic, which runs the revisions, is imported only when one has to run.
 """
 

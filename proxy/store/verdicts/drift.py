@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from calibrator import PRIOR, WITH_OTHERS, knows_others, without_signals
 from proxy.errors import StoreError
 from proxy.store.database import cause, insert_into
-from proxy.store.record.writer import exchanges, first_id, is_first_request
+from proxy.store.record.writer import exchanges, first_id
 from proxy.store.reviews.held_replies import AUDIT
 from proxy.store.tables import metadata
 from proxy.store.verdicts.verdicts import reading, verdicts
@@ -295,7 +295,6 @@ def _scored(after: str, before: float) -> tuple[sa.ColumnElement[bool], ...]:
         exchanges.c.request_id < first_id(before),
         exchanges.c.confidence.is_not(None),
         exchanges.c.calibrator.is_not(None),
-        is_first_request,
     )
 
 
