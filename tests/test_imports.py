@@ -108,7 +108,7 @@ ROOMS: dict[str, set[str]] = {
     "calibrator.results": {"metrics", "rows"},
     "calibrator.checkpoints": {"errors", "recalibration", "text"},
     "calibrator.features": {
-        *("checkpoints", "errors", "extras", "kernel", "recalibration", "scorer", "text"),
+        *("errors", "extras", "kernel", "recalibration", "scorer", "text"),
     },
     "calibrator.evidence": {
         "checkpoints",
