@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file
+from torch import nn
 from transformers import BertConfig, BertModel
 
 from calibrator.text.layout import CLS, SEP
@@ -33,7 +34,7 @@ def piece_vectors(base: Path) -> NDArray[np.float32]:
     return found
 
 
-def load_base(folder: Path) -> BertModel:
+def load_base(folder: Path) -> nn.Module:
     """Load the base encoder, all-MiniLM-L6-v2. Raises RuntimeError if a weight is missing."""
     config = BertConfig(
         vocab_size=VOCABULARY,
@@ -43,15 +44,15 @@ def load_base(folder: Path) -> BertModel:
         intermediate_size=1_536,
         max_position_embeddings=512,
     )
-    model = BertModel(config, add_pooling_layer=False).eval()
+    model: nn.Module = BertModel(config, add_pooling_layer=False)
     state = load_file(folder / "model.safetensors")
     wanted = model.state_dict().keys()
     model.load_state_dict({name: state[name] for name in wanted if name in state}, strict=True)
-    return model
+    return model.eval()
 
 
 @torch.inference_mode()
-def read_alone(model: BertModel, pieces: range) -> NDArray[np.float32]:
+def read_alone(model: nn.Module, pieces: range) -> NDArray[np.float32]:
     """Return the mean of the states of each piece between its two marks, (len(pieces), hidden)."""
     found = []
     for start in range(pieces.start, pieces.stop, AT_ONCE):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from transformers import BertModel
+from torch import nn
 
 from calibrator.text.layout import CLS, SEP, load_tokenizer
 from calibrator.training.run import base_folder
@@ -13,11 +13,11 @@ from calibrator.training.stages.piece_vectors import load_base, read_alone
 
 
 @pytest.fixture(scope="module")
-def base() -> BertModel:
+def base() -> nn.Module:
     return load_base(base_folder())
 
 
-def test_a_piece_is_read_alone(base: BertModel) -> None:
+def test_a_piece_is_read_alone(base: nn.Module) -> None:
     """Its vector is the mean state of [CLS] piece [SEP], whatever is read with it."""
     found = read_alone(base, range(2000, 2600))
     with torch.inference_mode():
@@ -26,7 +26,7 @@ def test_a_piece_is_read_alone(base: BertModel) -> None:
     assert found[-1] == pytest.approx(states[0].mean(0).numpy(), abs=1e-4)
 
 
-def test_like_words_have_like_vectors(base: BertModel) -> None:
+def test_like_words_have_like_vectors(base: nn.Module) -> None:
     """A chemist is nearer to a physicist than to a guitar."""
     tokenizer = load_tokenizer(base_folder())
     vectors = []
