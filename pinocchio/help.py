@@ -16,7 +16,6 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
             "doctor",
             "top",
             "migrate",
-            "capacity",
             "explain",
             "export",
             "keys",
@@ -31,17 +30,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         *("score", "evaluate", "advise", "recalibrate", "tune", "train", "train-llm", "drift"),
     ),
     "Research: studies of the paper, for those who build calibrators": (
-        *(
-            "collect",
-            "elicit",
-            "labels",
-            "filter",
-            "pairs",
-            "survey",
-            "study",
-            "card",
-            "train-encoder",
-        ),
+        *("collect", "elicit", "labels", "filter", "pairs", "survey", "study", "card"),
     ),
 }
 

@@ -32,7 +32,7 @@ def tried(load: Callable[[], Scorer], place: str, its: Recalibrations | None) ->
     `place` names it in a failure, `its` are its recalibrations. Errors are returned as a failure.
     """
     from calibrator import CalibratorError
-    from proxy.capacity.machine import resident_memory
+    from proxy.commands.checkup.machine import resident_memory
     from proxy.scoring.recalibrated import name_with
 
     gc.collect()  # memory freed meanwhile would distort the calibrator's own

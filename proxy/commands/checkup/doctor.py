@@ -205,7 +205,7 @@ def _note_date(patient: Patient, name: str, date: bytes | None) -> None:
 
 def _scorer(patient: Patient) -> Iterator[Finding]:
     """Yield whether the calibrator, and its stand-in, score the canary twice alike."""
-    from proxy.commands.canary import tried
+    from proxy.commands.checkup.canary import tried
     from proxy.scoring.loader import scorer_loader, stand_in_loader
 
     setup = patient.setup
@@ -240,7 +240,7 @@ def _gpu(patient: Patient) -> Iterator[Finding]:
 
 def _workers(patient: Patient) -> Iterator[Finding]:
     """Yield whether the cores and the memory suit the number of processes."""
-    from proxy.capacity.machine import Machine, Processes
+    from proxy.commands.checkup.machine import Machine, Processes
     from proxy.scoring.loader import can_be_forked, shares_scorer
 
     config = patient.setup.config
