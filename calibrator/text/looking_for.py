@@ -23,8 +23,9 @@ _SPACED = bytes(code if chr(code).isalnum() or code == ord("_") else 32 for code
 _LETTERS = re.compile(r"[^\W\d_]+")
 _DIGITS = re.compile(r"\d+")
 _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
-# letters that match an ASCII letter if case is ignored, although `lower` keeps them different
-_ODD = re.compile("[\u017f\u0130\u0131]")
+# letters that match an ASCII letter if case is ignored, although `lower` keeps them different, and
+# digits beyond ASCII
+_ODD = re.compile(r"[\u017f\u0130\u0131]|[^\D0-9]")
 
 
 _Value = TypeVar("_Value")

@@ -16,12 +16,14 @@ from calibrator.evidence.computed.code.shell import shell_bugs
 from calibrator.evidence.computed.code.wanted_language import language_bug
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.evidence.finding import Finding
+from calibrator.text.guarded import guarded
 
-_WANTS_FAULTS: Final = re.compile(
+_WANTS_FAULTS: Final = guarded(
     r"\b(?:example of|demonstrat\w+|introduce|with (?:a|some) bugs?|buggy|vulnerab\w+|anti-?pattern"
     r"|bad (?:code|practice|example)|pitfalls?|obfuscat\w+|golf|exploit|quiz|pseudo-?code)\b",
     re.IGNORECASE,
 )
+
 _CHECKS: Final[dict[str, Callable[[str, str], Iterable[Finding]]]] = {
     "python": python_bugs,
     "javascript": javascript_bugs,

@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from calibrator.evidence.computed.form import counting
+from calibrator.text.guarded import guarded
 
 _ONLY: Final = (
     r"(?:only|just|simply|solely|nothing but|nur|solo|sólo"
@@ -80,13 +81,13 @@ def kind_fault(sentences: list[str], instruction: str, reply: str) -> str | None
     return None
 
 
-REASONS: Final = re.compile(
+REASONS: Final = guarded(
     r"\b(?:step[- ]by[- ]step|think (?:about|through|carefully)|show (?:your|the) (?:work\w*"
     r"|reasoning|steps)"
     r"|reason(?:ing)? (?:first|through)|in bold|in the (?:following )?format|at the end)\b|\*\*",
     re.IGNORECASE,
 )
-_MORE: Final = re.compile(
+_MORE: Final = guarded(
     r"\b(?:questions?|and then|explain|why|because|reason|followed|justif\w*|sentence|begründ\w*"
     r"|then)\b",
     re.IGNORECASE,

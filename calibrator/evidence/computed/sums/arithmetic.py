@@ -22,6 +22,7 @@ from calibrator.evidence.computed.sums.percentages import about_percentages, amo
 from calibrator.evidence.computed.sums.problems import about_amounts
 from calibrator.evidence.computed.verdict import Exchange, Verdict
 from calibrator.evidence.computed.word_lists import word_set
+from calibrator.text.guarded import guarded
 
 Form = Callable[[str, bool], Answer | None]
 MAX_QUESTION: Final = 400  # characters of a question
@@ -52,7 +53,8 @@ _TAIL: Final = re.compile(
     r"(?<!\d)!)?[=?.:\s]*$",
     re.IGNORECASE,
 )
-_ROUND: Final = re.compile(
+
+_ROUND: Final = guarded(
     r",?\s*\(?\b(?:and )?(?:please )?(?:round(?:ed|ing)?(?: (?:it|your answer|the (?:answer"
     r"|result)|off|up or down))?"
     r"(?: to)?|correct to|to|auf|gerundet auf|redondeado a|arrondi à)\s+(?:the )?"
@@ -72,7 +74,7 @@ _UNITS: Final = {
     "cent": Fraction(1, 100), "thousandth": Fraction(1, 1000),
 }  # fmt: skip
 _NUMERALS: Final = frozenset(("hexadecimal", "hex", "binary", "roman", "octal"))
-_NUMBERISH: Final = re.compile(
+_NUMBERISH: Final = guarded(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten"
     r"|eleven|twelve|half|third|quarter|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|dos|tres"
     r"|cuatro|cinco|seis|siete|ocho|nueve|diez|deux|trois|quatre|cinq|sept|huit|neuf|dix|hundred"
@@ -120,7 +122,7 @@ def compute(question: str, is_comma_decimal: bool = False) -> Answer | None:
     return None
 
 
-_LATER_LEAD: Final = re.compile(
+_LATER_LEAD: Final = guarded(
     r"(?:[:,;–—-]|\bthat|\bso|\bis,)\s+(?=(?:what(?:'s| is)|how"
     r" much is|calculate|compute)\b)",
     re.IGNORECASE,

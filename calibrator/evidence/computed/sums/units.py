@@ -12,9 +12,10 @@ from calibrator.evidence.computed.answers import Answer, is_comma_language
 from calibrator.evidence.computed.numbers import Number, digits_for_words, number_text, numbers_in
 from calibrator.evidence.computed.sums.unit_table import Unit, units
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
+from calibrator.text.guarded import guarded
 
 MAX_QUESTION: Final = 250  # characters
-_QUICK: Final = re.compile(
+_QUICK: Final = guarded(
     r"\b(?:than|which|convert|conversion|how (?:many|much|long|tall|far|heavy|fast|hot|cold|big)"
     r"|what(?:'s|"
     r" is| are)|in|to|into|wie ?viele?|cu[aá]nt[oa]s?"
@@ -22,6 +23,7 @@ _QUICK: Final = re.compile(
     r"|equals?|=)\b|=",
     re.IGNORECASE,
 )
+
 SIGNIFICANT: Final = Fraction(6, 1000)  # a rough figure may differ by this share
 OFF: Final = Fraction(2, 100)  # a figure that differs by more than this share is wrong
 
