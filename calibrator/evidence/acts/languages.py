@@ -163,8 +163,9 @@ def _by_common_words(text: str) -> str | None:
     lower = text.lower()
     words = _WORD.findall(lower)
     hits: defaultdict[str, int] = defaultdict(int)
-    for word in set(words):
-        for name in _LANGUAGES_OF.get(word, ()):
+    distinct = set(words)
+    for word in distinct & _LANGUAGES_OF.keys():
+        for name in _LANGUAGES_OF[word]:
             hits[name] += 1
     if not hits:
         return None
@@ -173,7 +174,7 @@ def _by_common_words(text: str) -> str | None:
             hits[name] += 2 * any(sign in lower for sign in signs)
     counts = sorted(hits.items(), key=lambda each: -each[1])
     (name, first), (_, second) = (*counts, ("", 0))[:2]
-    if first < MIN_HITS or first < MARGIN * second or first < 0.1 * len(set(words)):
+    if first < MIN_HITS or first < MARGIN * second or first < 0.1 * len(distinct):
         return None
     return name
 

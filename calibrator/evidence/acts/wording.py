@@ -32,8 +32,3 @@ def pattern(module: str, name: str) -> Guarded:
 def word_lists(name: str) -> dict[str, tuple[str, ...]]:
     """Return the lists of words in one table."""
     return {key: tuple(words.split()) for key, words in _tables()[name].items()}
-
-
-def word_list(module: str, name: str) -> tuple[str, ...]:
-    """Return the words of one module's list."""
-    return tuple(_tables()[module][name].split())

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Final
 
 from calibrator.evidence.conversation import Conversation
+from calibrator.text.guarded import guarded
 
 MAX_TEXT: Final = 20_000  # characters of a request, of the rules and of a reply that are read
 MAX_SOURCE: Final = 100_000  # characters of a text that is searched for values
@@ -94,7 +95,7 @@ _COURTESY: Final = re.compile(
     r"|(?:peux-tu|pouvez-vous)(?: me)?(?: dire)?)[,:]?\s+)",
     re.IGNORECASE,
 )
-_FAREWELL: Final = re.compile(
+_FAREWELL: Final = guarded(
     r"[\s,.!–—-]*\b(?:please|thanks(?: a lot| in advance)?|thank you(?: very much)?|thx|bitte|danke"
     r"|por favor|gracias|s'il (?:te|vous) pla[iî]t|merci)[\s.!]*(?P<end>\?*)\s*$",
     re.IGNORECASE,

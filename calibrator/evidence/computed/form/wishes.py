@@ -89,6 +89,8 @@ _CHECKS: Final[tuple[tuple[Callable[[list[str], str], str | None], tuple[str, ..
         ),
     ),
 )
+# Three letters, which each beginning has, rule most words out.
+_FIRST_LETTERS: Final = frozenset(each[:3] for _, own in _CHECKS for each in own)
 _KINDS: Final = word_set(
     "yes ja sí si oui one single word wort palabra mot number"
     " zahl número nombre chiffre digit digits figure"
@@ -182,8 +184,9 @@ def _fault(sentences: list[str], instruction: str, reply: str, words: frozenset[
         fault = items_fault(instruction, reply)
         if fault:
             return fault
+    likely = [word for word in words if word[:3] in _FIRST_LETTERS]
     for check, beginnings in _CHECKS:
-        if any(word.startswith(beginnings) for word in words):
+        if any([word.startswith(beginnings) for word in likely]):
             fault = check(sentences, reply)
             if fault:
                 return fault
