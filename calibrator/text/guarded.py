@@ -26,13 +26,15 @@ class Guarded:
         self.match, self.fullmatch, self.split = pattern.match, pattern.fullmatch, pattern.split
 
     @kept
-    def _sought(self) -> Sought:
+    def _sought(self) -> Sought | None:
         words, parts = needles_of(self.pattern)
-        return Sought(self.pattern, words, tuple(sorted(parts)))
+        return Sought(self.pattern, words, tuple(sorted(parts))) if words or parts else None
 
     def may_match(self, text: str) -> bool:
         """Return False if the pattern certainly matches nowhere in a text."""
-        return len(text) < SHORT or self._sought.may_be_in(reading_of(text))
+        if len(text) < SHORT or (sought := self._sought) is None:
+            return True
+        return sought.may_be_in(reading_of(text))
 
     def search(self, text: str) -> re.Match[str] | None:
         return self.pattern.search(text) if self.may_match(text) else None

@@ -21,6 +21,7 @@ SPACES = " \t\n\r\f\v\x1c\x1d\x1e\x1f"  # the ASCII characters that `\s` matches
 _WORD = re.compile(r"\w+")
 _SPACED = bytes(code if chr(code).isalnum() or code == ord("_") else 32 for code in range(256))
 _LETTERS = re.compile(r"[^\W\d_]+")
+_WITHOUT_SIGNS = bytes(code if chr(code).isalpha() and code < 128 else 32 for code in range(256))
 _DIGITS = re.compile(r"\d+")
 _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
 # letters that match an ASCII letter if case is ignored, although `lower` keeps them different, and
@@ -43,6 +44,13 @@ class kept(Generic[_Value]):  # used as a decorator, hence the lower case
     def __get__(self, owner: Any, kind: type | None = None) -> _Value:
         found = owner.__dict__[self._name] = self._compute(owner)
         return found
+
+
+def letters_in(text: str) -> list[str]:
+    """Return the runs of letters of a text, in order."""
+    if text.isascii():
+        return text.encode().translate(_WITHOUT_SIGNS).decode().split()
+    return _LETTERS.findall(text)
 
 
 class Reading:

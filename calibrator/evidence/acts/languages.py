@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from calibrator.evidence.acts.wording import pattern
+from calibrator.text.looking_for import letters_in
 
 LOOK = 600  # characters of a text that are read
 MIN_HITS = 3  # least number of different common words of a language in a text
@@ -68,7 +69,6 @@ _LANGUAGES_OF: Final = {
     for word in frozenset().union(*_SETS.values())
 }
 _LETTER: Final = re.compile(r"[^\W\d_]")
-_WORD: Final = pattern("languages", "word")
 _CODE: Final = pattern("languages", "code")
 _SCRIPTS: Final = (
     ("kana", re.compile(r"[\u3040-\u30ff]")),
@@ -161,7 +161,7 @@ def language_of(text: str) -> str | None:
 
 def _by_common_words(text: str) -> str | None:
     lower = text.lower()
-    words = _WORD.findall(lower)
+    words = letters_in(lower)
     hits: defaultdict[str, int] = defaultdict(int)
     distinct = set(words)
     for word in distinct & _LANGUAGES_OF.keys():
@@ -195,7 +195,7 @@ def language_named(text: str) -> str | None:
 
 def languages_mentioned(text: str) -> set[str]:
     """Return the codes of all languages whose names occur in a text."""
-    words = set(_WORD.findall(text[:LOOK].lower()))
+    words = set(letters_in(text[:LOOK].lower()))
     return {
         code
         for word, code in _BY_NAME.items()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 from calibrator.evidence.computed.verdict import MAX_TEXT
@@ -307,6 +307,7 @@ def _is_joined(before: re.Match[str], after: re.Match[str], text: str) -> bool:
     return text[before.end() : after.start()] in (" ", "-", " - ")
 
 
+@lru_cache(maxsize=32)  # dates, times and units ask for the same question
 def digits_for_words(text: str) -> str:
     """Return a text with its number words replaced by digits."""
     parts: list[str] = []

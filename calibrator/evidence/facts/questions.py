@@ -7,6 +7,7 @@ from typing import Final
 
 from calibrator.evidence.conversation import Conversation
 from calibrator.text.guarded import guarded
+from calibrator.text.looking_for import letters_in
 
 MAX_QUESTION = 400  # characters; a longer one gives a story or a document
 MAX_RULES = 1_200  # characters of a system message; a longer one may contain the answer
@@ -135,8 +136,8 @@ _DOCUMENT: Final = guarded(
     re.IGNORECASE,
 )
 _PARTS: Final = guarded(r"(?<=[^\d\W]{3}[.!?])\s+(?=\S)|\n+")
+_MAY_PART: Final = re.compile(r"[.!?]\s|\n")  # is in every text that `_PARTS` splits
 _FIGURE: Final = guarded(r"(?<![\w.])\d+(?:[.,]\d+)?(?![\w])")
-_WORD: Final = guarded(r"[^\W\d_]+")
 
 
 def needs_facts(conversation: Conversation) -> bool:
@@ -154,7 +155,9 @@ def needs_facts(conversation: Conversation) -> bool:
         return False
     if _ARITHMETIC.search(text) or _UNITS.search(text) or _ABOUT_US.search(text):
         return False
-    parts = [part for part in _PARTS.split(text) if part.strip()]
+    parts = [text]
+    if _MAY_PART.search(text):
+        parts = [part for part in _PARTS.split(text) if part.strip()]
     if len(parts) > MAX_SENTENCES or _WITHOUT_NAME.match(text):
         return False
     figures = len(_FIGURE.findall(text))
@@ -172,8 +175,8 @@ def _is_in_rules(conversation: Conversation) -> bool:
         return False
     if _DOCUMENT.search(rules) or rules.count("\n") >= 6:
         return True
-    wanted = {word for word in _WORD.findall(conversation.request.lower()) if len(word) > 3}
-    shared = wanted & set(_WORD.findall(rules[:MAX_RULES].lower()))
+    wanted = {word for word in letters_in(conversation.request.lower()) if len(word) > 3}
+    shared = wanted & set(letters_in(rules[:MAX_RULES].lower()))
     return len(rules) > MAX_RULES or len(shared) > MAX_SHARE * len(wanted)
 
 
@@ -181,7 +184,7 @@ def _asks_for_fact(text: str, last: str) -> bool:
     """Return whether the last sentence asks for a name, a place, a time, a number, or yes or no."""
     if _CHINESE.search(text) and len(text) <= 80:
         return True
-    words = _WORD.findall(last.lower())
+    words = letters_in(last.lower())
     is_czech = _CZECH.search(last) is not None
     is_question = (
         is_czech or text.endswith(("?", "\uff1f")) or bool(_WHO_SET.intersection(words[:3]))

@@ -61,7 +61,8 @@ def register(conversation: Conversation, request: Request, act: Act, reply: str)
     """Find a reply that is familiar although it had to be formal, or the other way round."""
     if act.kind in ("code", "data", "refusal", "clarification"):
         return None
-    wish = f"{conversation.rules[:LOOK]}\n{request.text}"
+    rules = conversation.rules[:LOOK]
+    wish = f"{rules}\n{request.text}" if rules else request.text
     head = reply[:LOOK]
     for rule, sign, reason in _RULES:
         if rule.search(wish) and sign.search(head):

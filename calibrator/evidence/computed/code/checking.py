@@ -52,16 +52,15 @@ def _bugs(rules: str, request: str, reply: str) -> tuple[Finding, ...]:
     """Return all findings against the code of a reply."""
     request, reply = request[:MAX_TEXT], reply[:MAX_TEXT]
     blocks = code_blocks(reply, request)
-    if _WANTS_FAULTS.search(request):
-        return ()
     found = [*regex_bugs(reply, request)]
-    in_other = language_bug(rules[:MAX_TEXT], request, blocks)
-    found += [] if in_other is None else [in_other]
+    if blocks:
+        in_other = language_bug(rules[:MAX_TEXT], request, blocks)
+        found += [] if in_other is None else [in_other]
     for language, check in _CHECKS.items():
         code = _joined(blocks, language)
         if code:
             found += [*check(code, request), *unmet_requirements(code, language, request)]
-    return tuple(found)
+    return tuple(found) if found and not _WANTS_FAULTS.search(request) else ()
 
 
 def _joined(blocks: Iterable[Block], language: str) -> str:

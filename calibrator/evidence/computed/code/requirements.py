@@ -151,9 +151,12 @@ _WHOLE: Final = guarded(
 )
 
 
+_IS_ON_PATTERNS: Final = guarded(r"\bregex|regular expression|\bpattern\b", _I)
+
+
 def regex_bugs(reply: str, request: str) -> Iterator[Finding]:
     """Yield patterns for a whole text that also match a part of it."""
-    if not re.search(r"\bregex|regular expression|\bpattern\b", request, _I):
+    if not _IS_ON_PATTERNS.search(request):
         return
     found = _REGEX.search(reply)
     if found and _WHOLE.search(request) and "fullmatch" not in reply:

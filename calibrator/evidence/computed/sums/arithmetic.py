@@ -13,6 +13,7 @@ from calibrator.evidence.computed.numbers import number_text
 from calibrator.evidence.computed.sums.algebra import about_equations, without_verbs
 from calibrator.evidence.computed.sums.expressions import (
     Expression,
+    has_only_words,
     read_expression,
     root_of,
 )
@@ -23,6 +24,7 @@ from calibrator.evidence.computed.sums.problems import about_amounts
 from calibrator.evidence.computed.verdict import Exchange, Verdict
 from calibrator.evidence.computed.word_lists import word_set
 from calibrator.text.guarded import guarded
+from calibrator.text.looking_for import letters_in
 
 Form = Callable[[str, bool], Answer | None]
 MAX_QUESTION: Final = 400  # characters of a question
@@ -54,6 +56,10 @@ _TAIL: Final = re.compile(
     re.IGNORECASE,
 )
 
+_TAIL_WORDS: Final = word_set(
+    "is equals equal to come make makes give in total altogether exactly ergibt ergeben as a"
+    " decimal whole number numbers"
+)
 _ROUND: Final = guarded(
     r",?\s*\(?\b(?:and )?(?:please )?(?:round(?:ed|ing)?(?: (?:it|your answer|the (?:answer"
     r"|result)|off|up or down))?"
@@ -112,7 +118,7 @@ def compute(question: str, is_comma_decimal: bool = False) -> Answer | None:
     asked = [part for part in parts if not _FORMAT.match(part)] or parts[:1]
     main = " ".join(asked).strip()
     main = without_verbs(_from_lead(main))
-    words = set(re.findall(r"[^\W\d_]+", main.casefold()))
+    words = set(letters_in(main.casefold()))
     for form, needed in _FORMS:
         if needed and not needed & words:
             continue
@@ -165,6 +171,8 @@ def with_step(answer: Answer, step: Fraction) -> Answer:
 def _expression(text: str, is_comma: bool) -> Answer | None:
     lead = _LEAD.match(text)
     rest = text[lead.end() :] if lead else text
+    if not has_only_words(rest, _TAIL_WORDS):
+        return None
     shown = _TAIL.sub("", rest).strip()
     read = read_expression(shown, is_comma)
     if read is None:
