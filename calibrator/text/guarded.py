@@ -1,8 +1,8 @@
 """Regular expressions that are tried only on texts that hold a string which each match contains.
 
 Most patterns of the checks match few texts, and trying dozens of alternatives at every character
-costs more than all else. A look-up of the pattern's needles in the kernel's index of the text
-takes a microsecond.
+costs more than all else. A look-up of a pattern's needles in the kernel's index of the text takes
+a microsecond; without the kernel the pattern itself is tried.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from calibrator.text.looking_for import Sought, kept, reading_of
+from calibrator.kernel import compiled
+from calibrator.text.looking_for import kept, reading_of, without_signs_beyond_ascii
 from calibrator.text.needles import needles_of
 
 SHORT: Final = 24  # characters; on a shorter text the pattern itself is as fast
@@ -26,15 +27,24 @@ class Guarded:
         self.match, self.fullmatch, self.split = pattern.match, pattern.fullmatch, pattern.split
 
     @kept
-    def _sought(self) -> Sought | None:
+    def _holds_any(self) -> Callable[[object], bool] | None:
+        """A look-up of the needles in an index; None if the pattern has none."""
         words, parts = needles_of(self.pattern)
-        return Sought(self.pattern, words, tuple(sorted(parts))) if words or parts else None
+        kernel = compiled()
+        if kernel is None or not (words or parts):
+            return None
+        whole = tuple(sorted(filter(str.isascii, words)))
+        anywhere = sorted({*parts, *words}.difference(whole))
+        needles = (kernel.needles(whole, tuple(map(without_signs_beyond_ascii, anywhere))),)
+        hold_any = kernel.hold_any
+        return lambda index: bool(hold_any(index, needles)[0])
 
     def may_match(self, text: str) -> bool:
         """Return False if the pattern certainly matches nowhere in a text."""
-        if len(text) < SHORT or (sought := self._sought) is None:
+        if len(text) < SHORT or (holds_any := self._holds_any) is None:
             return True
-        return sought.may_be_in(reading_of(text))
+        index = reading_of(text).rough_index
+        return index is None or holds_any(index)
 
     def search(self, text: str) -> re.Match[str] | None:
         return self.pattern.search(text) if self.may_match(text) else None

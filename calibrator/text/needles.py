@@ -1,8 +1,8 @@
 """The strings of which every text that a regular expression matches contains one.
 
-They are derived from the parsed expression, as in RE2's prefilter and in Google Code Search (R. Cox,
-"Regular Expression Matching with a Trigram Index", 2012), so no list beside a pattern can disagree
-with it. `looking_for.guarded` looks for them before it tries the pattern.
+They are derived from the parsed expression, as RE2's prefilter and Google Code Search do (R. Cox,
+"Regular Expression Matching with a Trigram Index", 2012). So no list beside a pattern can disagree
+with it. `guarded` looks for them before it tries the pattern.
 """
 
 from __future__ import annotations
@@ -100,13 +100,13 @@ def _of_part(part: _Part, after_edge: bool, before_edge: bool) -> _Needed:
         return _of_branches([_of_sequence(each, after_edge, before_edge) for each in given[1]])
     if operation in _REPEATS:
         least, most, repeated = given
-        found = _of_sequence(repeated, after_edge, before_edge)
         if least == most == 1:
-            return found
+            return _of_sequence(repeated, after_edge, before_edge)
+        found = _of_sequence(repeated, False, False)
         if least:
-            return _Needed(None, _of_sequence(repeated, False, False).one_of)
+            return _Needed(None, found.one_of)
         if most == 1 and found.exact is not None:
-            return _Needed(_of_sequence(repeated, False, False).exact | _NOTHING, None)
+            return _Needed(found.exact | _NOTHING, None)
     return _ANYTHING
 
 

@@ -7,6 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 MAX_TEXT: Final = 4000  # characters that are read
@@ -204,23 +205,23 @@ def languages_of(text: str, least: int = MIN_WORDS) -> frozenset[str]:
     scores, own = _scores(words)
     if not scores:
         return frozenset()
-    best, most = scores.most_common(1)[0]
+    best, most = max(scores.items(), key=itemgetter(1))
     group = set().union(*(each for each in _ALIKE if best in each), {best})
     is_sure = len(own[best]) >= 2 or (own[best] and most >= 2 and len(words) <= 12)
     if most < _SHARE * len(words) or not is_sure:
         return frozenset()
     found = {best}
     if len(own[best]) < 6:
-        found |= {language for language in group if scores[language] * 3 >= most}
+        found |= {language for language in group if scores.get(language, 0.0) * 3 >= most}
     if any(language not in group and count * 2 > most for language, count in scores.items()):
         return frozenset()
     return frozenset(found)
 
 
-def _scores(words: list[str]) -> tuple[Counter[str], dict[str, set[str]]]:
+def _scores(words: list[str]) -> tuple[dict[str, float], dict[str, set[str]]]:
     """Return the scores of languages, and for each the words that only it or a similar one has."""
     by_word = _languages_by_word()
-    scores: Counter[str] = Counter()
+    scores: dict[str, float] = {}
     own: dict[str, set[str]] = {}
     for written in words:
         word = written.casefold()
@@ -229,9 +230,10 @@ def _scores(words: list[str]) -> tuple[Counter[str], dict[str, set[str]]]:
             found = None if word.isascii() or written[:1].isupper() else _marked(word)
             if found is None:
                 continue
-        for language in found.languages:
-            scores[language] += found.share  # type: ignore[assignment]
-            if found.are_alike:
+        languages, share, are_alike = found
+        for language in languages:
+            scores[language] = scores.get(language, 0.0) + share
+            if are_alike:
                 own.setdefault(language, set()).add(word)
     for language in scores:
         own.setdefault(language, set())
