@@ -33,9 +33,9 @@ class Guarded:
         kernel = compiled()
         if kernel is None or not (words or parts):
             return None
-        whole = tuple(sorted(filter(str.isascii, words)))
-        anywhere = sorted({*parts, *words}.difference(whole))
-        needles = (kernel.needles(whole, tuple(map(without_signs_beyond_ascii, anywhere))),)
+        whole = frozenset(filter(str.isascii, words))
+        anywhere = {without_signs_beyond_ascii(each) for each in parts | (words - whole)}
+        needles = (kernel.needles(tuple(sorted(whole)), tuple(sorted(anywhere))),)
         hold_any = kernel.hold_any
         return lambda index: bool(hold_any(index, needles)[0])
 

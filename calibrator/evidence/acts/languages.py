@@ -68,7 +68,7 @@ _LANGUAGES_OF: Final = {
     word: tuple(name for name, common in _SETS.items() if word in common)
     for word in frozenset().union(*_SETS.values())
 }
-_LETTER: Final = re.compile(r"[^\W\d_]")
+_LATIN: Final = re.compile(r"[\x00-\u036f]+")
 _CODE: Final = pattern("languages", "code")
 _SCRIPTS: Final = (
     ("kana", re.compile(r"[\u3040-\u30ff]")),
@@ -147,8 +147,9 @@ def language_of(text: str) -> str | None:
     text = _CODE.sub(" ", text[:LOOK]) if "`" in text or "://" in text else text[:LOOK]
     if text.isascii():
         return _by_common_words(text)
-    letters = len(_LETTER.findall(text))
-    found = {name: len(pattern.findall(text)) for name, pattern in _SCRIPTS}
+    letters = sum(map(len, letters_in(text)))
+    others = _LATIN.sub("", text)
+    found = {name: len(pattern.findall(others)) for name, pattern in _SCRIPTS}
     if found["kana"] >= 2 and found["kana"] + found["zh"] > 0.4 * letters:
         return "ja"
     name, count = max(found.items(), key=lambda each: each[1])
