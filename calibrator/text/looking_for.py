@@ -132,7 +132,8 @@ class Reading:
             return self.index
         if (kernel := compiled()) is None or self.is_odd or len(self.text) > MOST_READ:
             return None
-        return kernel.index(without_signs_beyond_ascii(self.lower))
+        found: object = kernel.index(without_signs_beyond_ascii(self.lower))
+        return found
 
     @kept
     def may_list_options(self) -> bool:

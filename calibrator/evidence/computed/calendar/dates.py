@@ -55,7 +55,6 @@ _FEAST: Final = guarded(
     r"(?P<y>\d{4})))?(?!\w)",
     re.IGNORECASE,
 )
-
 _TODAY: Final = guarded(
     r"\b(?:today(?:'s date)? is|(?:the )?current date(?: is)?:?|today:|date:|it is(?: now)?(?:"
     r" today)?|heute ist(?: der)?|hoy es|nous sommes(?: le)?|aujourd'hui,? (?:nous sommes"

@@ -57,7 +57,6 @@ _BACK: Final = re.compile(
     r"|start)|latest)\b",
     re.IGNORECASE,
 )
-
 _FORTH: Final = re.compile(
     r"\b(?:after|later|from|lasts?|takes?|long|ends?|arrive|finish|over|done|ready|back|runs? for"
     r"|past|nach|später|braucht|dauert|endet|dura|termina|después|dure|finit|se termine|if it"

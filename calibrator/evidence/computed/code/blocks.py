@@ -55,7 +55,6 @@ _OTHER: Final = guarded(
     r"|\blet mut\b",
     re.MULTILINE,
 )
-
 _COUNTEREXAMPLE: Final = guarded(
     r"\b(?:wrong|bad|incorrect|buggy|vulnerable|unsafe|insecure|don['’]t do|never do"
     r"|your (?:original |current )?(?:code|version|query|command|loop|function)|not like this"

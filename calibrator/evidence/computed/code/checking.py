@@ -23,7 +23,6 @@ _WANTS_FAULTS: Final = guarded(
     r"|bad (?:code|practice|example)|pitfalls?|obfuscat\w+|golf|exploit|quiz|pseudo-?code)\b",
     re.IGNORECASE,
 )
-
 _CHECKS: Final[dict[str, Callable[[str, str], Iterable[Finding]]]] = {
     "python": python_bugs,
     "javascript": javascript_bugs,
