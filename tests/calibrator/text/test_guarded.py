@@ -17,7 +17,7 @@ from calibrator.text.looking_for import letters_in, reading_of
 from calibrator.text.needles import needles_of
 
 CASES = Path(__file__).parents[1] / "evidence/computed/cases"
-GUARDED = [each for each in gc.get_objects() if isinstance(each, Guarded)]
+GUARDED = [each for each in gc.get_objects() if type(each) is Guarded]
 assert len(GUARDED) > 200
 NEEDLES = sorted({each for one in GUARDED for kind in needles_of(one.pattern) for each in kind})
 # letters and digits whose case or kind `lower` or ASCII does not show, and signs beyond ASCII
