@@ -3,6 +3,7 @@
 __all__ = [
     "addressed_text",
     "asides",
+    "guarded",
     "images",
     "layout",
     "looking_for",

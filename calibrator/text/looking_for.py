@@ -21,10 +21,13 @@ SPACES = " \t\n\r\f\v\x1c\x1d\x1e\x1f"  # the ASCII characters that `\s` matches
 _WORD = re.compile(r"\w+")
 _SPACED = bytes(code if chr(code).isalnum() or code == ord("_") else 32 for code in range(256))
 _LETTERS = re.compile(r"[^\W\d_]+")
+_WITHOUT_SIGNS = bytes(code if chr(code).isalpha() and code < 128 else 32 for code in range(256))
 _DIGITS = re.compile(r"\d+")
+_BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
 _NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
-# letters that match an ASCII letter if case is ignored, although `lower` keeps them different
-_ODD = re.compile("[\u017f\u0130\u0131]")
+# letters that match an ASCII letter if case is ignored, although `lower` keeps them different, and
+# digits beyond ASCII
+_ODD = re.compile(r"[\u017f\u0130\u0131]|[^\D0-9]")
 
 
 _Value = TypeVar("_Value")
@@ -42,6 +45,18 @@ class kept(Generic[_Value]):  # used as a decorator, hence the lower case
     def __get__(self, owner: Any, kind: type | None = None) -> _Value:
         found = owner.__dict__[self._name] = self._compute(owner)
         return found
+
+
+def without_signs_beyond_ascii(text: str) -> str:
+    """Return a text with one sign, which is in no word, in place of each beyond ASCII."""
+    return text if text.isascii() else _BEYOND_ASCII.sub("\x7f", text)
+
+
+def letters_in(text: str) -> list[str]:
+    """Return the runs of letters of a text, in order."""
+    if text.isascii():
+        return text.encode().translate(_WITHOUT_SIGNS).decode().split()
+    return _LETTERS.findall(text)
 
 
 class Reading:
@@ -106,6 +121,19 @@ class Reading:
     def index(self) -> object | None:
         """Return the kernel's index of the text in lower case; None if it cannot read the text."""
         return kernel.index(self.lower) if (kernel := self.kernel) is not None else None
+
+    @kept
+    def rough_index(self) -> object | None:
+        """Return the kernel's index, also of a text beyond ASCII; None if it cannot read it.
+
+        `without_signs_beyond_ascii` made the text of it.
+        """
+        if self.text.isascii():
+            return self.index
+        if (kernel := compiled()) is None or self.is_odd or len(self.text) > MOST_READ:
+            return None
+        found: object = kernel.index(without_signs_beyond_ascii(self.lower))
+        return found
 
     @kept
     def may_list_options(self) -> bool:

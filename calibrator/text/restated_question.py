@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import lru_cache
 
 from calibrator.text.looking_for import reading_of
 
@@ -36,11 +37,10 @@ _WITHOUT_CONTENT = frozenset(_FUNCTION_WORDS.split())
 def without_question(question: str, answer: str) -> str:
     """Return the answer without restatements of the question; unchanged if nothing else is left."""
     asked = question.strip()
-    is_long = len(asked) > MAX_QUESTION or len(answer) > MAX_ANSWER
-    if is_long or len(_WORD.findall(asked)) < MIN_WORDS or _IS_CODE.search(asked):
+    if len(asked) > MAX_QUESTION or len(answer) > MAX_ANSWER:
         return answer
-    wanted = _contents(asked)
-    if not _may_restate(asked, answer, wanted):
+    wanted = _wanted(asked)
+    if wanted is None or not _may_restate(asked, answer, wanted):
         return answer
     text = answer.replace(_QUOTED, " ").replace(asked, _QUOTED)
     parts = _BREAK.split(text)
@@ -54,6 +54,14 @@ def without_question(question: str, answer: str) -> str:
     left = "".join(part + end for part, end in kept).strip()
     is_changed = _QUOTED in text or len(kept) < len(said)
     return left if is_changed and _WORD.search(left) else answer
+
+
+@lru_cache(maxsize=64)
+def _wanted(asked: str) -> Counter[str] | None:
+    """Count the content words of a question; None for one whose restatements are not removed."""
+    if len(_WORD.findall(asked)) < MIN_WORDS or _IS_CODE.search(asked):
+        return None
+    return _contents(asked)
 
 
 def _may_restate(asked: str, answer: str, wanted: Counter[str]) -> bool:

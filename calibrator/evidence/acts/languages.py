@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from calibrator.evidence.acts.wording import pattern
+from calibrator.text.looking_for import letters_in
 
 LOOK = 600  # characters of a text that are read
 MIN_HITS = 3  # least number of different common words of a language in a text
@@ -67,8 +68,7 @@ _LANGUAGES_OF: Final = {
     word: tuple(name for name, common in _SETS.items() if word in common)
     for word in frozenset().union(*_SETS.values())
 }
-_LETTER: Final = re.compile(r"[^\W\d_]")
-_WORD: Final = pattern("languages", "word")
+_LATIN: Final = re.compile(r"[\x00-\u036f]+")
 _CODE: Final = pattern("languages", "code")
 _SCRIPTS: Final = (
     ("kana", re.compile(r"[\u3040-\u30ff]")),
@@ -147,8 +147,9 @@ def language_of(text: str) -> str | None:
     text = _CODE.sub(" ", text[:LOOK]) if "`" in text or "://" in text else text[:LOOK]
     if text.isascii():
         return _by_common_words(text)
-    letters = len(_LETTER.findall(text))
-    found = {name: len(pattern.findall(text)) for name, pattern in _SCRIPTS}
+    letters = sum(map(len, letters_in(text)))
+    others = _LATIN.sub("", text)
+    found = {name: len(pattern.findall(others)) for name, pattern in _SCRIPTS}
     if found["kana"] >= 2 and found["kana"] + found["zh"] > 0.4 * letters:
         return "ja"
     name, count = max(found.items(), key=lambda each: each[1])
@@ -161,10 +162,11 @@ def language_of(text: str) -> str | None:
 
 def _by_common_words(text: str) -> str | None:
     lower = text.lower()
-    words = _WORD.findall(lower)
+    words = letters_in(lower)
     hits: defaultdict[str, int] = defaultdict(int)
-    for word in set(words):
-        for name in _LANGUAGES_OF.get(word, ()):
+    distinct = set(words)
+    for word in distinct & _LANGUAGES_OF.keys():
+        for name in _LANGUAGES_OF[word]:
             hits[name] += 1
     if not hits:
         return None
@@ -173,7 +175,7 @@ def _by_common_words(text: str) -> str | None:
             hits[name] += 2 * any(sign in lower for sign in signs)
     counts = sorted(hits.items(), key=lambda each: -each[1])
     (name, first), (_, second) = (*counts, ("", 0))[:2]
-    if first < MIN_HITS or first < MARGIN * second or first < 0.1 * len(set(words)):
+    if first < MIN_HITS or first < MARGIN * second or first < 0.1 * len(distinct):
         return None
     return name
 
@@ -194,7 +196,7 @@ def language_named(text: str) -> str | None:
 
 def languages_mentioned(text: str) -> set[str]:
     """Return the codes of all languages whose names occur in a text."""
-    words = set(_WORD.findall(text[:LOOK].lower()))
+    words = set(letters_in(text[:LOOK].lower()))
     return {
         code
         for word, code in _BY_NAME.items()

@@ -70,6 +70,8 @@ def without_opening(reply: str, request: str = "") -> str:
     body = _without_head(reply, is_text)
     if not is_text:
         body = _without_tail(body)
+    if body == reply:
+        return reply
     is_answer = _YES_OR_NO.match(request[-300:]) and _ASSENT.match(reply) and len(body.split()) < 4
     has_content = any(sign.isalnum() for sign in body) and not is_opening(body)
     return body if has_content and not is_answer else reply

@@ -27,7 +27,10 @@ def without_quotation(reply: str, conversation: Conversation) -> str:
     if match is None:
         return reply
     start = match.end()
-    ends = [each.start() for each in _END.finditer(reply, start + MIN_QUOTED, start + MAX_QUOTED)]
+    ends = [
+        each.start()
+        for each in _END.pattern.finditer(reply, start + MIN_QUOTED, start + MAX_QUOTED)
+    ]
     if not ends:
         return reply
     said = [turn.text for turn in conversation.earlier]

@@ -8,7 +8,7 @@ from typing import Final
 
 from calibrator.evidence.acts.openings import without_opening
 from calibrator.evidence.acts.requests import Request, is_only_openings, read_request
-from calibrator.evidence.acts.wording import pattern, word_list
+from calibrator.evidence.acts.wording import pattern
 from calibrator.evidence.conversation import Conversation
 
 _QUESTION_MARKS: Final = ("?", "\uff1f")
@@ -32,10 +32,7 @@ _ABOUT_READER: Final = pattern("recognising", "about_reader")
 _LOOKS_LIKE_PROSE: Final = pattern("recognising", "looks_like_prose")
 
 
-# Every text that the patterns match has one of these; a search for them first is much faster.
-_PARTS_OF_REFUSALS: Final = tuple(word_list("recognising", "parts_of_refusals"))
-_PARTS_OF_UNKNOWN: Final = tuple(word_list("recognising", "parts_of_unknown"))
-_SIGNS_OF_CODE: Final = frozenset("(){};=<@#$")
+_SIGNS_OF_CODE: Final = "(){};=<@#$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +88,12 @@ def _without_answer(request: Request, body: str) -> str:
     if not sentences:
         return ""
     first = " ".join(sentences[:2])[:400]
-    lower = first.lower()
-    may_refuse = any(part in lower for part in _PARTS_OF_REFUSALS)
-    may_not_know = any(part in lower for part in _PARTS_OF_UNKNOWN)
-    is_short = len(body) < 900
-    refusal = _REFUSAL.search(first) if may_refuse else None
-    if refusal and is_short and _DECLINES.search(first[refusal.start() :]):
-        is_unknown = _UNKNOWN.search(first) if may_not_know else None
-        return "unknown" if is_unknown and is_unknown.start() <= refusal.start() else "refusal"
-    if is_short and may_not_know and _UNKNOWN.search(first):
-        return "unknown"
+    if len(body) < 900:
+        refusal, is_unknown = _REFUSAL.search(first), _UNKNOWN.search(first)
+        if refusal and _DECLINES.search(first[refusal.start() :]):
+            return "unknown" if is_unknown and is_unknown.start() <= refusal.start() else "refusal"
+        if is_unknown:
+            return "unknown"
     if _asks_back(request, body, sentences):
         return "clarification"
     return ""
@@ -112,15 +105,12 @@ def _asks_back(request: Request, body: str, sentences: list[str]) -> bool:
         return False
     if _PLAYS_QUESTIONS.search(request.text):
         return False
-    asking = [each for each in sentences if _is_asking(each)]
     last = sentences[-1].rstrip("\"'”) ")
     is_asked = last.endswith(_QUESTION_MARKS) and bool(_ASKS.search(last))
-    is_about_reader = _ABOUT_READER.search(sentences[0])
-    if sentences[0].endswith("?") and is_about_reader and _ASKS.search(sentences[0]):
-        is_asked = True
-    if _WISHES.search(sentences[-1]) or _WISHES.search(sentences[0]):
-        is_asked = True
-    return is_asked and 2 * len(asking) >= len(sentences)
+    first = sentences[0]
+    is_asked |= first.endswith("?") and bool(_ABOUT_READER.search(first) and _ASKS.search(first))
+    is_asked = is_asked or bool(_WISHES.search(sentences[-1]) or _WISHES.search(first))
+    return is_asked and 2 * sum(map(_is_asking, sentences)) >= len(sentences)
 
 
 def _is_asking(sentence: str) -> bool:
@@ -151,7 +141,8 @@ def _is_code(body: str) -> bool:
     fenced = sum(len(match.group()) for match in _FENCE.finditer(body))
     if fenced:
         return 2 * fenced >= len(body)
-    if not _SIGNS_OF_CODE.intersection(body[:4_000]):
+    head = body[:4_000]
+    if not any([sign in head for sign in _SIGNS_OF_CODE]):
         return False
     lines = [line for line in body.splitlines()[:200] if line.strip()]
     return bool(lines) and sum(bool(_CODE_LINE.match(line[:300])) for line in lines) > 0.5 * len(

@@ -10,6 +10,7 @@ from typing import Final
 
 from calibrator.evidence.computed.numbers import Number, number_text, numbers_in
 from calibrator.evidence.computed.verdict import MAX_TEXT, Verdict
+from calibrator.text.guarded import guarded
 
 SHORT: Final = 60  # characters; a reply of this length is an answer and nothing else
 _MARK: Final = re.compile(
@@ -41,17 +42,18 @@ ROUNDED: Final = Fraction(
 )  # largest distance of a rough figure that may be the rounded result
 
 
+_COMMA_WORDS: Final = guarded(
+    r"\b(?:was|ist|sind|wie|viel|wieviel|berechne|und|mal|der|die|das|cu[aá]nto|cu[aá]l|es|el|los"
+    r"|las|por|combien|quel(?:le)?|est|font|fait|les|des|calcule|prozent|von|quanto|rechne"
+    r"|welche[rs]?)\b",
+    re.IGNORECASE,
+)
+_POINT_WORDS: Final = guarded(r"\b(?:what|how|is|the|of|calculate|compute)\b", re.IGNORECASE)
+
+
 def is_comma_language(text: str) -> bool:
     """Return whether a text seems to write decimals with a comma: German, Spanish, French."""
-    return bool(
-        re.search(
-            r"\b(?:was|ist|sind|wie|viel|wieviel|berechne|und|mal|der|die|das|cu[aá]nto|cu[aá]l|es"
-            r"|el|los|las|por|combien|quel(?:le)?|est|font|fait|les|des|calcule|prozent|von|quanto"
-            r"|rechne|welche[rs]?)\b",
-            text,
-            re.IGNORECASE,
-        )
-    ) and not re.search(r"\b(?:what|how|is|the|of|calculate|compute)\b", text, re.IGNORECASE)
+    return bool(_COMMA_WORDS.search(text)) and not _POINT_WORDS.search(text)
 
 
 def states_number(

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
+from calibrator.evidence.computed.verdict import MAX_TEXT
 from calibrator.evidence.computed.word_lists import word_list
 
 MAX_NUMBERS: Final = 200  # numbers of a text that are read
@@ -235,10 +236,15 @@ def numbers_in(text: str, is_comma_decimal: bool = False) -> list[Number]:
 
 def word_numbers(text: str) -> Iterator[Number]:
     """Yield the numbers of a text in words, each with its longest reading."""
-    known = number_words()
-    words = list(_WORD.finditer(text[:20_000]))
+    known, text = number_words(), text[:MAX_TEXT]
+    if not any(word.casefold() in known for word in _WORD.findall(text)):
+        return
+    words = list(_WORD.finditer(text))
     at = count = 0
     while at < len(words) and count < MAX_NUMBERS:
+        if words[at][0].casefold() not in known:
+            at += 1
+            continue
         value, used = _read_words(words, at, text, known)
         if used:
             first, last = words[at], words[at + used - 1]
@@ -301,6 +307,7 @@ def _is_joined(before: re.Match[str], after: re.Match[str], text: str) -> bool:
     return text[before.end() : after.start()] in (" ", "-", " - ")
 
 
+@lru_cache(maxsize=32)  # dates, times and units ask for the same question
 def digits_for_words(text: str) -> str:
     """Return a text with its number words replaced by digits."""
     parts: list[str] = []

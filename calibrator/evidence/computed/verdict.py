@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final
 
 from calibrator.evidence.conversation import Conversation
+from calibrator.text.guarded import guarded
+from calibrator.text.looking_for import kept, letters_in
 
 MAX_TEXT: Final = 20_000  # characters of a request, of the rules and of a reply that are read
 MAX_SOURCE: Final = 100_000  # characters of a text that is searched for values
@@ -30,7 +31,6 @@ _COMMAND: Final = re.compile(
     r"|traduis|extrahiere|extrae|extrais|sortiere|ordne|ordena|nenne|gib|using|based on)\b",
     re.IGNORECASE,
 )
-_WORD: Final = re.compile(r"[^\W\d_]+")
 
 
 class Exchange:
@@ -40,12 +40,12 @@ class Exchange:
         self.conversation = conversation
         self.reply = reply
 
-    @cached_property
+    @kept
     def request(self) -> str:
         """The last message of the user."""
         return self.conversation.request
 
-    @cached_property
+    @kept
     def instruction(self) -> str:
         """The request without a document that it contains."""
         own = self.conversation.instruction
@@ -54,27 +54,27 @@ class Exchange:
             return f"{first}\n{own}"
         return own
 
-    @cached_property
+    @kept
     def wishes(self) -> str:
         """The rules and the instruction, which may state the form of the reply."""
         return f"{self.conversation.rules}\n{self.instruction}".strip()
 
-    @cached_property
+    @kept
     def question(self) -> str:
         """The request on one line, without greetings and courtesies around it."""
         return without_courtesies(" ".join(self.request.split()))
 
-    @cached_property
+    @kept
     def folded(self) -> str:
         """The rules and the request in lower case, for a quick search."""
         return f"{self.conversation.rules}\n{self.request}".casefold()
 
-    @cached_property
+    @kept
     def vocabulary(self) -> frozenset[str]:
         """The words of the rules and the request in lower case, for a quick search."""
-        return frozenset(_WORD.findall(self.folded[: 2 * MAX_TEXT]))
+        return frozenset(letters_in(self.folded[: 2 * MAX_TEXT]))
 
-    @cached_property
+    @kept
     def source(self) -> str:
         """Every text from which a value may be taken, the whole request included."""
         earlier = [turn.text for turn in self.conversation.earlier]
@@ -94,7 +94,7 @@ _COURTESY: Final = re.compile(
     r"|(?:peux-tu|pouvez-vous)(?: me)?(?: dire)?)[,:]?\s+)",
     re.IGNORECASE,
 )
-_FAREWELL: Final = re.compile(
+_FAREWELL: Final = guarded(
     r"[\s,.!–—-]*\b(?:please|thanks(?: a lot| in advance)?|thank you(?: very much)?|thx|bitte|danke"
     r"|por favor|gracias|s'il (?:te|vous) pla[iî]t|merci)[\s.!]*(?P<end>\?*)\s*$",
     re.IGNORECASE,

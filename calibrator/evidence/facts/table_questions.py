@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Final
 
 from calibrator.evidence.facts.table_data import (
@@ -131,10 +132,14 @@ _BY_NUMBER: Final = re.compile(
 )
 
 
+@cache
+def _elements_by_name() -> dict[str, int]:
+    return {name: at for at, (_, names) in enumerate(elements()) for name in names}
+
+
 def _element_fact(question: str) -> Fact | None:
     """Read questions on chemical elements."""
-    table = elements()
-    by_name = {name: at for at, (_, names) in enumerate(table) for name in names}
+    table, by_name = elements(), _elements_by_name()
     if match := _SYMBOL.fullmatch(question) or _ATOMIC.fullmatch(question):
         at = by_name.get(match.group("name"))
         if at is None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from math import log1p
 from typing import Final
 
 from calibrator.evidence.task.request import Request
+from calibrator.text.guarded import guarded
 
 _DIGITS: Final = b"0123456789"
 _CAPITALS: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -22,10 +22,10 @@ _SCRIPTS: Final = {  # first bytes of characters in UTF-8
 }
 _MARKS: Final = '?$\\|{}[]":;`=(<,#*_^/'
 _OPTION: Final = re.compile(r"^[ \t]*\(?[A-Ja-j][.):][ \t]*\S", re.MULTILINE)
-_INLINE_OPTION: Final = re.compile(r"[(\s][A-Ea-e]\)[ \t]*\w")
+_INLINE_OPTION: Final = guarded(r"[(\s][A-Ea-e]\)[ \t]*\w")
 _BULLET: Final = re.compile(r"^[ \t]*(?:[-*•+]|\d{1,2}[.)])[ \t]", re.MULTILINE)
-_FIELD: Final = re.compile(r"^[^\W\d][\w \t/-]{0,24}:", re.MULTILINE)
-_CODE: Final = re.compile(
+_FIELD: Final = guarded(r"^[^\W\d][\w \t/-]{0,24}:", re.MULTILINE)
+_CODE: Final = guarded(
     r"^[ \t]*(?:def|class|return|import|function|const|var|void|int|SELECT|for|if)\b"
     r"[^\n]{0,60}[({;:=]",
     re.MULTILINE,
@@ -44,7 +44,11 @@ _WORD_SETS: Final = {
     "works_on_text": "summarize summarise translate rewrite extract classify correct paraphrase"
     " convert text sentence following article passage document paragraph message context below",
 }
-_SETS: Final = {name: frozenset(words.split()) for name, words in _WORD_SETS.items()}
+_SETS: Final = {
+    word: tuple(at for at, words in enumerate(_WORD_SETS.values()) if word in words.split())
+    for word in " ".join(_WORD_SETS.values()).split()
+}
+"""The numbers of the sets that each word is in."""
 _ENDS: Final = "?.:;!"
 NAMES: Final = (
     *("length", "lines", "paragraphs", "line_mean", "line_longest", "short_lines"),
@@ -52,7 +56,7 @@ NAMES: Final = (
     *(f"mark {mark}" for mark in _MARKS),
     *("options", "inline_options", "bullets", "fields", "code", "sentences", "sentence_mean"),
     *("ends_with", "first_line_ends_with", "first_line", "last_paragraph", "colon"),
-    *(f"{part} {name}" for part in ("head", "tail") for name in _SETS),
+    *(f"{part} {name}" for part in ("head", "tail") for name in _WORD_SETS),
     *("head_words", "rules", "turns", "results", "tools"),
 )
 WIDTH: Final = len(NAMES)
@@ -79,7 +83,7 @@ def form_of(request: Request) -> list[float]:
         sum(length < 40 for length in lengths) / len(lengths),
         _share(raw, _DIGITS),
         _share(raw, _CAPITALS),
-        *(_share(raw, first) for first in _SCRIPTS.values()),
+        *_of_scripts(raw),
         *(text.count(mark) / size for mark in _MARKS),
         log1p(len(_OPTION.findall(text))),
         log1p(len(_INLINE_OPTION.findall(text))),
@@ -107,8 +111,17 @@ def _share(raw: bytes, members: bytes) -> float:
     return (len(raw) - len(raw.translate(None, members))) / (len(raw) or 1)
 
 
-def _of_sets(words: list[str]) -> Iterable[float]:
-    """Yield the share of the words that is in each set."""
-    count = len(words) or 1
-    for members in _SETS.values():
-        yield len([word for word in words if word in members]) / count
+def _of_scripts(raw: bytes) -> list[float]:
+    """Return the share of each script; an ASCII text has none of them."""
+    if raw.isascii():
+        return [0.0] * len(_SCRIPTS)
+    return [_share(raw, first) for first in _SCRIPTS.values()]
+
+
+def _of_sets(words: list[str]) -> list[float]:
+    """Return the share of the words that is in each set."""
+    counts = [0] * len(_WORD_SETS)
+    for word in words:
+        for at in _SETS.get(word, ()):
+            counts[at] += 1
+    return [count / (len(words) or 1) for count in counts]

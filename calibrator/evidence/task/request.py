@@ -57,12 +57,13 @@ def read_request(conversation: Conversation, *, has_tools: bool = False) -> Requ
     if len(asked) > HEAD + TAIL:
         text = f"{asked[:HEAD].strip()}\n{asked[-TAIL:].strip()}"
     last = text[text.rfind("\n\n") + 2 :] if "\n\n" in text else ""
+    words = _words(text[:360])
     return Request(
         text=text,
         length=len(asked),
         lines=asked.count("\n", 0, COUNTED) + 1,
-        head=_words(text[:360])[:HEAD_WORDS],
-        tail=_words(text[-180:])[-TAIL_WORDS:],
+        head=words[:HEAD_WORDS],
+        tail=(words if len(text) <= 180 else _words(text[-180:]))[-TAIL_WORDS:],
         last=_words(last[:60])[:6],
         rules=own_rules(conversation.rules),
         turns=len(conversation.earlier),

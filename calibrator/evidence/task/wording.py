@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 from zlib import crc32
 
@@ -55,9 +56,12 @@ def places_of(request: Request) -> Places:
 
 def word_bits(words: Sequence[str]) -> list[int]:
     """Return the index of each word in the table of known words; marks and numbers have none."""
-    return [
-        crc32(word.encode("utf-8", "replace")) % VOCABULARY for word in words if word[0].isalpha()
-    ]
+    return [_word_bit(word) for word in words if word[0].isalpha()]
+
+
+@lru_cache(maxsize=4096)  # most words of a request are common, and are at both of its ends
+def _word_bit(word: str) -> int:
+    return crc32(word.encode("utf-8", "replace")) % VOCABULARY
 
 
 class Wording:

@@ -73,7 +73,8 @@ def register(conversation: Conversation, request: Request, act: Act, reply: str)
     """
     if act.kind in ("code", "data", "refusal"):
         return None
-    wish = f"{conversation.rules[:LOOK]}\n{request.text}"
+    rules = conversation.rules[:LOOK]
+    wish = f"{rules}\n{request.text}" if rules else request.text
     head = reply[:LOOK]
     for rule, sign, reason in _RULES:
         if rule.search(wish) and sign.search(head):

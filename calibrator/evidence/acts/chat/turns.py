@@ -60,9 +60,11 @@ def _spans(text: str) -> set[tuple[str, ...]]:
 
 def repeated(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
     """Find a reply that begins like an earlier one and mostly repeats it word for word."""
-    if act.kind in ("code", "data", "translation") or _WANTS_REPETITION.search(request.text):
+    if not conversation.earlier or act.kind in ("code", "data", "translation"):
         return None
-    if _is_edit(request.text) or conversation.results or conversation.rules.strip():
+    if _WANTS_REPETITION.search(request.text) or _is_edit(request.text):
+        return None
+    if conversation.results or conversation.rules.strip():
         return None
     own = _spans(reply)
     if len(own) < 10:

@@ -27,9 +27,10 @@ from calibrator.evidence.computed.calendar.reading import (
 from calibrator.evidence.computed.calendar.years import about_order, about_years
 from calibrator.evidence.computed.numbers import digits_for_words
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
+from calibrator.text.guarded import guarded
 
 MAX_QUESTION: Final = 300  # characters
-_QUICK: Final = re.compile(
+_QUICK: Final = guarded(
     r"\b(?:days?|weeks?|months?|years?|date|weekday|monday|tuesday|wednesday|thursday|friday"
     r"|saturday"
     r"|sunday|tomorrow|yesterday|old|tage?|wochen?|wochentag|datum|iso|schaltjahr|jahr|día"
@@ -47,14 +48,14 @@ _FIXED: Final = {
     "bastille day": (7, 14), "st patrick's day": (3, 17), "heiligabend": (12, 24),
     "silvester": (12, 31), "neujahr": (1, 1), "navidad": (12, 25), "noël": (12, 25),
 }  # fmt: skip
-_FEAST: Final = re.compile(
+_FEAST: Final = guarded(
     r"\b("
     + "|".join(sorted(map(re.escape, _FIXED), key=len, reverse=True))
     + r")(?: day)?,?(?:(?: in| of| im jahr| en)?(?:\s+"
     r"(?P<y>\d{4})))?(?!\w)",
     re.IGNORECASE,
 )
-_TODAY: Final = re.compile(
+_TODAY: Final = guarded(
     r"\b(?:today(?:'s date)? is|(?:the )?current date(?: is)?:?|today:|date:|it is(?: now)?(?:"
     r" today)?|heute ist(?: der)?|hoy es|nous sommes(?: le)?|aujourd'hui,? (?:nous sommes"
     r"|c'est))\s*:?\s*",

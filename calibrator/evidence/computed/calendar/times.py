@@ -16,9 +16,10 @@ from calibrator.evidence.computed.calendar.reading import (
 from calibrator.evidence.computed.calendar.zones import moves_between
 from calibrator.evidence.computed.numbers import digits_for_words, numbers_in
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
+from calibrator.text.guarded import guarded
 
 MAX_QUESTION: Final = 350  # characters
-_QUICK: Final = re.compile(
+_QUICK: Final = guarded(
     r"\d\s?(?:[:h.]\s?\d\d|[ap]\.?m\b|uhr|o'clock)|noon|midnight|mittag|mitternacht", re.IGNORECASE
 )
 _ASKS_SPAN: Final = re.compile(

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from calibrator.evidence.computed.verdict import MAX_TEXT
+from calibrator.text.guarded import guarded
 
 MAX_BLOCKS: Final = 20
-_FENCE: Final = re.compile(r"^[ \t]*(?:```+|~~~+)[ \t]*(?P<lang>[\w+#.-]*)[^\n]*$", re.MULTILINE)
-_INLINE: Final = re.compile(r"`(?P<code>[^`\n]{6,400})`")
+_FENCE: Final = guarded(r"^[ \t]*(?:```+|~~~+)[ \t]*(?P<lang>[\w+#.-]*)[^\n]*$", re.MULTILINE)
+_INLINE: Final = guarded(r"`(?P<code>[^`\n]{6,400})`")
 LANGUAGES: Final = {
     "python": "python", "py": "python", "python3": "python", "javascript": "javascript",
     "js": "javascript", "jsx": "javascript", "mjs": "javascript", "node": "javascript",
@@ -24,22 +25,22 @@ LANGUAGES: Final = {
 }  # fmt: skip
 # A line of each language that rarely occurs in another one.
 _SIGNS: Final = {
-    "python": re.compile(
+    "python": guarded(
         r"^[ \t]*(?:def \w+\(.*\).*:|from [\w.]+ import |import \w+(?: as \w+)?\s*$|elif .*:\s*$"
         r"|for .+ in .+:\s*$|class \w+.*:\s*$|async def )",
         re.MULTILINE,
     ),
-    "javascript": re.compile(
+    "javascript": guarded(
         r"^[ \t]*(?:export |async )*(?:function\b|const \w+ =|const [\[{]|let \w+ ?[=;])|=> ?[({\w]"
         r"|console\.log\(|\bdocument\.\w+",
         re.MULTILINE,
     ),
-    "sql": re.compile(
+    "sql": guarded(
         r"^[ \t]*(?:select\b[^;]*\bfrom\b|insert\s+into\b|update\s+\w+\s+set\b|delete\s+from\b"
         r"|with\s+\w+\s+as\s*\()",
         re.IGNORECASE | re.MULTILINE,
     ),
-    "shell": re.compile(
+    "shell": guarded(
         r"^[ \t]*(?:\$ )?(?:#!/bin/|sudo |(?:find|grep|awk|sed|sort|uniq|tar|rm|mv|cp|ls|cat|chmod"
         r"|chown|git|curl|xargs|cut|head|tail|du|df|ps|kill|crontab|docker|kubectl|rsync) \S"
         r"|for \w+ in .*(?:; ?|\n\s*)do\b|while (?:IFS=|read |\[).*; ?do|if \[)",
@@ -47,14 +48,14 @@ _SIGNS: Final = {
     ),
 }
 # A line of a language that none of these checks reads.
-_OTHER: Final = re.compile(
+_OTHER: Final = guarded(
     r"^[ \t]*(?:(?:pub |unsafe )?fn \w+|func \w*\(?|(?:public|private|protected|static|void|int"
     r"|double|char|bool|string) [\w<>\[\]*]+ ?[\w(=;]|#include|package \w|using \w|val \w"
     r"|use \w+::|<\?php)"
     r"|\blet mut\b",
     re.MULTILINE,
 )
-_COUNTEREXAMPLE: Final = re.compile(
+_COUNTEREXAMPLE: Final = guarded(
     r"\b(?:wrong|bad|incorrect|buggy|vulnerable|unsafe|insecure|don['’]t do|never do"
     r"|your (?:original |current )?(?:code|version|query|command|loop|function)|not like this"
     r"|original code|equivalent to|the problem)\b|\b(?:before|original|avoid)\W*$|❌",

@@ -16,8 +16,9 @@ from calibrator.evidence.computed.code.shell import shell_bugs
 from calibrator.evidence.computed.code.wanted_language import language_bug
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.evidence.finding import Finding
+from calibrator.text.guarded import guarded
 
-_WANTS_FAULTS: Final = re.compile(
+_WANTS_FAULTS: Final = guarded(
     r"\b(?:example of|demonstrat\w+|introduce|with (?:a|some) bugs?|buggy|vulnerab\w+|anti-?pattern"
     r"|bad (?:code|practice|example)|pitfalls?|obfuscat\w+|golf|exploit|quiz|pseudo-?code)\b",
     re.IGNORECASE,
@@ -50,16 +51,15 @@ def _bugs(rules: str, request: str, reply: str) -> tuple[Finding, ...]:
     """Return all findings against the code of a reply."""
     request, reply = request[:MAX_TEXT], reply[:MAX_TEXT]
     blocks = code_blocks(reply, request)
-    if _WANTS_FAULTS.search(request):
-        return ()
     found = [*regex_bugs(reply, request)]
-    in_other = language_bug(rules[:MAX_TEXT], request, blocks)
-    found += [] if in_other is None else [in_other]
+    if blocks:
+        in_other = language_bug(rules[:MAX_TEXT], request, blocks)
+        found += [] if in_other is None else [in_other]
     for language, check in _CHECKS.items():
         code = _joined(blocks, language)
         if code:
             found += [*check(code, request), *unmet_requirements(code, language, request)]
-    return tuple(found)
+    return tuple(found) if found and not _WANTS_FAULTS.search(request) else ()
 
 
 def _joined(blocks: Iterable[Block], language: str) -> str:

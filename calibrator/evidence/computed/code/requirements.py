@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from calibrator.evidence.finding import Finding
+from calibrator.text.guarded import Guarded, guarded
 
 MAX_REQUEST: Final = 1_000  # characters; a longer request describes a problem in such words
 _I: Final = re.IGNORECASE
@@ -17,20 +18,20 @@ _I: Final = re.IGNORECASE
 class Requirement:
     """A wish, and a pattern of code that fulfils it, or (`is_ban`) that breaks it."""
 
-    wish: re.Pattern[str]
-    code: re.Pattern[str]
+    wish: Guarded
+    code: Guarded
     reason: str
     shift: float
     languages: tuple[str, ...] = ()
     is_ban: bool = False
 
 
-def _wish(text: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<![\w-])(?:{text})(?![\w-])", _I)
+def _wish(text: str) -> Guarded:
+    return guarded(rf"(?<![\w-])(?:{text})(?![\w-])", _I)
 
 
-def _code(text: str) -> re.Pattern[str]:
-    return re.compile(text, _I | re.MULTILINE)
+def _code(text: str) -> Guarded:
+    return guarded(text, _I | re.MULTILINE)
 
 
 _REQUIREMENTS: Final = (
@@ -119,7 +120,7 @@ _REQUIREMENTS: Final = (
         is_ban=True,
     ),
 )
-_NUMBERED: Final = re.compile(
+_NUMBERED: Final = guarded(
     r"\b(?:from )?1 (?:to|through|up to|until|bis|a|à|-|–) (?P<n>\d{1,6})\b(?! ?%)", _I
 )
 
@@ -139,20 +140,23 @@ def unmet_requirements(code: str, language: str, request: str) -> Iterator[Findi
             yield Finding(False, -3.0, f"the loop ends before {last}")
 
 
-_REGEX: Final = re.compile(
+_REGEX: Final = guarded(
     r"\bre\.(?:match|search|compile|findall)\(\s*r?(?P<q>[\"'])(?P<p>[^\n]{2,300}?)(?P=q)\s*[,)]"
     r"|(?<![\w/])/(?P<j>[^/\n\s][^/\n]{2,200})/[gimsuy]*\.test\("
 )
-_WHOLE: Final = re.compile(
+_WHOLE: Final = guarded(
     r"\b(?:fully|entire|whole|complete(?:ly)?|exactly|nothing else|only|valid(?:ate|ates|ation)?"
     r"|ganze[rsn]?|genau|nur)\b",
     _I,
 )
 
 
+_IS_ON_PATTERNS: Final = guarded(r"\bregex|regular expression|\bpattern\b", _I)
+
+
 def regex_bugs(reply: str, request: str) -> Iterator[Finding]:
     """Yield patterns for a whole text that also match a part of it."""
-    if not re.search(r"\bregex|regular expression|\bpattern\b", request, _I):
+    if not _IS_ON_PATTERNS.search(request):
         return
     found = _REGEX.search(reply)
     if found and _WHOLE.search(request) and "fullmatch" not in reply:

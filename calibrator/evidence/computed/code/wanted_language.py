@@ -8,6 +8,7 @@ from typing import Final
 
 from calibrator.evidence.computed.code.blocks import LANGUAGES, Block
 from calibrator.evidence.finding import Finding
+from calibrator.text.guarded import guarded
 
 _NAMES: Final = {
     "python": "Python", "javascript": "JavaScript", "sql": "SQL", "shell": "a shell",
@@ -17,21 +18,21 @@ _NAMES: Final = {
     "haskell": "Haskell", "powershell": "PowerShell",
 }  # fmt: skip
 # Names that are common words (C, Go, R) count only after a word that asks for a language.
-_NAMED: Final = re.compile(
+_NAMED: Final = guarded(
     r"(?<![\w.+#/-])(?P<n>python ?3?|javascript|typescript|js|sql|bash|c\+\+|c#|java|golang|rust"
     r"|ruby|php|kotlin|swift|scala|perl|haskell|powershell)(?![\w+#/]|\.\w)",
     re.IGNORECASE,
 )
 # Lines that only one language has.
 _LINES: Final = {
-    "python": re.compile(
+    "python": guarded(
         r"^(?:def \w+\(.*\).*:|from [\w.]+ import \w[\w, ]*|[ \t]*elif .*:)[ \t]*$", re.MULTILINE
     ),
-    "javascript": re.compile(
+    "javascript": guarded(
         r"^[ \t]*(?:const|let) \w+ = .*;\s*$|^(?:async )?function \w+\(.*\) \{", re.MULTILINE
     ),
 }
-_OTHER: Final = re.compile(
+_OTHER: Final = guarded(
     r"\b(?:convert|port|translat\w+|rewrite|migrat\w+|from|call\w*|equivalent|versus|vs|compar\w+"
     r"|instead|html|css|react|vue|django|flask|node|both|any language|or)\b",
     re.IGNORECASE,

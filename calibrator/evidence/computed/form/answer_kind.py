@@ -6,12 +6,13 @@ import re
 from typing import Final
 
 from calibrator.evidence.computed.form import counting
+from calibrator.text.guarded import guarded
 
 _ONLY: Final = (
     r"(?:only|just|simply|solely|nothing but|nur|solo|sólo"
     r"|únicamente|solamente|uniquement|seulement|strictly|exactly|a simple|exclusively)"
 )
-_YES_NO: Final = re.compile(
+_YES_NO: Final = guarded(
     rf"\b(?P<p1>{_ONLY}\s+)?(?:(?:answer|reply|respond|say|responses?|antworte|beantworte|responde"
     rf"|contesta|réponds|répondez)\b[^.?!\n]{{0,40}}?)?(?P<p2>\b{_ONLY}\s+)?(?:with |mit |con |par"
     rf" |using |a )*(?P<p3>{_ONLY}\s+)?(?:with |mit |con |par )*(?:either )?[\"'“‘]?"
@@ -21,8 +22,8 @@ _YES_NO: Final = re.compile(
     r"|\W*$))?",
     re.IGNORECASE,
 )
-_YES_OR_NO: Final = re.compile(r"^\W*(?:yes|no|ja|nein|s[íi]|oui|non)\W*$", re.IGNORECASE)
-_ONE_WORD: Final = re.compile(
+_YES_OR_NO: Final = guarded(r"^\W*(?:yes|no|ja|nein|s[íi]|oui|non)\W*$", re.IGNORECASE)
+_ONE_WORD: Final = guarded(
     r"\b(?:in|with|using|as|only|just|give|exactly) (?:exactly |only |just |a |me )*(?:one|single"
     r"|1) word\b(?! or| for each|-)|\bone[- ]word (?:answer|reply|response)s?\b|\bsingle[- ]word "
     r"(?:answer|reply|response)s?\b|\bone word only\b|\bmit (?:nur )?einem (?:einzigen )?wort\b"
@@ -30,20 +31,20 @@ _ONE_WORD: Final = re.compile(
     r" word[:.]",
     re.IGNORECASE,
 )
-_NUMBER: Final = re.compile(
+_NUMBER: Final = guarded(
     rf"\b{_ONLY}\s+(?:give |return |reply |answer |respond |output |write |say )?(?:me |with )?"
     r"(?:the |a |one |final |resulting |die |el |le |single )*(?:number|digits?|figure|integer"
     r"|numeral|zahl|número|nombre|chiffre|numeric value|numerical value)\b(?! of| and)|\b"
     r"(?:number|zahl|número|nombre) (?:only|alone)\b|\bnothing but the number\b",
     re.IGNORECASE,
 )
-_LETTER: Final = re.compile(
+_LETTER: Final = guarded(
     rf"\b(?:{_ONLY}\s+(?:with )?(?:the |a |one )*(?:correct |right )?(?:option |answer |choice"
     r" )?letter\b|(?:the )?letter (?:only|alone)\b|(?:answer|reply|respond) with (?:only )?(?:the"
     r"|a) (?:single )?letter\b)",
     re.IGNORECASE,
 )
-_BARE: Final = re.compile(
+_BARE: Final = guarded(
     r"\b(?:nothing else|no (?:introduction|preamble|intro|extra text|other text|additional text"
     r"|commentary|explanations?|comments?)|without (?:any )?(?:introduction|preamble"
     r"|explanations?|commentary|comments)|(?:output|return|reply|respond|answer|give"
@@ -51,7 +52,7 @@ _BARE: Final = re.compile(
     r"|return|reply|respond|answer|give|write|provide)\b)",
     re.IGNORECASE,
 )
-_OPENING: Final = re.compile(
+_OPENING: Final = guarded(
     r"^\W*(?:sure|certainly|of course|absolutely|okay|ok|great|here(?:'s| is| are)|gladly|happy to"
     r"|no problem|as requested|the (?:translation|summary|answer|result|corrected"
     r"|rewritten)\b[^.\n]{0,40}\bis\b|natürlich|gerne|hier (?:ist|sind)|claro|por supuesto|aquí"
@@ -80,23 +81,23 @@ def kind_fault(sentences: list[str], instruction: str, reply: str) -> str | None
     return None
 
 
-REASONS: Final = re.compile(
+REASONS: Final = guarded(
     r"\b(?:step[- ]by[- ]step|think (?:about|through|carefully)|show (?:your|the) (?:work\w*"
     r"|reasoning|steps)"
     r"|reason(?:ing)? (?:first|through)|in bold|in the (?:following )?format|at the end)\b|\*\*",
     re.IGNORECASE,
 )
-_MORE: Final = re.compile(
+_MORE: Final = guarded(
     r"\b(?:questions?|and then|explain|why|because|reason|followed|justif\w*|sentence|begründ\w*"
     r"|then)\b",
     re.IGNORECASE,
 )
-_ASKS_YES: Final = re.compile(
+_ASKS_YES: Final = guarded(
     r"\b(?:answer|reply|respond|antworte|responde|réponds|yes or no[.?:]?\s*$|ja oder nein[.?]?\s*$"
     r"|s[íi] o no[.?]?\s*$|oui ou non[.?]?\s*$)",
     re.IGNORECASE,
 )
-_SAYS_YES: Final = re.compile(
+_SAYS_YES: Final = guarded(
     r"\b(?:yes|no|not|ja|nein|s[íi]|oui|non|true|false|correct|yep|nope)\b", re.IGNORECASE
 )
 

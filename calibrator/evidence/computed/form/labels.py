@@ -7,6 +7,7 @@ from typing import Final
 
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.evidence.computed.word_lists import word_set
+from calibrator.text.guarded import guarded
 
 MAX_LABELS: Final = 200
 _WORDS: Final = word_set(
@@ -45,26 +46,26 @@ _LEADS: Final = (
         ".:;?!)\n(",
     ),
 )
-_SEPARATOR: Final = re.compile(
+_SEPARATOR: Final = guarded(
     r"\s*(?:,|/|\||;|\bor\b|\band\b|\boder\b|\bund\b|\bou\b|\bet\b|\bo\b)\s*", re.IGNORECASE
 )
-_BEFORE_LABEL: Final = re.compile(
+_BEFORE_LABEL: Final = guarded(
     r"^(?:either|one of|exactly one of|as|an?|the|o|y|these|the following|only|just|labels?"
     r"|categories)\s+",
     re.IGNORECASE,
 )
-_BULLETS: Final = re.compile(
+_BULLETS: Final = guarded(
     r"\b(?:labels?|categor(?:y|ies)|classes|options|intents?|topics?)\b[^\n]{0,120}\n(?P<l>(?:["
     r" \t]*[-*•][ \t]*[^\n]{1,60}(?:\n|$)){2,200})",
     re.IGNORECASE,
 )
-_EITHER: Final = re.compile(
+_EITHER: Final = guarded(
     r"^(?:is|are) (?:this|the|that)(?: following)? (?P<n>review|text|message|e-?mail|comment|tweet"
     r"|sentence|feedback|statement|post|headline|ticket)s?(?: below)? (?P<l>[a-z]+(?:, [a-z]+)*,?"
     r" or (?:not )?[a-z]+)\b[?:]",
     re.IGNORECASE,
 )
-_TASK: Final = re.compile(
+_TASK: Final = guarded(
     r"(?m:^)(?:is|are) (?:this|the|that) (?:\w+ ){1,3}(?:positive|negative|spam|ham|neutral)\b"
     r"|(?:^|[.!?:,]\s+|\n\s*|\bplease\s+|\byou (?:must |will |should )?|\btask is to |\band )"
     r"(?:classify|categori[sz]e|sort (?:the|this|each|it)|label (?:the|this|each|it)|assign|tag "
@@ -73,13 +74,13 @@ _TASK: Final = re.compile(
     r"|\b(?:what|which) (?:is the )?(?:category|label|class|intent|sentiment)\b",
     re.IGNORECASE,
 )
-_CHOICE: Final = re.compile(r"^\s*\(?A[.)][^\n]{1,400}\n\s*\(?B[.)]\s", re.MULTILINE)
-_ONLY: Final = re.compile(
+_CHOICE: Final = guarded(r"^\s*\(?A[.)][^\n]{1,400}\n\s*\(?B[.)]\s", re.MULTILINE)
+_ONLY: Final = guarded(
     r"\b(?:only|just|alone|exactly|nothing else|single|one word|one label|no explanation|label"
     r" itself|nur|solo|sólo|únicamente|uniquement|seulement)\b",
     re.IGNORECASE,
 )
-_NOT: Final = re.compile(
+_NOT: Final = guarded(
     r"\b(?:several|multiple|more than one|all that apply|each (?:sentence|line|item|of)|every|"
     r"(?:following|these|the) (?:sentences|reviews|items|words|messages|texts)|list|items|reviews"
     r"|sentences|json|explain|reason|why|table|code|function|and then|words|score)\b",

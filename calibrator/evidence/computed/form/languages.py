@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Sequence
 from functools import cache
-from typing import Final
+from operator import itemgetter
+from typing import Final, NamedTuple
 
 MAX_TEXT: Final = 4000  # characters that are read
 MIN_WORDS: Final = 4
@@ -129,13 +131,31 @@ _MARKS: Final = {
 _WORD: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 
 
+class _Speakers(NamedTuple):
+    """The languages that have a word, and the share of it for each."""
+
+    languages: tuple[str, ...]
+    share: float
+    are_alike: bool  # a single language, or such as are hard to distinguish
+
+    @classmethod
+    def of(cls, languages: Sequence[str]) -> _Speakers:
+        is_one = len(languages) == 1 or any(each.issuperset(languages) for each in _ALIKE)
+        return cls(tuple(languages), 1 / len(languages), is_one)
+
+
 @cache
-def _languages_by_word() -> dict[str, tuple[str, ...]]:
+def _languages_by_word() -> dict[str, _Speakers]:
     table: dict[str, list[str]] = {}
     for language, words in _WORDS.items():
         for word in {word for word in words.split() if len(word) > 1}:
             table.setdefault(word, []).append(language)
-    return {word: tuple(languages) for word, languages in table.items()}
+    return {word: _Speakers.of(languages) for word, languages in table.items()}
+
+
+@cache
+def _languages_by_letter() -> dict[str, _Speakers]:
+    return {letter: _Speakers.of(languages) for letter, languages in _MARKS.items()}
 
 
 @cache
@@ -153,10 +173,10 @@ def name_pattern() -> str:
 
 def script_of(text: str) -> tuple[str, float]:
     """Return the main script of a text's letters, and its share of them."""
-    letters = [character for character in text[:1000] if character.isalpha()]
+    letters = [*filter(str.isalpha, text[:1000])]
     if not letters:
         return "", 0.0
-    if all(character < "ɐ" for character in letters):
+    if max(letters) < "ɐ":
         return "LATIN", 1.0
     counts = Counter(unicodedata.name(character, "?").split()[0] for character in letters)
     for name in ("HIRAGANA", "KATAKANA"):  # Japanese text has many Chinese characters
@@ -185,36 +205,42 @@ def languages_of(text: str, least: int = MIN_WORDS) -> frozenset[str]:
     scores, own = _scores(words)
     if not scores:
         return frozenset()
-    best, most = scores.most_common(1)[0]
+    best, most = max(scores.items(), key=itemgetter(1))
     group = set().union(*(each for each in _ALIKE if best in each), {best})
     is_sure = len(own[best]) >= 2 or (own[best] and most >= 2 and len(words) <= 12)
     if most < _SHARE * len(words) or not is_sure:
         return frozenset()
     found = {best}
     if len(own[best]) < 6:
-        found |= {language for language in group if scores[language] * 3 >= most}
+        found |= {language for language in group if scores.get(language, 0.0) * 3 >= most}
     if any(language not in group and count * 2 > most for language, count in scores.items()):
         return frozenset()
     return frozenset(found)
 
 
-def _scores(words: list[str]) -> tuple[Counter[str], dict[str, set[str]]]:
+def _scores(words: list[str]) -> tuple[dict[str, float], dict[str, set[str]]]:
     """Return the scores of languages, and for each the words that only it or a similar one has."""
-    by_word, marks = _languages_by_word(), _MARKS
-    scores: Counter[str] = Counter()
+    by_word = _languages_by_word()
+    scores: dict[str, float] = {}
     own: dict[str, set[str]] = {}
     for written in words:
         word = written.casefold()
-        languages = by_word.get(word)
-        if languages is None:
-            is_name = written[:1].isupper()
-            languages = (
-                () if is_name else next((marks[letter] for letter in word if letter in marks), ())
-            )
+        found = by_word.get(word)
+        if found is None:
+            found = None if word.isascii() or written[:1].isupper() else _marked(word)
+            if found is None:
+                continue
+        languages, share, are_alike = found
         for language in languages:
-            scores[language] += 1 / len(languages)  # type: ignore[assignment]
-            if len(languages) == 1 or any(each.issuperset(languages) for each in _ALIKE):
+            scores[language] = scores.get(language, 0.0) + share
+            if are_alike:
                 own.setdefault(language, set()).add(word)
     for language in scores:
         own.setdefault(language, set())
     return scores, own
+
+
+def _marked(word: str) -> _Speakers | None:
+    """Return the languages that the first rare letter of a word shows, or None."""
+    by_letter = _languages_by_letter()
+    return next((by_letter[letter] for letter in word if letter in by_letter), None)

@@ -7,8 +7,9 @@ from typing import Final
 
 from calibrator.evidence.computed.form import counting
 from calibrator.evidence.computed.verdict import Verdict
+from calibrator.text.guarded import guarded
 
-_EXACT: Final = re.compile(
+_EXACT: Final = guarded(
     r"^(?:(?:please )?(?:reply|respond|answer|say|write|print|output|type|return)\s+(?:only |just "
     r"|back )?(?:with )?(?:exactly|only|just|nothing but)\b\s*(?:the (?:word|words|text|phrase) "
     r"|with |this |the following )*:?\s*(?:[\"“'‘`](?P<q>[^\"”\n]{1,200}?)[\"”'’`]|"
@@ -30,7 +31,7 @@ def exact_verdict(instruction: str, reply: str) -> Verdict | None:
     return Verdict(is_same, f'the reply was to be "{wanted[:60]}"', "form")
 
 
-_TIMES: Final = re.compile(
+_TIMES: Final = guarded(
     r"^(?:please )?(?:write|say|repeat|print|type|output) (?:the (?:word|phrase|letter|sentence)"
     r" )?[\"“'‘`](?P<w>[^\"”\n]{1,60}?)[\"”'’`] (?:exactly )?(?P<n>\d{1,3}|twice|two|three|four"
     r"|five|six|seven|eight|nine|ten)(?: times)?[.!]?$",
@@ -56,58 +57,58 @@ def repeated_verdict(instruction: str, reply: str) -> Verdict | None:
     )
 
 
-_TABLE: Final = re.compile(
+_TABLE: Final = guarded(
     r"\b(?:in|as|into|make|create|draw|give|build|produce|format) "
     r"(?:me |it as |this as |them as )?(?:an? )(?:short |small |simple |markdown |\w+-column "
     r"|\d+x\d+ )*table\b(?! of contents|spoon|s\b|t\b| tennis)",
     re.IGNORECASE,
 )
-_NUMBERED: Final = re.compile(
+_NUMBERED: Final = guarded(
     r"\b(?:as|in|use|with|using|make|give|into|write) (?:me )?"
     r"(?:an? )?(?:\w+ )?(?:numbered|ordered|enumerated) list\b|\bnumber (?:them|the items|each)\b"
     r"|\bnummerierte liste\b|\blista numerada\b|\bliste numérotée\b",
     re.IGNORECASE,
 )
-_BULLETED: Final = re.compile(
+_BULLETED: Final = guarded(
     r"\b(?:as|in|use|with|using|into) (?:an? )?(?:short |\w+ )?"
     r"(?:bullet(?:ed)?(?: point)? list|bullet points?|bullets)\b|\bbulleted list\b|\bals "
     r"(?:stichpunkte|aufzählung)\b|\ben (?:viñetas|puntos)\b|\bsous forme de (?:puces|liste à"
     r" puces)\b",
     re.IGNORECASE,
 )
-_COMMA: Final = re.compile(
+_COMMA: Final = guarded(
     r"\b(?:comma[- ]separated|separated by commas|durch kommas?"
     r" getrennt|separad[oa]s por comas|séparée?s par des virgules)\b",
     re.IGNORECASE,
 )
-_ONE_LINE: Final = re.compile(
+_ONE_LINE: Final = guarded(
     r"\b(?:in|on|as) (?:a single|one|exactly one) line\b|\bno "
     r"(?:line breaks|newlines)\b|\bwithout (?:line breaks|newlines)\b|\bin einer zeile\b|\ben una "
     r"(?:sola )?línea\b|\bsur une (?:seule )?ligne\b",
     re.IGNORECASE,
 )
-_PER_LINE: Final = re.compile(
+_PER_LINE: Final = guarded(
     r"\bone (?:item |word |name |entry |number |per |\w+ )?(?:per"
     r"|on each|a) line\b|\beach on (?:a|its own|a new|a separate) (?:new )?line\b|\bein\w* pro"
     r" zeile\b|\bun[ao] por línea\b|\bune? par ligne\b",
     re.IGNORECASE,
 )
-_NO_LIST: Final = re.compile(
+_NO_LIST: Final = guarded(
     r"\b(?:no|without|avoid|not use|don't use|do not"
     r" use)\b[^.]{0,20}\b(?:bullet points?|bullets|lists?)\b",
     re.IGNORECASE,
 )
-_NO_MARKDOWN: Final = re.compile(
+_NO_MARKDOWN: Final = guarded(
     r"\b(?:no|without|avoid|not use|don't use|do not"
     r" use)\b[^.]{0,20}\bmarkdown\b|\bplain text(?: only)?\b",
     re.IGNORECASE,
 )
-_CODE_BLOCK: Final = re.compile(
+_CODE_BLOCK: Final = guarded(
     r"\b(?:in|inside|within) (?:an? )?(?:single |fenced |markdown"
     r" )?code block\b",
     re.IGNORECASE,
 )
-_COLUMNS: Final = re.compile(
+_COLUMNS: Final = guarded(
     r"\b(?P<n>\d|two|three|four|five|six) columns?\b|\b(?P<x>\d)[-"
     r" ]column\b",
     re.IGNORECASE,
@@ -130,10 +131,10 @@ def layout_fault(sentences: list[str], reply: str) -> str | None:
     return None
 
 
-_IN_TABLE: Final = re.compile(
+_IN_TABLE: Final = guarded(
     r"\b(?:markdown|columns?|rows?|(?:as|in) an? (?:\w+ )?table)\b", re.IGNORECASE
 )
-_OTHER_TABLE: Final = re.compile(
+_OTHER_TABLE: Final = guarded(
     r"\b(?:html|latex|csv|sql|reserve|book|dinner|kitchen|create table|drop|join|database|which"
     r"|data"
     r"|given|below|above|following)\b",
@@ -159,7 +160,7 @@ def _list_fault(sentence: str, text: str) -> str | None:
     return None
 
 
-_OTHER_COMMAS: Final = re.compile(
+_OTHER_COMMAS: Final = guarded(
     r"\b(?:csv|file|values in|numbers? (?:are|is)|given|following|input)\b", re.IGNORECASE
 )
 
@@ -211,18 +212,18 @@ def _table_fault(text: str, sentence: str) -> str | None:
     return None
 
 
-_ALPHABETICAL: Final = re.compile(
+_ALPHABETICAL: Final = guarded(
     r"\b(?:in )?(?:(?P<rev>reverse|reversed|descending) )?(?:alphabetical(?:ly)?|alphabetic)(?:"
     r" order)?\b|\balphabetisch\w*\b|\b(?:en )?orden alfabético\b|\balfabéticamente\b|\b(?:par"
     r" )?ordre alphabétique\b|\balphabétiquement\b",
     re.IGNORECASE,
 )
-_BY_LAST: Final = re.compile(
+_BY_LAST: Final = guarded(
     r"\b(?:by|according to|on)(?: (?:the|their|his|her))? (?:last|family|sur)[- ]?names?\b"
     r"|\bnach (?:dem )?(?:nach|familien)namen\b|\bpor (?:el )?apellidos?\b|\bpar nom de famille\b",
     re.IGNORECASE,
 )
-_GIVEN: Final = re.compile(
+_GIVEN: Final = guarded(
     r":\s*(?P<l>[^:\n]{3,400})\s*$|\bthe (?:words|names) "
     r"(?P<m>[^.?!:\n]{3,200}?) (?:in|into) alphabetical",
     re.IGNORECASE,

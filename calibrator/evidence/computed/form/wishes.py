@@ -25,6 +25,7 @@ from calibrator.evidence.computed.form.wording import (
 from calibrator.evidence.computed.structured.json_replies import value_of
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 from calibrator.evidence.computed.word_lists import word_list, word_set
+from calibrator.text.guarded import guarded
 
 MAX_WISHES: Final = 6000  # characters of rules and instruction that are searched for wishes
 
@@ -88,6 +89,8 @@ _CHECKS: Final[tuple[tuple[Callable[[list[str], str], str | None], tuple[str, ..
         ),
     ),
 )
+# Three letters, which each beginning has, rule most words out.
+_FIRST_LETTERS: Final = frozenset(each[:3] for _, own in _CHECKS for each in own)
 _KINDS: Final = word_set(
     "yes ja sí si oui one single word wort palabra mot number"
     " zahl número nombre chiffre digit digits figure"
@@ -98,23 +101,23 @@ _LISTS: Final = word_set(
     " write show state nenne gib liste enumera"
     " dime nombra menciona dame cite citez donne donnez énumère what which"
 )
-_IF: Final = re.compile(
+_IF: Final = guarded(
     r"\b(?:if|when|whenever|unless|for example|e\.g\.|in case|wenn|falls|si|cuando|quand|lorsque"
     r"|example|otherwise)\b",
     re.IGNORECASE,
 )
-_ABOUT: Final = re.compile(
+_ABOUT: Final = guarded(
     r"\b(?:how (?:to|do|can|many|would|should)|what (?:does|is|are|happens|would)|why"
     r"|difference|meaning|mean"
     r"|function|python|code|script|program|regex|sql|excel|html)\b",
     re.IGNORECASE,
 )
 _ASKS_YOU: Final = re.compile(r"^\W*(?:please|can|could|will|would) (?:you|i)\b", re.IGNORECASE)
-_ALLOWED: Final = re.compile(
+_ALLOWED: Final = guarded(
     r"\b(?:yes or no|ja oder nein|s[íi] o no|oui ou non|alphabetical\w*)\b", re.IGNORECASE
 )
 # Words of rules about the user's business, which are not about the form of replies.
-_BUSINESS: Final = re.compile(
+_BUSINESS: Final = guarded(
     r"\b(?:customers?|orders?|refund|policy|returns|store|shop|price|days?|business|ticket|account"
     r"|user(?:'s)? (?:has|is|asks))\b",
     re.IGNORECASE,
@@ -133,7 +136,7 @@ COMMAND: Final = re.compile(
     re.IGNORECASE,
 )
 # A problem of mathematics or programming mentions forms of other things.
-_PROBLEM: Final = re.compile(
+_PROBLEM: Final = guarded(
     r"\$[^$\n]{1,200}\$|\\(?:boxed|frac|sqrt|\[|\()|^\s*(?:example \d|input|constraints)\s*:"
     r"|^\s*\(?A[.)][^\n]{1,400}\n\s*\(?B[.)]\s",  # options
     re.IGNORECASE | re.MULTILINE,
@@ -181,8 +184,9 @@ def _fault(sentences: list[str], instruction: str, reply: str, words: frozenset[
         fault = items_fault(instruction, reply)
         if fault:
             return fault
+    likely = [word for word in words if word[:3] in _FIRST_LETTERS]
     for check, beginnings in _CHECKS:
-        if any(word.startswith(beginnings) for word in words):
+        if any([word.startswith(beginnings) for word in likely]):
             fault = check(sentences, reply)
             if fault:
                 return fault

@@ -13,6 +13,7 @@ from calibrator.evidence.computed.numbers import number_text
 from calibrator.evidence.computed.sums.algebra import about_equations, without_verbs
 from calibrator.evidence.computed.sums.expressions import (
     Expression,
+    has_only_words,
     read_expression,
     root_of,
 )
@@ -22,6 +23,8 @@ from calibrator.evidence.computed.sums.percentages import about_percentages, amo
 from calibrator.evidence.computed.sums.problems import about_amounts
 from calibrator.evidence.computed.verdict import Exchange, Verdict
 from calibrator.evidence.computed.word_lists import word_set
+from calibrator.text.guarded import guarded
+from calibrator.text.looking_for import letters_in
 
 Form = Callable[[str, bool], Answer | None]
 MAX_QUESTION: Final = 400  # characters of a question
@@ -52,7 +55,12 @@ _TAIL: Final = re.compile(
     r"(?<!\d)!)?[=?.:\s]*$",
     re.IGNORECASE,
 )
-_ROUND: Final = re.compile(
+
+_TAIL_WORDS: Final = word_set(
+    "is equals equal to come make makes give in total altogether exactly ergibt ergeben as a"
+    " decimal whole number numbers"
+)
+_ROUND: Final = guarded(
     r",?\s*\(?\b(?:and )?(?:please )?(?:round(?:ed|ing)?(?: (?:it|your answer|the (?:answer"
     r"|result)|off|up or down))?"
     r"(?: to)?|correct to|to|auf|gerundet auf|redondeado a|arrondi à)\s+(?:the )?"
@@ -72,7 +80,7 @@ _UNITS: Final = {
     "cent": Fraction(1, 100), "thousandth": Fraction(1, 1000),
 }  # fmt: skip
 _NUMERALS: Final = frozenset(("hexadecimal", "hex", "binary", "roman", "octal"))
-_NUMBERISH: Final = re.compile(
+_NUMBERISH: Final = guarded(
     r"\d|\b(?:one|two|three|four|five|six|seven|eight|nine|ten"
     r"|eleven|twelve|half|third|quarter|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|dos|tres"
     r"|cuatro|cinco|seis|siete|ocho|nueve|diez|deux|trois|quatre|cinq|sept|huit|neuf|dix|hundred"
@@ -110,7 +118,7 @@ def compute(question: str, is_comma_decimal: bool = False) -> Answer | None:
     asked = [part for part in parts if not _FORMAT.match(part)] or parts[:1]
     main = " ".join(asked).strip()
     main = without_verbs(_from_lead(main))
-    words = set(re.findall(r"[^\W\d_]+", main.casefold()))
+    words = set(letters_in(main.casefold()))
     for form, needed in _FORMS:
         if needed and not needed & words:
             continue
@@ -120,7 +128,7 @@ def compute(question: str, is_comma_decimal: bool = False) -> Answer | None:
     return None
 
 
-_LATER_LEAD: Final = re.compile(
+_LATER_LEAD: Final = guarded(
     r"(?:[:,;–—-]|\bthat|\bso|\bis,)\s+(?=(?:what(?:'s| is)|how"
     r" much is|calculate|compute)\b)",
     re.IGNORECASE,
@@ -163,6 +171,8 @@ def with_step(answer: Answer, step: Fraction) -> Answer:
 def _expression(text: str, is_comma: bool) -> Answer | None:
     lead = _LEAD.match(text)
     rest = text[lead.end() :] if lead else text
+    if not has_only_words(rest, _TAIL_WORDS):
+        return None
     shown = _TAIL.sub("", rest).strip()
     read = read_expression(shown, is_comma)
     if read is None:

@@ -19,6 +19,7 @@ from calibrator.evidence.computed.numbers import (
     readings,
 )
 from calibrator.evidence.computed.word_lists import word_set
+from calibrator.text.looking_for import letters_in
 
 MAX_LENGTH: Final = 300  # characters of an expression
 MAX_BITS: Final = 2000  # size of an intermediate result
@@ -132,12 +133,18 @@ class Expression:
     signs: str = ""
 
 
+def has_only_words(text: str, more: frozenset[str] = frozenset()) -> bool:
+    """Return whether all words of a text may be in an expression, or are in `more`."""
+    known = number_words()
+    words = letters_in(text.casefold())
+    return not any([w not in _ALLOWED and w not in known and w not in more for w in words])
+
+
 def read_expression(text: str, is_comma_decimal: bool = False) -> Expression | None:
     """Compute a text that is an expression as a whole, or return None."""
     if not text or len(text) > MAX_LENGTH:
         return None
-    known = number_words()
-    if any(w not in _ALLOWED and w not in known for w in _LETTERS.findall(text.casefold())):
+    if not has_only_words(text):
         return None
     tokens = tokenize(text, is_comma_decimal)
     if not tokens:

@@ -8,9 +8,10 @@ from typing import Final
 
 from calibrator.evidence.computed.answers import Answer
 from calibrator.evidence.computed.verdict import Exchange, Verdict
+from calibrator.text.guarded import guarded
 
 MAX_QUESTION: Final = 300  # characters
-_QUICK: Final = re.compile(
+_QUICK: Final = guarded(
     r"how many|count|wie viele|cuántas|combien|backwards?|revers|palindrome|rückwärts|letter"
     r"|uppercase"
     r"|upper case|lowercase|lower case|spell",
@@ -57,6 +58,7 @@ _NTH: Final = re.compile(
     rf"(?:st|nd|rd|th)) (?P<what>letter|character) (?:of|in) (?:the word )?{_WORD}\s*[?.]*$",
     re.IGNORECASE,
 )
+
 _ORDINALS: Final = {"first": 1, "second": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6}
 
 

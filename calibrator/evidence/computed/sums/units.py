@@ -12,9 +12,10 @@ from calibrator.evidence.computed.answers import Answer, is_comma_language
 from calibrator.evidence.computed.numbers import Number, digits_for_words, number_text, numbers_in
 from calibrator.evidence.computed.sums.unit_table import Unit, units
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
+from calibrator.text.guarded import guarded
 
 MAX_QUESTION: Final = 250  # characters
-_QUICK: Final = re.compile(
+_QUICK: Final = guarded(
     r"\b(?:than|which|convert|conversion|how (?:many|much|long|tall|far|heavy|fast|hot|cold|big)"
     r"|what(?:'s|"
     r" is| are)|in|to|into|wie ?viele?|cu[aá]nt[oa]s?"
@@ -22,6 +23,7 @@ _QUICK: Final = re.compile(
     r"|equals?|=)\b|=",
     re.IGNORECASE,
 )
+
 SIGNIFICANT: Final = Fraction(6, 1000)  # a rough figure may differ by this share
 OFF: Final = Fraction(2, 100)  # a figure that differs by more than this share is wrong
 
@@ -88,35 +90,30 @@ def _forms() -> tuple[re.Pattern[str], ...]:
     )
 
 
+_PRECISION: Final = guarded(
+    r"[\s,;.!?–-]+(?:\(?(?:round(?:ed)?|to|give|answer|reply|respond|just|only|use"
+    r"|approximately|please)\b[^?]{0,80}(?:decimals?|decimal places?|number|digits?|whole"
+    r" number|integer|tenth|hundredth|figures?|place)\b[^?]{0,30}\)?)[.?!]*$",
+    re.IGNORECASE,
+)
+_ABOUT: Final = guarded(
+    r"\b(?:roughly|approximately|about|exactly|etwa|ungefähr|aproximadamente|environ)\s",
+    re.IGNORECASE,
+)
+_DIGIT: Final = re.compile(r"\d")
+_HOW_MANY_IN: Final = guarded(
+    r"^(how many [\w ]+ (?:are |is )?(?:there )?(?:in|make|does|equal)) (an?|one)\b", re.IGNORECASE
+)
+_HALF: Final = guarded(r"\b(?:half an?|1/2 an?)\b", re.IGNORECASE)
+_ONE: Final = guarded(r"\b(?:an?|one|eine?[mnr]?|une?|una) (?=\w)", re.IGNORECASE)
+
+
 def read_conversion(question: str, is_comma_decimal: bool = False) -> Conversion | None:
     """Read a question on one line for a conversion and nothing else; None for other questions."""
-    text = re.sub(
-        r"[\s,;.!?–-]+(?:\(?(?:round(?:ed)?|to|give|answer|reply|respond|just|only|use"
-        r"|approximately|please)\b[^?]{0,80}(?:decimals?|decimal places?|number|digits?|whole"
-        r" number|integer|tenth|hundredth|figures?|place)\b[^?]{0,30}\)?)[.?!]*$",
-        "",
-        question,
-        flags=re.IGNORECASE,
-    ).strip()
-    text = re.sub(
-        r"\b(?:roughly|approximately|about|exactly|etwa|ungefähr"
-        r"|aproximadamente|environ)\s",
-        "",
-        text,
-        flags=re.IGNORECASE,
-    )
-    if not re.search(r"\d", text):
-        text = re.sub(
-            r"^(how many [\w ]+ (?:are |is )?(?:there )?(?:in|make|does"
-            r"|equal)) (an?|one)\b",
-            r"\1 1",
-            text,
-            flags=re.IGNORECASE,
-        )
-    text = re.sub(r"\b(?:half an?|1/2 an?)\b", "0.5", text, flags=re.IGNORECASE)
-    text = digits_for_words(
-        re.sub(r"\b(?:an?|one|eine?[mnr]?|une?|una) (?=\w)", "1 ", text, flags=re.IGNORECASE)
-    )
+    text = _ABOUT.sub("", _PRECISION.sub("", question).strip())
+    if not _DIGIT.search(text):
+        text = _HOW_MANY_IN.sub(r"\1 1", text)
+    text = digits_for_words(_ONE.sub("1 ", _HALF.sub("0.5", text)))
     for form in _forms():
         found = form.match(text)
         if found:
