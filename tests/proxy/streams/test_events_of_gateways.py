@@ -154,6 +154,55 @@ SCORED_STREAMS = {
         "chat",
         sse(chunk(message={"role": "assistant", "content": TEXT}, finish_reason="stop"), "[DONE]"),
     ),
+    "a gateway's status": (
+        "messages",
+        sse(*MESSAGE_EVENTS, {"type": "status", "message": "almost done"}, STOP, named=True),
+    ),
+    "unknown delta": (
+        "messages",
+        sse(
+            *MESSAGE_EVENTS[:3],
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "odd_delta", "x": 1}},
+            *MESSAGE_EVENTS[3:],
+            STOP,
+            named=True,
+        ),
+    ),
+    "text in message beside an empty delta": (
+        "chat",
+        sse(
+            chunk(
+                delta={"role": "assistant", "content": ""},
+                message={"role": "assistant", "content": TEXT},
+                finish_reason="stop",
+            ),
+            "[DONE]",
+        ),
+    ),
+    "text in the delta of completions": (
+        "completions",
+        sse(chunk(delta={"content": TEXT}, finish_reason="stop"), "[DONE]"),
+    ),
+    "text without an item": (
+        "responses",
+        sse(
+            CREATED,
+            {"type": "response.output_text.done", "output_index": 0, "text": TEXT},
+            {"type": "response.completed", "response": {**RESPONSE, "status": "completed"}},
+            named=True,
+        ),
+    ),
+    "deltas without an item": (
+        "responses",
+        sse(
+            CREATED,
+            {"type": "response.output_text.delta", "output_index": 0, "delta": TEXT[:9]},
+            {"type": "response.output_text.delta", "output_index": 0, "delta": TEXT[9:]},
+            {"type": "response.output_text.done", "output_index": 0, "text": TEXT},
+            {"type": "response.completed", "response": {**RESPONSE, "status": "completed"}},
+            named=True,
+        ),
+    ),
     "text in message again": (
         "chat",
         sse(
@@ -179,6 +228,17 @@ def proxy(
     policy = {"observe": OBSERVE, "calls": CALLS, "buffered": BUFFERED}[request.param]
     folder = tmp_path_factory.mktemp(request.param)
     proxy = LiveProxy(upstream.base_url, folder, policy=policy, upstream={"speaks": "both"})
+    yield proxy
+    proxy.stop()
+
+
+@pytest.fixture(scope="module")
+def observing(
+    upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiveProxy]:
+    """A proxy whose policy changes nothing."""
+    folder = tmp_path_factory.mktemp("observing")
+    proxy = LiveProxy(upstream.base_url, folder, policy=OBSERVE, upstream={"speaks": "both"})
     yield proxy
     proxy.stop()
 
@@ -212,6 +272,35 @@ def test_what_clients_pass_over_costs_no_number(
     assert b'"confidence":0.9' in got.content.replace(b" ", b"")
 
 
+UNREAD_STREAMS = {
+    "a block without a start": (
+        "messages",
+        sse(MESSAGE_EVENTS[0], *MESSAGE_EVENTS[2:], STOP, named=True),
+    ),
+    "two objects in one event": (
+        "chat",
+        sse(json.dumps(CHAT_EVENTS[0]) + json.dumps(CHAT_EVENTS[0]), CHAT_EVENTS[1], "[DONE]"),
+    ),
+    "text in a list of choices that is none": (
+        "chat",
+        sse({"choices": {"0": {"delta": {"content": TEXT}}}}, CHAT_EVENTS[1], "[DONE]"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNREAD_STREAMS)
+def test_text_that_was_not_read_has_no_number(
+    observing: LiveProxy, upstream: AnyUpstream, name: str
+) -> None:
+    """The number of the rest would be taken for that of the whole reply."""
+    surface, stream = UNREAD_STREAMS[name]
+    upstream.answer = Response([stream], headers=EVENTS)
+    got = asked(observing, surface, is_stream=True)
+    assert without_members(got.content) == (stream, 1)
+    assert b'"confidence":null' in got.content
+    assert b'"reason":"unreadable_event"' in got.content
+
+
 ERROR_EVENT: Json = {
     "type": "error",
     "code": "rate_limit_exceeded",
@@ -220,6 +309,8 @@ ERROR_EVENT: Json = {
     "sequence_number": 1,
 }
 OVERLOADED: Json = {"type": "overloaded_error", "message": "Overloaded"}
+EMPTY = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": "error"}
+PROVIDER = {"code": 502, "message": "slow", "metadata": {"raw": "x"}}
 CHUNK_ERROR = {"message": "slow", "type": None, "param": None, "code": None}
 ERROR_STREAMS = {
     "null in responses": ("responses", sse(CREATED, ERROR_EVENT, named=True)),
@@ -229,6 +320,14 @@ ERROR_STREAMS = {
         sse({"type": "error", "error": OVERLOADED, "request_id": None}, named=True),
     ),
     "empty choices beside it": ("chat", sse({"id": "c", "choices": [], "error": CHUNK_ERROR})),
+    "a choice that says nothing": ("chat", sse({"id": "c", "choices": [EMPTY], "error": PROVIDER})),
+    "numbers and empty lists": (
+        "chat",
+        sse({"error": {"message": "slow", "retry_after": 1.5, "is_retryable": True, "x": []}}),
+    ),
+    "numbers at any depth": ("chat", sse({"error": {"message": "slow", "x": {"y": [1, None]}}})),
+    "only its name says so": ("chat", b"event: error\n" + sse({"message": "slow", "code": 1})),
+    "vllm": ("chat", sse({"object": "error", "message": "slow", "type": "x", "param": None})),
 }
 
 
@@ -261,6 +360,19 @@ ERRORS: dict[str, tuple[str, Json]] = {
     "completions": ("completions", {"error": {"message": "quota", "type": None}}),
     "responses": ("responses", {"error": {"message": "quota", "param": None}}),
     "messages": ("messages", {"type": "error", "error": OVERLOADED}),
+    "vllm": ("chat", {"object": "error", "message": "quota", "param": None, "code": 400}),
+    "success false": ("chat", {"code": 1113, "msg": "quota", "success": False}),
+    "base_resp": ("chat", {"choices": None, "base_resp": {"status_code": 1, "status_msg": "no"}}),
+    "several": ("chat", {"success": False, "errors": [{"code": 1, "message": "quota"}]}),
+    "a list": ("chat", {"error": [{"code": 1, "message": "quota", "param": None}]}),
+    "beside an empty choice": (
+        "chat",
+        {"id": "c", "choices": [{**EMPTY, "message": {"content": ""}}], "error": PROVIDER},
+    ),
+    "in an empty choice": (
+        "chat",
+        {"id": "c", "choices": [{**EMPTY, "message": {"content": ""}, "error": PROVIDER}]},
+    ),
 }
 
 
@@ -286,6 +398,28 @@ def test_an_error_with_status_200_brings_no_call_along(
     told = {"error": {"message": "quota"}, "tool_calls": [call], "output": [call]}
     upstream.answer = Response([json.dumps(told).encode()], headers=JSON)
     assert asked(gating, "chat", is_stream=False).json() == {"error": {"message": "quota"}}
+
+
+def test_an_error_that_may_hold_text_keeps_its_nulls(
+    gating: LiveProxy, upstream: AnyUpstream
+) -> None:
+    """Where something of it is left out, the other members stay what their type says."""
+    told = {**CHUNK_ERROR, "partial_answer": "xylophone"}
+    upstream.answer = Response([sse({"error": told, "choices": [1]})], headers=EVENTS)
+    got = asked(gating, "chat", is_stream=True).text
+    assert json.loads(got.removeprefix("data: ")) == {"error": CHUNK_ERROR}
+
+
+def test_a_choice_with_text_beside_an_error_is_decided_on(
+    gating: LiveProxy, upstream: AnyUpstream
+) -> None:
+    """Only a choice that says nothing is the error alone."""
+    call = {"id": "t", "type": "function", "function": {"name": "send", "arguments": "{}"}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    choice = {"index": 0, "message": message, "finish_reason": "error", "error": PROVIDER}
+    told = {"id": "c", "choices": [choice], "error": PROVIDER}
+    upstream.answer = Response([json.dumps(told).encode()], headers=JSON)
+    assert asked(gating, "chat", is_stream=False).json()["error"]["code"] == "held_for_review"
 
 
 @pytest.mark.parametrize(
