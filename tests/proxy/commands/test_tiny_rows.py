@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
-from proxy.commands.app import cli
+from pinocchio.__main__ import _commands
 from tests.builders.labelled_rows import write
 
 COMMANDS = (
@@ -40,10 +41,20 @@ ROWS = {
 }
 
 
+@pytest.fixture(scope="module")
+def cli() -> typer.Typer:
+    """All commands."""
+    return _commands(only=None)
+
+
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command[:2]))
 def test_a_librarys_words_never_reach_the_user(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], rows: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cli: typer.Typer,
+    command: tuple[str, ...],
+    rows: str,
 ) -> None:
     """No traceback, no warning of numpy's, and no figure that is no number."""
     monkeypatch.setenv("PINOCCHIO_CACHE", str(tmp_path / "cache"))
