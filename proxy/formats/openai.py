@@ -175,7 +175,8 @@ def _says_nothing(choice: Any) -> bool:
         elif key in ("finish_reason", "native_finish_reason"):
             is_empty = value in _ENDINGS
         else:
-            is_empty = _is_no_text(value) or (key == "error" and _of_error(value) == value)
+            is_told = key == "error" and isinstance(value, dict) and _of_error(value) == value
+            is_empty = is_told or _is_no_text(value)
         if not is_empty:
             return False
     return True

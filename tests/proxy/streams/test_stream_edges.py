@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.proxy.streams.test_events_of_gateways import CALLS, CHAT_EVENTS, asked, chunk, sse
+from tests.proxy.streams.gateway_events import CALLS, CHAT_EVENTS, asked, chunk, sse
 from tests.running.live_proxy import OBSERVE, LiveProxy
 from tests.servers.faulty_upstream import EVENTS, JSON, Response
 from tests.servers.undecided import AnyUpstream
