@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +24,8 @@ from calibrator.metrics.numbers import figure
 from calibrator.rows.files import check_readable, json_line
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
     from calibrator.errors import RowError
     from calibrator.recalibration.curves import By, Kind, Of
     from calibrator.recalibration.signals import LabelledSignals
@@ -134,6 +137,7 @@ def _join_signals(
     for name, measure in (("ece", ece), ("brier", brier)):
         figures |= {f"{name}_before": round(measure(labels, before), 4)}
         figures |= {f"{name}_after": round(measure(labels, after), 4)}
+    figures |= {"brier_gain": _gain(rows, before, after)}
     if as_json:
         typer.echo(json_line(figures), nl=False)
     else:
@@ -171,6 +175,28 @@ def _print_gains(figures: Mapping[str, Any]) -> None:
         f"{figures['ece_after']:.3f}, Brier {figures['brier_before']:.3f} -> "
         f"{figures['brier_after']:.3f}"
     )
+    gain, low, high = figures["brier_gain"]
+    typer.echo(
+        f"  gain of Brier {gain:+.4f}, 95 % between {low:+.4f} and {high:+.4f}"
+        f"{'' if low > 0 else ': no proven gain'}"
+    )
+
+
+def _gain(rows: Sequence[Row], before: ArrayLike, after: ArrayLike) -> list[float]:
+    """Return how much the Brier score falls, with its interval of 95 % over questions."""
+    import numpy as np
+
+    from calibrator.metrics.intervals import mean_interval
+    from calibrator.rows.rows import labels_of
+
+    labels, saved = labels_of(rows), defaultdict[str, list[float]](list)
+    pairs = zip(rows, labels, np.asarray(before), np.asarray(after), strict=True)
+    for row, label, old, new in pairs:
+        saved[row.question_id].append((old - label) ** 2 - (new - label) ** 2)
+    sizes = np.array([len(each) for each in saved.values()])
+    sums = np.array([sum(each) for each in saved.values()])
+    found = mean_interval(sums / sizes.mean())
+    return [round(float(each), 4) for each in (found.value, found.low, found.high)]
 
 
 def _fit(
@@ -193,6 +219,7 @@ def _fit(
         "ece_after": round(ece(y, after), 4),
         "brier_before": round(brier(y, scores.confidence), 4),
         "brier_after": round(brier(y, after), 4),
+        "brier_gain": _gain(rows, scores.confidence, after),
     }
     if as_json:
         typer.echo(json_line(figures), nl=False)

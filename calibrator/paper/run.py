@@ -31,6 +31,7 @@ from calibrator.rows.kept_scores import code_digest, digest_of_rows
 from calibrator.scorer import opinion_of
 
 MARK = "run.json"
+FEWEST = 200  # with fewer rows a table may lack those of some kind, and a library fails
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +112,11 @@ def _made(entry: Entry, scored: Scored, asked: Asked) -> Table:
         made = entry.make(scored)
     except JudgingError as error:
         return _empty(entry, command, "lacking", str(error))
+    except (ArithmeticError, LookupError, ValueError) as error:
+        if len(scored.rows) >= FEWEST:
+            raise
+        why = f"{len(scored.rows)} rows are too few for it ({error})"
+        return _empty(entry, command, "lacking", why)
     lines = [*made.lines, *paper_lines(entry.id)]
     return Table(
         entry.id, entry.title, entry.rows, command, made.columns, lines, made.drawings, made.note

@@ -19,13 +19,23 @@ def json_line(values: Any) -> str:
     return text.encode(errors="backslashreplace").decode() + "\n"
 
 
-def check_readable(paths: Iterable[Path | None]) -> None:
-    """Raise InputError for the first file that cannot be opened; None is skipped."""
+def check_readable(paths: Iterable[Path | None], *, times: int = 1) -> None:
+    """Raise InputError for the first file that cannot be opened; None is skipped.
+
+    With `times` above 1 a pipe is refused too: a second reading of it would find nothing, or wait
+    for another writer.
+    """
     for path in paths:
         if path is None:
             continue
         try:
-            if not path.is_fifo():  # a FIFO can be opened only once
+            if path.is_fifo():  # opening it would take its only reading
+                if times > 1:
+                    raise InputError(
+                        f"{path} is a pipe, and the rows are read {times} times; "
+                        "save them in a file and name that"
+                    )
+            else:
                 path.open("rb").close()
         except OSError as error:
             raise InputError(f"{path} cannot be read: {error.strerror}") from error

@@ -126,6 +126,14 @@ def _text_or_none(raw: dict[str, Any], key: str) -> str | None:
     return value
 
 
+def _question_id(raw: dict[str, Any]) -> str | None:
+    """Return the question's id as a text; databases have whole numbers."""
+    value = raw.get("question_id")
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return _text_or_none(raw, "question_id")
+
+
 def _label(raw: dict[str, Any]) -> int | None:
     value = raw.get("correct")
     if value is None:
@@ -164,7 +172,7 @@ def parse_row(raw: Any, images: ImageUse = "refuse") -> Row:
         model=_text_or_none(raw, "model"),
         benchmark=_text_or_none(raw, "benchmark"),
         domain=_text_or_none(raw, "domain"),
-        question_id=_text_or_none(raw, "question_id") or asked.text,
+        question_id=_question_id(raw) or asked.text,
         correct=_label(raw),
         verbalized_confidence=_probability_or_none(raw, "verbalized_confidence"),
         raw=raw,

@@ -293,6 +293,9 @@ def finished_answer(job: Job, live: Live, finished: Finished) -> Answer:
         job.keep_for_followups(assembler.completion())
         job.note_owner(assembler.completion())
     choices = assembler.choices(finished.choices)
+    if assembler.has_unread:
+        for choice in choices:
+            choice.is_part_unread = True
     return Answer(
         live.reply.status,
         [],

@@ -1,13 +1,14 @@
 """Metrics of the desk, and of values that are kept elsewhere and read at a scrape.
 
-A value that cannot be read has no series; the others are served all the same. Each of several
-workers is asked for its figures (`figures.py`), which add up.
+A value that cannot be read has no series; the others are served all the same, at once: a database
+may hang. Each of several workers is asked for its figures (`figures.py`), which add up.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
@@ -22,11 +23,14 @@ from proxy.exchange.series import OTHER, Counter, Histogram, add_distribution, h
 from proxy.generation import Parts
 from proxy.learning.drift import alarms_now
 from proxy.reloading import Reloading
+from proxy.store.patience import Patience
 
 DISTRIBUTION: Final = "pinocchio-proxy"
 BATCHES: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 MOST_QUEUES: Final = 100  # queues with series of their own
 DRIFT_FOR_S: Final = 15.0  # seconds; monitors are updated once a minute
+READ_WITHIN_S: Final = 1.0  # seconds that a scrape waits for the store
+KNOWN_FOR_S: Final = 60.0  # seconds for which a scrape takes what was read for an earlier one
 
 
 REVIEW_S: Final = (5, 15, 30, 60, 120, 300, 900, 1_800, 3_600, 14_400, 43_200, 86_400, 604_800)
@@ -84,6 +88,8 @@ class Gauges:
         self._desk, self._parts, self._holder = desk, parts, holder
         self._engine, self._version = parts.metrics.engine, _version()
         self._drift: tuple[float, list[tuple[Labels, float]]] = (-DRIFT_FOR_S, [])
+        self._patience = Patience(1)
+        self._stored: tuple[float, dict[str, list[Any]]] = (-KNOWN_FOR_S, {})
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics; reads the store, so call it on a thread.
@@ -119,7 +125,8 @@ class Gauges:
         yield from self._scorer(figures)
         yield from self._store(figures)
         yield from self._told(figures)
-        yield from self._held()
+        stored = self._known()
+        yield from self._held(stored)
         yield _gauges(
             "pinocchio_certificate_valid",
             "1 where all that is certified for the calibrator in use counts.",
@@ -130,8 +137,27 @@ class Gauges:
             "pinocchio_drift",
             "Monitors of the calibrator in use that have raised an alarm.",
             ("kind", "calibrator"),
-            self._drifted(),
+            stored.get("drift", []),
         )
+
+    def _known(self) -> dict[str, list[Any]]:
+        """Return what the store has, or what it had a moment ago if it does not answer in time.
+
+        Returns an empty mapping where that is too long ago.
+        """
+        with suppress(StoreError):
+            self._patience.within(READ_WITHIN_S, self._read_store)
+        at, found = self._stored
+        return found if time.monotonic() - at < KNOWN_FOR_S else {}
+
+    def _read_store(self) -> None:
+        """Read what the store has, part by part; a part that cannot be read is empty."""
+        found = {
+            "queues": _readable(lambda: self._desk.stats()["queues"]),
+            "webhooks": _readable(lambda: [*self._desk.stats()["webhooks"].items()]),
+            "drift": self._drifted(),
+        }
+        self._stored = time.monotonic(), found
 
     def _configuration(self, figures: Figures) -> Iterator[Metric]:
         holder = self._holder
@@ -215,8 +241,8 @@ class Gauges:
             [((to,), dropped) for to, (_, dropped) in told],
         )
 
-    def _held(self) -> Iterator[Metric]:
-        waiting = _bounded(_readable(lambda: self._desk.stats()["queues"]))
+    def _held(self, stored: dict[str, list[Any]]) -> Iterator[Metric]:
+        waiting = _bounded(stored.get("queues", []))
         now, labels = time.time(), ("queue", "kind")
 
         def series(value: Callable[[dict[str, Any]], float]) -> Iterator[tuple[Labels, float]]:
@@ -246,7 +272,7 @@ class Gauges:
             labels,
             series(lambda row: row["escalated"]),
         )
-        messages = _readable(lambda: [*self._desk.stats()["webhooks"].items()])
+        messages = stored.get("webhooks", [])
         yield _gauges(
             "pinocchio_webhook_messages",
             "Messages to webhooks that wait, and that were given up in the last week.",

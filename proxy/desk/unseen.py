@@ -14,8 +14,8 @@ _SUSPECT = re.compile(  # a superset of the hidden characters, which is fast to 
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U000110bd-\U000e0fff\U000f0000-\U0010ffff]"
 )
 _IGNORABLE = re.compile(  # Unicode's Default_Ignorable_Code_Point, and the blank Braille pattern
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 _JOINERS = "\u200c\u200d"
 _PRESENTATIONS = "\ufe0e\ufe0f"  # selectors that show an emoji as text or in colours

@@ -21,7 +21,7 @@ from proxy.formats import MEMBER, Assembler, Choice, Format, Json, NoAnswerError
 from proxy.formats.called import noted, tool_calls
 from proxy.formats.events.readings import AMBIGUOUS, DECISIVE, is_ambiguous
 from proxy.formats.messages_stream import answering_model
-from proxy.formats.openai import error_alone
+from proxy.formats.openai import error_alone, is_error, is_failed
 from proxy.scoring.scoring import Confidence, Status, least_sure
 from proxy.upstreams.upstream import UpstreamReply, too_large
 from proxy.wire.bounded_cache import LONGEST, remembers
@@ -277,7 +277,7 @@ async def read_answer(
     except NoAnswerError as error:
         bare = _without_part(body, completion or {}, error.part) if error.part else None
         return Unread(raw, error.reason, completion, bare)
-    if completion is None or not choices:
+    if completion is None or not choices or is_failed(completion):
         return _without_answer(raw, completion or {})
     if is_decided_on and (is_repeated or is_ambiguous(completion)):
         return Unread(raw, AMBIGUOUS)
@@ -292,7 +292,7 @@ def _without_answer(raw: bytes, completion: Json) -> Unread:
 
     It is upstream's error, which some servers send with status 200, or an unknown object.
     """
-    if not completion.get("error"):
+    if not is_error(completion) and not is_failed(completion):
         return Unread(raw, "not_a_completion")
     alone = error_alone(completion)
     return Unread(raw, "upstream_error", bare=None if alone == completion else dumps(alone))

@@ -201,7 +201,10 @@ def seems_call(value: Any) -> bool:
 
 def is_stray(event: Mapping[str, Any], *expected: str) -> bool:
     """Return whether an event of a stream has parts of an answer where they are not read."""
-    return any(event.get(place) for place in _PLACES if place not in expected) or seems_call(
+    told = {place: event.get(place) for place in _PLACES if place not in expected}
+    if isinstance(told.get("message"), str):
+        del told["message"]  # what a gateway says; a message with parts is an object
+    return any(told.values()) or seems_call(
         {key: each for key, each in event.items() if key not in expected and key != "type"}
     )
 

@@ -54,6 +54,7 @@ from proxy.wire.json_splice import dumps, json_object
 from proxy.wire.sse import DONE, Event, event_bytes
 
 _OBJECT = "chat.completion"
+_ROLE = frozenset({"role"})
 _OF_PARTS = frozenset({"index", "delta", "finish_reason", "logprobs"})
 
 
@@ -287,7 +288,7 @@ class ChatAssembler(ChunkAssembler):
             self._before_calls = {c.index: c.finish_reason is not None for c in told}
         for position, part in enumerate(parts):
             if not isinstance(part, dict) or _is_unread(part):
-                is_unread = True
+                is_unread = self.has_unread = True
                 continue
             index = index_of(part, position)
             if (choice := self._choices.get(index)) is None:
@@ -313,8 +314,8 @@ class ChatAssembler(ChunkAssembler):
         if isinstance(logprobs, dict):
             choice.logprobs = choice.logprobs or {}
             merge(choice.logprobs, logprobs)
-        if not delta:
-            delta = _beside_delta(part, choice)
+        if not delta or not (isinstance(delta, dict) and any(map(delta.get, delta.keys() - _ROLE))):
+            delta = _beside_delta(part, choice) or delta
         if not isinstance(delta, dict):
             return True
         is_clear = True

@@ -131,6 +131,16 @@ def _prompt(prompt: Any) -> str:
     raise NotScorableError("several_prompts", "the request has several prompts")
 
 
+def _text_of(part: Json) -> Any:
+    """Return the text of a choice's part, which some servers send as that of a chat's delta."""
+    if part.get("text"):
+        return part["text"]
+    for key in ("delta", "message"):
+        if isinstance(said := part.get(key), dict) and said.get("content"):
+            return said["content"]
+    return part.get("text")
+
+
 class CompletionsAssembler(ChunkAssembler):
     """Chunks with `choices[].text`."""
 
@@ -143,9 +153,10 @@ class CompletionsAssembler(ChunkAssembler):
         finished: list[int] = []
         for position, part in enumerate(parts):
             if not isinstance(part, dict) or has_call(part):
-                return UNREAD
+                return self.noting(UNREAD)
             index = index_of(part, position)
-            grown = {key: part[key] for key in ("text", "logprobs") if part.get(key) is not None}
+            grown = {"text": _text_of(part), "logprobs": part.get("logprobs")}
+            grown = {key: value for key, value in grown.items() if value is not None}
             try:
                 merge(self._choices.setdefault(index, {}), grown)
             except RecursionError:  # no real answer is nested so deeply

@@ -39,6 +39,7 @@ class Choice:
     finish_reason: str | None = None
     logprobs: Json | None = None
     is_refusal: bool = False  # for a refusal without a text of its own
+    is_part_unread: bool = False  # whether a stream had events that could not be read
     names: Mapping[str, tuple[str, ...]] | None = field(default=None, compare=False)
     """Other names by which a client may read a streamed call, by its name in the message."""
     _plain: tuple[str | None] | None = field(default=None, init=False, repr=False, compare=False)
@@ -147,6 +148,12 @@ class Assembler(Protocol):
 
     model: str | None  # the answering model's name, as upstream gives it
     reading: StreamReading  # how events are parsed
+    has_unread: bool = False  # whether an event came that may hold a part of the answer, unread
+
+    def noting(self, sight: Sight) -> Sight:
+        """Return the sight of an event, and remember where it was not read."""
+        self.has_unread = self.has_unread or sight.is_unread
+        return sight
 
     def add(self, event: Event) -> Sight: ...
 

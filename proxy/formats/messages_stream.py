@@ -119,14 +119,14 @@ class MessagesAssembler(Assembler):
             return NOTHING
         data = self.reading.object_in(event)
         if data is None:
-            return unreadable(event.data)
+            return self.noting(unreadable(event.data))
         kind = kind_of(data, event)
         if kind is None:
-            return UNREAD
+            return self.noting(UNREAD)
         try:
-            return self._add(kind, data)
+            return self.noting(self._add(kind, data))
         except RecursionError:  # no real answer is nested so deeply
-            return UNREAD
+            return self.noting(UNREAD)
 
     def _add(self, kind: str, data: Json) -> Sight:
         if kind != "error" and is_stray(data, *_EXPECTED.get(kind, ())):
@@ -192,8 +192,8 @@ class MessagesAssembler(Assembler):
         if is_twice:  # one reader uses the block's first input, another the deltas
             return UNREAD
         kind = delta.get("type")
-        if isinstance(kind, str) and kind in BLOCK_DELTAS:
-            return NOTHING
+        if isinstance(kind, str) and (kind in BLOCK_DELTAS or not may_hold_part(kind, delta)):
+            return NOTHING  # clients ignore deltas of types that they do not know
         self._unknown.append(delta)
         return self._calls()
 

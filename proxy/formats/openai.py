@@ -16,21 +16,25 @@ from proxy.wire.json_splice import dumps, json_object, may_be_object, member_byt
 from proxy.wire.sse import Event, event_bytes, is_done, is_one_line, name_of
 
 _BOM = b"\xef\xbb\xbf"
-_NESTED = ("error", "detail")
-_WORDS = ("type", "code", "message", "param", "status")  # members of an error
+_NESTED = ("error", "errors", "detail", "base_resp")
+_WORDS = (  # members of an error
+    *("type", "code", "message", "param", "status"),
+    *("msg", "status_code", "status_msg"),
+)
 _OF_CHUNKS = frozenset(
     {"id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier"}
 )  # members of a chunk; only the choices hold parts of an answer
 _OF_ERROR_OBJECTS = frozenset(
-    {*_WORDS, "status_code", "metadata", "details", "innererror", "request_id", "error_type"}
+    {*_WORDS, "metadata", "details", "innererror", "request_id", "error_type"}
 )
 OF_ERRORS = frozenset(
     {
         *("error", "type", "code", "message", "param", "status", "status_code", "detail"),
         *("id", "object", "created", "model", "provider", "user_id", "request_id"),
-        *("sequence_number", "event_id"),
+        *("sequence_number", "event_id", "errors", "msg", "success", "base_resp"),
     }
 )  # members of an error's event; none of them holds a part of an answer
+_ENDINGS = (None, "", "error", "stop", "length", "content_filter")
 
 
 class ChoicesFormat(ABC):
@@ -108,8 +112,8 @@ class ChunkAssembler(Assembler, ABC):
             return Sight(is_end=True)
         chunk = self.reading.object_in(event)
         if chunk is None:
-            return unreadable(event.data)
-        if chunk.get("error"):
+            return self.noting(unreadable(event.data))
+        if is_error(chunk) or (event.raw.startswith(b"event") and name_of(event.raw) == "error"):
             return error_sight(chunk)
         return self._add_chunk(chunk)
 
@@ -126,27 +130,83 @@ class ChunkAssembler(Assembler, ABC):
         if isinstance(listed, list):
             sight = self.add_parts(listed)
             return replace(sight, is_unread=True) if is_stray else sight
-        return UNREAD if listed or is_stray else NOTHING
+        return self.noting(UNREAD) if listed or is_stray else NOTHING
 
     @abstractmethod
     def add_parts(self, parts: list[Any]) -> Sight:
         """Add a chunk's `choices`; return what they mean."""
 
 
+def is_error(told: Json) -> bool:
+    """Return whether an object says that it is an error, in the words of any server.
+
+    These are `error`, and in an object without choices `errors`, `object: error` (vLLM),
+    `success: false` and MiniMax's `base_resp` with another status than 0.
+    """
+    if told.get("error"):
+        return True
+    if told.get("choices"):
+        return False
+    base = told.get("base_resp")
+    if isinstance(base, dict) and base.get("status_code") not in (None, 0):
+        return True
+    return bool(told.get("errors")) or told.get("object") == "error" or told.get("success") is False
+
+
+def is_failed(completion: Json) -> bool:
+    """Return whether a completion has an error in place of an answer.
+
+    Gateways send the error beside its choices, or in one of them, with no text and no call.
+    """
+    choices = completion.get("choices")
+    if not isinstance(choices, list) or not all(map(_says_nothing, choices)):
+        return False
+    return bool(completion.get("error")) or any(choice.get("error") for choice in choices)
+
+
+def _says_nothing(choice: Any) -> bool:
+    """Return whether a choice has no part of an answer, though perhaps the error that ended it."""
+    if not isinstance(choice, dict):
+        return False
+    for key, value in choice.items():
+        if key in ("delta", "message") and isinstance(value, dict):
+            said = {**value, "role": None} if value.get("role") == "assistant" else value
+            is_empty = _is_no_text(said)
+        elif key in ("finish_reason", "native_finish_reason"):
+            is_empty = value in _ENDINGS
+        else:
+            is_told = key == "error" and isinstance(value, dict) and _of_error(value) == value
+            is_empty = is_told or _is_no_text(value)
+        if not is_empty:
+            return False
+    return True
+
+
 def _of_error(told: Any) -> Any:
     """Return an error's content, or only its known words if the rest may be part of an answer."""
     if told is None or isinstance(told, str | int | float):
         return told
+    if isinstance(told, list):
+        return [_of_error(each) for each in told if not isinstance(each, list)]
     words = told if isinstance(told, dict) else {}
     unknown = [words[key] for key in words.keys() - _OF_ERROR_OBJECTS]
     if words and all(map(_is_no_text, unknown)) and not seems_call(words):
         return told
-    kept = {key: words[key] for key in _WORDS if isinstance(words.get(key), str | int)}
-    return kept or {"message": "upstream failed"}
+    known = (key for key in _WORDS if key in words)
+    kept = {key: words[key] for key in known if isinstance(words[key], str | int | None)}
+    return kept if any(kept.values()) else {**kept, "message": "upstream failed"}
 
 
 def _is_no_text(value: Any) -> bool:
-    return value is None or isinstance(value, bool | int | float)
+    """Return whether a JSON value has no text at any depth."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict | list):
+            waiting += value.values() if isinstance(value, dict) else value
+        elif isinstance(value, str) and value:
+            return False
+    return True
 
 
 def unreadable(data: str) -> Sight:
@@ -159,13 +219,17 @@ def error_alone(told: Json) -> Json:
 
     It equals `told` if none could be one; members that are null or empty cannot.
     """
-    return {
+    kept = {
         key: _of_error(value) if value else value
         for key, value in told.items()
         if value is None
         or value == []
         or (key in OF_ERRORS and (key in _NESTED or not isinstance(value, dict | list)))
     }
+    choices = told.get("choices")
+    if isinstance(choices, list) and choices and all(map(_says_nothing, choices)):
+        kept["choices"] = choices
+    return kept
 
 
 def error_sight(told: Json, name: str | None = None) -> Sight:

@@ -47,6 +47,7 @@ _GROWING = {  # the member that grows, by the end of a delta's type
     "custom_tool_call_input.delta": "input",
     "code_interpreter_call_code.delta": "code",
 }
+_TEXTS = ("response.output_text.delta", "response.output_text.done", "response.refusal.delta")
 _REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
@@ -101,14 +102,16 @@ class ResponsesAssembler(Assembler):
         self._events += 1
         value = self.reading.object_in(event)
         if value is None:
-            return unreadable(data)
+            return self.noting(unreadable(data))
         kind = kind_of(value, event)
         if kind is None:
-            return UNREAD
+            return self.noting(UNREAD)
         try:
-            return self._after_the_end(value) if self._is_finished else self._add(kind, value, data)
+            if self._is_finished:
+                return self._after_the_end(value)
+            return self.noting(self._add(kind, value, data))
         except RecursionError:  # no real answer is nested so deeply
-            return UNREAD
+            return self.noting(UNREAD)
 
     def _after_the_end(self, value: Json) -> Sight:
         """Return the sight of an event after the end: a call in it belongs to no answer."""
@@ -214,12 +217,29 @@ class ResponsesAssembler(Assembler):
     def _items(self) -> list[Any]:
         """Return what has arrived of the output, item by item."""
         indices = sorted(self._added.keys() | self._done.keys())
+        if not indices and self._deltas:
+            return self._items_of_texts()
         if any(index not in self._done for index in indices):
             grown = {i: _opened(self._added[i]) for i in self._added if i not in self._done}
             for data in self._deltas:
                 _grow(grown, json_object(data) or {})
             return [self._done.get(i, joined(grown.get(i))) for i in indices]
         return [self._done[index] for index in indices]
+
+    def _items_of_texts(self) -> list[Any]:
+        """Return the messages of texts whose items were never announced."""
+        grown: dict[int, Any] = {}
+        events = [json_object(data) or {} for data in self._deltas]
+        for value in events:
+            if value.get("type") in _TEXTS and isinstance(index := value.get("output_index"), int):
+                grown.setdefault(index, {"type": "message", "role": "assistant", "content": []})
+        for value in events:
+            _grow(grown, value)
+        for value in events:  # a text without a delta is only in the event that ends it
+            message = grown.get(_index(value, -1))
+            if message and not message["content"] and _is_text(value, "text"):
+                message["content"].append({"type": "output_text", "text": value["text"]})
+        return [joined(grown[index]) for index in sorted(grown)]
 
     def choices(self, only: Collection[int] | None = None) -> list[Choice]:
         if not self._events:

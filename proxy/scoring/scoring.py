@@ -401,6 +401,8 @@ class Scoring:
 
 
 def _item_of(asked: Question, choice: Choice, model: str, domain: str | None) -> Item:
+    if choice.is_part_unread:
+        raise NotScorableError("unreadable_event", "a part of the answer could not be read")
     if (text := choice.plain_text()) is None:
         return _item(asked, choice.message, model, domain)
     used, before = asked.tool_use(choice.message), asked.all_messages()

@@ -9,6 +9,7 @@ __all__ = [
     "database",
     "notifications",
     "owned_ids",
+    "patience",
     "retention",
     "schema",
     "tables",

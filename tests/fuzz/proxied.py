@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import structlog
 
-from proxy.formats.openai import OF_ERRORS
+from proxy.formats.openai import OF_ERRORS, is_error, is_failed
 from tests.running.live_proxy import OBSERVE, LiveProxy
 from tests.servers.undecided import PATHS, SECRET, AnyUpstream
 
@@ -129,7 +129,9 @@ def _is_error(text: bytes) -> bool:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(value, dict) and bool(value.get("error")) and value.keys() <= OF_ERRORS
+    if not isinstance(value, dict) or not value.keys() <= OF_ERRORS | {"choices"}:
+        return False
+    return is_failed(value) if value.get("choices") else is_error(value)
 
 
 def executed(got: bytes) -> bool:

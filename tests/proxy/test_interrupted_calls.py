@@ -158,6 +158,8 @@ def test_an_approval_is_handed_out_to_one_run(
         assert (again["review_id"] == first) is bool(fields)
         assert again["verdict"] == ("approve" if fields else None)
         assert verdict(proxy, first)["verdict"] == "approve"  # for whoever was told its id
+        if fields:
+            assert hold(proxy, id, run="thread-8")["review_id"] != first
 
 
 def test_a_reply_that_made_no_such_call_says_nothing_of_it(proxy: LiveProxy) -> None:

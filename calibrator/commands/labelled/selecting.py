@@ -34,7 +34,7 @@ def filter_rows(
     from calibrator.selecting.filtering import Filter, of_share
 
     with sentences():
-        check_readable(rows)
+        check_readable(rows, times=1 if keep is None else 2)
         check_target(output, rows)
         if (keep is None) == (at_least is None):
             raise JudgingError("say either --keep, a share, or --at-least, a confidence")
@@ -68,7 +68,7 @@ def pairs(
     from calibrator.selecting.pairs import Pairing
 
     with sentences():
-        check_readable(rows)
+        check_readable(rows, times=2)
         check_target(output, rows)
         found = Pairing(gap)
         with writer(output) as stream:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,10 +43,11 @@ def _print(found: FailureStudy) -> None:
     errors, rows = found.all.sure_wrong + found.all.unsure_right, found.all.rows
     typer.echo(f"{errors:,} hard errors, {errors / rows:.1%} of {rows:,} replies")
     ranked = found.accuracy_and_auroc
-    typer.echo(
-        f"accuracy and AUROC of {ranked.pairs} benchmarks: Spearman's rho {ranked.rho:.3f}, "
-        f"p {ranked.p:.3g}"
-    )
+    if math.isfinite(ranked.rho):
+        typer.echo(
+            f"accuracy and AUROC of {ranked.pairs} benchmarks: Spearman's rho {ranked.rho:.3f}, "
+            f"p {ranked.p:.3g}"
+        )
     if found.stated_sure:
         typer.echo(
             f"{found.stated_sure:,} replies state 100 % and get less than .01; "

@@ -106,13 +106,16 @@ def benchmarks_table(scored: Scored) -> Made:
     for one in sorted(found, key=lambda one: -one.auroc):
         line: dict[str, Value] = {"rows": one.rows, "right": one.accuracy, "auroc": one.auroc}
         made.add(one.group, "J12", **line, d=one.d)
+    if not found:
+        return made
+    differences = [one.d for one in found if math.isfinite(one.d)]
     made.add(
         "mean over benchmarks",
         "J12",
         rows=round(np.mean([one.rows for one in found])),
         right=float(np.mean([one.accuracy for one in found])),
         auroc=float(np.mean([one.auroc for one in found])),
-        d=float(np.nanmean([one.d for one in found])),
+        d=float(np.mean(differences)) if differences else math.nan,
     )
     ranked = spearman([one.accuracy for one in found], [one.auroc for one in found])
     made.add("Spearman, accuracy and AUROC", "H14", rho=ranked.rho, p=ranked.p)

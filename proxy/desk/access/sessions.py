@@ -23,6 +23,7 @@ from proxy.errors import InvalidKeyError, RateLimitedError, StoreError
 from proxy.gate.rate_limits import Buckets
 from proxy.gate.secret_keys import PREFIX, digest_of
 from proxy.store.client_keys import ClientKey, KeyStore
+from proxy.store.patience import Patience
 
 log = structlog.get_logger(__name__)
 
@@ -32,6 +33,9 @@ MOST_SESSIONS: Final = 1_000  # the oldest go first
 ATTEMPTS_A_MINUTE: Final = 10  # failures from one address
 
 _UNKNOWN: Final = "this is no token and no reviewer's key of this proxy"
+
+READ_WITHIN_S: Final = 1.0  # seconds that a known key waits for the store
+MOST_READS: Final = 8  # reads of known keys at a time
 
 Role = Literal["reviewer", "admin"]
 
@@ -75,6 +79,7 @@ class Door:
         self._token_digest = digest_of(token.encode()) if token else None
         self._code_digest = digest_of(login_code.encode()) if login_code else None
         self._keys = keys
+        self._patience = Patience(MOST_READS)
         self._remembered: dict[str, ClientKey] = {}  # keys of the desk, by their digests
         self._is_store_readable = True
         self._sessions: OrderedDict[str, _Session] = OrderedDict()
@@ -127,11 +132,14 @@ class Door:
     def _key(self, digest: str) -> ClientKey | None:
         """Return the key with this digest, or None.
 
-        While the store cannot be read, remembered keys are used. Raises StoreError for a key that
-        is not remembered then.
+        While the store cannot be read, or does not answer, remembered keys are used. Raises
+        StoreError for a key that is not remembered then.
         """
         try:
-            key = self._keys.find(digest)
+            if digest in self._remembered:
+                key = self._patience.within(READ_WITHIN_S, lambda: self._keys.find(digest))
+            else:
+                key = self._keys.find(digest)
         except StoreError as error:
             if (known := self._remembered.get(digest)) is None:
                 raise

@@ -28,13 +28,18 @@ APPROVED, EDITED = "approved", "edited"  # events of a reply that stays held
 _DIGITS: Final = 16  # hexadecimal digits of a revision
 
 
+_UNSEEN = ("Cf", "Cc", "Cn", "Co", "Mn")
+_BLANKS = {0x115F: None, 0x1160: None, 0x2800: None}  # letters and a symbol without a shape
+
+
 def person_of(reviewer: str) -> str:
     """Return a reviewer's name without case, invisible characters and combining marks.
 
     All spellings of a name give the same text, whatever token or login they came with.
     """
-    seen = (each for each in reviewer if unicodedata.category(each) not in ("Cf", "Cc", "Mn"))
-    return unicodedata.normalize("NFKC", "".join(seen)).casefold().strip()
+    letters = unicodedata.normalize("NFKD", reviewer)
+    seen = (each for each in letters if unicodedata.category(each) not in _UNSEEN)
+    return "".join(seen).translate(_BLANKS).casefold().strip()
 
 
 def approved_by(approved: str | None) -> list[dict[str, Any]]:

@@ -284,6 +284,16 @@ def test_a_report_and_a_card_come_from_one_command_each(
     assert f"| TF-IDF | {pooled.auroc:.3f} " in card.read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("correct", [0, 1])
+def test_rows_of_one_kind_are_told(tmp_path: Path, correct: int) -> None:
+    """Dashes and a coverage of 1 would else seem to be figures of the calibrator."""
+    rows = [{**raw, "correct": correct, "confidence": 0.5} for raw in raw_rows(30, seed=4)]
+    file = write(tmp_path / "rows.jsonl", rows)
+    result = run("evaluate", file, "--scores", file)
+    assert result.exit_code == 0, result.stderr
+    assert f"all 30 rows are {('wrong', 'right')[correct]}" in result.stdout
+
+
 def test_one_label_gives_null_and_no_nan(tmp_path: Path) -> None:
     """--json is JSON also where there is no AUROC, and a page is written too."""
     rows = [{**row, "correct": 1} for row in raw_rows(20, seed=2)]

@@ -123,6 +123,36 @@ def test_a_pipe_is_not_read_twice_in_silence() -> None:
     os.close(reading)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("filter", "{pipe}", "--keep", "0.5", "-o", "kept.jsonl"),
+        ("pairs", "{pipe}", "-o", "pairs.jsonl"),
+        ("evaluate", "{rows}", "--scores", "{scores}", "--traffic", "{pipe}", "--json"),
+    ],
+    ids=lambda command: command[0],
+)
+@pytest.mark.parametrize("kind", ["named", "unnamed"])
+def test_commands_that_read_rows_twice_refuse_a_pipe(
+    files: dict[str, Path], tmp_path: Path, command: Sequence[str], kind: str
+) -> None:
+    """A named pipe would keep them waiting, and an unnamed one would seem empty."""
+    os.mkfifo(tmp_path / "fifo")
+    pipe = str(tmp_path / "fifo") if kind == "named" else f"<(cat {files['rows']})"
+    places = {"folder": str(tmp_path), "pipe": pipe} | {k: str(v) for k, v in files.items()}
+    line = " ".join(each.format(**places) for each in command)
+    done = subprocess.run(
+        ["bash", "-c", f"pinocchio {line}"],
+        env={**environment(), "PYTHONPATH": str(ROOT), "PATH": _path()},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (done.returncode, "is a pipe, and the rows are read 2 times" in done.stderr) == (2, True)
+    assert not list(tmp_path.glob("*.jsonl"))
+
+
 def test_two_rows_give_no_warning(tmp_path: Path) -> None:
     """A library's own words are nothing for a user."""
     lines = [{"question": f"q{n}", "response": "r", "correct": n % 2} for n in range(2)]

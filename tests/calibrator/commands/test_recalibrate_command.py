@@ -65,6 +65,22 @@ def test_a_hundred_labels_make_a_file(kind: str, tmp_path: Path) -> None:
     assert words.startswith(f"{found.name}: fitted on 120 labels, for s\n")
 
 
+@pytest.mark.parametrize("is_calibrated", [True, False])
+def test_a_gain_that_may_be_none_is_said_to_be_unproven(
+    tmp_path: Path, is_calibrated: bool
+) -> None:
+    """The curve is written all the same, but the line has its interval and says what it means."""
+    rows, scores = overconfident(120)
+    if is_calibrated:
+        for score in scores:
+            score["confidence"] = float(sigmoid(logit(score["confidence"]) - 1.5))
+    labelled, given = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
+    result = run("recalibrate", labelled, "--scores", given, "-o", tmp_path / "r.json")
+    assert result.exit_code == 0, result.stderr
+    assert "gain of Brier" in result.stdout
+    assert ("no proven gain" in result.stdout) == is_calibrated
+
+
 def test_the_file_corrects_scores_and_evaluations(tmp_path: Path) -> None:
     """`score --recalibration` gives the corrected confidence, under a name that tells of it."""
     rows, _ = overconfident(60)

@@ -392,3 +392,17 @@ def test_a_missing_file_is_an_os_error(tmp_path: Path) -> None:
     """A wrong name is not mistaken for an empty file."""
     with pytest.raises(FileNotFoundError):
         list(read_rows(tmp_path / "nowhere.jsonl"))
+
+
+@pytest.mark.parametrize("id", [7, "7"])
+def test_a_questions_id_may_be_a_whole_number(id: object) -> None:
+    """As a database exports it; rows with either form belong to one question."""
+    raw = {"question": "q", "response": "r", "correct": 1, "question_id": id}
+    assert parse_row(raw).question_id == "7"
+
+
+@pytest.mark.parametrize("id", [True, 1.5, ["7"]])
+def test_other_values_are_no_questions_id(id: object) -> None:
+    """They are a mistake in the file."""
+    with pytest.raises(ValueError, match="'question_id' must be a string"):
+        parse_row({"question": "q", "response": "r", "correct": 1, "question_id": id})

@@ -18,7 +18,7 @@ from policies import Decision, Facts, Hold, parse_policy, strictest, with_asked
 from policies import decide as decide_by
 from proxy.desk.desk import Desk, Verdict
 from proxy.errors import DecidedError, NotAllowedError
-from proxy.store.reviews.approvals import approved_by, revision_of
+from proxy.store.reviews.approvals import approved_by, person_of, revision_of
 from proxy.store.reviews.events import review_events
 from proxy.store.reviews.held_replies import HELD, REJECTED, RELEASED, HeldReply, Store
 from proxy.store.reviews.queue import ReviewQueue
@@ -123,6 +123,19 @@ def test_no_person_counts_twice_and_nothing_goes_out_early(store_url: str, round
             else:
                 assert (after.state, people, told) == (HELD, {"alice"}, [HELD] * 4)
                 assert events_of(each[0], held.id) == ["held", "approved"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("BOB", " bob", "bob\u200b", "b\u00adob", "bob\u3164", "bob\u115f", "bo\uffa0b"),
+        *("bob\u2800", "bo\u034fb", "bob\ufe0f", "bob\u2065", "\uff42ob", "bo\u0301b", "b\u00f3b"),
+    ],
+)
+def test_a_name_that_looks_the_same_is_the_same_person(name: str) -> None:
+    """Whoever can change their name at an issuer is not two people by a sign without a shape."""
+    assert person_of(name) == person_of("bob")
+    assert person_of("rob") != person_of("bob")
 
 
 def test_no_edit_goes_out_that_one_person_alone_has_seen(store_url: str) -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from typer.testing import CliRunner
 
 from proxy.commands.audit import cli
 from proxy.store.database import open_engine
 from tests.running.databases import execute
-from tests.running.desk_client import DESK, HOLD, decide
+from tests.running.desk_client import DESK, HOLD, decide, make_key
 from tests.running.live_proxy import ROOT, LiveProxy, until
 from tests.running.postgres import PostgresServer
 from tests.servers.faulty_upstream import FaultyUpstream
@@ -57,6 +59,36 @@ def test_a_proxy_runs_with_the_rights_that_the_page_grants(
     assert proxy.desk.get("/metrics").status_code == 200
     with pytest.raises(Exception, match="permission denied"):
         execute(proxy.config.store, "CREATE TABLE mine (id int)")
+
+
+def test_a_database_that_hangs_does_not_keep_a_scrape_waiting(
+    postgres_url: str, upstream: FaultyUpstream, tmp_path: Path
+) -> None:
+    """What is known without it comes at once, for the token and for an admin's key, however long
+    the tables stay locked; afterwards the rest is there again."""
+    proxy = LiveProxy(upstream.base_url, tmp_path, policy=HOLD, store=postgres_url, **DESK)
+    key = {"authorization": f"Bearer {make_key(proxy, 'admin', 'prometheus')}"}
+    engine = sa.create_engine(postgres_url.replace("postgresql://", "postgresql+psycopg://"))
+    try:
+        proxy.ask("p=0.1")
+        for headers in ({}, key):
+            assert "pinocchio_held_replies{" in proxy.desk.get("/metrics", headers=headers).text
+        with engine.begin() as connection:
+            names = [f'"{name}"' for name in sa.inspect(connection).get_table_names()]
+            connection.execute(sa.text(f"LOCK TABLE {', '.join(names)} IN ACCESS EXCLUSIVE MODE"))
+            begun = time.monotonic()
+            while time.monotonic() - begun < 8:  # longer than anything is remembered but keys
+                for headers in ({}, key):
+                    asked = time.monotonic()
+                    found = proxy.desk.get("/metrics", headers=headers)
+                    assert found.status_code == 200
+                    assert "pinocchio_requests_total{" in found.text
+                    assert time.monotonic() - asked < 3
+                time.sleep(0.5)
+        until(lambda: "pinocchio_held_replies{" in proxy.desk.get("/metrics").text)
+    finally:
+        engine.dispose()
+        proxy.stop()
 
 
 def test_a_busy_proxy_has_few_connections(

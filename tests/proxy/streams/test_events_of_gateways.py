@@ -8,119 +8,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
 
-import httpx
 import pytest
 
 from tests.equality.equality_cases import without_members
+from tests.proxy.streams.gateway_events import (
+    BUFFERED,
+    CALL_EVENTS,
+    CALLS,
+    CHAT_EVENTS,
+    COMPLETED,
+    CREATED,
+    DONE_ITEM,
+    MESSAGE_EVENTS,
+    RESPONSE,
+    RESPONSE_EVENTS,
+    STOP,
+    TEXT,
+    Json,
+    asked,
+    chunk,
+    sse,
+)
 from tests.running.live_proxy import OBSERVE, LiveProxy
 from tests.servers.faulty_upstream import EVENTS, JSON, Response
-from tests.servers.undecided import PATHS, AnyUpstream, asking
+from tests.servers.undecided import AnyUpstream
 
-Json = dict[str, Any]
-
-CALLS = """
-version: 1
-name: calls
-mode: enforce
-rules: [{name: any call, when: {tools: any}, then: {hold: {queue: q, reply: error}}}]
-default: deliver
-"""
-BUFFERED = """
-version: 1
-name: buffered
-mode: enforce
-rules: [{name: unsure, when: {confidence: {below: 0.000001}}, then: {hold: {queue: q}}}]
-default: deliver
-"""
-TEXT = "The capital of France is Paris. p=0.9"
-
-
-def sse(*events: Json | str, named: bool = False) -> bytes:
-    """The bytes of events: objects, with their type as the name, or data as it is."""
-    lines = []
-    for each in events:
-        if isinstance(each, dict) and named and "type" in each:
-            lines.append(f"event: {each['type']}\n")
-        data = each if isinstance(each, str) else json.dumps(each, separators=(",", ":"))
-        lines.append(f"data: {data}\n\n")
-    return "".join(lines).encode()
-
-
-MESSAGE: Json = {
-    "id": "m",
-    "type": "message",
-    "role": "assistant",
-    "model": "m",
-    "content": [],
-    "stop_reason": None,
-    "stop_sequence": None,
-    "usage": {"input_tokens": 1, "output_tokens": 1},
-}
-MESSAGE_EVENTS: list[Json | str] = [
-    {"type": "message_start", "message": MESSAGE},
-    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
-    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": TEXT}},
-    {"type": "content_block_stop", "index": 0},
-    {
-        "type": "message_delta",
-        "delta": {"stop_reason": "end_turn", "stop_sequence": None},
-        "usage": {"output_tokens": 9},
-    },
-]
-STOP: Json = {"type": "message_stop"}
-TOOL_BLOCK = {"type": "tool_use", "id": "t", "name": "send", "input": {}}
-CALL_EVENTS: list[Json | str] = [
-    {"type": "content_block_start", "index": 1, "content_block": TOOL_BLOCK},
-    {"type": "content_block_stop", "index": 1},
-]
-ITEM: Json = {
-    "id": "i",
-    "type": "message",
-    "status": "completed",
-    "role": "assistant",
-    "content": [{"type": "output_text", "text": TEXT, "annotations": []}],
-}
-RESPONSE: Json = {
-    "id": "r",
-    "object": "response",
-    "created_at": 1,
-    "status": "in_progress",
-    "model": "m",
-    "output": [],
-}
-CREATED: Json = {"type": "response.created", "sequence_number": 0, "response": RESPONSE}
-COMPLETED: Json = {
-    "type": "response.completed",
-    "sequence_number": 2,
-    "response": {**RESPONSE, "status": "completed", "output": [ITEM]},
-}
-DONE_ITEM: Json = {
-    "type": "response.output_item.done",
-    "sequence_number": 1,
-    "output_index": 0,
-    "item": ITEM,
-}
-RESPONSE_EVENTS = [CREATED, DONE_ITEM, COMPLETED]
-
-
-def chunk(**choice: Any) -> Json:
-    """A chunk of a chat stream with one choice."""
-    listed = [{"index": 0, "finish_reason": None, **choice}]
-    return {
-        "id": "c",
-        "object": "chat.completion.chunk",
-        "created": 1,
-        "model": "m",
-        "choices": listed,
-    }
-
-
-CHAT_EVENTS = [
-    chunk(delta={"role": "assistant", "content": TEXT}),
-    chunk(delta={}, finish_reason="stop"),
-]
 VERTEX: Json = {"type": "vertex_event", "usage": {"input_tokens": 9, "output_tokens": 1}}
 CODEX: list[Json] = [
     {
@@ -154,6 +67,55 @@ SCORED_STREAMS = {
         "chat",
         sse(chunk(message={"role": "assistant", "content": TEXT}, finish_reason="stop"), "[DONE]"),
     ),
+    "a gateway's status": (
+        "messages",
+        sse(*MESSAGE_EVENTS, {"type": "status", "message": "almost done"}, STOP, named=True),
+    ),
+    "unknown delta": (
+        "messages",
+        sse(
+            *MESSAGE_EVENTS[:3],
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "odd_delta", "x": 1}},
+            *MESSAGE_EVENTS[3:],
+            STOP,
+            named=True,
+        ),
+    ),
+    "text in message beside an empty delta": (
+        "chat",
+        sse(
+            chunk(
+                delta={"role": "assistant", "content": ""},
+                message={"role": "assistant", "content": TEXT},
+                finish_reason="stop",
+            ),
+            "[DONE]",
+        ),
+    ),
+    "text in the delta of completions": (
+        "completions",
+        sse(chunk(delta={"content": TEXT}, finish_reason="stop"), "[DONE]"),
+    ),
+    "text without an item": (
+        "responses",
+        sse(
+            CREATED,
+            {"type": "response.output_text.done", "output_index": 0, "text": TEXT},
+            {"type": "response.completed", "response": {**RESPONSE, "status": "completed"}},
+            named=True,
+        ),
+    ),
+    "deltas without an item": (
+        "responses",
+        sse(
+            CREATED,
+            {"type": "response.output_text.delta", "output_index": 0, "delta": TEXT[:9]},
+            {"type": "response.output_text.delta", "output_index": 0, "delta": TEXT[9:]},
+            {"type": "response.output_text.done", "output_index": 0, "text": TEXT},
+            {"type": "response.completed", "response": {**RESPONSE, "status": "completed"}},
+            named=True,
+        ),
+    ),
     "text in message again": (
         "chat",
         sse(
@@ -184,19 +146,23 @@ def proxy(
 
 
 @pytest.fixture(scope="module")
+def observing(
+    upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiveProxy]:
+    """A proxy whose policy changes nothing."""
+    folder = tmp_path_factory.mktemp("observing")
+    proxy = LiveProxy(upstream.base_url, folder, policy=OBSERVE, upstream={"speaks": "both"})
+    yield proxy
+    proxy.stop()
+
+
+@pytest.fixture(scope="module")
 def gating(upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveProxy]:
     """A proxy that holds every call."""
     folder = tmp_path_factory.mktemp("gating")
     proxy = LiveProxy(upstream.base_url, folder, policy=CALLS, upstream={"speaks": "both"})
     yield proxy
     proxy.stop()
-
-
-def asked(proxy: LiveProxy, surface: str, *, is_stream: bool) -> httpx.Response:
-    headers = {"content-type": "application/json", "authorization": "Bearer sk-client"}
-    url = f"http://127.0.0.1:{proxy.port}{PATHS[surface]}"
-    body = asking(surface, stream=is_stream)
-    return httpx.post(url, content=body, headers=headers, timeout=20)
 
 
 @pytest.mark.parametrize("name", SCORED_STREAMS)
@@ -212,6 +178,35 @@ def test_what_clients_pass_over_costs_no_number(
     assert b'"confidence":0.9' in got.content.replace(b" ", b"")
 
 
+UNREAD_STREAMS = {
+    "a block without a start": (
+        "messages",
+        sse(MESSAGE_EVENTS[0], *MESSAGE_EVENTS[2:], STOP, named=True),
+    ),
+    "two objects in one event": (
+        "chat",
+        sse(json.dumps(CHAT_EVENTS[0]) + json.dumps(CHAT_EVENTS[0]), CHAT_EVENTS[1], "[DONE]"),
+    ),
+    "text in a list of choices that is none": (
+        "chat",
+        sse({"choices": {"0": {"delta": {"content": TEXT}}}}, CHAT_EVENTS[1], "[DONE]"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNREAD_STREAMS)
+def test_text_that_was_not_read_has_no_number(
+    observing: LiveProxy, upstream: AnyUpstream, name: str
+) -> None:
+    """The number of the rest would be taken for that of the whole reply."""
+    surface, stream = UNREAD_STREAMS[name]
+    upstream.answer = Response([stream], headers=EVENTS)
+    got = asked(observing, surface, is_stream=True)
+    assert without_members(got.content) == (stream, 1)
+    assert b'"confidence":null' in got.content
+    assert b'"reason":"unreadable_event"' in got.content
+
+
 ERROR_EVENT: Json = {
     "type": "error",
     "code": "rate_limit_exceeded",
@@ -220,6 +215,8 @@ ERROR_EVENT: Json = {
     "sequence_number": 1,
 }
 OVERLOADED: Json = {"type": "overloaded_error", "message": "Overloaded"}
+EMPTY = {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": "error"}
+PROVIDER = {"code": 502, "message": "slow", "metadata": {"raw": "x"}}
 CHUNK_ERROR = {"message": "slow", "type": None, "param": None, "code": None}
 ERROR_STREAMS = {
     "null in responses": ("responses", sse(CREATED, ERROR_EVENT, named=True)),
@@ -229,6 +226,14 @@ ERROR_STREAMS = {
         sse({"type": "error", "error": OVERLOADED, "request_id": None}, named=True),
     ),
     "empty choices beside it": ("chat", sse({"id": "c", "choices": [], "error": CHUNK_ERROR})),
+    "a choice that says nothing": ("chat", sse({"id": "c", "choices": [EMPTY], "error": PROVIDER})),
+    "numbers and empty lists": (
+        "chat",
+        sse({"error": {"message": "slow", "retry_after": 1.5, "is_retryable": True, "x": []}}),
+    ),
+    "numbers at any depth": ("chat", sse({"error": {"message": "slow", "x": {"y": [1, None]}}})),
+    "only its name says so": ("chat", b"event: error\n" + sse({"message": "slow", "code": 1})),
+    "vllm": ("chat", sse({"object": "error", "message": "slow", "type": "x", "param": None})),
 }
 
 
@@ -261,6 +266,19 @@ ERRORS: dict[str, tuple[str, Json]] = {
     "completions": ("completions", {"error": {"message": "quota", "type": None}}),
     "responses": ("responses", {"error": {"message": "quota", "param": None}}),
     "messages": ("messages", {"type": "error", "error": OVERLOADED}),
+    "vllm": ("chat", {"object": "error", "message": "quota", "param": None, "code": 400}),
+    "success false": ("chat", {"code": 1113, "msg": "quota", "success": False}),
+    "base_resp": ("chat", {"choices": None, "base_resp": {"status_code": 1, "status_msg": "no"}}),
+    "several": ("chat", {"success": False, "errors": [{"code": 1, "message": "quota"}]}),
+    "a list": ("chat", {"error": [{"code": 1, "message": "quota", "param": None}]}),
+    "beside an empty choice": (
+        "chat",
+        {"id": "c", "choices": [{**EMPTY, "message": {"content": ""}}], "error": PROVIDER},
+    ),
+    "in an empty choice": (
+        "chat",
+        {"id": "c", "choices": [{**EMPTY, "message": {"content": ""}, "error": PROVIDER}]},
+    ),
 }
 
 
@@ -286,6 +304,40 @@ def test_an_error_with_status_200_brings_no_call_along(
     told = {"error": {"message": "quota"}, "tool_calls": [call], "output": [call]}
     upstream.answer = Response([json.dumps(told).encode()], headers=JSON)
     assert asked(gating, "chat", is_stream=False).json() == {"error": {"message": "quota"}}
+
+
+def test_an_error_that_may_hold_text_keeps_its_nulls(
+    gating: LiveProxy, upstream: AnyUpstream
+) -> None:
+    """Where something of it is left out, the other members stay what their type says."""
+    told = {**CHUNK_ERROR, "partial_answer": "xylophone"}
+    upstream.answer = Response([sse({"error": told, "choices": [1]})], headers=EVENTS)
+    got = asked(gating, "chat", is_stream=True).text
+    assert json.loads(got.removeprefix("data: ")) == {"error": CHUNK_ERROR}
+
+
+def test_a_choice_with_text_beside_an_error_is_decided_on(
+    gating: LiveProxy, upstream: AnyUpstream
+) -> None:
+    """Only a choice that says nothing is the error alone."""
+    call = {"id": "t", "type": "function", "function": {"name": "send", "arguments": "{}"}}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    choice = {"index": 0, "message": message, "finish_reason": "error", "error": PROVIDER}
+    told = {"id": "c", "choices": [choice], "error": PROVIDER}
+    upstream.answer = Response([json.dumps(told).encode()], headers=JSON)
+    assert asked(gating, "chat", is_stream=False).json()["error"]["code"] == "held_for_review"
+
+
+def test_a_text_in_place_of_a_choices_error_is_no_error(
+    observing: LiveProxy, gating: LiveProxy, upstream: AnyUpstream
+) -> None:
+    """A gateway's error is an object; a bare text there may be the answer, so it is decided on."""
+    choice = {"index": 0, "message": {"role": "assistant", "content": None}, "error": "xylophone"}
+    told = {"id": "c", "choices": [{**choice, "finish_reason": "stop"}]}
+    upstream.answer = Response([json.dumps(told).encode()], headers=JSON)
+    for proxy in (observing, gating):
+        got = asked(proxy, "chat", is_stream=False)
+        assert got.headers["x-pinocchio-confidence-status"] == "scored"
 
 
 @pytest.mark.parametrize(
