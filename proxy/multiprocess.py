@@ -34,7 +34,7 @@ from proxy.desk.listening import AdminSocket
 from proxy.errors import StartupError, StoreError
 from proxy.gate.shared_buckets import SharedBuckets
 from proxy.listener.logs import note_worker
-from proxy.listener.server import Application, Server
+from proxy.listener.server import Application, Server, Terminal
 from proxy.listener.sockets import bind, server_settings, settle_memory, url_of
 from proxy.reloading import Refusal, Standing, digest_of, suspects_of, with_what_stays
 from proxy.scoring.loader import NOTHING_LOADED, Preloaded, preload, shares_scorer
@@ -92,6 +92,7 @@ def serve_workers(setup: Setup, shared: Shared) -> int:
         on_stop=shared.listening.close,
         drain_s=config.limits.drain_s,
         grace_s=config.limits.grace_s,
+        is_left=Terminal().is_closed,
     )
     return supervisor.run()
 

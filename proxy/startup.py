@@ -33,7 +33,7 @@ from proxy.gate.host_check import is_loopback
 from proxy.guardrails.listening import bind_guardrails, check_guardrails, greeting_of
 from proxy.huge_pages import join_pages_by_and_by
 from proxy.listener.logs import configure_logs
-from proxy.listener.server import Server
+from proxy.listener.server import Server, Terminal
 from proxy.listener.sockets import bind, server_settings, settle_memory, url_of
 from proxy.policy_context.domains import NONE_PICKS, picks_curves
 from proxy.scoring.loader import (
@@ -197,7 +197,7 @@ def serve(
 
     `say` prints a line for people. `policy` and `workers` replace what is configured.
     """
-    configure_logs(os.environ.get("PINOCCHIO_LOG_LEVEL", "info"))
+    configure_logs()
     setup = with_workers(load_setup(path, policy), workers)
     check_setup(setup, host)
     setup = with_files(setup)
@@ -264,12 +264,19 @@ def _run_one(started: Started) -> None:
         admin=started.admin,
         guardrails=started.guardrails,
     )
-    if started.reload is not None and hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, lambda *_: app.reload())
-    config = started.setup.config
-    settings = server_settings(app, config)
+    config, terminal = started.setup.config, Terminal()
+    server = Server(server_settings(app, config), app, config.limits.drain_s)
+
+    def on_hangup(*_: object) -> None:
+        if started.reload is not None and not terminal.is_closed():
+            app.reload()
+        else:
+            server.handle_exit(signal.SIGTERM, None)
+
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, on_hangup)
     settle_memory()
-    Server(settings, app, config.limits.drain_s).run(sockets=[started.listening])
+    server.run(sockets=[started.listening])
 
 
 def _run_several(started: Started) -> None:

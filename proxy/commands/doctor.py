@@ -477,7 +477,7 @@ def _proxy(patient: Patient) -> Iterator[Finding]:
         workers = facts.get("workers") or {"wanted": 1, "running": 1}
         missing = workers["wanted"] - workers["running"]
     except httpx.ConnectError:
-        yield Finding("skip", about, f"none at {patient.url}: pinocchio serve starts one")
+        yield Finding("skip", about, f"none at {patient.url}; --url finds one at another --port")
         return
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
         wrong = (

@@ -46,6 +46,23 @@ def overconfident(count: int, seed: int = 1, **names: str) -> tuple[list[Json], 
     return rows, scores
 
 
+@pytest.mark.parametrize(("is_needed", "said"), [(True, ""), (False, ": may be no gain")])
+def test_a_file_without_a_proven_gain_says_so(is_needed: bool, said: str, tmp_path: Path) -> None:
+    """A curve is written either way; where confidences were right already the line says so."""
+    rows, scores = overconfident(400)
+    if not is_needed:
+        scores = [{**each, "confidence": 0.5} for each in scores]
+        rows = [{**row, "correct": n % 2} for n, row in enumerate(rows)]
+    labelled, given = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
+    command = "recalibrate", labelled, "--scores", given, "-o", tmp_path / "r.json"
+    [line] = [line for line in run(*command).stdout.splitlines() if "gain of log loss" in line]
+    assert line.endswith(said)
+    assert ("may be no gain" in line) == (not is_needed)
+    told = json.loads(run(*command, "--json").stdout)
+    assert (told["gain_low"] > 0) == is_needed
+    assert told["gain_low"] <= told["gain"] <= told["gain_high"]
+
+
 @pytest.mark.parametrize("kind", ["platt", "isotonic", "temperature"])
 def test_a_hundred_labels_make_a_file(kind: str, tmp_path: Path) -> None:
     """N01: the command fits, writes, and tells how the error falls on rows not fitted on."""
