@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from proxy.exchange.metrics import Metrics, exposed
 from proxy.exchange.series import MOST_SERIES, OTHER
 from tests.conftest import StartProxy
-from tests.running.client_keys import bearer, wait_until_known
+from tests.running import client_keys
 from tests.running.desk_client import (
     API,
     DESK,
@@ -60,17 +60,18 @@ def test_what_happens_is_counted_by_names_of_ours(start_proxy: StartProxy) -> No
 
 def test_decisions_are_told_apart_by_team(start_proxy: StartProxy) -> None:
     """Which team has what held can be asked of Prometheus; without a team the label is empty."""
+    rules = "rules: [{name: r, when: {team: legal}, then: block}]"
     proxy = start_proxy(
-        policy="{version: 1, name: p, rules: [{name: r, when: {team: legal}, then: block}], default: deliver}",
+        policy=f"{{version: 1, name: p, {rules}, default: deliver}}",
         keys="required",
         upstream={"api_key": "sk-x"},
         teams={"legal": {}, "support": {}},
         **DESK,
     )
     for team in ("legal", "support", None):
-        secret, _ = make_key(proxy.store_path, team=team)
-        wait_until_known(proxy.base_url, secret)
-        proxy.ask("p=0.9", headers=bearer(secret))
+        secret, _ = client_keys.make_key(proxy.store_path, team=team)
+        client_keys.wait_until_known(proxy.base_url, secret)
+        proxy.ask("p=0.9", headers=client_keys.bearer(secret))
     name = "pinocchio_decisions_total"
     until(lambda: value(scraped(proxy.desk), name) == 3)
     found = scraped(proxy.desk)
