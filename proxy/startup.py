@@ -370,7 +370,7 @@ def invitation(setup: Setup, url: str) -> list[str]:
         "  `basis` says what its confidence is based on, `because` what speaks against it.",
         f"  On the demo's {len(rows())} answers the embedded calibrator ranks right above wrong "
         f"with AUROC {EMBEDDED_AUROC:.2f}",
-        "  (0.5 is chance): it knows few facts, mostly how right answers look.",
+        "  (0.5 is chance): it knows few facts, and mostly what right answers look like.",
     ]
 
 

@@ -69,7 +69,7 @@ def doctor(
     ] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at a whole installation: a line for each part; exit status 1 if one of them fails.
+    """Check the installation, one line per part; exit status 1 if a part fails.
 
     Nothing is changed, and no model is asked: upstreams are asked for their list of models.
     """

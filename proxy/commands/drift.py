@@ -79,7 +79,7 @@ def _drift_lines(stands: Sequence[Standing], weeks: Sequence[Week]) -> Iterator[
                 ends = f"{band.low:g} to {band.high:g}"
                 yield (
                     f"  confidence {ends}: {counted(band.verdicts, 'verdict')}, "
-                    f"{'too sure' if band.gap >= 0 else 'not sure enough'}, by {abs(band.gap):.3f}"
+                    f"{'over' if band.gap >= 0 else 'under'}confident by {abs(band.gap):.3f}"
                 )
     for week in weeks:
         found = week.distance

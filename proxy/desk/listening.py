@@ -72,12 +72,12 @@ class AdminSocket:
             return f"  review desk {self.url}"
         link = f"{self.url}/pinocchio/login?token={self.login_code}"
         if is_terminal:
-            return f"  review desk {link} (works once)"
+            return f"  review desk {link} (one-time login link)"
         handle, path = tempfile.mkstemp(prefix="pinocchio-login-", text=True)
         with open(handle, "w", encoding="utf-8") as file:
             file.write(f"{link}\n")
         _remove_at_exit(Path(path))
-        return f"  review desk {self.url} (login link, works once: in {path}, for you alone)"
+        return f"  review desk {self.url} (one-time login link: in {path}, which only you can read)"
 
 
 def _remove_at_exit(file: Path) -> None:
