@@ -57,7 +57,7 @@ Simulate = Annotated[bool, typer.Option(help="Simulate how long requests wait in
 
 
 def capacity(
-    requests: Requests = "1000/s",
+    requests: Requests = "10/s",
     tokens: Tokens = 600,
     prompt_tokens: PromptTokens = 1_000,
     streams: Streams = 0.5,
