@@ -165,7 +165,7 @@ def test_a_policy_that_the_configuration_lacks_is_named(proxy: LiveProxy, refund
         assert "matches refund" not in done.stdout
 
 
-def test_a_pack_is_known_without_a_configuration(start_proxy: StartProxy, tmp_path: Path) -> None:
+def test_a_pack_is_known_without_a_configuration(start_proxy: StartProxy) -> None:
     """After `serve --policy doubtful-calls` other commands find the rule, and warn of nothing."""
     proxy = start_proxy(policy=pack_text("doubtful-calls"))
     assert proxy.ask("p=0.1", "tools").headers["x-pinocchio-action"] == "hold"
