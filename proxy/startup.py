@@ -27,7 +27,7 @@ from proxy.config.sections import (
 )
 from proxy.config.setup import Setup, load_setup, problems_of, refusal_placed, unusable
 from proxy.config.workers import WorkersConfig
-from proxy.desk.listening import AdminSocket, bind_admin, check_admin
+from proxy.desk.listening import AdminSocket, bind_admin, check_admin, remove_secret_files
 from proxy.errors import ExitStatus, StartupError, StoreError, UnknownModelError
 from proxy.gate.host_check import is_loopback
 from proxy.guardrails.listening import bind_guardrails, check_guardrails, greeting_of
@@ -275,8 +275,16 @@ def _run_one(started: Started) -> None:
 
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, on_hangup)
+    signal.signal(signal.SIGTERM, _end)  # uvicorn raises it again once the server has ended
     settle_memory()
     server.run(sockets=[started.listening])
+
+
+def _end(number: int, _: object) -> None:
+    """End this process by a signal, without the files that hold secrets."""
+    remove_secret_files()
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
 
 
 def _run_several(started: Started) -> None:

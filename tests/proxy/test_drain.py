@@ -140,7 +140,9 @@ def test_a_closed_terminal_ends_it_as_sigterm_does(
     """The request under way gets its reply and its record, with a configuration and without."""
     ours, theirs = os.openpty()
     env = environment() | {"OPENAI_BASE_URL": upstream.base_url, "OPENAI_API_KEY": "sk-x"}
-    env |= {"PINOCCHIO_CALIBRATOR": "fake:0.7"}
+    (tmp_path / "tmp").mkdir()
+    env |= {"PINOCCHIO_CALIBRATOR": "fake:0.7", "TMPDIR": str(tmp_path / "tmp")}
+    env |= {"PINOCCHIO_CACHE": str(tmp_path / "tmp")}
     config = CONFIG.format(
         url=upstream.base_url, policy="observe", folder=tmp_path, drain_s=0, grace_s=9, token=TOKEN
     )
@@ -177,6 +179,8 @@ def test_a_closed_terminal_ends_it_as_sigterm_does(
         upstream.last.proceed()
         assert b"[DONE]" in asking.result(20).content
         assert process.wait(15) == -signal.SIGTERM
+    assert not list((tmp_path / "tmp").glob("pinocchio-login-*"))
+    assert not [path for path in (tmp_path / "tmp").rglob("desk/*") if path.is_file()]
     name = "store.db" if is_configured else "pinocchio.db"
     with closing(sqlite3.connect(tmp_path / name)) as store:
         assert store.execute("select status from exchanges").fetchall() == [(200,)]
