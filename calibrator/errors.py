@@ -15,7 +15,7 @@
     └── MissingExtraError     a package of an optional extra is not installed
 
 Errors of safetensors, tokenizers, torch and the hub's client are translated where a checkpoint is
-loaded (`checkpoint.py`, `calibrator/embedded/calibrator.py`, `torch_encoder.py`) and chained.
+loaded (`checkpoint.py`, `calibrator/embedded/parts.py`) and chained.
 """
 
 from __future__ import annotations

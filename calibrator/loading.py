@@ -79,9 +79,9 @@ def load_scorer(
 ) -> Scorer:
     """Return the scorer that a configuration names: `embedded`, a folder, a hub name, `fake:0.73`.
 
-    `threads` bounds the CPU threads of one score; None takes all cores. `recalibration` is a file
-    of `pinocchio recalibrate` for this very calibrator, or one for each kind of its numbers.
-    `dtype`, for language models, is float32, bfloat16 or float16; None is the device's default.
+    `recalibration` is a file of `pinocchio recalibrate` for this very calibrator, or one for each
+    kind of its numbers. The others are for language models: `threads` bounds the CPU threads of one
+    score, None takes all cores; `dtype` is float32, bfloat16 or float16, None the device's default.
     Raises CheckpointError, HubError, or MissingExtraError where `device` needs torch.
     """
     check_device(device)
@@ -123,7 +123,7 @@ def _load(name: str, device: str, threads: int | None, dtype: str | None) -> Sco
             raise CheckpointError(f"{name} has one precision; dtype is for language models")
         from calibrator.embedded.calibrator import load_embedded
 
-        return load_embedded(folder, device, threads=threads)
+        return load_embedded(folder)
     try:
         from calibrator.llm.serving.calibrator import load_llm
     except ModuleNotFoundError as error:

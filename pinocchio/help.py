@@ -15,24 +15,12 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Policies: test a policy, replay it on traffic, prove its threshold": (
         *("test", "replay", "promote", "certify", "schema", "hook"),
     ),
-    "Operate: keys, the store, and what a load takes": (
-        *("keys", "export", "migrate", "audit", "capacity"),
-    ),
+    "Operate: keys and the store": (*("keys", "export", "migrate", "audit"),),
     "Calibrators: score replies, judge the scores, correct them": (
         *("advise", "score", "evaluate", "recalibrate", "tune", "train", "train-llm", "drift"),
     ),
     "Research: studies of the paper, for those who build calibrators": (
-        *(
-            "collect",
-            "elicit",
-            "labels",
-            "filter",
-            "pairs",
-            "survey",
-            "study",
-            "card",
-            "train-encoder",
-        ),
+        *("collect", "elicit", "labels", "filter", "pairs", "survey", "study", "card"),
     ),
 }
 

@@ -78,7 +78,6 @@ if TYPE_CHECKING:
         one_per_question,
     )
     from policies.certifying.certification_study import Study, study
-    from policies.certifying.histograms import Distance, distance
     from policies.certifying.missing_labels import Needed
     from policies.trying.explanation import Explanation, explain
     from policies.trying.fixtures import (
@@ -99,8 +98,6 @@ if TYPE_CHECKING:
 _LAZY = {
     "Band": "policies.certifying.calibration_drift",
     "CalibrationMonitor": "policies.certifying.calibration_drift",
-    "Distance": "policies.certifying.histograms",
-    "distance": "policies.certifying.histograms",
     "Certification": "policies.certifying.certification",
     "Checked": "policies.trying.fixtures",
     "Exchange": "policies.trying.replays",
@@ -157,7 +154,6 @@ __all__ = [
     "Costs",
     "Decision",
     "Deliver",
-    "Distance",
     "Document",
     "ErrorMonitor",
     "Escalate",
@@ -197,7 +193,6 @@ __all__ = [
     "decide",
     "decide_calls",
     "decision_as_values",
-    "distance",
     "duration_s",
     "explain",
     "facts_as_values",

@@ -17,9 +17,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from calibrator import Scorer
-from policies import Policy, load_policy
 from proxy.admission import ALIVE, READY, Guest
-from proxy.config.policy_book import PolicyBook
 from proxy.config.sections import CalibratorConfig, Config
 from proxy.config.setup import Setup
 from proxy.desk.figures import figures_of
@@ -45,9 +43,6 @@ from proxy.scoring.images import Images
 from proxy.scoring.loader import (
     NOTHING_LOADED,
     Preloaded,
-    load_fact_file,
-    load_recalibrations,
-    recalibrations_of_stand_in,
 )
 from proxy.scoring.scoring import Scoring
 from proxy.store.database import LazyEngine
@@ -88,31 +83,6 @@ log = structlog.get_logger()
 POLICY_VIOLATION = 1008  # of RFC 6455
 
 
-def create_app(
-    config: Config | None = None,
-    policy: Policy | None = None,
-    *,
-    load: Callable[[], Scorer] | None = None,
-    on_ready: Callable[[], None] = lambda: None,
-    is_open: bool = True,
-    admin: AdminSocket | None = None,
-    guardrails: socket.socket | None = None,
-) -> App:
-    """Create a proxy whose configuration does not change; nothing is opened before it starts up.
-
-    `load` replaces the configured calibrator. `on_ready` is called once, from another thread, when
-    the calibrator is loaded. `is_open` turns the Host check on, as long as no keys are required.
-    `admin` serves the review desk, `guardrails` other gateways.
-    """
-    config = config or Config()
-    book = PolicyBook(policy or load_policy(config.policies))
-    curves = load_recalibrations(config.calibrator), recalibrations_of_stand_in(config.calibrator)
-    setup = Setup(None, config, book, *curves, load_fact_file(config.calibrator))
-    return create_app_of(
-        setup, load=load, on_ready=on_ready, is_open=is_open, admin=admin, guardrails=guardrails
-    )
-
-
 def create_app_of(
     setup: Setup,
     *,
@@ -126,7 +96,11 @@ def create_app_of(
     peers: Peers | None = None,
     buckets: TakesRequests | None = None,
 ) -> App:
-    """Create a proxy as `create_app` does, from a setup that may be reloaded.
+    """Create a proxy from a setup; nothing is opened before it starts up.
+
+    `load` replaces the configured calibrator. `on_ready` is called once, from another thread, when
+    the calibrator is loaded. `is_open` turns the Host check on, as long as no keys are required.
+    `admin` serves the review desk, `guardrails` other gateways.
 
     `reload` reads the setup again when its files have changed, on another thread, and raises
     StartupError for one that cannot be used. One of several workers has `peers`, and shares

@@ -31,7 +31,6 @@ from proxy.desk.listening import AdminSocket, bind_admin, check_admin, remove_se
 from proxy.errors import ExitStatus, StartupError, StoreError, UnknownModelError
 from proxy.gate.host_check import is_loopback
 from proxy.guardrails.listening import bind_guardrails, check_guardrails, greeting_of
-from proxy.huge_pages import join_pages_by_and_by
 from proxy.listener.logs import configure_logs
 from proxy.listener.server import Server, Terminal
 from proxy.listener.sockets import bind, server_settings, settle_memory, url_of
@@ -252,13 +251,9 @@ class Started:
 
 
 def _run_one(started: Started) -> None:
-    def on_ready() -> None:
-        started.on_ready()
-        join_pages_by_and_by()
-
     app = create_app_of(
         started.setup,
-        on_ready=on_ready,
+        on_ready=started.on_ready,
         reload=started.reload,
         is_open=started.is_open,
         admin=started.admin,

@@ -192,7 +192,7 @@ def test_a_held_call_runs_once_it_is_released(setting: Setting, proxy: ProxyProc
         facts = json.loads(setting.review("show", id, "--json"))
         assert (facts["queue"], facts["state"]) == ("approvals", "open")
         assert [call["name"] for call in facts["calls"]] == ["refund_order"]
-        setting.review("release", id)
+        setting.review("approve", id)
         assert setting.answer(agent).startswith("answer: The tool answered: done")
     assert calls_upstream(proxy) - before == 2  # the call, and what to say to its result
     assert setting.ledger() == [("refund_order", REFUND)]
@@ -229,7 +229,7 @@ def test_an_agent_killed_while_it_waits_gets_the_same_call(
         agent.send_signal(signal.SIGKILL)
     with setting.agent(WRONG) as agent:
         assert setting.held(agent) == id
-        setting.review("release", id)
+        setting.review("approve", id)
         setting.answer(agent)
     assert calls_upstream(proxy) - before == 2
     assert setting.ledger() == [("refund_order", REFUND)]
@@ -242,7 +242,7 @@ def test_an_agent_that_crashes_with_the_call_in_its_hand_gets_it_again(
     """Released, fetched and not yet done: without a memory the agent asks, and reads it again."""
     before = calls_upstream(proxy)
     with setting.agent(WRONG, AGENT_LEDGER="/no/such/folder/ledger.jsonl") as agent:
-        setting.review("release", setting.held(agent))
+        setting.review("approve", setting.held(agent))
         _, err = agent.end()
         assert "FileNotFoundError" in err  # in the middle of its tool
     (setting.folder / "memory.json").unlink()
@@ -259,7 +259,7 @@ def test_a_release_outlives_the_proxy(program: str, tmp_path: Path) -> None:
         with started(tmp_path, setting.port):
             agent = running.enter_context(setting.agent(WRONG))
             id = setting.held(agent)
-        setting.review("release", id)
+        setting.review("approve", id)
         with started(tmp_path, setting.port) as proxy:
             setting.answer(agent)
             assert calls_upstream(proxy) == 1  # what to say to the result
@@ -274,7 +274,7 @@ def test_a_release_outlives_a_reload(program: str, tmp_path: Path) -> None:
         policy = tmp_path / "policy.yaml"
         policy.write_text(policy.read_text() + "costs: {deliver: 1}\n")
         until(lambda: any(line["generation"] == 2 for line in proxy.lines()), within_s=30)
-        setting.review("release", id)
+        setting.review("approve", id)
         setting.answer(agent)
         assert calls_upstream(proxy) == 2
     assert setting.ledger() == [("refund_order", REFUND)]
@@ -284,7 +284,7 @@ def test_a_call_is_released_once(setting: Setting) -> None:
     """An agent that asks the same much later is held anew: an approval is for one call."""
     with setting.agent(WRONG) as agent:
         id = setting.held(agent)
-        setting.review("release", id)
+        setting.review("approve", id)
         setting.answer(agent)
     (setting.folder / "memory.json").unlink(missing_ok=True)
     with sqlite3.connect(setting.proxy_folder / "held.db") as database:

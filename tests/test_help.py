@@ -36,7 +36,6 @@ def test_commands_stand_in_groups_with_a_sentence() -> None:
         assert found[group]
     assert found["Research: studies of the paper, for those who build calibrators"] == [
         "collect", "elicit", "labels", "filter", "pairs", "survey", "study", "card",
-        "train-encoder",
     ]  # fmt: skip
 
 

@@ -30,18 +30,14 @@ MAY_IMPORT = {
 
 MODEL_AND_TRAINING = [
     "calibrator.checkpoints.devices",
-    "calibrator.embedded.torch_encoder",
     "calibrator.evidence.training.*",
     "calibrator.llm.*",
     "calibrator.studies.elicitations",
     "calibrator.studies.mc_dropout",
-    "calibrator.training.stages.averaging",
-    "calibrator.training.stages.encoder",
     "calibrator.training.stages.gram_lists",
     "calibrator.training.stages.knowledge",
     "calibrator.training.stages.piece_vectors",
     "calibrator.training.stages.tower",
-    "calibrator.training.write_checkpoint",
 ]
 
 # Libraries that only the named modules may import.
@@ -51,8 +47,6 @@ ONLY_IN = {
     "peft": MODEL_AND_TRAINING,
     "accelerate": MODEL_AND_TRAINING,
     "PIL": MODEL_AND_TRAINING,
-    "onnx": ["calibrator.embedded.onnx_encoder"],
-    "onnxruntime": ["calibrator.embedded.onnx_encoder"],
     "ray": ["calibrator.cluster.ray_scoring", "proxy.ray_serve"],
     "pyarrow": ["calibrator.cluster.ray_scoring"],
     "litellm": ["proxy.upstreams.translation.*", "proxy.scoring.engines.decisions"],
@@ -114,7 +108,7 @@ ROOMS: dict[str, set[str]] = {
     "calibrator.results": {"metrics", "rows"},
     "calibrator.checkpoints": {"errors", "recalibration", "text"},
     "calibrator.features": {
-        *("checkpoints", "errors", "extras", "kernel", "recalibration", "scorer", "text"),
+        *("errors", "extras", "kernel", "recalibration", "scorer", "text"),
     },
     "calibrator.evidence": {
         "checkpoints",
@@ -360,7 +354,6 @@ ROOMS: dict[str, set[str]] = {
         "wire",
     },
     "proxy.routes": {"completions", "errors", "formats", "gate", "listener", "passthrough", "wire"},
-    "proxy.capacity": set(),
     "proxy.telemetry": {"config", "errors", "exchange", "scoring", "upstreams", "wire"},
     "proxy.admission": {"config", "errors", "gate", "routes", "store", "upstreams", "wire"},
     "proxy.generation": {
@@ -432,7 +425,6 @@ ROOMS: dict[str, set[str]] = {
         "wire",
         "workers",
     },
-    "proxy.huge_pages": set(),
     "proxy.multiprocess": {
         "app",
         "config",
@@ -452,7 +444,6 @@ ROOMS: dict[str, set[str]] = {
         "errors",
         "gate",
         "guardrails",
-        "huge_pages",
         "listener",
         "multiprocess",
         "policy_context",
@@ -461,7 +452,6 @@ ROOMS: dict[str, set[str]] = {
         "upstreams",
     },
     "proxy.commands": {
-        "capacity",
         "collecting",
         "config",
         "desk",
@@ -607,7 +597,7 @@ def test_what_servers_and_scripts_import_first_is_light(module: str) -> None:
     """A fresh interpreter imports it without torch, transformers or litellm."""
     code = (
         f"import sys, {module}\n"
-        "heavy = {'torch', 'transformers', 'onnxruntime', 'litellm'}\n"
+        "heavy = {'torch', 'transformers', 'litellm'}\n"
         "assert not heavy & set(sys.modules), sorted(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

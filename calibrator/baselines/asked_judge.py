@@ -6,7 +6,6 @@ import re
 from typing import Final
 
 MAX_QUESTION, MAX_ANSWER = 1_500, 800  # characters, as for the calibrator
-CONCURRENCY: Final = 20  # calls at a time
 PROMPT: Final = (
     "Estimate how likely it is that the following response answers the question correctly.\n\n"
     "Question: {question}\n\nResponse: {answer}\n\n"

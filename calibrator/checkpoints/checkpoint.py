@@ -34,18 +34,6 @@ FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class EncoderConfig:
-    """The BERT encoder's geometry."""
-
-    vocabulary: int = 30_522
-    hidden: int = 384
-    layers: int = 6
-    heads: int = 12
-    intermediate: int = 1_536
-    positions: int = 512
-
-
-@dataclass(frozen=True, slots=True)
 class CheckpointConfig:
     """A checked `calibrator.json` of the `embedded` architecture."""
 
@@ -54,7 +42,6 @@ class CheckpointConfig:
     architecture: str = "embedded"
     labels: tuple[str, str] = ("i", "ii")  # incorrect, correct (paper B08)
     base_rate: float = 0.5  # share of correct replies in the training data
-    encoder: EncoderConfig | None = None  # None for the side tower alone
     layout: Layout = field(default_factory=Layout)
     recalibration: Platt | None = None
     source_models: tuple[str, ...] = ()  # `Source model:` is filled for these only (paper B03)
@@ -135,13 +122,10 @@ def _parse_config(values: dict[str, Any]) -> CheckpointConfig:
         known = ", ".join((EMBEDDED, *LANGUAGE_MODELS))
         raise ValueError(f"architecture {values['architecture']!r} is not one of {known}")
     recalibration = values.pop("recalibration")
-    geometry, layout = values.pop("encoder"), Layout(**values.pop("layout"))
-    encoder = None if geometry is None else EncoderConfig(**geometry)
-    if encoder is not None:
-        _check_geometry(encoder, layout)
+    if values.pop("encoder", None) is not None:
+        raise ValueError("a checkpoint with an encoder, which this version does not read")
     return CheckpointConfig(
-        encoder=encoder,
-        layout=layout,
+        layout=Layout(values.pop("layout")["max_tokens"]),
         labels=_texts(values, "labels"),
         source_models=_texts(values, "source_models"),
         benchmarks=_texts(values, "benchmarks"),
@@ -157,15 +141,6 @@ def _texts(values: dict[str, Any], name: str) -> tuple[Any, ...]:
     if not isinstance(given, list) or not all(isinstance(each, str) for each in given):
         raise TypeError(f"{name} must be a list of texts")
     return tuple(given)
-
-
-def _check_geometry(encoder: EncoderConfig, layout: Layout) -> None:
-    if not all(isinstance(size, int) and size > 0 for size in asdict(encoder).values()):
-        raise ValueError("the encoder's sizes must be whole numbers above 0")
-    if layout.max_tokens > encoder.positions:
-        raise ValueError(
-            f"rows of {layout.max_tokens} tokens do not fit into {encoder.positions} positions"
-        )
 
 
 def copy_evidence(start: Path, folder: Path) -> None:

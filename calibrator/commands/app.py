@@ -12,11 +12,10 @@ from calibrator.commands.labelled.survey import survey
 from calibrator.commands.score import score
 from calibrator.commands.studies.study import study
 from calibrator.commands.train import Train, train
-from calibrator.commands.train_encoder import train_encoder
 from calibrator.commands.train_llm import train_llm
 
 cli = typer.Typer(no_args_is_help=True)
-for command in (advise, card, evaluate, score, study, survey, train_encoder, train_llm):
+for command in (advise, card, evaluate, score, study, survey, train_llm):
     cli.command()(command)
 cli.command(cls=Train)(train)
 cli.command()(pairs)

@@ -19,20 +19,13 @@ PARTS: Final = ("forest", "abilities", "inspector", "calls", "opinion")
 ELSEWHERE: Final = {  # former options of `train`, by the commands that have them now
     "train-llm": (
         *("--preset", "--base", "--text-only", "--elicitation", "--batch-rows", "--micro-tokens"),
-        *("--dropout", "--checkpointing", "--no-checkpointing"),
-    ),
-    "train-encoder": (
-        *("--encoder", "--tower", "--no-tower", "--finish-now", "--label-smoothing"),
-        *("--focal-gamma", "--soft-labels", "--averaging"),
-    ),
-    "train-llm` and `pinocchio train-encoder": (
-        *("--epochs", "--learning-rate", "--model-dropout", "--benchmark-dropout", "--device"),
+        *("--dropout", "--checkpointing", "--no-checkpointing", "--epochs", "--learning-rate"),
+        *("--model-dropout", "--benchmark-dropout", "--device"),
     ),
     "tune": ("--from-store", "--tune"),
 }
 DOES: Final = {
     "train-llm": "trains language models",
-    "train-encoder": "trains an encoder",
     "tune": "fine-tunes the calibrator in use on verdicts or labelled rows",
 }
 
@@ -80,22 +73,6 @@ Knowledge = Annotated[
         "--knowledge", help="Add a small encoder that knows some facts, for short replies."
     ),
 ]
-ResetInspector = Annotated[
-    bool,
-    typer.Option(
-        "--reset-inspector",
-        help="Keep the trees of the checkpoint's inspector; give it today's priors and slopes, let "
-        "it read no restated question, and set anew from where texts count as strange.",
-    ),
-]
-Refit = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--refit",
-        help="Fit this check of the checkpoint's inspector anew (relevance, number, option or "
-        "ending; more than once for more); its other checks and its word pieces stay.",
-    ),
-]
 Calls = Annotated[
     bool | None,
     typer.Option("--calls/--no-calls", help="Trees for replies that call tools."),
@@ -141,8 +118,6 @@ def train(
     abilities: Abilities = None,
     inspector: Inspector = None,
     knowledge: Knowledge = False,
-    reset_inspector: ResetInspector = False,
-    refit: Refit = None,
     calls: Calls = None,
     opinion: Opinion = None,
     seed: Seed = 20_261_121,
@@ -162,12 +137,6 @@ def train(
         from calibrator.training.run import TrainConfig
 
         _check(context, start, rows, forest)
-        keeps = "--reset-inspector" if reset_inspector else "--refit" if refit else ""
-        if keeps and (inspector or not start):
-            raise TrainingError(
-                f"{keeps} keeps what a checkpoint has: name one with --start, and leave "
-                "out --inspector"
-            )
         parts: dict[str, Any] = {
             f"has_{part}": not start if wish is None else wish for part, wish in wishes.items()
         }
@@ -179,8 +148,6 @@ def train(
             layout=Layout(max_tokens=max_tokens),
             addressed_share=addressed_share,
             has_knowledge=knowledge,
-            resets_inspector=reset_inspector,
-            refits=tuple(refit or ()),
             **parts,
         )
         unasked = [part for part, wish in wishes.items() if wish is None]

@@ -1,76 +1,55 @@
-"""The embedded calibrator: a tower over n-grams, with a forest or an encoder beside it.
+"""The embedded calibrator: a tower over n-grams, with a forest beside it.
 
 P(correct) of a text = P(right | in order) x P(in order). The first factor is the softmax over two
-logits, `i` and `ii` (paper B08, B09): the sigmoid of their difference. That difference is the
-log-odds of `tower` and `forest` plus those of the encoder's head. The second factor is the
-inspector's (`inspection`): whether the reply answers the question and agrees with itself. The first
-factor also depends on how able the named model is (`abilities`) and, for a short factual reply, on
-what a small encoder knows (`knowledge`). The trees of `calls` alone judge a reply that calls tools;
-they read its whole conversation. A reply that could have called tools but has only text is compared
-with what was done (`calls`). If other models' replies to the same question are given, they are
-compared with this one (`opinion`).
+logits, `i` and `ii` (paper B08, B09): the sigmoid of their difference, which is the log-odds of
+`tower` and `forest`. The second factor is the inspector's (`inspection`): whether the reply answers
+the question and agrees with itself. The first factor also depends on how able the named model is
+(`abilities`) and, for a short factual reply, on what a small encoder knows (`knowledge`). The trees
+of `calls` alone judge a reply that calls tools; they read its whole conversation. A reply that
+could have called tools but has only text is compared with what was done (`calls`). If other models'
+replies to the same question are given, they are compared with this one (`opinion`).
 
-A score takes one forward pass, no network and no other weights. The encoder runs on ONNX Runtime
-(`onnx_encoder`), or in torch on other devices than the CPU (`torch_encoder`); the rest is numpy.
-The shipped checkpoint is a tower with a forest, an inspector, trees for calls and a second stage
-for other replies.
+A score takes one forward pass in numpy, no network and no other weights.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from calibrator.calls import read_reply
-from calibrator.checkpoints.checkpoint import (
-    CheckpointConfig,
-    EncoderConfig,
-)
+from calibrator.checkpoints.checkpoint import CheckpointConfig
 from calibrator.embedded import evidence
 from calibrator.embedded.call_scores import score_of
 from calibrator.embedded.evidence import Checked, Evidence
 from calibrator.embedded.familiarity import modest, shifted
 from calibrator.embedded.parts import Parts, read_checkpoint
 from calibrator.embedded.tuned_layer import Features, features_of, layers_of, lines_of
-from calibrator.errors import MissingExtraError
 from calibrator.features.forest import NO_NAME
 from calibrator.features.ngrams import is_cut as too_long
 from calibrator.features.successors import Predecessors
 from calibrator.features.tower import TowerRow, tower_row
-from calibrator.features.weights import Array, Floats
+from calibrator.features.weights import Floats
 from calibrator.inspection import DOUBTED, Inspected, inspect
 from calibrator.kernel import kernel_name, together
 from calibrator.opinion import OpinionReader
 from calibrator.recalibration.curves import probability, sigmoid
 from calibrator.scorer import Item, Score, ToolUse, known_name, nothing
 from calibrator.text.addressed_text import stripped
-from calibrator.text.layout import TokenRow, assemble, is_clipped, tag_text
+from calibrator.text.layout import is_clipped
 from calibrator.text.restated_question import without_question
 from calibrator.text.word_pieces import WordPieces
 
-ON_CPU = ("auto", "cpu")
 TOLD = 0.05  # the model's name is a reason if the confidence is lower by this because of it
 OFTEN_WRONG = "the model is often wrong on such questions"
 NOT_KNOWN = "the calibrator does not know the model"
-
-
-class Encoder(Protocol):
-    """A function that reads token rows."""
-
-    def __call__(self, rows: Sequence[TokenRow]) -> tuple[Floats, Floats]:
-        """Return the features (B, 2 * hidden) and the logits (B, 2) of token rows.
-
-        The features are the states of [CLS] and the mean of all states.
-        """
-        ...
 
 
 def judged(items: Sequence[Item]) -> list[Item]:
@@ -116,18 +95,15 @@ class EmbeddedCalibrator:
         self,
         config: CheckpointConfig,
         tokenizer: Tokenizer,
-        encoder: Encoder | None,
         parts: Parts,
     ) -> None:
         self.config = config
         self.tokenizer = tokenizer
         self._word_pieces = WordPieces(tokenizer)
-        self.encoder = encoder
         self.parts = parts
         self.reads_tool_use = parts.calls is not None
         self._source_models = {name: at + 1 for at, name in enumerate(config.source_models)}
         self._predecessors = Predecessors(self._source_models)
-        self._benchmarks = frozenset(config.benchmarks)
         self.evidence: Evidence | None = None
         if parts.evidence is not None:
             self.evidence = Evidence.from_state(parts.evidence, self._cut)
@@ -149,30 +125,15 @@ class EmbeddedCalibrator:
     def _cut(self, texts: Sequence[str]) -> list[Sequence[int]]:
         return [*self._word_pieces.encode_whole(texts)]
 
-    def token_rows(self, items: Sequence[Item]) -> list[TokenRow]:
-        """Return the token rows of items, as the encoder reads them.
-
-        Unknown models and benchmarks get no tag (paper B03).
-        """
-        items = judged(items)
-        return self._assemble(self._pieces(items))
-
     def _pieces(self, items: Sequence[Item]) -> list[list[array[int]]]:
-        """Return the word pieces of each item's tags, question and answer, in that order."""
-        texts = [text for item in items for text in (self._tags(item), item.question, item.answer)]
+        """Return the word pieces of each item's question and answer."""
+        texts = [text for item in items for text in (item.question, item.answer)]
         ids = self._word_pieces.encode(texts, self.config.layout)
-        return [ids[at : at + 3] for at in range(0, len(ids), 3)]
-
-    def _assemble(self, pieces: Sequence[Sequence[array[int]]]) -> list[TokenRow]:
-        return [assemble(tags, asked, said, self.config.layout) for tags, asked, said in pieces]
+        return [ids[at : at + 2] for at in range(0, len(ids), 2)]
 
     def _is_clipped(self, item: Item) -> bool:
         """Return whether the tokenizer saw only the two ends of the question or of the answer."""
         return any(is_clipped(text, self.config.layout) for text in (item.question, item.answer))
-
-    def _tags(self, item: Item) -> str:
-        benchmark = item.benchmark if item.benchmark in self._benchmarks else None
-        return tag_text(benchmark, self._known_model(item))
 
     def _known_model(self, item: Item) -> str | None:
         return known_name(item.source_model, self._source_models)
@@ -180,7 +141,7 @@ class EmbeddedCalibrator:
     def read_texts(
         self, items: Sequence[Item], meanwhile: Callable[[], None] = nothing
     ) -> TextReading:
-        """Read texts with tower, forest, encoder and inspector; neighbours change nothing.
+        """Read texts with tower, forest and inspector; neighbours change nothing.
 
         Calls `meanwhile` once, after the texts are read and before the scores are computed.
         """
@@ -188,11 +149,11 @@ class EmbeddedCalibrator:
         pieces = self._pieces(items)
         rows = [
             tower_row(item.question, item.answer, question, answer)
-            for item, (_, question, answer) in zip(items, pieces, strict=True)
+            for item, (question, answer) in zip(items, pieces, strict=True)
         ]
         seen = self._seen(items, pieces, rows)
         odds, features = np.zeros(len(items)), np.zeros((len(items), 0), np.float32)
-        is_cut = [too_long(question, answer) for _, question, answer in pieces]
+        is_cut = [too_long(question, answer) for question, answer in pieces]
         names = [self._source_models.get(self._known_model(item) or "", 0) for item in items]
         middling = given = None
         meanwhile()
@@ -204,11 +165,6 @@ class EmbeddedCalibrator:
             odds = self.parts.forest.joined_given(odds, given)
         elif self.parts.tower is not None:
             odds, features = self.parts.tower.read(rows, names)
-        if self.encoder is not None:
-            assembled = self._assemble(pieces)
-            is_cut = [row.is_truncated for row in assembled]
-            features, logits = self.encoder(assembled)
-            odds = odds + np.diff(logits.astype(np.float64))[:, 0]
         known = self.parts.familiarity
         inspected = self._inspected(items, seen)
         abilities = self._abilities(items, names)
@@ -238,7 +194,7 @@ class EmbeddedCalibrator:
         read = [at for at, x in enumerate(items) if x.tool_use is None and not x.images]
         if self.parts.knowledge is not None and read:
             texts = [(items[at].question, items[at].answer) for at in read]
-            own = [(pieces[at][1], pieces[at][2]) for at in read]
+            own = [(pieces[at][0], pieces[at][1]) for at in read]
             found[read] = self.parts.knowledge.shifts(texts, own)
         return found
 
@@ -254,8 +210,8 @@ class EmbeddedCalibrator:
         return found
 
     def _without_questions(self, items: Sequence[Item]) -> list[Item]:
-        """Remove the restated question from answers, if the inspector was trained without it."""
-        if self.parts.inspector is None or not self.parts.inspector.drops_question:
+        """Remove the restated question from answers, as the inspector was trained without it."""
+        if self.parts.inspector is None:
             return list(items)
         return [_answering(x, without_question(x.question, x.answer)) for x in items]
 
@@ -272,7 +228,7 @@ class EmbeddedCalibrator:
         return np.stack(
             [
                 inspect(item.question, item.answer, question, answer, means, row.traits)
-                for item, (_, question, answer), row in zip(items, pieces, rows, strict=True)
+                for item, (question, answer), row in zip(items, pieces, rows, strict=True)
             ]
         )
 
@@ -383,8 +339,7 @@ class EmbeddedCalibrator:
         found = list(read.findings)
         low = [at for at, each in enumerate(found) if not each and confidences[at] < DOUBTED]
         forest = self.parts.forest
-        # with an encoder the log-odds are not those of tower and forest alone
-        if not low or forest is None or read.middling is None or self.encoder:
+        if not low or forest is None or read.middling is None:
             return found
         assert read.given is not None
         given = forest.given_by(forest.middling, read.given[low])
@@ -412,31 +367,7 @@ class EmbeddedCalibrator:
         return shifted(right, shift) * in_order
 
 
-def load_embedded(
-    folder: Path, device: str = "auto", *, threads: int | None = None
-) -> EmbeddedCalibrator:
-    """Load a checkpoint, ready to score.
-
-    The encoder runs on the CPU (`auto`, `cpu`) or on a device of torch; the rest always on the CPU.
-    Raises CheckpointError for an unusable folder or a missing device, and MissingExtraError if an
-    encoder needs a package that is not installed.
-    """
+def load_embedded(folder: Path) -> EmbeddedCalibrator:
+    """Load a checkpoint, ready to score; raises CheckpointError for an unusable folder."""
     found = read_checkpoint(folder)
-    geometry = found.config.encoder
-    encoder = None if geometry is None else _encoder(geometry, found.weights, device, threads)
-    return EmbeddedCalibrator(found.config, found.tokenizer, encoder, found.parts)
-
-
-def _encoder(
-    config: EncoderConfig, weights: Mapping[str, Array], device: str, threads: int | None
-) -> Encoder:
-    extra = "encoder" if device in ON_CPU else "torch"
-    try:
-        if device in ON_CPU:
-            from calibrator.embedded.onnx_encoder import OnnxEncoder
-
-            return OnnxEncoder(config, weights, threads)
-        from calibrator.embedded.torch_encoder import load_torch_encoder
-    except ModuleNotFoundError as error:
-        raise MissingExtraError(f"{error.name} (for device {device!r})", extra) from error
-    return load_torch_encoder(config, weights, device)
+    return EmbeddedCalibrator(found.config, found.tokenizer, found.parts)

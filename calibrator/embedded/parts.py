@@ -15,7 +15,7 @@ from calibrator.errors import CheckpointError
 from calibrator.features.abilities import Abilities
 from calibrator.features.forest import Forest
 from calibrator.features.tower import Tower
-from calibrator.features.weights import Array, encoder_weights, read_weights
+from calibrator.features.weights import Array, check_names, read_weights
 from calibrator.inspection import Inspector
 from calibrator.knowledge import Knowledge
 from calibrator.opinion import SecondStage
@@ -24,7 +24,7 @@ from calibrator.text.layout import load_tokenizer
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of a checkpoint beside its encoder; None is a part that the checkpoint lacks."""
+    """The parts of a checkpoint; None is a part that the checkpoint lacks."""
 
     tower: Tower | None = None
     forest: Forest | None = None
@@ -39,10 +39,9 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The content of a checkpoint folder; `weights` are those of the encoder and its head."""
+    """The content of a checkpoint folder."""
 
     config: CheckpointConfig
-    weights: dict[str, Array]
     tokenizer: Tokenizer
     parts: Parts
 
@@ -75,9 +74,9 @@ def read_checkpoint(folder: Path) -> Checkpoint:
             Abilities.from_state(state),
             checks,
         )
-        weights = encoder_weights(state, config.encoder)
-        if config.encoder is None and parts.tower is None:
-            raise ValueError("there is neither an encoder nor a tower")
+        check_names(state)
+        if parts.tower is None:
+            raise ValueError("there is no tower")
     except (ValueError, TypeError, KeyError) as error:
         raise CheckpointError(f"{path} does not fit calibrator.json: {error}") from error
-    return Checkpoint(config, weights, tokenizer, parts)
+    return Checkpoint(config, tokenizer, parts)

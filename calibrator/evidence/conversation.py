@@ -22,7 +22,9 @@ _PARAGRAPH: Final = re.compile(r"\n\s*\n")
 _ASKS: Final = re.compile(
     r"\?\s*$|^\W*(?:question|task|instructions?|query|q)\b\s*[:=]"
     r"|^\W*(?:please |now |then )?(?:answer|summari[sz]e|translate|extract|rewrite|list|give|write"
-    r"|explain|classify|return|tell|find|decide|choose|complete|convert|compare|describe|state)\b",
+    r"|explain|classify|return|tell|find|decide|choose|complete|convert|compare|describe|state"
+    r"|make|fix|turn|sort|correct|shorten|improve|proofread|rephrase|polish|reword|edit|put|draft"
+    r"|simplify|continue|identify|check)\b",
     re.IGNORECASE,
 )
 

@@ -7,8 +7,7 @@ The products are those of the embedded question with the embedded answer, and wi
 ends. They relate the answer to the question.
 
 Bags of words and characters, a few table lookups each, are better than an encoder of 22 million
-weights (`ablations.md`). Where a checkpoint has an encoder, its logit is added to the tower's.
-Serving needs numpy alone; `training.stages.tower` fits the weights.
+weights (`ablations.md`). Serving needs numpy alone; `training.stages.tower` fits the weights.
 """
 
 from __future__ import annotations

@@ -40,7 +40,6 @@ Floats = NDArray[np.float32]
 Array = NDArray[np.generic]
 
 PREFIX = "inspector."
-DROPS_QUESTION = "drops_question"  # answers are read without restatements of their questions
 RELEVANCE = "relevance"  # the check that also learns from excerpts and plain requests
 DOUBTED = 0.5  # P(in order) below which a check reports its finding
 LIMIT = 1e6  # the largest absolute value of a trait
@@ -120,15 +119,12 @@ CHECKS = (
 
 
 class Counts(NamedTuple):
-    """The numbers that turn a check's trees into a probability, all in log-odds.
-
-    Older checkpoints have fewer of them.
-    """
+    """The numbers that turn a check's trees into a probability, all in log-odds."""
 
     prior: float  # log-odds that a reply is in order
-    slope: float = 1.0  # factor of the trees' log-odds
-    share: float = 0.0  # share of the log-odds beyond `middle` that is evidence for a long reply
-    middle: float = 0.0  # the trees' log-odds for a typical long reply
+    slope: float  # factor of the trees' log-odds
+    share: float  # share of the log-odds beyond `middle` that is evidence for a long reply
+    middle: float  # the trees' log-odds for a typical long reply
 
 
 class Inspected(NamedTuple):
@@ -146,7 +142,6 @@ class Inspector:
     """
 
     def __init__(self, state: Mapping[str, Array]) -> None:
-        self.drops_question = DROPS_QUESTION in state  # without it, answers are read in full
         self.checks = [check for check in CHECKS if f"{check.name}.prior" in state]
         self.trees = [Trees(under(state, f"{check.name}."), SEEN) for check in self.checks]
         self.counts = [_counts(under(state, f"{check.name}.")) for check in self.checks]
@@ -196,4 +191,4 @@ class Inspector:
 
 
 def _counts(state: Mapping[str, Array]) -> Counts:
-    return Counts(**{name: float(state[name][0]) for name in Counts._fields if name in state})
+    return Counts(*(float(state[name][0]) for name in Counts._fields))

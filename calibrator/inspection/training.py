@@ -18,7 +18,7 @@ from calibrator.errors import TrainingError
 from calibrator.features.tree_fitting import fit_trees
 from calibrator.features.weights import packed
 from calibrator.inspection.config import InspectorConfig
-from calibrator.inspection.inspector import CHECKS, DROPS_QUESTION, PREFIX, RELEVANCE, Check
+from calibrator.inspection.inspector import CHECKS, PREFIX, RELEVANCE, Check
 from calibrator.inspection.lessons import AT_ONCE, Lesson, lessons_of, seen_in
 from calibrator.inspection.relevance import PREFIX as PIECES
 from calibrator.inspection.relevance import Pieces
@@ -58,19 +58,6 @@ def teach(
 ) -> Taught:
     """Make the lessons of rows and compute their traits, which takes about 2 ms each."""
     pieces = fit_pieces(rows, tokenizer, layout, vectors, config, seed)
-    return _taught_by(pieces, rows, tokenizer, layout, config, seed, say)
-
-
-def _taught_by(
-    pieces: dict[str, Array],
-    rows: Sequence[Row],
-    tokenizer: Tokenizer,
-    layout: Layout,
-    config: InspectorConfig,
-    seed: int,
-    say: Callable[[str], None],
-) -> Taught:
-    """Make the lessons of rows and compute their traits with given pieces."""
     lessons = list(lessons_of(rows, config, seed))
     say(f"inspector: {len(lessons)} replies to look at")
     return Taught(lessons, seen_in(lessons, tokenizer, layout, Pieces.from_state(pieces)), pieces)
@@ -95,39 +82,8 @@ def fit_inspector(
     taught = taught or teach(rows, tokenizer, layout, vectors, config, seed, say)
     if not any(lesson.fault for lesson in taught.lessons):
         raise TrainingError("there is no right reply in which a fault could be made")
-    state = taught.pieces | {DROPS_QUESTION: np.ones(1, np.float32)}
-    state |= fit_checks(taught.lessons, taught.seen, config, seed, say)
+    state = taught.pieces | fit_checks(taught.lessons, taught.seen, config, seed, say)
     return {PREFIX + name: array for name, array in state.items()}
-
-
-def refit(
-    state: Mapping[str, Array],
-    names: Sequence[str],
-    rows: Sequence[Row],
-    tokenizer: Tokenizer,
-    layout: Layout,
-    config: InspectorConfig,
-    seed: int,
-    say: Callable[[str], None] = lambda _: None,
-) -> dict[str, Array]:
-    """Return the arrays of a checkpoint's inspector with the named checks refitted.
-
-    Its table of word pieces and its other checks stay. Raises TrainingError where there is no
-    inspector or no such check, and MissingExtraError without scikit-learn.
-    """
-    own, checks = _own(state), checks_of(names)
-    pieces = {name.removeprefix(PREFIX): array for name, array in own.items()}
-    taught = _taught_by(pieces, rows, tokenizer, layout, config, seed, say)
-    fitted = fit_checks(taught.lessons, taught.seen, config, seed, say, checks)
-    return own | {PREFIX + name: array for name, array in fitted.items()}
-
-
-def checks_of(names: Sequence[str]) -> list[Check]:
-    """Return the checks of these names. Raises TrainingError for an unknown name."""
-    known = [check.name for check in CHECKS]
-    if unknown := sorted(set(names) - set(known)):
-        raise TrainingError(f"there is no check {unknown[0]!r}; there are {', '.join(known)}")
-    return [check for check in CHECKS if check.name in names]
 
 
 def fit_checks(
@@ -136,14 +92,13 @@ def fit_checks(
     config: InspectorConfig,
     seed: int,
     say: Callable[[str], None] = lambda _: None,
-    checks: Sequence[Check] = CHECKS,
 ) -> dict[str, Array]:
-    """Return the arrays of these checks, with their counts, from the traits `seen` (N, SEEN).
+    """Return the arrays of all checks, with their counts, from the traits `seen` (N, SEEN).
 
     A check without lessons gets no arrays. Raises MissingExtraError without scikit-learn.
     """
     state: dict[str, Array] = {}
-    for check in checks:
+    for check in CHECKS:
         weights = weights_of(check, lessons, seen)
         if not weights.any():  # for example, this data has no options
             say(f"inspector: nothing teaches the check {check.name!r}, which is left out")
@@ -154,10 +109,8 @@ def fit_checks(
     return state | _counted(state, config)
 
 
-def _counted(
-    state: Mapping[str, Array], config: InspectorConfig, under: str = ""
-) -> dict[str, Array]:
-    """Return the `Counts` of each check whose trees are in `state`; names begin with `under`."""
+def _counted(state: Mapping[str, Array], config: InspectorConfig) -> dict[str, Array]:
+    """Return the `Counts` of each check whose trees are in `state`."""
     found: dict[str, Array] = {}
     by_name = {
         "prior": config.priors,
@@ -166,29 +119,9 @@ def _counted(
         "middle": config.middles,
     }
     for at, check in enumerate(CHECKS):
-        if f"{under}{check.name}.value" in state:
+        if f"{check.name}.value" in state:
             for name, values in by_name.items():
-                found[f"{under}{check.name}.{name}"] = np.array([values[at]], np.float32)
-    return found
-
-
-def reset(state: Mapping[str, Array], config: InspectorConfig) -> dict[str, Array]:
-    """Return the arrays of a checkpoint's inspector with the counts of `config`.
-
-    Its trees stay, and it no longer reads restated questions. Raises TrainingError where there is
-    no inspector.
-    """
-    found = _own(state)
-    return (
-        found | _counted(found, config, PREFIX) | {PREFIX + DROPS_QUESTION: np.ones(1, np.float32)}
-    )
-
-
-def _own(state: Mapping[str, Array]) -> dict[str, Array]:
-    """Return the inspector's arrays of a checkpoint. Raises TrainingError where it has none."""
-    found = {name: array for name, array in state.items() if name.startswith(PREFIX)}
-    if not found:
-        raise TrainingError("the checkpoint has no inspector")
+                found[f"{check.name}.{name}"] = np.array([values[at]], np.float32)
     return found
 
 

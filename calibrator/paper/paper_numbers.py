@@ -33,8 +33,3 @@ def paper_lines(table: str) -> list[Line]:
         )
         for each in _read()["tables"].get(table, ())
     ]
-
-
-def tables_with_numbers() -> set[str]:
-    """Return the ids of the tables for which the paper has numbers."""
-    return set(_read()["tables"])

@@ -235,11 +235,6 @@ class Recalibration:
         path.write_text(text + "\n", encoding="utf-8")
 
 
-def load_recalibration(path: Path) -> Recalibration:
-    """Read the file that `save` wrote; raises CheckpointError naming the file and the fault."""
-    return load_named(path, recalibration_of)
-
-
 def load_named(path: Path, read: Callable[[dict[str, Any]], Loaded]) -> Loaded:
     """Read a file with `read`, and check that its content has the name that the file states.
 

@@ -25,7 +25,6 @@ from calibrator.sensitivity.tables import (
     SCORE_NOTE,
     TITLE,
     Table,
-    benchmarks_table,
     everyday_table,
     kinds_table,
 )
@@ -95,7 +94,7 @@ def _traffic(found: Traffic | None) -> str:
 
 
 def _sensitivity(found: Sensitivity | None) -> str:
-    """Return the tables of corruptions, everyday answers, and every kind on every benchmark."""
+    """Return the tables of corruptions and of everyday answers."""
     if found is None:
         return ""
     explained = kinds_table(found, is_explained=True)
@@ -103,7 +102,6 @@ def _sensitivity(found: Sensitivity | None) -> str:
     for table, note in (
         (explained, ""),
         (everyday_table(found), EVERYDAY_NOTE),
-        (benchmarks_table(found), ""),
     ):
         parts += [note, _plain_table(table)] if table[1] else []
     return "\n\n".join(part for part in parts if part)

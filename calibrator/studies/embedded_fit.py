@@ -28,7 +28,7 @@ from calibrator.training.train import train as run
 PARTS = ("abilities", "inspector", "calls")
 
 
-def as_shipped(device: str = "auto") -> TrainConfig:
+def as_shipped() -> TrainConfig:
     """Return the training configuration of the shipped calibrator.
 
     It has tower, forest, abilities, inspector, knowledge and trees for calls, but no second stage,
@@ -37,7 +37,6 @@ def as_shipped(device: str = "auto") -> TrainConfig:
     return TrainConfig(
         data=(),
         name="study",
-        device=device,
         has_forest=True,
         has_abilities=True,
         has_inspector=True,
@@ -71,7 +70,7 @@ class EmbeddedFit:
         place = data.parent / ("shared" if self.trained else "run")
         preparing = self._shared if self.trained else prepare
         checkpoint = run(place, config, self.say, optional=PARTS, preparing=preparing)
-        scorer = load_scorer(str(checkpoint), self.config.device)
+        scorer = load_scorer(str(checkpoint))
         return score_rows(scorer, [self.rows[i] for i in judged]).confidence
 
     @cached_property

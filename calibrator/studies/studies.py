@@ -364,5 +364,5 @@ def fit_of(
         return kept_folds(words, rows, method, device, is_renewed=is_renewed)
     from calibrator.studies.embedded_fit import EmbeddedFit, as_shipped  # needs torch
 
-    fit = EmbeddedFit(rows, folder, as_shipped(device), say, trained)
+    fit = EmbeddedFit(rows, folder, as_shipped(), say, trained)
     return kept_folds(fit, rows, method, device, f"{trained} shared", is_renewed=is_renewed)

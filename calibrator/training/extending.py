@@ -1,15 +1,13 @@
 """Add or replace parts of a checkpoint: abilities, inspector, knowledge, calls or a second stage.
 
-Tower, forest and curve stay the same, number for number. Familiarity stays too, except for the
-distance at which it begins, which can be measured again. Where a row has no other replies, a second
-stage changes nothing either.
+Tower, forest, curve and familiarity stay the same, number for number. Where a row has no other
+replies, a second stage changes nothing either.
 """
 
 from __future__ import annotations
 
-import random
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,18 +24,12 @@ from calibrator.checkpoints.checkpoint import (
     write_config,
 )
 from calibrator.checkpoints.digests import sha256_of
-from calibrator.embedded.calibrator import load_embedded
-from calibrator.embedded.familiarity import KNOWN_SHARE
-from calibrator.embedded.familiarity import PREFIX as FAMILIARITY
 from calibrator.errors import TrainingError
 from calibrator.features.abilities import PREFIX as ABILITIES
 from calibrator.features.weights import Array, read_weights
 from calibrator.inspection import PREFIX as INSPECTOR
 from calibrator.knowledge import PREFIX as KNOWLEDGE
 from calibrator.opinion import PREFIX as OPINION
-from calibrator.rows.rows import Row
-
-AT_ONCE = 32
 
 
 def write_extended(
@@ -66,29 +58,6 @@ def write_extended(
         folder, replace(config, name=name, weights_sha256=weights_sha256, training=training)
     )
     return folder
-
-
-def measured_anew(start: Path, held: Sequence[Row], count: int, seed: int) -> dict[str, Array]:
-    """Measure again the distance at which a checkpoint begins to draw texts to the base rate.
-
-    With the returned threshold, `KNOWN_SHARE` of at most `count` held rows stay unchanged; every
-    other row is read with its names. Return nothing for a checkpoint without familiarity, and
-    without rows of text.
-    """
-    scorer = load_embedded(start)
-    texts = [row for row in held if row.tool_use is None]
-    if scorer.parts.familiarity is None or not texts:
-        return {}
-    chosen = random.Random(seed).sample(texts, min(count, len(texts)))
-    items = [row.item("none" if at % 2 else "served") for at, row in enumerate(chosen)]
-    distances = np.concatenate(
-        [
-            scorer.read_texts(items[at : at + AT_ONCE]).distances
-            for at in range(0, len(items), AT_ONCE)
-        ]
-    )
-    threshold = scorer.parts.familiarity.threshold * np.quantile(distances, KNOWN_SHARE)
-    return {FAMILIARITY + "threshold": np.asarray(threshold, dtype=np.float32)}
 
 
 def weights_in(start: Path) -> dict[str, Array]:

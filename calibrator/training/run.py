@@ -10,8 +10,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from calibrator.calls.training import CallConfig
@@ -25,14 +23,11 @@ from calibrator.rows.rows import Row
 from calibrator.rows.run_folder import adopt_folder
 from calibrator.rows.selection import Selection, select_rows
 from calibrator.text.layout import Layout, load_tokenizer
-from calibrator.training.examples import Example, TagEncoder, benchmark_weights, disguised, tokenize
+from calibrator.training.examples import Example, disguised, tokenize
 from calibrator.training.outliers import OutlierSource
 from calibrator.training.stages.abilities import AbilityConfig
 from calibrator.training.stages.forest import Described, ForestConfig
 from calibrator.training.stages.tower import TowerConfig
-
-STATE = "state.pt"
-
 
 FITTED = "tower.npz"
 MEMBER = "tower-{}.npz"  # one of the towers, kept until all are fitted
@@ -51,26 +46,14 @@ class TrainConfig:
 
     data: tuple[str, ...]
     name: str = "embedded"
-    start: str = ""  # a checkpoint to begin from, or to add parts to; empty for the base model
+    start: str = ""  # a checkpoint to add parts to; empty for a new one
     selection: Selection = field(default_factory=Selection)
     validation_rows: int = 4_000  # for recalibration and quality, at the end
-    watched_rows: int = 1_000  # of these, whose loss is measured during the run
-    watch_every_rows: int = 15_000
-    patience: int = 6  # measurements without a better loss, after which the run ends early
     familiarity_rows: int = 4_000  # training rows that stand for known text
     outlier_share: float = 0.04  # of the rows, with the base rate as label
     addressed_share: float = 0.35  # of the rows, with text that addresses the reader
-    model_dropout: float = 0.4
-    benchmark_dropout: float = 0.8  # high, because service hides the benchmark
-    label_smoothing: float = 0.0
-    focal_gamma: float = 0.0
-    soft_labels: float = 0.0  # share of the out-of-fold tower's P(correct) in the target
-    has_tower: bool = True
-    has_forest: bool = False  # only beside a tower without an encoder
-    has_encoder: bool = False
+    has_forest: bool = False
     has_inspector: bool = False
-    resets_inspector: bool = False  # of the checkpoint to start from; its trees stay
-    refits: tuple[str, ...] = ()  # inspector's checks to fit again, of the checkpoint to start from
     has_abilities: bool = False
     has_knowledge: bool = False
     has_calls: bool = False
@@ -82,15 +65,6 @@ class TrainConfig:
     knowledge: KnowledgeConfig = field(default_factory=KnowledgeConfig)
     calls: CallConfig = field(default_factory=CallConfig)
     opinion: OpinionConfig = field(default_factory=OpinionConfig)
-    epochs: int = 4
-    learning_rate: float = 1.5e-4
-    weight_decay: float = 0.01
-    warmup_rows: int = 6_000
-    decay_share: float = 0.2  # the last part of the run, in which the learning rate falls to zero
-    averaging: float = 0.998  # share that the shipped running average keeps at each step
-    gradient_norm: float = 1.0
-    token_budget: int = 6_144
-    device: str = "auto"
     layout: Layout = field(default_factory=lambda: Layout(max_tokens=192))
 
     @property
@@ -112,7 +86,6 @@ class TrainData:
     validation: list[Example]
     rows: list[Row]
     calls: list[Row]
-    weights: NDArray[np.float64]  # of `train`
     base_rate: float
     described: Described | None = None  # the forest's input for `train`, if already computed
     taught: Taught | None = None  # the inspector's lessons, if already computed
@@ -126,7 +99,6 @@ class Preparing(Protocol):
         config: TrainConfig,
         tokenizer: Tokenizer,
         *,
-        for_tower: bool = False,
         chosen: Chosen | None = None,
     ) -> TrainData: ...
 
@@ -150,7 +122,6 @@ def prepare(
     config: TrainConfig,
     tokenizer: Tokenizer,
     *,
-    for_tower: bool = False,
     chosen: Chosen | None = None,
 ) -> TrainData:
     """Make the data of a run: disguise the rows, add the outliers, and tokenize all.
@@ -167,14 +138,12 @@ def prepare(
     shown = disguised(rows, config.addressed_share, rng)
     source = OutlierSource(rng, sorted(tokenizer.get_vocab()))
     strange = [source.row(n) for n in range(round(len(rows) * config.outlier_share))]
-    convert = partial(tokenize, tokenizer=tokenizer, layout=config.layout, for_tower=for_tower)
-    known = benchmark_weights([row.benchmark for row in rows], config.selection.balance_power)
+    convert = partial(tokenize, tokenizer=tokenizer, layout=config.layout)
     return TrainData(
         convert(shown) + convert(strange, target=base_rate),
         convert(held),
         rows,
         calls,
-        np.concatenate([known, np.ones(len(strange))]),
         base_rate,
     )
 
@@ -208,8 +177,7 @@ class Run:
     def __init__(self, folder: Path, config: TrainConfig, say: Callable[[str], None]) -> None:
         self.folder, self.config, self.say = folder, config, say  # config may lose parts later
         self.tokenizer = load_tokenizer(base_folder())
-        self.tags = TagEncoder(self.tokenizer, config.layout)
-        adopt_folder(folder, config.as_dict(), (FITTED, MEMBER.format(0), STATE))
+        adopt_folder(folder, config.as_dict(), (FITTED, MEMBER.format(0)))
 
     def log(self, **values: float) -> None:
         with (self.folder / "log.jsonl").open("a") as stream:

@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 from calibrator.inspection.lessons import Lesson
 from calibrator.inspection.training import Taught, teach
 from calibrator.rows.rows import Row
-from calibrator.training.examples import Example, benchmark_weights, tokenize
+from calibrator.training.examples import Example, tokenize
 from calibrator.training.run import (
     Chosen,
     TrainConfig,
@@ -51,7 +51,7 @@ class SharedReading:
         self._rows, self._held, calls = selected(config)
         say("reading what all fits share")
         chosen = self._rows, self._held, calls
-        shown = prepare(config, tokenizer, for_tower=True, chosen=chosen).train
+        shown = prepare(config, tokenizer, chosen=chosen).train
         # a row held out here may be trained on in a fold that leaves out copies of its question
         self._examples = [*shown, *self._converted(self._held)]
         self._strange = range(len(self._rows), len(shown))
@@ -64,7 +64,6 @@ class SharedReading:
         config: TrainConfig,
         tokenizer: Tokenizer,
         *,
-        for_tower: bool = False,
         chosen: Chosen | None = None,
     ) -> TrainData:
         """Return the data of a fold's `chosen` rows, with validation rows drawn as in `prepare`."""
@@ -72,20 +71,18 @@ class SharedReading:
         strange = self._strange[: round(len(rows) * config.outlier_share)]
         at = [*(self._places[key] for key in _numbered(rows)), *strange]
         base_rate = sum(row.correct or 0 for row in rows) / len(rows)
-        known = benchmark_weights([row.benchmark for row in rows], config.selection.balance_power)
         return TrainData(
             list(self._examples_of(rows, at, base_rate)),
             self._converted(validation_of(held, config, Random(config.seed))),
             rows,
             calls,
-            np.concatenate([known, np.ones(len(strange))]),
             base_rate,
             self._described.of(np.array(at)) if config.has_forest else None,
             self._taught.where(_told_by(rows, self._rows)) if config.has_inspector else None,
         )
 
     def _converted(self, rows: Sequence[Row]) -> list[Example]:
-        return tokenize(rows, self._tokenizer, self._config.layout, for_tower=True)
+        return tokenize(rows, self._tokenizer, self._config.layout)
 
     def _examples_of(
         self, rows: Sequence[Row], at: Sequence[int], base_rate: float

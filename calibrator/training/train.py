@@ -1,17 +1,16 @@
 """Train the embedded calibrator: one run, top to bottom, resumable.
 
-    rows -> split by question -> disguise -> tokens -> tower [-> forest or encoder]
+    rows -> split by question -> disguise -> tokens -> tower [-> forest]
     [-> abilities, inspector, knowledge, calls] -> recalibrate, save [-> opinion, save]
 
 The tower (n-grams, traits, names) is fitted in minutes, and so is an optional forest beside it
-(trees on topics and traits). An optional encoder, instead of the forest, is trained on the tower's
-residual (`stages.encoder`). The inspector learns from replies that were made faulty, the trees for
+(trees on topics and traits). The inspector learns from replies that were made faulty, the trees for
 calls from conversations; with these trees, rows that call tools are used for nothing else.
 
 A run lives in one folder: `train.json` (its configuration), `tower.npz` (tower and forest; until
 then `tower-0.npz` and so on, one for each tower), `abilities.npz`, `inspector.npz`,
-`knowledge.npz`, `calls.npz`, `state.pt` (the encoder's state), `log.jsonl` (losses) and in the end
-`checkpoint/`. The same command resumes an interrupted run.
+`knowledge.npz`, `calls.npz`, `log.jsonl` (losses) and in the end `checkpoint/`. The same command
+resumes an interrupted run.
 """
 
 from __future__ import annotations
@@ -28,11 +27,10 @@ from calibrator.checkpoints.llm_config import LlmConfig
 from calibrator.embedded.parts import read_checkpoint
 from calibrator.errors import TrainingError
 from calibrator.extras import check_scikit_learn
-from calibrator.inspection.training import checks_of, refit, reset
 from calibrator.opinion.training import chosen_rows, fit_second_stage
 from calibrator.rows.files import check_readable
 from calibrator.rows.rows import Row
-from calibrator.training.extending import measured_anew, weights_in, write_extended
+from calibrator.training.extending import write_extended
 from calibrator.training.parts_of_rows import choose_parts
 from calibrator.training.run import (
     Preparing,
@@ -43,7 +41,6 @@ from calibrator.training.run import (
     prepare,
     selected,
 )
-from calibrator.training.stages.encoder import EncoderRun
 from calibrator.training.stages.opinion_folds import (
     abilities_of,
     are_fitted,
@@ -51,7 +48,7 @@ from calibrator.training.stages.opinion_folds import (
     read_unseen,
 )
 from calibrator.training.stages.parts_stage import fit_parts
-from calibrator.training.stages.tower_stage import fit_stage, known_names, wants_tower_rows
+from calibrator.training.stages.tower_stage import fit_stage, known_names
 from calibrator.training.write_checkpoint import finish
 
 # parts that can be added to a checkpoint later
@@ -66,39 +63,30 @@ def train(
     say: Callable[[str], None] = print,
     *,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
-    save_every_s: float = 240,
-    finish_now: bool = False,
     optional: Collection[str] = (),
     preparing: Preparing = prepare,
 ) -> Path:
     """Run or resume the training in `folder`, and return the checkpoint's folder.
 
-    `progress` is called with the number of rows that towers or encoder were shown, and the total.
-    `finish_now` takes no further step of the encoder and makes the checkpoint from the current
-    state. `optional` names parts that are left out, and reported, where too few rows can teach
-    them. `preparing` makes the examples of the chosen rows, by default from their texts. Raises
-    TrainingError if there is nothing to train on or the folder belongs to another run.
+    `progress` is called with the number of rows that towers were shown, and the total. `optional`
+    names parts that are left out, and reported, where too few rows can teach them. `preparing`
+    makes the examples of the chosen rows, by default from their texts. Raises TrainingError if
+    there is nothing to train on or the folder belongs to another run.
     """
-    if not (config.has_tower or config.has_encoder):
-        raise TrainingError("a calibrator is a tower, an encoder or both; this would be neither")
     _check(config)
     run = Run(folder, config, say)
-    if config.start and not config.has_encoder:
+    if config.start:
         return _extend(run, progress)
     run.config, chosen = choose_parts(config, optional, say)
     config = run.config
-    for_tower = config.has_opinion or wants_tower_rows(run.folder, config)
-    data = preparing(config, run.tokenizer, for_tower=for_tower, chosen=chosen)
+    data = preparing(config, run.tokenizer, chosen=chosen)
     say(f"{len(data.train)} rows, base rate {data.base_rate:.3f}")
     tower = fit_stage(run.folder, data, config, base_folder(), say, progress)
     names = list(known_names(data))
     parts = fit_parts(run, data.rows, data.calls, base_folder(), names, data.taught)
-    encoder = EncoderRun(run, base_folder()) if config.has_encoder else None
-    if encoder is not None and not finish_now:
-        encoder.fit(data, tower, progress, save_every_s)
     if not config.has_opinion:
-        return finish(run, data, tower, parts, encoder, run.folder / CHECKPOINT)
-    start = finish(run, data, tower, parts, None, run.folder / ALONE)
+        return finish(run, data, tower, parts, run.folder / CHECKPOINT)
+    start = finish(run, data, tower, parts, run.folder / ALONE)
     return _second_stage(run, data, start, progress, is_optional="opinion" in optional)
 
 
@@ -107,14 +95,13 @@ def _check(config: TrainConfig) -> None:
 
     Raises MissingExtraError or InputError for problems that would end it later.
     """
-    if config.has_opinion and (config.has_encoder or not (config.start or config.has_forest)):
+    if config.has_opinion and not (config.start or config.has_forest):
         raise TrainingError(
             "a second stage goes by the numbers of tower and forest; leave out --no-forest, or add "
             "--no-opinion"
         )
-    is_refitted = bool(checks_of(config.refits))
     parts = (getattr(config, f"has_{part}") for part in PARTS)
-    if any((config.has_forest, is_refitted, *parts)):
+    if any((config.has_forest, *parts)):
         check_scikit_learn()
     check_readable(map(Path, config.data))
 
@@ -128,34 +115,18 @@ def _extend(run: Run, progress: Callable[[int, int], None]) -> Path:
         raise TrainingError(
             f"{config.start} is a language model: use `pinocchio train-llm --start`"
         )
-    rows, held, calls = selected(config)
+    rows, _, calls = selected(config)
     parts = fit_parts(run, rows, calls, base_folder(), known.source_models)
-    if config.refits:
-        given = rows, run.tokenizer, config.layout, config.inspector, config.seed, run.say
-        parts |= refit(weights_in(start), config.refits, *given)
-    if config.resets_inspector:
-        parts |= reset(weights_in(start) | parts, config.inspector)
-        parts |= measured_anew(start, held, config.familiarity_rows, config.seed)
     if config.has_opinion:
         parts |= fit_opinion(run, rows, start, progress)
     if not parts:
         raise TrainingError(
-            "to a checkpoint without an encoder --start adds --abilities, --inspector, "
-            "--knowledge, --calls or --opinion; ask for one"
+            "to a checkpoint --start adds --abilities, --inspector, --knowledge, --calls or "
+            "--opinion; ask for one"
         )
     names = [name for name in PARTS if getattr(config, f"has_{name}")]
     told = config.as_dict()
     facts = {f"has_{name}": True for name in names} | {name: told[name] for name in names}
-    if config.refits:
-        facts["inspector"] = told["inspector"]
-        facts["refitted"] = config.refits
-    if config.resets_inspector:
-        facts["inspector_reset"] = {
-            "priors": config.inspector.priors,
-            "slopes": config.inspector.slopes,
-            "shares": config.inspector.shares,
-            "middles": config.inspector.middles,
-        }
     return write_extended(start, target, config.name, parts, facts)
 
 
@@ -201,7 +172,7 @@ def fit_opinion(
     if checkpoint.parts.tower is None or checkpoint.parts.forest is None:
         raise TrainingError(f"{config.start!r} has no forest, by which a second stage goes")
     if not are_fitted(run.folder, config.opinion.folds):
-        data = data or prepare(config, run.tokenizer, for_tower=True)
+        data = data or prepare(config, run.tokenizer)
         fit_folds(run.folder, data, config, base_folder(), run.say)
     chosen = chosen_rows(rows, config.opinion, config.seed)
     run.say(f"opinion: {len(chosen)} replies to read")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from safetensors.torch import save_file
+from safetensors.numpy import save_file
 
 from calibrator.checkpoints.checkpoint import WEIGHTS, CheckpointConfig, write_config
 from calibrator.checkpoints.digests import sha256_of
@@ -19,7 +17,6 @@ from calibrator.embedded.familiarity import Familiarity, fit_familiarity
 from calibrator.features.forest import PREFIX as FOREST
 from calibrator.features.tower import PREFIX as TOWER
 from calibrator.features.tower import Tower
-from calibrator.features.weights import SCALE, WORDS, packed
 from calibrator.metrics.metrics import auroc, brier, ece
 from calibrator.metrics.validation import validation_text
 from calibrator.recalibration.curves import Platt, fit_platt, sigmoid
@@ -29,29 +26,19 @@ from calibrator.training.stages.tower_stage import TowerStage, known_names, towe
 
 if TYPE_CHECKING:
     from calibrator.training.run import Run, TrainData
-    from calibrator.training.stages.encoder import EncoderRun
 
 
 Floats = NDArray[np.float64]
 Array = NDArray[Any]
 
 
-def measured(
-    run: Run, data: TrainData, tower: TowerStage, encoder: EncoderRun | None, *, is_named: bool
-) -> tuple[Floats, Floats]:
+def measured(data: TrainData, tower: TowerStage, *, is_named: bool) -> tuple[Floats, Floats]:
     """Return targets and P(correct) of the validation rows, with the models' names or without."""
-    if encoder is None:
-        targets = np.array([example.target for example in data.validation])
-        return targets, sigmoid(tower.validation_logits[:, int(is_named)].astype(np.float64))
-    visits = encoder.visits((0.0 if is_named else 1.0, 1.0))
-    order = range(len(data.validation))
-    rng = random.Random(run.config.seed + 1)
-    return encoder.predict(visits.batches(data.validation, tower.validation_logits, order, rng))
+    targets = np.array([example.target for example in data.validation])
+    return targets, sigmoid(tower.validation_logits[:, int(is_named)].astype(np.float64))
 
 
-def measure_familiarity(
-    run: Run, data: TrainData, tower: TowerStage, encoder: EncoderRun | None
-) -> Familiarity | None:
+def measure_familiarity(run: Run, data: TrainData, tower: TowerStage) -> Familiarity | None:
     """Fit the familiarity of known benchmarks' rows; every other row is read with its names."""
     rng = random.Random(run.config.seed + 2)
     known = data.train[: len(data.rows)]  # the outliers follow
@@ -62,8 +49,6 @@ def measure_familiarity(
     names = known_names(data)
 
     def features_of(examples: Sequence[Example]) -> NDArray[np.float32]:
-        if encoder is not None:
-            return encoder.features_of(examples)
         told = [names.get(e.source_model or "", 0) * (i % 2) for i, e in enumerate(examples)]
         return Tower(tower.members).read(tower_rows(examples), told)[1]
 
@@ -75,28 +60,24 @@ def finish(
     data: TrainData,
     tower: TowerStage,
     parts: Mapping[str, Array],
-    encoder: EncoderRun | None,
     target: Path,
 ) -> Path:
     """Recalibrate on the validation questions, measure, and write the checkpoint into `target`.
 
-    `parts` are arrays that are written unchanged. Tower, forest and encoder are measured and
-    recalibrated, P(right | in order). Of an encoder the averaged weights are measured and written.
-    Returns the folder.
+    `parts` are arrays that are written unchanged. Tower and forest are measured and recalibrated,
+    P(right | in order). Returns the folder.
     """
-    with encoder.optimizer.averaged() if encoder else nullcontext():
-        plain = measured(run, data, tower, encoder, is_named=False)
-        named = measured(run, data, tower, encoder, is_named=True)
-        labels, scores = (np.concatenate(pair) for pair in zip(plain, named, strict=True))
-        platt = fit_platt(labels, scores)
-        quality = {"validation_plain": _quality(*plain), "validation_named": _quality(*named)}
-        plain_quality, named_quality = quality.values()
-        moment = "before inspector and trees for calls"
-        run.say(validation_text(plain_quality, named_quality, moment))
-        familiarity = measure_familiarity(run, data, tower, encoder)
-        weights = weights_of(tower, encoder) | dict(parts)
-        weights |= familiarity.state() if familiarity else {}
-    return write_checkpoint(run, data, encoder, platt, weights, quality, target)
+    plain, named = (measured(data, tower, is_named=is_named) for is_named in (False, True))
+    labels, scores = (np.concatenate(pair) for pair in zip(plain, named, strict=True))
+    platt = fit_platt(labels, scores)
+    quality = {"validation_plain": _quality(*plain), "validation_named": _quality(*named)}
+    plain_quality, named_quality = quality.values()
+    moment = "before inspector and trees for calls"
+    run.say(validation_text(plain_quality, named_quality, moment))
+    familiarity = measure_familiarity(run, data, tower)
+    weights = weights_of(tower) | dict(parts)
+    weights |= familiarity.state() if familiarity else {}
+    return write_checkpoint(run, data, platt, weights, quality, target)
 
 
 def _quality(labels: Floats, scores: Floats) -> dict[str, float]:
@@ -108,15 +89,9 @@ def _quality(labels: Floats, scores: Floats) -> dict[str, float]:
     }
 
 
-def weights_of(tower: TowerStage, encoder: EncoderRun | None) -> dict[str, Any]:
-    """Return all weights: the encoder's as tensors in bf16, the others' as arrays.
-
-    The encoder's words are packed in int8.
-    """
-    weights: dict[str, Any] = {}
-    if encoder is not None:
-        weights = {name: t.cpu() for name, t in encoder.model.state_dict().items()}
-        weights[WORDS], weights[WORDS + SCALE] = packed(weights[WORDS].float().numpy())
+def weights_of(tower: TowerStage) -> dict[str, Array]:
+    """Return the arrays of towers and forest under their prefixes."""
+    weights: dict[str, Array] = {}
     for number, member in enumerate(tower.members):
         weights |= {f"{TOWER}{number}.{name}": array for name, array in member.items()}
     return weights | {f"{FOREST}{name}": array for name, array in tower.forest.items()}
@@ -125,33 +100,25 @@ def weights_of(tower: TowerStage, encoder: EncoderRun | None) -> dict[str, Any]:
 def write_checkpoint(
     run: Run,
     data: TrainData,
-    encoder: EncoderRun | None,
     platt: Platt,
-    weights: dict[str, Any],
+    weights: Mapping[str, Array],
     quality: dict[str, Any],
     target: Path,
 ) -> Path:
     """Write weights, the tokenizer and `calibrator.json`; return the folder."""
     target.mkdir(exist_ok=True)
-    tensors = {name: torch.as_tensor(each).contiguous() for name, each in weights.items()}
-    save_file(tensors, target / WEIGHTS)
+    arrays = {name: np.asarray(each, order="C") for name, each in weights.items()}
+    save_file(arrays, target / WEIGHTS)
     (target / "tokenizer.json").write_text(run.tokenizer.to_str())
-    unsaid = ("data", "layout", "device")  # paths of this machine, or stored elsewhere
+    unsaid = ("data", "layout")  # paths of this machine, or stored elsewhere
     training = {k: v for k, v in run.config.as_dict().items() if k not in unsaid}
-    if encoder is not None or run.config.has_forest or run.config.has_inspector:
+    if run.config.has_forest or run.config.has_inspector:
         # the base model gave word pieces their vectors
         training |= {"base": "all-MiniLM-L6-v2", "base_sha256": BASE_SHA256}
-    if encoder is not None:
-        training |= {
-            "start": Path(run.config.start).name,
-            "row_visits": encoder.rows_seen,
-            "loss_curve": encoder.watched,
-        }
     config = CheckpointConfig(
         name=run.config.name,
         weights_sha256=sha256_of(target / WEIGHTS),
         base_rate=round(data.base_rate, 4),
-        encoder=encoder.geometry if encoder else None,
         layout=run.config.layout,
         recalibration=platt,
         source_models=tuple(known_names(data)),

@@ -47,8 +47,7 @@ BATCH = 64
 class TunableCheckpoint:
     """The checkpoint that tuning starts from.
 
-    Raises TrainingError unless it is a tower without an encoder, with evidence; CheckpointError
-    where it cannot be used.
+    Raises TrainingError unless it has evidence; CheckpointError where it cannot be used.
     """
 
     def __init__(self, name: str) -> None:
@@ -57,13 +56,6 @@ class TunableCheckpoint:
         self.folder = resolve_checkpoint(name)
         _check_kind(name, self.folder)
         calibrator = load_embedded(self.folder)
-        if calibrator.parts.tower is None or calibrator.encoder is not None:
-            raise TrainingError(
-                f"checkpoint {name!r} has an encoder; verdicts fine-tune a calibrator without one, "
-                "as the shipped one is: train this one on files, "
-                "`pinocchio export --labelled -o FILE.jsonl` and "
-                f"`pinocchio train-encoder FILE.jsonl --start {name} -o FOLDER`"
-            )
         if calibrator.evidence is None:
             raise TrainingError(
                 f"checkpoint {name!r} has no {EVIDENCE}; verdicts fine-tune a calibrator that "

@@ -40,15 +40,17 @@ def rows(path: Path = TASKS) -> Iterator[Json]:
             }
 
 
-def _tool(name: str, does: str, takes: dict[str, str]) -> Json:
+def _tool(name: str, does: str, takes: dict[str, str | Json]) -> Json:
     properties = {argument: _schema(kind) for argument, kind in takes.items()}
     parameters = {"type": "object", "properties": properties, "required": [*takes]}
     function = {"name": name, "description": does, "parameters": parameters}
     return {"type": "function", "function": function}
 
 
-def _schema(kind: str) -> Json:
-    """The schema of an argument: its type, or the values that it may have."""
+def _schema(kind: str | Json) -> Json:
+    """The schema of an argument, of its type, the values that it may have, or the schema itself."""
+    if isinstance(kind, dict):
+        return kind
     return {"type": "string", "enum": kind.split("|")} if "|" in kind else {"type": kind}
 
 

@@ -29,7 +29,7 @@ set_default_openai_api("chat_completions")
 set_tracing_disabled(True)
 
 
-@function_tool(needs_approval=unsure(below=0.5, seen=seen))
+@function_tool(needs_approval=unsure(below=0.3, seen=seen))
 def ship(parcel: int) -> str:
     """Ship a parcel by its number."""
     with (folder / "shipped.txt").open("a") as file:

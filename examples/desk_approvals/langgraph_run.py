@@ -17,7 +17,7 @@ from pinocchio.langchain import Desk, SeenCalls, at_desk, noting, unsure
 folder = Path(sys.argv[1])
 folder.mkdir(exist_ok=True)
 thread = {"configurable": {"thread_id": "1"}}
-gate = {"allowed_decisions": ["approve", "edit", "reject"], "when": unsure(below=0.5)}
+gate = {"allowed_decisions": ["approve", "edit", "reject"], "when": unsure(below=0.3)}
 
 
 def ship(parcel: int) -> str:

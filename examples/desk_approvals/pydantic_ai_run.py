@@ -26,7 +26,7 @@ def ship(parcel: int) -> str:
 
 
 model = OpenAIChatModel(os.environ["MODEL"], provider=OpenAIProvider(openai_client=client))
-tools = FunctionToolset([ship]).approval_required(unsure(below=0.5, seen=seen))
+tools = FunctionToolset([ship]).approval_required(unsure(below=0.3, seen=seen))
 agent = Agent(model, toolsets=[tools], output_type=[str, DeferredToolRequests])
 people = int(os.environ.get("APPROVALS", "1"))  # who have to approve a call
 desk = Desk(os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"], approvals=people)

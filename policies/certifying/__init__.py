@@ -5,7 +5,6 @@ __all__ = [
     "certification",
     "certification_study",
     "drift",
-    "histograms",
     "independence",
     "missing_labels",
 ]

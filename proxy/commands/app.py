@@ -11,9 +11,9 @@ import typer
 
 from proxy.commands import audit, export, keys, recalibrate, tune
 from proxy.commands.check import check
+from proxy.commands.checkup.doctor import doctor
 from proxy.commands.collecting.collect import collect
 from proxy.commands.collecting.elicit import elicit
-from proxy.commands.doctor import doctor
 from proxy.commands.drift import drift
 from proxy.commands.mcp.command import mcp
 from proxy.commands.policies.certify import certify
@@ -26,7 +26,6 @@ from proxy.commands.policies.test import run_fixtures
 from proxy.commands.reviews import feedback, fetch, figures, verdict
 from proxy.commands.reviews.reviews import reviews
 from proxy.commands.serve import serve
-from proxy.commands.starting.capacity import capacity
 from proxy.commands.starting.init import init
 from proxy.commands.starting.migrate import migrate
 from proxy.commands.top import top
@@ -42,7 +41,6 @@ for command in (
     top,
     migrate,
     mcp,
-    capacity,
     drift,
     certify,
     explain,

@@ -14,7 +14,7 @@ from proxy.commands.exits import ConfigOption, plain
 from proxy.commands.opened_record import JsonOption, opened_record
 
 if TYPE_CHECKING:
-    from proxy.learning.drift import Standing, Week
+    from proxy.learning.drift import Standing
 
 
 DRIFTED = 3
@@ -31,7 +31,7 @@ def drift(
 
     Alarms about a calibrator that no longer scores are listed, but no longer change the status.
     """
-    from proxy.learning.drift import look, standing, weekly
+    from proxy.learning.drift import look, standing
     from proxy.store.verdicts.drift import forget_monitors
 
     with opened_record(config) as findings:
@@ -39,16 +39,16 @@ def drift(
         if reset:
             typer.echo(f"{forget_monitors(findings.engine)} monitors begin anew")
             return
-        stands, weeks = standing(findings.engine), weekly(findings.engine)
+        stands = standing(findings.engine)
     if as_json:
-        typer.echo(json.dumps(_drift_values(stands, weeks)))
+        typer.echo(json.dumps(_drift_values(stands)))
     else:
-        typer.echo("\n".join(map(plain, _drift_lines(stands, weeks))))
+        typer.echo("\n".join(map(plain, _drift_lines(stands))))
     if any(each.alarm and each.is_current for each in stands):
         raise typer.Exit(DRIFTED)
 
 
-def _drift_values(stands: Sequence[Standing], weeks: Sequence[Week]) -> dict[str, Any]:
+def _drift_values(stands: Sequence[Standing]) -> dict[str, Any]:
     monitors = [
         {
             **each.key._asdict(),
@@ -60,11 +60,10 @@ def _drift_values(stands: Sequence[Standing], weeks: Sequence[Week]) -> dict[str
         }
         for each in stands
     ]
-    its_weeks = [asdict(each) | {"reading": each.distance.reading} for each in weeks]
-    return {"monitors": monitors, "weeks": its_weeks}
+    return {"monitors": monitors}
 
 
-def _drift_lines(stands: Sequence[Standing], weeks: Sequence[Week]) -> Iterator[str]:
+def _drift_lines(stands: Sequence[Standing]) -> Iterator[str]:
     if not stands:
         yield "no monitor has begun: replies are looked at a minute after they were asked for"
     for each in stands:
@@ -81,11 +80,3 @@ def _drift_lines(stands: Sequence[Standing], weeks: Sequence[Week]) -> Iterator[
                     f"  confidence {ends}: {counted(band.verdicts, 'verdict')}, "
                     f"{'over' if band.gap >= 0 else 'under'}confident by {abs(band.gap):.3f}"
                 )
-    for week in weeks:
-        found = week.distance
-        whose = " ".join(filter(None, (week.model, week.team)))
-        yield (
-            f"this week of {whose}: {counted(found.now, 'reply', 'replies')} against "
-            f"{found.before}, KS {found.ks:.3f} "
-            f"(p {found.ks_p:.2g}), PSI {found.psi:.3f}: {found.reading}"
-        )

@@ -56,7 +56,6 @@ class UpstreamConfig(Section):
     via: Literal["relay", "litellm"] = "relay"
     timeout_s: float = Field(default=600, gt=0)
     breaker: BreakerConfig | None = None
-    http_client: Literal["pool", "aiohttp"] | None = None  # accepted for old files, without effect
 
     @property
     def lends_a_key(self) -> bool:

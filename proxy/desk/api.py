@@ -12,18 +12,16 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from proxy.desk.access.guard import stays, visitor_of
 from proxy.desk.access.sessions import Visitor
-from proxy.desk.desk import MOST_ON_A_PAGE, STATES, Desk, State, Verdict
+from proxy.desk.desk import MOST_ON_A_PAGE, Desk, State, Verdict
 from proxy.desk.notify.feed import Feed
 from proxy.desk.standing import LikeThis, end, told
 from proxy.learning.feedback import keep_feedback
 from proxy.learning.second_opinions import read_second_opinions
-from proxy.store.reviews.held_replies import state_name, stored_state
 from proxy.wire.json_splice import dumps
 
 Who = Annotated[Visitor, Depends(visitor_of)]
 Id = Annotated[str, Path(description="Of a held reply, or of one drawn to be audited.")]
 Narrowed = Annotated[str | None, Query(max_length=200)]
-STATE = "`held` and `waits` are older names of `open`."
 MOST_OF_A_NOTE = 10_000  # characters
 Given = ParamSpec("Given")
 
@@ -91,7 +89,7 @@ def review_routes(desk: Desk, feed: Feed) -> APIRouter:
     @api.get("/reviews")
     @as_json
     def reviews(
-        state: Annotated[State | Literal["held", "waits"], Query(description=STATE)] = "open",
+        state: Annotated[State, Query()] = "open",
         queue: Narrowed = None,
         team: Narrowed = None,
         kind: Literal["hold", "audit"] | None = None,
@@ -99,7 +97,7 @@ def review_routes(desk: Desk, feed: Feed) -> APIRouter:
         after: Annotated[str | None, Query(description="`next` of the page before.")] = None,
     ) -> dict[str, Any]:
         """List replies under review, most likely wrong first: lowest confidence, then oldest."""
-        page = desk.page(_name(state), queue=queue, team=team, kind=kind, limit=limit, after=after)
+        page = desk.page(state, queue=queue, team=team, kind=kind, limit=limit, after=after)
         return {"items": [desk.listed(each) for each in page.items], "next": page.next}
 
     @api.get("/reviews/{id}")
@@ -220,9 +218,3 @@ def _with_quality(api: APIRouter, desk: Desk) -> APIRouter:
         return read_second_opinions(desk.queue.engine, days, model, team).as_dict()
 
     return api
-
-
-def _name(state: str) -> State:
-    """Return today's name of a state, which may be spelled in an older way."""
-    name = state_name(stored_state(state) or state)
-    return next(each for each in STATES if each == name)

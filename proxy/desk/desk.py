@@ -283,7 +283,7 @@ class Desk:
         """
         held = self.held(id)
         if held.request_id is None:
-            message = f"{id} was held by an older version, which kept no request id to label"
+            message = f"{id} has no request id to label"
             raise BadRequestError(message, code="no_request_id")
         self.queue.give_label(held.request_id, is_correct, reviewer, note)
         return self._facts(held)

@@ -36,6 +36,7 @@ from proxy.formats.responses_items import (
     chat_tools,
     listed_tools,
     logprobs_of,
+    tools_in_items,
     with_text,
 )
 from proxy.formats.responses_stream import ResponsesAssembler, answer_to, finish_reason
@@ -91,8 +92,10 @@ class ResponsesFormat:
             messages = chat_messages(as_items(payload.get("input")))
             if instructions := payload.get("instructions"):
                 messages.insert(0, {"role": "system", "content": text_of(instructions)})
-            question = read_question(messages, chat_tools(payload.get("tools")))
-            question.listed = listed_tools(as_items(payload.get("input")))
+            items = as_items(payload.get("input"))
+            offered = chat_tools(payload.get("tools")) + tools_in_items(items)
+            question = read_question(messages, offered)
+            question.listed = listed_tools(items)
             return question
         except ValueError as error:  # upstream accepted what we cannot read
             raise NotScorableError("input", str(error)) from error

@@ -169,6 +169,15 @@ def chat_tools(tools: Any) -> list[Json]:
     return offered
 
 
+def tools_in_items(items: Sequence[Any]) -> list[Json]:
+    """Return the tools that items of the input offer, in the form of chat, as Codex sends them."""
+    found: list[Json] = []
+    for item in items:
+        if isinstance(item, dict) and item.get("type") == "additional_tools":
+            found += chat_tools(item.get("tools"))
+    return found
+
+
 def listed_tools(items: Sequence[Any]) -> list[Json]:
     """Return the tools that MCP servers listed, by name and annotations, which the risk needs."""
     found: list[Json] = []

@@ -1,7 +1,6 @@
 """Drift: whether the scores' distribution changes, and whether confidences are still calibrated.
 
     alarms = look(engine)                  # continues where the last look ended
-    weekly(engine)                         # this week's scores beside those before
     standing(engine)                       # the state of every monitor
 
 One reply of each conversation counts, and again after a day: turns, retries and load tests are no
@@ -18,12 +17,12 @@ from __future__ import annotations
 import json
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from calibrator import knows_others, knows_signals
-from policies import CalibrationMonitor, Distance, ScoreMonitor, SeenConversations, distance
+from policies import CalibrationMonitor, ScoreMonitor, SeenConversations
 from proxy.store.verdicts.drift import (
     Counted,
     Judged,
@@ -33,7 +32,6 @@ from proxy.store.verdicts.drift import (
     Scored,
     count_scored,
     counted_of,
-    histograms,
     judged_after,
     newest_calibrators,
     read_monitors,
@@ -56,9 +54,6 @@ MOST_GROUPS: Final = 64
 """The most pairs of model and team that are watched; clients choose the names of models."""
 LONGEST_MODEL: Final = 128
 """Characters by which models are told apart: PostgreSQL has no key of more than 2,700 bytes."""
-BINS: Final = 100
-WEEK_S: Final = 7 * 86_400.0
-REFERENCE_S: Final = 4 * WEEK_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +80,6 @@ class Standing:
     is_current: bool
     alarm: Alarm | None
     bands: Sequence[Band] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Week:
-    """The scores of one model and team in the last seven days, beside the four weeks before."""
-
-    calibrator: str
-    model: str
-    team: str
-    distance: Distance
 
 
 def look(engine: Any, *, lag_s: float = LAG_S, most: int | None = None) -> list[Alarm]:
@@ -237,25 +222,6 @@ def alarms_now(engine: Any) -> dict[tuple[str, str], int]:
             about = each.key.kind, each.key.calibrator
             counts[about] = counts.get(about, 0) + (each.alarm is not None)
     return counts
-
-
-def weekly(engine: Any, now: float | None = None) -> list[Week]:
-    """Return this week's scores beside the four weeks before, where both have enough to compare.
-
-    `now` is the end of the week in Unix seconds. Raises StoreError.
-    """
-    end = time.time() if now is None else now
-    current = histograms(engine, end - WEEK_S, end, BINS)
-    before = histograms(engine, end - WEEK_S - REFERENCE_S, end - WEEK_S, BINS)
-    return list(_weeks(before, current))
-
-
-def _weeks(
-    before: dict[tuple[str, str, str], list[int]], current: dict[tuple[str, str, str], list[int]]
-) -> Iterator[Week]:
-    for key in sorted(before.keys() & current.keys()):
-        if (found := distance(before[key], current[key])) is not None:
-            yield Week(*key, found)
 
 
 def _score_monitor(row: Monitor) -> ScoreMonitor:

@@ -1,8 +1,8 @@
 """The schema of the store: created in an empty database, migrated in an older one.
 
 An empty database gets all tables at once, and the number of the latest revision. An older one runs
-the revisions in `migrations/versions/` that it lacks, or all of them if it was made before there
-were revisions. If several proxies start at the same time, one migrates and the others wait.
+the revisions in `migrations/versions/` that it lacks; one older than the first is refused. If
+several proxies start at the same time, one migrates and the others wait.
 Alembic, which runs the revisions, is imported only when one has to run.
 """
 
@@ -20,6 +20,8 @@ from proxy.store.tables import all_tables
 
 log = structlog.get_logger(__name__)
 
+FIRST: Final = "0014"
+"""The oldest revision that can be migrated."""
 LATEST: Final = "0014"
 """The revision of the tables in this version."""
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
@@ -35,14 +37,19 @@ _one_at_a_time = threading.Lock()  # Alembic keeps its context in global variabl
 
 
 def prepare(engine: sa.Engine) -> None:
-    """Create the schema or migrate it to `LATEST`; raises StoreError if it is a newer one."""
+    """Create the schema or migrate it to `LATEST`.
+
+    Raises StoreError if it is a newer one, or older than `FIRST`.
+    """
     with engine.connect() as connection:
         if revision_of(connection) == LATEST:
             return
         connection.rollback()
         _wait_for_turn(connection)
         found = revision_of(connection)
-        if found is None and not _has_tables(connection):
+        if found is None:
+            if _has_tables(connection):
+                raise _too_old("without a number")
             _make(connection)
         elif found != LATEST:
             _migrate(connection, found)
@@ -50,7 +57,10 @@ def prepare(engine: sa.Engine) -> None:
 
 
 def revision_of(connection: sa.Connection) -> str | None:
-    """Return the database's revision, or None if it has none; raises StoreError for a later one."""
+    """Return the database's revision, or None if it has none.
+
+    Raises StoreError for one that is later than `LATEST` or earlier than `FIRST`.
+    """
     if not sa.inspect(connection).has_table(version_table.name):
         return None
     found = connection.execute(sa.select(version_table.c.version_num)).scalar()
@@ -59,7 +69,16 @@ def revision_of(connection: sa.Connection) -> str | None:
             f"a newer version of Pinocchio made it (schema {found}, this one knows {LATEST}); "
             "upgrade pinocchio-proxy, or use another store"
         )
+    if found is not None and found < FIRST:
+        raise _too_old(found)
     return found
+
+
+def _too_old(found: str) -> StoreError:
+    return StoreError(
+        f"a version of Pinocchio before 0.1.0 made it (schema {found}, the oldest that can be "
+        f"migrated is {FIRST}); use another store"
+    )
 
 
 def _wait_for_turn(connection: sa.Connection) -> None:
@@ -81,7 +100,7 @@ def _make(connection: sa.Connection) -> None:
     connection.execute(version_table.insert().values(version_num=LATEST))
 
 
-def _migrate(connection: sa.Connection, found: str | None) -> None:
+def _migrate(connection: sa.Connection, found: str) -> None:
     from alembic import command
     from alembic.config import Config
 
@@ -90,4 +109,4 @@ def _migrate(connection: sa.Connection, found: str | None) -> None:
     config.attributes["connection"] = connection
     with _one_at_a_time:
         command.upgrade(config, LATEST)
-    log.info("store_migrated", before=found or "without a revision", now=LATEST)
+    log.info("store_migrated", before=found, now=LATEST)

@@ -200,8 +200,6 @@ def _opened(config: UpstreamConfig) -> Upstream:
             via=config.via,
             timeout_s=config.timeout_s,
         )
-    if config.http_client is not None:
-        log.warning("http_client_ignored", hint="there is one client; remove http_client")
     assert config.base_url is not None  # UpstreamConfig refuses anything else
     return _open_spoken(config, config.base_url, key)
 

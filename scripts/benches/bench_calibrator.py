@@ -1,11 +1,9 @@
-"""The CPU cost of the embedded calibrator, beside an encoder of 22 million weights.
+"""The CPU cost of the embedded calibrator.
 
 The figures are: one score at three lengths, of a call after a long conversation, and of a short
 factual reply, which a small encoder reads too, alone and in a batch; scores a second of replies as
 long as those of benchmarks; seconds from the import to the first score; memory of a whole proxy
-after its first score. Times are medians in a separate process, on texts of random words. The
-encoder beside it has MiniLM's geometry in plain torch, fp32 and eager: it is the least that one
-score would cost if the checkpoint had an encoder.
+after its first score. Times are medians, on texts of random words.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from bench_process import memory_mb
 from bench_servers import SERVERS, start, start_proxy
 from bench_table import say, shown, table
 
-from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED, EncoderConfig
+from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED
 from calibrator.embedded.calibrator import EmbeddedCalibrator, load_embedded
 from calibrator.scorer import Item, ToolUse
 
@@ -112,7 +110,7 @@ def median_ms(act: Callable[[], object], repeats: int, at_most_s: float) -> floa
 
 def score_ms(repeats: int, at_most_s: float) -> dict[str, float]:
     """Return the median milliseconds of one score by word pieces, each for a new text."""
-    scorer = load_embedded(FOLDER, "cpu")
+    scorer = load_embedded(FOLDER)
     texts = Texts(scorer)
 
     def ms(pieces: int) -> float:
@@ -124,7 +122,7 @@ def score_ms(repeats: int, at_most_s: float) -> dict[str, float]:
 
 def call_ms(repeats: int, at_most_s: float) -> float:
     """Return the median milliseconds of one call's score, each after a new conversation."""
-    scorer = load_embedded(FOLDER, "cpu")
+    scorer = load_embedded(FOLDER)
     texts = Texts(scorer)
     items = iter([texts.call(CALL_CHARACTERS) for _ in range(WARM_UP + repeats)])
     return median_ms(lambda: scorer.score_batch([next(items)]), repeats, at_most_s)
@@ -132,34 +130,15 @@ def call_ms(repeats: int, at_most_s: float) -> float:
 
 def short_ms(repeats: int, at_most_s: float, together: int) -> float:
     """Return the median milliseconds of one short factual reply, among `together` in a batch."""
-    scorer = load_embedded(FOLDER, "cpu")
+    scorer = load_embedded(FOLDER)
     texts = Texts(scorer)
     batches = iter([[texts.short() for _ in range(together)] for _ in range(WARM_UP + repeats)])
     return median_ms(lambda: scorer.score_batch(next(batches)), repeats, at_most_s) / together
 
 
-def encoder_ms(repeats: int, at_most_s: float) -> dict[str, float] | None:
-    """Return the milliseconds of a pass of an encoder of MiniLM's size, or None without torch."""
-    try:
-        import torch
-
-        from calibrator.embedded.torch_encoder import CrossEncoderModel
-    except ModuleNotFoundError:
-        return None
-    model = CrossEncoderModel(EncoderConfig(), attention="eager").eval()
-
-    def ms(pieces: int) -> float:
-        ids = torch.randint(1_000, 30_000, (1, pieces))
-        mask, segments = torch.ones_like(ids), torch.zeros_like(ids)
-        with torch.inference_mode():
-            return median_ms(lambda: model(ids, mask, segments), repeats, at_most_s)
-
-    return {str(pieces): ms(pieces) for pieces in GOALS_MS}
-
-
 def scores_per_s(at_least_s: float) -> float:
     """Return the scores a second, in batches of ten rows, one of each tenth."""
-    scorer = load_embedded(FOLDER, "cpu")
+    scorer = load_embedded(FOLDER)
     texts = Texts(scorer)
     scorer.score_batch([texts.item(pieces) for pieces in TENTHS])
     count, took = 0, 0.0
@@ -192,16 +171,13 @@ def proxy_mb() -> float:
         return memory_mb(proxy.pid)
 
 
-def score_table(ours: dict[str, float], theirs: dict[str, float] | None = None) -> str:
-    """Return a table of the results of `score_ms` and `encoder_ms`."""
+def score_table(ours: dict[str, float]) -> str:
+    """Return a table of the results of `score_ms`."""
     rows = [
         ["one score, ms", *(f"{pieces} pieces" for pieces in ours)],
         ["as it serves", *map(shown, ours.values())],
         ["goal on one core", *map(shown, GOALS_MS.values())],
     ]
-    if theirs:
-        rows.append(["an encoder in torch, fp32", *map(shown, theirs.values())])
-        rows.append(["encoder / ours", *(shown(theirs[n] / ours[n]) for n in ours)])
     return table(rows)
 
 
@@ -215,7 +191,7 @@ def main() -> None:
     options = parser.parse_args()
     repeats, at_most_s = (15, 2.0) if options.quick else (40, 10.0)
     say("one score ...")
-    ours, theirs = score_ms(repeats, at_most_s), encoder_ms(repeats, at_most_s)
+    ours = score_ms(repeats, at_most_s)
     say("batches, start and memory ...")
     others = {
         CALL: call_ms(repeats, at_most_s),
@@ -227,9 +203,9 @@ def main() -> None:
     }
     if options.json:
         facts = {"cpus": os.cpu_count(), "load_before": os.getloadavg()[0]}
-        print(json.dumps({**facts, "score_ms": ours, "encoder_ms": theirs, **others}, indent=1))
+        print(json.dumps({**facts, "score_ms": ours, **others}, indent=1))
         return
-    print(score_table(ours, theirs), end="\n\n")
+    print(score_table(ours), end="\n\n")
     print(table([["", "", "goal"], *([k, shown(v), shown(GOALS[k])] for k, v in others.items())]))
 
 

@@ -1,8 +1,8 @@
-"""Links of the paper's checklist to code and tests: `python -m scripts.checks.checklist`.
+"""Print the paper's checklist with its code and tests: `python -m scripts.checks.checklist`.
 
 A row is linked where a docstring of the product, or of a test, names it, or where `checklist.yaml`
-beside this names a file or a test. A link counts only if both exist. `--check` prints the rows
-without link or reason, and the links of the page that are outdated.
+beside this names a file or a test. A link counts only if both exist. Rows without a link or a
+reason are printed to standard error, and the exit status is then 1.
 """
 
 from __future__ import annotations
@@ -21,21 +21,17 @@ import yaml
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = ROOT / "scripts" / "checks" / "checklist.yaml"
-PAGE = ROOT / "docs" / "checklist.md"
 PACKAGES = ("calibrator", "proxy", "policies", "pinocchio")
 NO_CODE = ("calibrator/paper/catalogue.py",)  # it names every row and implements none
 SHOWN = 3  # most links of each kind in a line
 
-_LINK = re.compile(r"\[([^\]]+)\]\(\.\./([^)]+)\)")
 _ID = re.compile(r"\b([A-U])(\d\d)(?: ?(?:to|-) ?([A-U])(\d\d))?\b")
 
 HEAD = """# What of the paper is here
 
 Each row of the paper's checklist that asks for code (C), an experiment (R) or a page (D), with the
-code that does it and the tests that hold it. `python -m scripts.checks.checklist` writes this page
-from the docstrings that name a row; a test checks that it is up to date, that every link exists
-and, for a tenth of the rows drawn at random, that a test fails when the code is broken. The numbers
-that rows ask for stand in the [report](study.md).
+code that does it and the tests that hold it. The numbers that rows ask for are in the report of
+`pinocchio study`.
 
 """
 
@@ -155,27 +151,6 @@ def named_in_tests_all() -> Mapping[str, list[str]]:
     return found
 
 
-def faults_of(text: str, found: Sequence[Row]) -> list[str]:
-    """Return sentences about a page's missing rows and outdated links.
-
-    A new link is no fault, because the page shows only a few of each row.
-    """
-    told = []
-    for row in found:
-        lines = [line for line in text.splitlines() if line.startswith(f"| {row.id} | ")]
-        if len(lines) != 1:
-            told.append(f"{row.id} has {len(lines)} lines")
-            continue
-        is_linked = lines[0].count("](../") > 0
-        if is_linked != row.is_covered:
-            told.append(f"{row.id} is {'' if row.is_covered else 'not '}covered")
-        for name, place in _LINK.findall(lines[0]):
-            is_test = place.startswith("tests/")
-            if (f"{place}::{name}" not in row.tests) if is_test else (place not in row.code):
-                told.append(f"{row.id}: {name} of {place} names it no more")
-    return told
-
-
 def page(found: Sequence[Row]) -> str:
     """Return the whole page."""
     covered = [row for row in found if row.is_covered]
@@ -195,25 +170,17 @@ def page(found: Sequence[Row]) -> str:
 
 
 def _links(places: Sequence[str]) -> str:
-    shown = [
-        f"[{place.rpartition('::')[2].rpartition('/')[2]}](../{place.partition('::')[0]})"
-        for place in places[:SHOWN]
-    ]
+    shown = [f"`{place}`" for place in places[:SHOWN]]
     return ", ".join(shown) + (f" and {len(places) - SHOWN} more" if len(places) > SHOWN else "")
 
 
 def main() -> None:
     found = rows()
-    for sentence in (told := missing_links(found)):
+    print(page(found), end="")
+    missing = missing_links(found)
+    for sentence in missing:
         print(sentence, file=sys.stderr)
-    if "--check" in sys.argv[1:]:
-        old = faults_of(PAGE.read_text(encoding="utf-8") if PAGE.exists() else "", found)
-        for sentence in old:
-            print(f"{PAGE.relative_to(ROOT)}: {sentence}; write it again", file=sys.stderr)
-        sys.exit(bool(told or old))
-    PAGE.write_text(page(found), encoding="utf-8")
-    print(f"{sum(row.is_covered for row in found)} of {len(found)} rows in {PAGE}")
-    sys.exit(bool(told))
+    sys.exit(bool(missing))
 
 
 if __name__ == "__main__":

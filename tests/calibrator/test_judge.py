@@ -168,7 +168,6 @@ def test_tags_are_used_where_they_are_known(judge: Pinocchio) -> None:
     assert (
         judge.score(completion("8,611 m"), messages=MESSAGES, source_model="known-model") == known
     )
-    assert judge.score("8,611 m", messages=MESSAGES, benchmark="gpqa") != plain
     assert judge.score("8,611 m", messages=MESSAGES, benchmark="unheard-of") == plain
 
 

@@ -1,4 +1,4 @@
-"""An upstream that speaks Anthropic's Messages API and makes a coding agent do certain steps."""
+"""Upstreams that make a coding agent do certain steps: by Anthropic's Messages, by Responses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Step:
     """A call of one of the agent's tools."""
 
     tool: str
-    input: Json
+    input: Json | str  # a text for a custom tool of Responses
 
 
 class ScriptedAgent(FaultyUpstream):
@@ -46,7 +46,7 @@ class ScriptedAgent(FaultyUpstream):
 
     def _events(self, block: Json) -> list[bytes]:
         is_call = block["type"] == "tool_use"
-        message = {
+        message: Json = {
             "id": f"msg_{len(self.asked):02d}",
             "type": "message",
             "role": "assistant",
@@ -72,3 +72,51 @@ class ScriptedAgent(FaultyUpstream):
             {"type": "message_stop"},
         ]
         return [f"event: {each['type']}\ndata: {json.dumps(each)}\n\n".encode() for each in told]
+
+
+class ScriptedResponsesAgent(FaultyUpstream):
+    """The same over OpenAI's Responses."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        super().__init__()
+        self._steps = steps
+        self.asked: list[Json] = []
+
+    def respond(self, request: Received) -> Response:
+        if request.method != "POST":
+            return Response([b"{}"], 404, JSON)
+        number = len(self.asked)
+        self.asked.append(json.loads(request.body))
+        item = _item(number, self._steps[number] if number < len(self._steps) else None)
+        response: Json = {
+            "id": f"resp_{number:02d}",
+            "object": "response",
+            "model": "gpt-5.5",
+            "status": "in_progress",
+            "output": [],
+        }
+        usage = {"input_tokens": 10, "output_tokens": 9, "total_tokens": 19}
+        whole = response | {"status": "completed", "output": [item], "usage": usage}
+        events: list[Json] = [
+            {"type": "response.created", "response": response},
+            {"type": "response.output_item.added", "output_index": 0, "item": item},
+            {"type": "response.output_item.done", "output_index": 0, "item": item},
+            {"type": "response.completed", "response": whole},
+        ]
+        for at, event in enumerate(events):
+            event["sequence_number"] = at
+        told = [f"event: {e['type']}\ndata: {json.dumps(e)}\n\n".encode() for e in events]
+        return Response(told, headers=EVENTS)
+
+
+def _item(number: int, step: Step | None) -> Json:
+    """Return the item of a response that asks for a step, or says that all are done."""
+    if step is None:
+        said = [{"type": "output_text", "text": DONE, "annotations": []}]
+        message: Json = {"type": "message", "id": f"msg_{number:02d}", "role": "assistant"}
+        return message | {"status": "completed", "content": said}
+    call: Json = {"id": f"fc_{number:02d}", "call_id": f"call_{number:02d}", "name": step.tool}
+    if isinstance(step.input, str):
+        return call | {"type": "custom_tool_call", "input": step.input, "status": "completed"}
+    told = json.dumps(step.input)
+    return call | {"type": "function_call", "arguments": told, "status": "completed"}

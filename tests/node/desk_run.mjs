@@ -22,7 +22,7 @@ const provider = createOpenAICompatible({ baseURL, apiKey, name: "proxied", fetc
 const ship = tool({
   description: "Ship a parcel by its number.",
   inputSchema: z.object({ parcel: z.number() }),
-  needsApproval: (_, { toolCallId }) => seen.isUnsure(toolCallId, 0.9),
+  needsApproval: (_, { toolCallId }) => seen.isUnsure(toolCallId, 0.3),
   execute: ({ parcel }) => {
     appendFileSync(join(folder, "shipped.txt"), `${parcel}\n`);
     return `shipped ${parcel}`;

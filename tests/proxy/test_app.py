@@ -12,11 +12,18 @@ import httpx
 import pytest
 
 from calibrator import extras
-from proxy.app import create_app
 from proxy.config.sections import Config
 from proxy.startup import gpu_line
 from proxy.upstreams.demo.demo import EMBEDDED_AUROC, first_question
-from tests.running.live_proxy import ROOT, LiveProxy, ProxyProcess, environment, question, until
+from tests.running.live_proxy import (
+    ROOT,
+    LiveProxy,
+    ProxyProcess,
+    create_app,
+    environment,
+    question,
+    until,
+)
 from tests.servers.faulty_upstream import FaultyUpstream
 
 PATIENCE_S = 60  # about one second on an idle machine; a busy one must not fail the suite
@@ -24,8 +31,10 @@ PATIENCE_S = 60  # about one second on an idle machine; a busy one must not fail
 SLOW_TO_LOAD = """
 import socket, sys, time
 import uvicorn
-from proxy.app import create_app
+from dataclasses import replace
+from proxy.app import create_app_of
 from proxy.config.sections import Config
+from proxy.config.setup import load_setup
 
 upstreams = {"faulty": {"base_url": sys.argv[1]}}
 models = ({"match": "*", "upstream": "faulty"},)
@@ -33,7 +42,8 @@ store = f"sqlite:///{sys.argv[2]}/held.db"
 config = Config.model_validate({"upstreams": upstreams, "models": models, "store": store})
 listening = socket.create_server(("127.0.0.1", 0))
 print(listening.getsockname()[1], flush=True)
-app = create_app(config, load=lambda: time.sleep(3600))
+setup = replace(load_setup(None), config=config)
+app = create_app_of(setup, load=lambda: time.sleep(3600))
 uvicorn.Server(uvicorn.Config(app, log_config=None)).run(sockets=[listening])
 """
 

@@ -16,10 +16,10 @@ import pytest
 import uvicorn
 
 from calibrator import FakeScorer
-from proxy.app import create_app
 from proxy.config.sections import Config
 from proxy.listener.sockets import server_settings
 from proxy.store import retention
+from tests.running.live_proxy import create_app
 
 ROOT = Path(__file__).parents[2]
 REQUESTS = 8

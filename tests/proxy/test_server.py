@@ -432,7 +432,7 @@ def test_reviews_of_a_running_proxy(holding: LiveProxy) -> None:
 
 def test_reviews_that_are_not_there(holding: LiveProxy) -> None:
     """An unknown id is exit status 1 and a sentence."""
-    for command in ("show", "approve", "release"):
+    for command in ("show", "approve", "reject"):
         done = reviews(holding, command, "chatcmpl-held-nothing")
         assert (done.exit_code, done.stdout) == (1, "")
         assert "there is no review 'chatcmpl-held-nothing'" in done.stderr

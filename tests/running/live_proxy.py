@@ -25,13 +25,16 @@ import uvicorn
 from openai import OpenAI
 
 from calibrator import FieldDoubt, Item, NotScorableError, Score, Scorer, Unsupported
-from policies import load_policy, parse_policy
-from proxy.app import create_app
+from policies import Policy, load_policy, parse_policy
+from proxy.app import App, create_app_of
 from proxy.config.desk.admin import AdminConfig
+from proxy.config.policy_book import PolicyBook
 from proxy.config.sections import Config
-from proxy.desk.listening import bind_admin
+from proxy.config.setup import Setup
+from proxy.desk.listening import AdminSocket, bind_admin
 from proxy.guardrails.listening import bind_guardrails
 from proxy.listener.sockets import server_settings
+from proxy.scoring.loader import load_fact_file, load_recalibrations, recalibrations_of_stand_in
 from tests.running.warm_cli import WarmProcess, run_warm
 
 ROOT = Path(__file__).parents[2]
@@ -188,6 +191,26 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.is_up.set()
+
+
+def create_app(
+    config: Config,
+    policy: Policy | None = None,
+    *,
+    load: Callable[[], Scorer] | None = None,
+    is_open: bool = True,
+    admin: AdminSocket | None = None,
+    guardrails: socket.socket | None = None,
+) -> App:
+    """Create a proxy whose configuration does not change; nothing is opened before it starts up.
+
+    `load` replaces the configured calibrator, `policy` the configured policies. The other arguments
+    are those of `create_app_of`.
+    """
+    book = PolicyBook(policy or load_policy(config.policies))
+    curves = load_recalibrations(config.calibrator), recalibrations_of_stand_in(config.calibrator)
+    setup = Setup(None, config, book, *curves, load_fact_file(config.calibrator))
+    return create_app_of(setup, load=load, is_open=is_open, admin=admin, guardrails=guardrails)
 
 
 class LiveProxy:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from calibrator.calls.notes.said import Said
 from calibrator.calls.reading.conversation import Call
-from calibrator.calls.reading.values import NUMBER_WORDS, Value, calendar_day
+from calibrator.calls.reading.values import NUMBER_WORDS, Value, calendar_day, spoken_times
 
 _PARTS_OF_DAY = {
     "morning": (300, 720), "afternoon": (720, 1_080), "evening": (1_020, 1_380),
@@ -28,6 +28,8 @@ _PERIODS = re.compile(
     r"(?! \d{1,2}\b)|q[1-4]|(?<![-./\d] )(?<![-./\d])(?:19|20)\d\d(?![-./\d]))\b"
 )
 _WEEKS = re.compile(r"\b(?:week|weekend|weeks)\b")
+_LENGTH = re.compile(r"\b(\d{1,3}|[a-z]{2,10})[ -](?:\w{1,12}[ -])?(day|night|week|month|sol)s?\b")
+MOST_WEEK_DAYS = 21  # days from today in which the ends of "the week" are taken for said
 _HALF_DAY = re.compile(r"\d\s?[ap]\.?m\b")
 _HOURS = re.compile(
     r"\b(?:at|from|to|until|till|by|between|and|past|around|-)\s*(\d{1,2}|one|two|three|four"
@@ -53,7 +55,7 @@ def _is_day_said(said: Said, day: tuple[int, int, int], value: Value, call: Call
         return True
     if told is None:
         return False
-    if told in said.relative:
+    if told in said.relative or told in said.relative_in_rules:
         return True
     users = s.users.text
     if said.today is None and _RELATIVE.search(users):
@@ -62,12 +64,26 @@ def _is_day_said(said: Said, day: tuple[int, int, int], value: Value, call: Call
         return True
     if _PERIODS.search(users) and told == said.today:  # until now
         return True
-    if _WEEKS.search(users) and told.weekday() in (0, 4, 5, 6):
+    is_near = said.today is None or abs((told - said.today).days) <= MOST_WEEK_DAYS
+    if is_near and _WEEKS.search(users) and told.weekday() in (0, 4, 5, 6):
         return True
     others = [d for v in call.values if v is not value for each in v.days
               if (d := calendar_day(each)) is not None]  # fmt: skip
     gaps = {abs((told - other).days) for other in others}
-    return any(gap and (gap in said.numbers or gap / 7 in said.numbers) for gap in gaps)
+    return bool(gaps & _lengths(said.text))
+
+
+def _lengths(text: str) -> set[int]:
+    """Return the numbers of days that a text in lower case speaks of: three nights, two weeks."""
+    found = {7} if "a week" in text or "one week" in text else set()
+    for number, unit in _LENGTH.findall(text)[:100]:
+        days = int(number) if number.isdigit() else int(NUMBER_WORDS.get(number, 0))
+        if unit == "month":
+            found |= {28 * days, 29 * days, 30 * days, 31 * days}
+            continue
+        found.add(days * (7 if unit == "week" else 1))
+        found |= {days - 1, days + 1} if unit == "day" else set()  # the first one counts, or not
+    return found - {0}
 
 
 def _is_time_said(said: Said, time: int, call: Call, value: Value) -> bool:
@@ -76,6 +92,8 @@ def _is_time_said(said: Said, time: int, call: Call, value: Value) -> bool:
     users = s.users.text
     if time in told or time in (0, 1_439):
         return True
+    if (time + 720) % 1_440 in spoken_times(users):  # ten in the evening is not 10:00
+        return False
     if not _HALF_DAY.search(users) and (time - 720) in told:
         return True
     if any(low <= time <= high for word, (low, high) in _PARTS_OF_DAY.items()

@@ -9,10 +9,11 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from calibrator.calls.notes import numbers, requested, risk, superlatives
+from calibrator.calls.notes import flags, last_turn, numbers, requested, risk, superlatives
 from calibrator.calls.notes.dates import is_date_said
 from calibrator.calls.notes.near import nearest_said
 from calibrator.calls.notes.said import Said, is_worded
+from calibrator.calls.notes.said_numbers import is_number_said
 from calibrator.calls.reading.conversation import Call, Tool
 from calibrator.calls.reading.grounding import grounding, is_placeholder
 from calibrator.calls.reading.requests import contrary, dating
@@ -90,6 +91,8 @@ def is_said(value: Value, call: Call, tool: Tool | None, said: Said) -> bool:
     """Return whether a value of a call was said, or follows from the conversation."""
     if value.kind == "date" and not is_worded(value):
         return is_date_said(said, value, call)
+    if value.kind == "number":
+        return said.is_settled(value, tool) or is_number_said(said, value, tool)
     return said.is_said(value, call, tool)
 
 
@@ -103,7 +106,7 @@ def _of_request(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
     view, sources = said.view, said.sources
     for path, named in requested.other_choice(call, tool, said):
         yield Mark("other_choice", argument_name(path), f"the user named {named}")
-    for path, wanted in requested.other_flag(call, said):
+    for path, wanted in flags.other_flag(call, tool, said):
         yield Mark("other_choice", argument_name(path), f"the user's words say {wanted}")
     for path in requested.wrong_way(call, said):
         yield Mark("swapped", argument_name(path), "the request names it as the other end")
@@ -121,11 +124,18 @@ def _of_request(call: Call, tool: Tool | None, said: Said) -> Iterator[Mark]:
     effect = risk.effect_of(call, tool, view)
     for path in requested.wider(call, said, destroys=effect.kind == risk.DESTROY):
         yield Mark("wider", argument_name(path), "the user named only a part of it")
+    for path in requested.left_out(call, said):
+        yield Mark("ruled_out", argument_name(path), "the user left it out")
+    if not effect.is_read:
+        for path in requested.moved_from(call, said):
+            yield Mark("swapped", argument_name(path), "the request names it as what it was before")
+        for path, name, words in last_turn.superseded(call, said):
+            yield Mark(name, argument_name(path), words)
     if requested.contrary_verb(call, view):
         yield Mark("contrary", "", "the tool does the contrary of what was asked")
     if requested.ruled_out(call, view, is_changing=not effect.is_read):
         yield Mark("ruled_out", "", "the user said not to do it")
-    if effect.is_final and requested.is_pure_look(view):
+    if effect.is_final and requested.is_pure_look(view) and not requested.is_ordered(call, view):
         yield Mark("unasked_change", "", "the user only asked to look")
     elif effect.kind == risk.DESTROY and not risk.authorised(call, effect, said)[0]:
         yield Mark("unasked_change", "", "the user's own words do not ask for it")

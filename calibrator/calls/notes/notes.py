@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from calibrator.calls.notes.marks import marks_of
 from calibrator.calls.notes.risk import risk_of_call
 from calibrator.calls.notes.said import Said
 from calibrator.calls.reading.conversation import calls_in
+from calibrator.calls.reading.grounding import sources_of
 from calibrator.calls.reading.reply import ReadReply, read_reply
 from calibrator.calls.reading.rules import sentences_of
 from calibrator.scorer import CallNotes, ToolUse
@@ -36,7 +38,11 @@ def notes_of(reply: ReadReply) -> tuple[CallNotes, ...] | None:
     view = reply.view
     if has_unread_calls(reply):
         return None
-    said, sentences = Said(view, reply.sources), sentences_of(view.rules)
+    sources = reply.sources
+    if view.turns != view.whole_turns:  # what the user wrote was said, however short
+        view = replace(view, turns=view.whole_turns)
+        sources = sources_of(view)
+    said, sentences = Said(view, sources), sentences_of(view.rules)
     found = []
     for call in view.calls:
         tool = view.tools.get(call.name)

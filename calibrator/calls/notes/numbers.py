@@ -55,6 +55,17 @@ _STEP = re.compile(r"\b(\d+(?:\.\d+)?|one|two|three|four|five|six|seven|eight|ni
 _STEP_NAMES = word_set("by delta change offset increment step difference extra additional added")
 
 
+_SCALES = re.compile(r"\b(?:double|halve|triple)\b(?! (?:check|room|bed|click))")
+_SIGNED = word_set("delta change adjustment difference diff offset")
+_ADDS = re.compile(r"\b(?:add|added|put in|increase|raise|receiv\w+|arriv\w+|restock\w*|extra)\b")
+_TAKES_AWAY = re.compile(
+    r"\b(?:remove|subtract|deduct|reduce|decrease|lower|broke\w*|lost|missing|stolen|damaged|sold"
+    r"|take (?:\w+ ){0,3}?(?:out|off|away)|write (?:\w+ ){0,3}?off)\b"
+)
+_SPOKEN = re.compile(
+    r"\b(two|three|four|five|six|seven|eight|nine|ten|fifteen|twenty|thirty|forty|sixty|ninety)"
+    r"[ -]([a-z]{1,12})\b"
+)
 _BY = re.compile(
     r"\b(?:lower|raise|increase|reduce|decrease|extend|shorten|turn|move|up|down|grow|shrink"
     r"|change)\b"
@@ -72,6 +83,7 @@ def other_number(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[st
     units = dict(
         re.findall(r"(?<![\w.])(\d+(?:[.,]\d+)?)\s?(?:degrees? )?([a-z]{1,12})\b", text)[:40]
     )
+    units |= {f"{NUMBER_WORDS[n]:g}": unit for n, unit in _SPOKEN.findall(text)[:40]}
     steps = {
         NUMBER_WORDS.get(n, 0.0) if n.isalpha() else float(n)
         for n in [*_STEP.findall(text), *_BY.findall(text)]
@@ -89,11 +101,21 @@ def other_number(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[st
         found = re.search(rf"\b({'|'.join(_ORDINALS)}) {re.escape(names[-1])}\b", text)
         if found and _ORDINALS[found[1]] != value.number:
             yield value.path, f"the request says {found[1]}"
+        if set(names) & _SIGNED and _is_sign_wrong(value.number, text):
+            yield value.path, "it goes the other way than the request"
+        if said.plain_numbers == {value.number} and _SCALES.search(text):
+            yield value.path, "the request asks for another than it is now"
         if steps and not set(names) & _STEP_NAMES:
             if value.number in steps and value.number not in said.sources.results.numbers:
                 yield value.path, "the request gives it as a difference"
             elif _is_step_back(value.number, steps, text, said):
                 yield value.path, "it goes the other way than the request"
+
+
+def _is_sign_wrong(number: float, text: str) -> bool:
+    """Return whether a difference goes up where the request only takes away, or the reverse."""
+    is_more, is_less = bool(_ADDS.search(text)), bool(_TAKES_AWAY.search(text))
+    return is_more != is_less and number != 0 and (number > 0) is is_less
 
 
 def _is_other_unit(own: tuple[int, int], named: tuple[int, int]) -> bool:

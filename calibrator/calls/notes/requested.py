@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from calibrator.calls.notes import flags
 from calibrator.calls.notes.said import Said, holds_token
 from calibrator.calls.notes.words import ALIASES, KIN
 from calibrator.calls.reading.conversation import Call, Tool, View
@@ -28,9 +29,6 @@ _PAIRS_OF_ENDS = (
     ("departure", "return"), ("since", "until"), ("after", "before"), ("min", "max"),
     ("in", "out"), ("checkin", "checkout"), ("departure", "arrival"),
 )  # fmt: skip
-_LATER = word_set("end later after next delayed schedule scheduled defer")
-_NOW = re.compile(r"\b(?:immediately|right away|right now|at once|straight away|today|this minute"
-                  r"|as of now|with immediate effect|now)\b")  # fmt: skip
 _FROM = word_set("from source origin src sender departure payer debit old previous")
 _TO = word_set("to target destination dest dst recipient receiver arrival into payee credit new")
 _ALL = re.compile(r"\b(?:all|every|everything|everyone|everybody|entire|whole|any|each|wipe)\b")
@@ -38,6 +36,9 @@ _PURE_LOOK = re.compile(
     r"^\W*(?:(?:please|can you|could you|would you|hey|hi|hello|ok|and|also|just|now)\W+)*"
     r"(?:which|what|how|show|list|find|count|who|when|where|give me|tell me|print|look|check|see"
     r"|display|search|summari[sz]e|read|is there|are there|do we|do i|does|did|has|have)\b"
+)
+_CONTRAST = re.compile(
+    r"\b(?:rather than|instead of|in place of|as opposed to|no longer)\b[^,.;!?\n]{1,60}"
 )
 MOST_WORDS = 400  # last words of the request that are read
 
@@ -54,59 +55,16 @@ def words_of(text: str) -> list[str]:
 
 def other_choice(call: Call, tool: Tool | None, said: Said) -> Iterator[tuple[str, str]]:
     """Yield arguments whose value is not the allowed one that the user named, with that one."""
-    request = words_of(said.view.request)
+    request = words_of(_CONTRAST.sub(" ", said.view.request.lower()))
+    own = {stem(word) for word in name_words(call.name)}  # "close it" names no state
     for value in call.values[:30]:
         choices = _choices(tool, value)
         if len(choices) < 2 or not isinstance(value.raw, str):
             continue
-        named = [each for each in choices if _is_named(each, request)]
-        if named and value.raw not in named and not _is_named(value.raw, request):
+        wanted = flags.other_moment(said.view.request, value.raw, choices)
+        named = [wanted] if wanted else [each for each in choices if _is_named(each, request, own)]
+        if named and value.raw not in named and (wanted or not _is_named(value.raw, request, own)):
             yield value.path, str(named[0])[:60]
-
-
-def other_flag(call: Call, said: Said) -> Iterator[tuple[str, str]]:
-    """Yield flags that contradict the user's words, each with the value that they say."""
-    text = said.view.request.lower()
-    request = words_of(text)
-    for value in call.values[:30]:
-        if not isinstance(value.raw, bool):
-            continue
-        own = name_words(value.path)
-        if own[-1:] and own[-1] in _SWITCHES and (_SWITCHED.search(text) is not None):
-            is_off = bool(_SWITCHED_OFF.search(text))
-            if is_off != bool(_SWITCHED_ON.search(text)) and value.raw is is_off:
-                yield value.path, str(not is_off).lower()
-            continue
-        names = [w for w in own if len(w) > 2 and w not in _DULL]
-        wanted = _wanted(names, request, text)
-        if wanted is not None and wanted is not value.raw:
-            yield value.path, str(wanted).lower()
-
-
-_SWITCHES = word_set("on enabled active power state enable activated running")
-_SWITCHED_OFF = re.compile(
-    r"\b(?:turn|switch)\w*\b[^.;!?]{0,40}\boff\b|\b(?:disable|deactivate|shut (?:off|down))\b"
-)
-_SWITCHED_ON = re.compile(r"\b(?:turn|switch)\w*\b[^.;!?]{0,40}\bon\b|\b(?:enable|activate)\b")
-_SWITCHED = re.compile(f"{_SWITCHED_OFF.pattern}|{_SWITCHED_ON.pattern}")
-_DULL = word_set("is has should the with include including enable enabled flag set use do allow by"
-                 " make was mark")  # fmt: skip
-
-
-def _wanted(names: list[str], request: list[str], text: str) -> bool | None:
-    """Return the value that the user's words give a flag of this name; None if they give none."""
-    stems = {stem(w) for w in names}
-    if stems & {stem(w) for w in _LATER}:
-        rest = stems - {stem("at")}
-        if sum(w in {stem(r) for r in request} for w in rest) >= min(2, len(rest)):
-            return True
-        return False if _NOW.search(text) else None
-    places = [at for at, word in enumerate(request) if stem(word) in stems]
-    if not places or len({stem(request[at]) for at in places}) < (len(stems) + 1) // 2:
-        return None
-    at = places[0]
-    window = request[max(0, at - 4) : at] + [w for w in request[at + 1 : at + 5] if w == "off"]
-    return not any(negates(word) for word in window)
 
 
 def _choices(tool: Tool | None, value: Value) -> Sequence[str]:
@@ -130,13 +88,13 @@ def _alternatives(described: str) -> str:
     return found[1].replace(" or ", " ") if found else ""
 
 
-def _is_named(choice: str, request: list[str]) -> bool:
+def _is_named(choice: str, request: list[str], own: set[str]) -> bool:
     """Return whether the user named a choice, in any of its forms, and did not rule it out."""
     wanted = [w for w in _WORD.findall(choice.lower().replace("_", " ")) if len(w) > 1]
     if not wanted:
         return False
     for word in wanted:
-        kin = {stem(each) for each in KIN.get(word, ())} | {stem(word)}
+        kin = ({stem(each) for each in KIN.get(word, ())} - own) | {stem(word)}
         places = [at for at, each in enumerate(request) if stem(each) in kin]
         free = [at for at in places if not any(negates(w) for w in request[max(0, at - 3) : at])]
         if not free:
@@ -169,6 +127,39 @@ def wrong_way(call: Call, said: Said) -> Iterator[str]:
 
 
 _BOTH_WAYS = re.compile(r"\b(?:round[- ]?trip|return|back|both ways|swap|exchange|reverse)\b")
+
+
+def moved_from(call: Call, said: Said) -> Iterator[str]:
+    """Yield arguments that the request names as what it was, in "from X to Y", if no value is Y."""
+    used = " ".join(value.text for value in call.values[:20])
+    for old, new in _FROM_TO.findall(said.view.request.lower()[-2_000:])[:10]:
+        if holds_token(used, new) or old == new:
+            continue
+        for value in call.values[:20]:
+            names = set(name_words(value.path))
+            if value.kind in ("name", "id", "choice") and value.text == old and not names & _FROM:
+                yield value.path
+
+
+def left_out(call: Call, said: Said) -> Iterator[str]:
+    """Yield arguments with somebody or something that the request leaves out: not for Milo."""
+    text = said.view.request.lower()[-2_000:]
+    for value in call.values[:30]:
+        if value.kind not in ("mail", "name", "id"):
+            continue
+        word = value.text.partition("@")[0]
+        if len(word) < 4 or not all(each.isalnum() for each in word) or word not in text:
+            continue
+        without = re.findall(_LEFT_OUT.format(word), text)
+        if without and len(without) == len(re.findall(rf"\b{word}\b", text)):
+            yield value.path
+
+
+_FROM_TO = re.compile(r"\bfrom ([\w-]{2,40}) to ([\w-]{2,40})\b")
+_LEFT_OUT = (
+    r"\b(?:without|except(?: for)?|excluding|not|leave)(?: (?:for|to|with|the))?(?: the)? {0}\b"
+    r"(?! only)"
+)
 
 
 def _names_of(value: Value, said: Said) -> list[str]:
@@ -321,6 +312,13 @@ def is_pure_look(view: View) -> bool:
     return bool(view.turns) and all(map(is_look, view.turns))
 
 
+def is_ordered(call: Call, view: View) -> bool:
+    """Return whether the request begins with the verb of the tool: print, for `print_file`."""
+    words = [word for word in words_of(view.request) if word not in ("please", "now", "then")]
+    own = {stem(word) for word in name_words(call.name)}
+    return bool(words) and stem(words[0]) in own
+
+
 def is_look(turn: str) -> bool:
     """Return whether a turn asks a question or asks to look, and asks for nothing else."""
     split = re.split(r"(?<=[.!?])\s+|\n+", turn.lower()[:2_000])
@@ -330,11 +328,12 @@ def is_look(turn: str) -> bool:
         return False
     others = [each for each in sentences if each not in looks]
     return not (
-        any(verb_classes(words_of(each)) & _ACTING for each in others)
+        any(verb_classes(words_of(each)) & _ACTING or _TAKES.match(each) for each in others)
         or any(re.search(rf"\b(?:and|then)\s+(?:then\s+)?(?:{_ACTS})\b", each) for each in looks)
     )
 
 
+_TAKES = re.compile(r"\W*(?:please |then |so )?(?:take|choose|pick|use|go|do|get|give|let)\b")
 _ACTING = {
     "remove",
     "pay",

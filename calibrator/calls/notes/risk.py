@@ -78,12 +78,16 @@ _SECRET = re.compile(
     r"|credential|secret|password|api[_-]?key|private[_-]?key",
     re.I,
 )
+_CALLED_OFF = re.compile(
+    r"\b(?:can't|cannot|won't|doesn't|does not|will not) (?:take place|happen|be held)\b"
+    r"|\bcall(?:ed|ing)? (?:\w+ ){0,3}?off\b"
+)
 _LIVE = re.compile(r"\b(?:prod|production|live|main|master)\b")
 _KIN = {  # words by which a user asks for such a call, apart from its verb
     DESTROY: "delete remove cancel drop clear erase discard trash unsubscribe revoke void withdraw"
-    " scrap rid wipe purge destroy clean terminate end stop close kill uninstall deactivate undo"
-    " disable shut reset restart reboot archive throw cut off longer anymore expire void quit"
-    " leave",
+    " empty flush prune scrap rid wipe purge destroy clean terminate end stop close kill uninstall"
+    " deactivate undo disable shut reset restart reboot archive throw cut off longer anymore expire"
+    " void quit leave",
     SEND: "send email mail reply forward message notify tell post share invite write text inform"
     " answer let remind pay transfer refund charge deposit wire settle return reimburse money back"
     " order book buy purchase reserve get publish deploy release push ship submit approve accept"
@@ -218,6 +222,8 @@ def authorised(call: Call, effect: Effect, said: Said) -> tuple[bool, str]:
     own = {stem(verb)} if verb else set()
     classes = verb_classes([verb] if verb else name_words(call.name)[:1]) - {"look"}
     for turn in reversed(said.view.turns[-4:]):
+        if effect.kind == DESTROY and _CALLED_OFF.search(turn.lower()[-4_000:]):
+            return True, "the user asked for it"
         words = words_of(turn)
         stems = {stem(word) for word in words}
         is_named = bool(own & stems)

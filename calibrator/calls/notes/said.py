@@ -16,17 +16,16 @@ from itertools import islice
 
 from calibrator.calls.notes.words import (
     ALIASES,
-    CONTROL,
     FREE,
     KIN,
     LOOSE,
     OF_THE_WORLD,
-    PEOPLE,
 )
 from calibrator.calls.reading.conversation import Call, Tool, View
 from calibrator.calls.reading.grounding import SOUGHT, Sources, is_placeholder
 from calibrator.calls.reading.steps import failed
 from calibrator.calls.reading.values import (
+    Day,
     Value,
     calendar_day,
     dates_in,
@@ -35,6 +34,7 @@ from calibrator.calls.reading.values import (
     relative_days,
     spoken_numbers,
     stem,
+    without_days,
     word_set,
 )
 
@@ -42,15 +42,6 @@ MAX_TEXT = 60_000  # characters of each part of the conversation that are search
 MAX_DESCRIPTION = 2_000  # characters of an argument's description
 MAX_TOKENS = 16_000
 
-_COMPUTES = re.compile(
-    r"\b(?:half|third|quarter|double|twice|triple|each|per|every|all|both|total|sum|together|rest"
-    r"|remain\w*|difference|percent|more|less|fewer|extra|additional|increas\w*|decreas\w*|rais\w*"
-    r"|reduc\w*|lower\w*|cut|plus|minus|split|divid\w*|share|average|warmer|cooler|colder|higher"
-    r"|discount|tax|tip|add\w*|another|longer|shorter|everything|convert\w*|whole|full|by|top up"
-    r"|up|down|off|back|order|them|these|those|overpaid|balance|owe\w*|for|times|nights"
-    r"|a (?:night|day"
-    r"|month|year|piece|person|head|week|hour|unit))\b|%"
-)
 _SPANS = re.compile(r"\b(half an hour|an hour and a half|a quarter of an hour|three quarters of an"
                     r" hour|an hour)\b")  # fmt: skip
 _SPAN_MINUTES = {"half an hour": 30.0, "an hour and a half": 90.0, "a quarter of an hour": 15.0,
@@ -64,26 +55,14 @@ _MORE_NUMBERS = {"thirteen": 13.0, "fourteen": 14.0, "sixteen": 16.0, "seventeen
 _COMPOUND = re.compile(rf"\b({'|'.join(_TENS)})[ -]({'|'.join(_DIGITS)})\b")
 _THOUSANDS = re.compile(r"\b(\d+(?:\.\d+)?)\s?(k|thousand|million|m|hundred)\b")
 _FACTORS = {"k": 1e3, "thousand": 1e3, "million": 1e6, "m": 1e6, "hundred": 100.0}
-_TIME_FACTORS = (60.0, 1 / 60, 24.0, 1 / 24, 7.0, 1 / 7, 3_600.0, 1 / 3_600, 1_440.0, 1_000.0)
-_TIMED = word_set("minutes minute min mins seconds second sec secs hours hour hrs duration delay"
-    " length"
-                  " days weeks ms timeout timespan span interval reminder before ttl")  # fmt: skip
-_FACTORED = re.compile(
-    r"\b(?:kg|g|grams?|kilos?|kilograms?|km|kilomet\w+|met\w+s?|m|cm|mm|lit\w+s?|l|ml|mg|tons?"
-    r"|tonnes?"
-    r"|pounds?|lbs?|ounces?|oz|miles?|feet|ft|inch\w*|cents?|pence|gallons?|bytes|kb|mb|gb|tb)\b"
-)
-_MEASURED = (1e3, 1e-3, 100.0, 0.01, 1e6, 1.609344, 0.621371, 0.453592, 2.204623, 2.54, 0.393701,
-             0.3048, 3.28084, 28.3495, 3.785412, 0.264172, 1_024.0,
-             1 / 1_024)  # fmt: skip
 _DOTTED = re.compile(r"(?<![\d.])((?:19|20)\d\d)[./](\d{1,2})[./](\d{1,2})(?![\d])")
-_UP = re.compile(
-    r"\b(?:rais\w*|increas\w*|more|higher|plus|add\w*|up|warmer|longer|extend\w*|bonus|top)\b"
-)
-_DOWN = re.compile(r"\b(?:reduc\w*|lower\w*|decreas\w*|less|off|discount\w*|cut|down|cooler"
-    r"|colder|minus"
-                   r"|shorter|cheaper)\b")  # fmt: skip
 _MAIL_IN = re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5}")
+_STANDALONE = re.compile(r"(?<![\w.#/-])\d{1,12}(?:,\d{3})*(?:\.\d{1,6})?(?![\w/-])")
+_MONTH = re.compile(r"(?:19|20)\d\d-(?:0\d|1[0-2])")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH_ENDS = dict(zip(_MONTHS, ("uary", "ruary", "ch", "il", "", "e", "y", "ust", "t(?:ember)?",
+                                 "ober", "ember", "ember"), strict=True))  # fmt: skip
+_MONTHS_AWAY = re.compile(r"\b(this|current|next|coming|last|previous) month(?:'s)?\b")
 _COMPARED = re.compile(r"\b\w{1,60}\s*=\s*(?:'([^']{1,80})'|\"([^\"]{1,80})\"|(\d{1,15})\b)")
 _TOKEN = re.compile(r"[^\s,;:!?\"'()\[\]{}<>|=`]{1,200}")
 _PIECE = re.compile(r"[^\W_]+")
@@ -96,7 +75,6 @@ _SELF = word_set("current me self mine my own this default primary main")
 _SET_TO = re.compile(
     r"\b(?:mark|set|change|update|move)\w*\b[^.;!?]{0,60}\b(?:as|to)\s+[a-z_-]{3,20}\b"
 )
-_CLOCK_NAMES = word_set("hour minute day month year hours_of_day weekday week date time")
 
 
 @dataclass
@@ -183,6 +161,22 @@ class Said:
         return found
 
     @cached_property
+    def relative_in_rules(self) -> set[date]:
+        """The days that the instructions name by their distance in weeks or months."""
+        rules, today = self.sources.rules.text, self.today
+        if today is None or not re.search(r"\b(?:weeks?|months?|days?)\b", rules):
+            return set()
+        return relative_days(
+            re.sub(r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day\b", " ", rules), today
+        )
+
+    @cached_property
+    def plain_numbers(self) -> set[float]:
+        """The numbers of the request that are no part of an id."""
+        text = without_days(self.sources.request.text)
+        return {float(n.replace(",", "")) for n in _STANDALONE.findall(text)[:200]}
+
+    @cached_property
     def made(self) -> str:
         """The arguments of earlier calls that succeeded, such as files and names, in lower case."""
         calls = (c.key for c in self.view.earlier[-30:] if c.result and not failed(c.result))
@@ -192,22 +186,27 @@ class Said:
         """Return whether the conversation has a text that is no part of a longer word."""
         return holds_token(self.text, text)
 
-    def is_said(self, value: Value, call: Call, tool: Tool | None) -> bool:
-        """Return whether a value of a call was said, or follows from the conversation.
-
-        Dates are checked by `dates.is_date_said`.
-        """
+    def is_settled(self, value: Value, tool: Tool | None) -> bool:
+        """Return whether a value needs no source: empty, a default, a sign, a time zone."""
         if value.kind == "empty" or not value.text or _is_default(value, tool):
             return True
         last = name_words(value.path)[-1:]
-        if last and last[0] in OF_THE_WORLD and not str(value.raw).isupper():
+        is_of_the_world = bool(last) and last[0] in OF_THE_WORLD and not str(value.raw).isupper()
+        return is_of_the_world or not _PIECE.search(value.text)  # a sign: the @ of a zone
+
+    def is_said(self, value: Value, call: Call, tool: Tool | None) -> bool:
+        """Return whether a value of a call was said, or follows from the conversation.
+
+        Dates are checked by `dates.is_date_said`, numbers by `said_numbers.is_number_said`.
+        """
+        if self.is_settled(value, tool):
             return True
+        if _MONTH.fullmatch(value.text):
+            return self._is_month_said(value.text)
         if is_worded(value):
             return self._are_parts_said(value.text)
         if value.kind not in SOUGHT:
             return True
-        if value.kind == "number":
-            return self._is_number_said(value, tool)
         if value.kind == "mail":
             mails = _MAIL_IN.findall(value.text)[:20]
             return all(map(self.holds_token, mails)) if mails else self.holds_token(value.text)
@@ -286,12 +285,12 @@ class Said:
 
     def _are_words_said(self, text: str, *, exactly: bool = False) -> bool:
         pieces = _PIECE.findall(text)
-        return bool(pieces) and all(self._is_piece_said(p, exactly=exactly) for p in pieces)
+        return bool(pieces) and all(self.is_piece_said(p, exactly=exactly) for p in pieces)
 
-    def _is_piece_said(self, piece: str, *, exactly: bool = False) -> bool:
+    def is_piece_said(self, piece: str, *, exactly: bool = False) -> bool:
         if piece in self.pieces or (not exactly and stem(piece) in self.words):
             return True
-        number = number_of(piece)
+        number = number_of(piece.removeprefix("x"))  # also of x2, two pieces
         if number is not None:
             return number in self.numbers
         return (len(piece) <= 2 and piece.isalpha()) or piece in ("the", "and", "for", "with")
@@ -307,10 +306,38 @@ class Said:
             return True
         if not any(c.isdigit() for c in text):
             return self._are_words_said(text) or text in self.made
-        digits = max(re.findall(r"\d+", text), key=len)
+        runs = re.findall(r"\d+", text)
+        digits = max(runs, key=len)
         letters = [p for p in re.findall(r"[a-z]+", text)]
         is_named = all(any(w.startswith(p[:3]) for w in self.pieces) for p in letters)
-        return len(digits) >= 3 and digits in self.pieces and is_named and len(letters) <= 1
+        has_runs = all(run in self.pieces or run == "0" for run in runs)
+        return len(digits) >= 3 and has_runs and is_named and len(letters) <= 1
+
+    def _is_month_said(self, text: str) -> bool:
+        """Return whether a month, 2026-04, was said: by its name, a day in it, or its distance."""
+        if self.holds_token(text):
+            return True
+        year, month = map(int, text.split("-"))
+        s = self.sources
+        days = s.users.days | s.results.days | s.rules.days
+        if any(
+            day[1] == month and day[0] in (0, year) for day in days if self._is_users_month(day)
+        ):
+            return True
+        name = _MONTHS[month - 1] if 1 <= month <= 12 else "?"
+        if re.search(rf"\b{name}(?:{_MONTH_ENDS[name]})?\b", s.users.text):
+            return True
+        found = _MONTHS_AWAY.search(s.users.text)
+        if found is None or self.today is None:
+            return found is not None
+        away = {"this": 0, "current": 0, "next": 1, "coming": 1, "last": -1, "previous": -1}
+        at = self.today.year * 12 + self.today.month - 1 + away[found[1]]
+        return (year, month) == (at // 12, at % 12 + 1)
+
+    def _is_users_month(self, day: Day) -> bool:
+        """Return whether a day is not only today's, which every instruction names."""
+        today = self.today
+        return today is None or day != (today.year, today.month, today.day)
 
     def _is_spelt_otherwise(self, text: str) -> bool:
         """Return whether an id was said with other marks between its parts: AB-12, ab 12, AB12."""
@@ -329,55 +356,8 @@ class Said:
         pieces = _PIECE.findall(folders)
         has_base = self.holds_token(base) or self._are_words_said(base, exactly=True)
         return has_base and all(
-            self._is_piece_said(p, exactly=True) or p in self.made for p in pieces
+            self.is_piece_said(p, exactly=True) or p in self.made for p in pieces
         )
-
-    # --- numbers ------------------------------------------------------------------------------
-
-    def _is_number_said(self, value: Value, tool: Tool | None) -> bool:
-        number, names = value.number, set(name_words(value.path))
-        last = name_words(value.path)[-1:]
-        if number is None or (last and last[0] in CONTROL) or abs(number) > 1e8:
-            return True
-        if number in self.numbers or -number in self.numbers:
-            return True
-        if number in (0.0, 1.0) or (names & LOOSE and 0 < number <= 10):
-            return True
-        if _describes_number(value, tool, number):
-            return True
-        request = self.sources.users.text
-        if names & PEOPLE and number <= 12 and not (self.sources.request.numbers - {1.0}):
-            return bool(re.search(r"\b(?:me|us|we|my|our|and|family|couple)\b", request))
-        if names & _CLOCK_NAMES and self._is_time_part(number):
-            return True
-        if names & _TIMED and any(
-            abs(number * f - n) < 1e-6 for f in (1.0, *_TIME_FACTORS) for n in self.spans() if n
-        ):
-            return True
-        if 0 < number < 1 and round(number * 100, 4) in self.numbers:
-            return True
-        if self._is_converted(number, names, request):
-            return True
-        return bool(_COMPUTES.search(request)) and self._is_computed(number, request)
-
-    def _is_converted(self, number: float, names: set[str], request: str) -> bool:
-        """Return whether a number is one of the user's in another unit."""
-        told = self.sources.users.numbers
-        if "fahrenheit" in request or "celsius" in request or "\u00b0f" in request:
-            other = [(n - 32) * 5 / 9 for n in told] + [n * 9 / 5 + 32 for n in told]
-            if any(abs(number - n) < 0.6 for n in other):
-                return True
-        if names & {"cents", "cent", "pence", "minor"}:
-            return number / 100 in told
-        if names & {"percent", "percentage", "pct", "ratio"} and re.search(
-            r"\bhalf|third|quarter", request
-        ):
-            return number in (50, 25, 75, 33, 0.5, 0.25, 0.75)
-        if not _FACTORED.search(request):
-            return False
-        if any(re.search(rf"\d\s?{re.escape(name)}\b", request) for name in names):
-            return False  # the user uses the argument's own unit
-        return any(abs(number - n * f) <= 0.01 * abs(number) for f in _MEASURED for n in told if n)
 
     def spans(self) -> set[float]:
         """Return the numbers of users and results, and the spans of time in minutes."""
@@ -387,40 +367,6 @@ class Said:
         spans |= {float(b - a) for a in times for b in times if b > a}
         hours = {(float(n) + 0.5) for n in spoken_numbers(told) if "and a half" in told}
         return spans | hours | self.sources.users.numbers | self.sources.results.numbers
-
-    def _is_time_part(self, number: float) -> bool:
-        """Return whether a number is an hour, a minute, a day, a month or a year that was named."""
-        times = self.sources.users.times | self.sources.results.times
-        if any(number in (t // 60, t % 60, t // 60 % 12) for t in times):
-            return True
-        days = self.sources.users.days | self.sources.results.days
-        days |= {(d.year, d.month, d.day) for d in self.relative}
-        return any(number in day for day in days)
-
-    def _is_computed(self, number: float, request: str) -> bool:
-        if self.sources.computed(number) or self._is_share(number, request):
-            return True
-        columns: dict[tuple[int, str], list[float]] = {}
-        for record in self.sources.records[-60:]:
-            for key, held in list(record.fields.items())[:20]:
-                if (each := number_of(held)) is not None:
-                    columns.setdefault((record.group, str(key)), []).append(each)
-        sums = {round(sum(each), 2) for each in columns.values()}
-        return any(abs(number - each) < 0.006 for each in sums)
-
-    def _is_share(self, number: float, request: str) -> bool:
-        """Return whether a number is a part of one that was said: half, a third, 15 % off."""
-        shares = {0.5: "half", 1 / 3: "third", 2 / 3: "third", 0.25: "quarter", 0.75: "quarter",
-                  2.0: "double twice", 3.0: "triple", 0.1: "tenth"}  # fmt: skip
-        told = {
-            share for share, names in shares.items() if any(n in request for n in names.split())
-        }
-        is_up, is_down = bool(_UP.search(request)), bool(_DOWN.search(request))
-        for percent in re.findall(r"(\d{1,3}(?:\.\d+)?)\s*(?:%|percent|per cent)", request)[:10]:
-            share = float(percent) / 100
-            told |= {1 + share} if is_up and not is_down else {1 - share} if is_down else set()
-            told.add(share)
-        return any(abs(number - s * n) < 0.006 for s in told for n in self.numbers)
 
 
 def holds_token(text: str, sought: str) -> bool:
@@ -446,19 +392,19 @@ def _numbers_of(fields: object) -> Iterable[float]:
     return (number for each in islice(values, 30) if (number := number_of(each)) is not None)
 
 
-def _schema_of(value: Value, tool: Tool | None) -> dict[str, object]:
+def schema_of(value: Value, tool: Tool | None) -> dict[str, object]:
     schema = tool.properties.get(value.path.partition(" ")[0]) if tool else None
     return schema if isinstance(schema, dict) else {}
 
 
 def _is_default(value: Value, tool: Tool | None) -> bool:
-    schema = _schema_of(value, tool)
+    schema = schema_of(value, tool)
     return "default" in schema and schema["default"] == value.raw
 
 
 def _is_described(value: Value, tool: Tool | None) -> bool:
     """Return whether the description of a tool or an argument has the value."""
-    described = _schema_of(value, tool).get("description")
+    described = schema_of(value, tool).get("description")
     texts = [described[:MAX_DESCRIPTION] if isinstance(described, str) else ""]
     texts.append(tool.description if tool else "")
     return any(holds_token(text.lower(), value.text) for text in texts if text)
@@ -475,9 +421,3 @@ def is_worded(value: Value) -> bool:
 
 def _compacted(text: str) -> str:
     return re.sub(r"[\s\-./()]+", "", text)
-
-
-def _describes_number(value: Value, tool: Tool | None, number: float) -> bool:
-    """Return whether the description of an argument lists a number: 1 = cleaning, 2 = ironing."""
-    described = _schema_of(value, tool).get("description")
-    return isinstance(described, str) and holds_token(described[:MAX_DESCRIPTION], f"{number:g}")

@@ -8,9 +8,17 @@ from typing import Any
 
 from calibrator.calls.notes.said import Said, holds_token
 from calibrator.calls.reading.conversation import Call, Record
-from calibrator.calls.reading.values import Value, name_words, number_of, times_in, words_in
+from calibrator.calls.reading.values import (
+    Value,
+    dates_in,
+    name_words,
+    number_of,
+    stem,
+    times_in,
+    words_in,
+)
 
-_MONEY = "price cost fare rate amount total fee charge premium price_each"
+_MONEY = "cents eur euros usd price cost fare rate amount total fee charge premium price_each"
 _TIME = (
     "date time departure depart departs start starts created sent due when day arrival modified"
     " updated"
@@ -42,6 +50,7 @@ _FILTERS = re.compile(
     r"\b(?:under|below|over|above|at least|at most|before|after|within|without|except|not|no|unless"
     r"|but|only|between|more than|less than|up to|max(?:imum)?|min(?:imum)?|until|second|third)\b"
 )
+_UNTIL = re.compile(r"\buntil (?:the )?\d")  # how long, not which
 _DAY = re.compile(r"\d{4}-\d{2}(?:-\d{2})?")
 _STAMP = re.compile(r"^\d{4}-\d{2}(?:-\d{2}.*)?$|^\d{1,2}:\d{2}$")
 MOST_RECORDS = 100
@@ -55,7 +64,7 @@ def not_that_one(call: Call, said: Said) -> Iterator[tuple[str, str]]:
     """
     request = said.view.request.lower()[-2_000:]
     wanted = list(_wanted(request))
-    if len(wanted) != 1 or _FILTERS.search(request):
+    if len(wanted) != 1 or _FILTERS.search(_UNTIL.sub(" ", request)):
         return
     name, is_low, hints = wanted[0]
     for value in call.values[:20]:
@@ -70,9 +79,27 @@ def not_that_one(call: Call, said: Said) -> Iterator[tuple[str, str]]:
         chosen = [r for r in listed if _has(r, value)]
         if len(chosen) != 1:
             continue
+        fitting = _described(listed, request)
+        if chosen[0] not in fitting:
+            yield value.path, f"{name} that the user described"
+            continue
+        listed = fitting
         best = _best(listed, is_low, hints)
         if best and chosen[0] not in best and _fits_as_well(best, chosen[0], request):
             yield value.path, name
+
+
+def _described(listed: list[Record], request: str) -> list[Record]:
+    """Return the records that have a property that the request names, such as `approved: true`.
+
+    All of them if it names none, or none has it.
+    """
+    words = {stem(word) for word in re.findall(r"[a-z]{3,}", request)}
+    left = listed
+    for name, held in list(listed[0].fields.items())[:20]:
+        if isinstance(held, bool) and {stem(w) for w in name_words(str(name))} & words:
+            left = [record for record in left if record.fields.get(name) is True]
+    return left or listed
 
 
 def _wanted(request: str) -> Iterator[tuple[str, bool, set[str]]]:
@@ -154,10 +181,13 @@ def better_named(call: Call, said: Said) -> Iterator[str]:
     request = said.view.request.lower()[-2_000:]
     wanted = words_in(request)
     parts = [window for part, window in _PARTS.items() if re.search(rf"\b{part}\b", request)]
-    if _ORDERED.search(request) or list(_wanted(request)):
+    months = set(_MONTHS.findall(request))
+    initials = _INITIALS.findall(request)[:4]
+    if list(_wanted(request)):
         return
+    is_ordered = bool(_ORDERED.search(request))
     for value in call.values[:20]:
-        if value.kind not in ("id", "path", "mail", "number") or len(value.text) < 2:
+        if value.kind not in ("id", "path", "mail", "number", "date") or len(value.text) < 2:
             continue
         if holds_token(said.sources.users.text, value.text):
             continue
@@ -165,11 +195,58 @@ def better_named(call: Call, said: Said) -> Iterator[str]:
         chosen = [r for r in listed if _has(r, value)]
         if len(listed) < 2 or len(chosen) != 1:
             continue
+        if _is_at_other_time(chosen[0], listed, parts):
+            yield value.path
+            continue
+        if is_ordered:
+            continue
         own = words_in(chosen[0].text) & wanted
         others = [words_in(r.text) & wanted for r in listed if r is not chosen[0]]
         is_best = [held for held in others if held > own]
-        if len(is_best) == 1 or _is_at_other_time(chosen[0], listed, parts):
+        if (
+            len(is_best) == 1
+            or _is_only_other(chosen[0], [_is_in_month(r, months) for r in listed], listed)
+            or _is_only_other(chosen[0], [_has_initial(r, initials) for r in listed], listed)
+        ):
             yield value.path
+
+
+_MONTHS = re.compile(
+    r"\b(?:in|of|for) (jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]{0,6}\b"
+)
+_MONTH_AT = {
+    name: at
+    for at, name in enumerate(
+        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), 1
+    )
+}
+_INITIALS = re.compile(r"\b([a-z])\.\s?([a-z]{3,30})\b")
+
+
+def _is_only_other(chosen: Record, fits: list[bool | None], listed: Sequence[Record]) -> bool:
+    """Return whether only one record fits, and the chosen one is known not to."""
+    own = next(fit for fit, record in zip(fits, listed, strict=True) if record is chosen)
+    return own is False and fits.count(True) == 1
+
+
+def _is_in_month(record: Record, months: set[str]) -> bool | None:
+    """Return whether a record has a day in the one month that was named; None if it has no day."""
+    days = dates_in(record.text.lower())
+    if len(months) != 1 or not days:
+        return None
+    return any(day[1] == _MONTH_AT[name] for day in days for name in months)
+
+
+def _has_initial(record: Record, initials: Sequence[tuple[str, str]]) -> bool | None:
+    """Return whether a record's name begins with the initial that was named: D. Okafor.
+
+    None if another name is in the record.
+    """
+    words = re.findall(r"[^\W\d_]+", record.text.lower())
+    if len(initials) != 1 or initials[0][1] not in words:
+        return None
+    before = words[: words.index(initials[0][1])]
+    return bool(before) and before[-1].startswith(initials[0][0])
 
 
 def _is_at_other_time(

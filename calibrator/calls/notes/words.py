@@ -49,12 +49,13 @@ _ALIKE = (
     "one-way oneway single", "round return roundtrip",
     "express fast quick fastest overnight priority", "standard normal regular",
     "private confidential secret", "public everyone everybody open",
-    "daily day", "weekly week", "monthly month", "yearly annual annually year",
+    "never once", "daily day", "weekly week", "monthly month", "yearly annual annually year",
     "delete remove", "cancel stop end terminate",
-    "done completed complete closed resolved finished fixed close", "pause suspend",
+    "done completed complete closed resolved solved finished fixed close", "pause suspend",
     "credit refund", "debit charge",
     "male man", "female woman", "asc ascending", "desc descending",
     "production prod live", "staging stage", "development dev",
+    "accept yes agree confirm join attend", "decline refuse can't cannot won't unable",
     "card creditcard", "invoice bill", "cash", "window", "aisle", "vegetarian veggie", "vegan",
 )  # fmt: skip
 KIN: dict[str, set[str]] = {}

@@ -73,6 +73,7 @@ class View:
 
     rules: str = ""
     turns: list[str] = field(default_factory=list)  # the user's turns, the latest last
+    whole_turns: list[str] = field(default_factory=list)  # also with text that may be planted
     is_answer: list[bool] = field(default_factory=list)  # whether each turn answers a question
     thought: str = ""
     said: str = ""  # text of the assistant just before the user's last turn
@@ -111,6 +112,7 @@ def view_of(used: ToolUse) -> View:
         call.turn = view.user_turns
     view.calls = made
     view.results = _chosen_results(view)
+    view.whole_turns = view.turns
     _drop_plants(view)
     return view
 

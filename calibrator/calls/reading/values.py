@@ -58,6 +58,20 @@ NUMBER_WORDS = {
 }
 
 
+_HOUR = (
+    r"(?:(half|quarter) (past|to) )?"
+    r"(\d{1,2}|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)(?::([0-5]\d))?"
+)
+_PART_BEHIND = re.compile(
+    rf"(?<![\d:.-])\b{_HOUR}(?: o'clock)?,? (?:in the |at |this )?"
+    r"(morning|afternoon|evening|night|tonight)\b"
+)
+_PART_BEFORE = re.compile(
+    rf"\b(morning|afternoon|evening|night|tonight),? (?:at |from |until |by ){_HOUR}"
+    r"(?![\w:]|\.\d|\s?[ap]\.?m\b)"
+)
+
+
 def word_set(text: str) -> frozenset[str]:
     """Return the words of a text as a set."""
     return frozenset(text.split())
@@ -207,9 +221,29 @@ def times_in(text: str) -> set[int]:
             found.add((int(hour) % 12 + (12 if half == "p" else 0)) * 60 + int(minute or 0))
         else:
             found.add(int(h24) * 60 + int(m24))
+    found |= spoken_times(text)
     for word in _NOON.findall(text):
         found.add(0 if word == "midnight" else 720)
     return {time for time in found if time < 1_440}
+
+
+def spoken_times(text: str) -> set[int]:
+    """Return the times that a text, in lower case, names with a part of the day: ten tonight."""
+    found = set()
+    for step, side, hour, minute, part in _PART_BEHIND.findall(text)[:20]:
+        found.add(_spoken_time(step, side, hour, minute, part))
+    for part, step, side, hour, minute in _PART_BEFORE.findall(text)[:20]:
+        found.add(_spoken_time(step, side, hour, minute, part))
+    return {time for time in found if 0 <= time < 1_440}
+
+
+def _spoken_time(step: str, side: str, hour: str, minute: str, part: str) -> int:
+    number = int(hour) if hour.isdigit() else int(NUMBER_WORDS[hour])
+    if not 1 <= number <= 12:
+        return -1
+    steps = {"half": 30, "quarter": 15}.get(step, 0) * (-1 if side == "to" else 1)
+    half = 0 if part == "morning" or (number == 12 and part in ("night", "tonight")) else 720
+    return number % 12 * 60 + steps + int(minute or 0) + half
 
 
 # --- values of arguments ------------------------------------------------------------------------

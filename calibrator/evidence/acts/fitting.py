@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from calibrator.evidence.acts import damage, wishes
-from calibrator.evidence.acts.chat import addressing, editing, form, memory, tone, turns
+from calibrator.evidence.acts.chat import addressing, diet, editing, form, memory, tone, turns
 from calibrator.evidence.acts.limits import check_form
 from calibrator.evidence.acts.recognising import Act
 from calibrator.evidence.acts.requests import Request, lacks_detail, lacks_text, read_request
@@ -221,4 +221,6 @@ _CHECKS: Final[tuple[Callable[[Conversation, Request, Act, str], Finding | None]
     addressing.register,
     addressing.addressee,
     editing.edited,
+    editing.omitted,
+    diet.excluded_food,
 )

@@ -14,6 +14,7 @@ from calibrator.evidence.computed.form.labels import verify_labels
 from calibrator.evidence.computed.form.reply_language import verify_language
 from calibrator.evidence.computed.form.wishes import verify_form
 from calibrator.evidence.computed.last_turn import (
+    challenged_question,
     completed_question,
     verify_last_turn,
     with_question,
@@ -23,6 +24,7 @@ from calibrator.evidence.computed.structured.json_support import ValueSupport, s
 from calibrator.evidence.computed.structured.sql import verify_sql
 from calibrator.evidence.computed.structured.tables import verify_tables
 from calibrator.evidence.computed.sums.arithmetic import verify_arithmetic
+from calibrator.evidence.computed.sums.equations import suspect_equation
 from calibrator.evidence.computed.sums.letters import verify_letters
 from calibrator.evidence.computed.sums.units import verify_units
 from calibrator.evidence.computed.verdict import Exchange, Verdict
@@ -82,14 +84,15 @@ def suspect(conversation: Conversation, reply: str) -> Finding | None:
 
     None without one.
     """
-    return suspect_code(Exchange(conversation, reply))
+    exchange = Exchange(conversation, reply)
+    return suspect_code(exchange) or suspect_equation(exchange)
 
 
 def _follow_up(exchange: Exchange) -> Verdict | None:
-    """Judge a reply to a question that continues the one before it, such as "And 20 %?"."""
+    """Judge a reply to a message that continues or doubts the exchange before it."""
     if not exchange.conversation.earlier or len(exchange.request) > 120:
         return None
-    question = completed_question(exchange)
+    question = challenged_question(exchange) or completed_question(exchange)
     if question is None:
         return None
     whole = with_question(exchange, question)

@@ -115,6 +115,35 @@ _ELLIPSIS: Final = re.compile(
 )
 
 
+_CHALLENGE: Final = re.compile(
+    r"^\W*(?:(?:hm+|wait|no+|sorry|but|ok(?:ay)?|huh|really|actually|well|so)\b[,.!?\s]*)*"
+    r"(?:are you (?:really |absolutely |quite )?(?:sure|certain)|you sure"
+    r"|is that (?:really )?(?:right|correct|true)|(?:(?:can|could|would) you |please )?"
+    r"(?:double[- ]?|re-?)check|(?:i think |i believe |surely )?(?:that|this|it)"
+    r"(?:'s| is| can't be| cannot be| isn't| is not| seems| looks| must be| should be)\b"
+    r"|that does(?:n't| not)|(?:my|the) [\w ]{2,30} (?:says?|shows?|got|gets|gives|told me)"
+    r"|i (?:think|thought|get|got|calculated|have|make it)|you(?:'re| are) wrong|wrong"
+    r"|bist du (?:dir )?sicher|stimmt das|das (?:ist|stimmt)"
+    r"|estás segur[oa]|(?:tu es|vous êtes|t'es) sûre?)\b",
+    re.IGNORECASE,
+)
+_ASKS_MORE: Final = re.compile(
+    r"\b(?:why|how|what|which|who|where|when|explain|instead|also|if|then|warum|wie|was)\b",
+    re.IGNORECASE,
+)
+
+
+def challenged_question(exchange: Exchange) -> str | None:
+    """Return the question before a message that only doubts its answer, such as "Are you sure?"."""
+    turns = exchange.conversation.earlier
+    if len(turns) < 2 or turns[-1].role != "assistant" or turns[-2].role != "user":
+        return None
+    request = " ".join(exchange.request.split())
+    if not _CHALLENGE.match(request) or _ASKS_MORE.search(request):
+        return None
+    return turns[-2].text
+
+
 def completed_question(exchange: Exchange) -> str | None:
     """Return an elliptic follow-up as a whole question, built from the question before it.
 

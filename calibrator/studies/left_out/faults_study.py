@@ -127,7 +127,7 @@ def faults_study(
     calibrator without an inspector, or where no kind applies to enough replies.
     """
     folder = resolve_checkpoint(calibrator)
-    scorer = load_embedded(folder, "cpu")
+    scorer = load_embedded(folder)
     if scorer.parts.inspector is None:
         raise JudgingError(f"{calibrator} has no inspector")
     weights = read_weights(folder / WEIGHTS, scorer.config.weights_sha256)
@@ -163,7 +163,7 @@ def _figures(
 ) -> KindFigures | None:
     """Return the mean over benchmarks with another inspector, or None for no benchmark."""
     other = EmbeddedCalibrator(
-        scorer.config, scorer.tokenizer, None, replace(scorer.parts, inspector=inspector)
+        scorer.config, scorer.tokenizer, replace(scorer.parts, inspector=inspector)
     )
     items = [row.item("served") for pair in pairs for row in (pair.right, pair.changed)]
     both = np.array([score.confidence for score in score_items(other, items)]).reshape(-1, 2)

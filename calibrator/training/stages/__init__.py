@@ -2,7 +2,6 @@
 
 __all__ = [
     "abilities",
-    "encoder",
     "forest",
     "npz",
     "opinion_folds",

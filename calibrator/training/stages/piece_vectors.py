@@ -12,11 +12,13 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file
+from torch import nn
+from transformers import BertConfig, BertModel
 
-from calibrator.checkpoints.checkpoint import EncoderConfig
-from calibrator.embedded.torch_encoder import CrossEncoderModel, load_base
 from calibrator.text.layout import CLS, SEP
 
+VOCABULARY = 30_522  # of BERT's uncased vocabulary
 AT_ONCE = 512
 
 
@@ -27,21 +29,35 @@ def piece_vectors(base: Path) -> NDArray[np.float32]:
     `base` is the folder of the base encoder. This takes half a minute on one core, once in a
     process.
     """
-    model = CrossEncoderModel(geometry := EncoderConfig()).eval()
-    load_base(model, base)
-    found = read_alone(model, range(geometry.vocabulary))
+    found = read_alone(load_base(base), range(VOCABULARY))
     found.flags.writeable = False
     return found
 
 
+def load_base(folder: Path) -> nn.Module:
+    """Load the base encoder, all-MiniLM-L6-v2. Raises RuntimeError if a weight is missing."""
+    config = BertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=384,
+        num_hidden_layers=6,
+        num_attention_heads=12,
+        intermediate_size=1_536,
+        max_position_embeddings=512,
+    )
+    model: nn.Module = BertModel(config, add_pooling_layer=False)
+    state = load_file(folder / "model.safetensors")
+    wanted = model.state_dict().keys()
+    model.load_state_dict({name: state[name] for name in wanted if name in state}, strict=True)
+    return model.eval()
+
+
 @torch.inference_mode()
-def read_alone(model: CrossEncoderModel, pieces: range) -> NDArray[np.float32]:
+def read_alone(model: nn.Module, pieces: range) -> NDArray[np.float32]:
     """Return the mean of the states of each piece between its two marks, (len(pieces), hidden)."""
     found = []
     for start in range(pieces.start, pieces.stop, AT_ONCE):
         some = torch.arange(start, min(start + AT_ONCE, pieces.stop))
         ids = torch.full((len(some), 3), CLS)
         ids[:, 1], ids[:, 2] = some, SEP
-        states = model.features(ids, torch.ones_like(ids), torch.zeros_like(ids))
-        found.append(states[:, states.shape[1] // 2 :])
+        found.append(model(ids).last_hidden_state.sum(1) / 3)
     return torch.cat(found).float().numpy()

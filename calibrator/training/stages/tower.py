@@ -1,9 +1,4 @@
-"""Train the tower, and compute out-of-fold logits for an encoder to be trained beside.
-
-A tower this wide memorizes the rows it is fitted on: its logits there are far surer than on new
-questions. An encoder is therefore trained beside logits of towers that did not see the row's
-question (as in stacking; Wolpert, 1992).
-"""
+"""Train the tower: one pass over the rows, since a tower this wide memorizes what it sees twice."""
 
 from __future__ import annotations
 
@@ -160,26 +155,6 @@ def tower_logits(
         bag = gram_sums(model.table.weight, torch.from_numpy(ids), bounds)
         found.append(model(bag, *_others(data, part, names)).numpy())
     return np.concatenate(found) if found else np.zeros(0, np.float32)
-
-
-def out_of_fold(
-    data: TowerData,
-    names: int,
-    config: TowerConfig,
-    seed: int,
-    say: Callable[[str], None],
-    progress: Callable[[int], None] = lambda _: None,
-) -> NDArray[np.float32]:
-    """Return logits (N, 2), without and with name, of towers that did not see the row's fold."""
-    found = np.zeros((len(data.rows), 2), dtype=np.float32)
-    for fold in range(config.folds):
-        held = np.flatnonzero(data.folds == fold)
-        others = np.flatnonzero(data.folds != fold)
-        model = fit_tower(data, others, names, config, seed + fold, progress)
-        for column, is_named in enumerate((False, True)):
-            found[held, column] = tower_logits(model, data, held, is_named)
-        say(f"tower of fold {fold + 1} of {config.folds} is fitted")
-    return found
 
 
 def export(model: TowerModel, rare: NDArray[np.bool_]) -> dict[str, NDArray[np.generic]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,6 @@ from calibrator.training.stages.tower import (
     TowerData,
     export,
     fit_tower,
-    out_of_fold,
 )
 
 if TYPE_CHECKING:
@@ -36,34 +35,15 @@ Logits = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class TowerStage:
-    """Log-odds (N, 2) of examples without and with name, and the shipped weights.
+    """The shipped weights, and log-odds (N, 2) of the validation rows without and with name."""
 
-    Those of the training rows are out of fold, and zeros if there is no encoder to need them. The
-    validation rows are new to tower and forest. No forest is fitted beside an encoder: it would
-    have to be fitted once more for every fold.
-    """
-
-    train_logits: Logits
     validation_logits: Logits
     members: list[Weights]
     forest: Weights  # empty for none
 
-    def logits(self, rows: Sequence[TowerRow], names: Sequence[int]) -> NDArray[np.float64]:
-        """Return the log-odds of the shipped weights, (B,)."""
-        found = Tower(self.members).logits(rows, names)
-        return Forest(self.forest).joined(found, rows, names) if self.forest else found
-
 
 def is_fitted(folder: Path) -> bool:
     return (folder / FITTED).exists()
-
-
-def wants_tower_rows(folder: Path, config: TrainConfig) -> bool:
-    """Return whether examples must hold the tower's input.
-
-    They must to fit one, and if there is no encoder.
-    """
-    return config.has_tower and not (config.has_encoder and is_fitted(folder))
 
 
 def fit_stage(
@@ -80,18 +60,12 @@ def fit_stage(
     `progress` is called with the number of rows that the towers were shown, and the total. Fitted
     towers are saved one by one, and the whole stage at the end.
     """
-    if not config.has_tower:
-        return TowerStage(_nothing(data.train), _nothing(data.validation), [], {})
     if is_fitted(folder):
         return _read(folder / FITTED, config.tower)
     names = known_names(data)
     given, rare = tower_data(data, names, config.tower.folds)
-    logits = _nothing(data.train)
     missing = [n for n in range(config.tower.members) if not (folder / MEMBER.format(n)).exists()]
-    folds = config.tower.folds - 1 if config.has_encoder else 0  # one fold leaves each row out
-    count = _counting(progress, (len(missing) + folds) * len(given.rows))
-    if config.has_encoder:
-        logits = out_of_fold(given, len(names) + 1, config.tower, config.seed, say, count)
+    count = _counting(progress, len(missing) * len(given.rows))
     everything = np.arange(len(given.rows))
     members: list[Weights] = []
     for number in range(config.tower.members):
@@ -102,10 +76,9 @@ def fit_stage(
         members.append(load_arrays(part))
         say(f"tower {number + 1} of {config.tower.members} is fitted")
     forest: Weights = {}
-    if config.has_forest and not config.has_encoder:
+    if config.has_forest:
         forest = _grown(given, data, len(names) + 1, config, base, say)
-    stage = TowerStage(logits, _nothing(data.validation), members, forest)
-    stage = replace(stage, validation_logits=validation_logits(stage, data.validation, names))
+    stage = TowerStage(validation_logits(members, forest, data.validation, names), members, forest)
     _write(folder / FITTED, stage)
     return stage
 
@@ -172,8 +145,8 @@ def known_names(data: TrainData) -> dict[str, int]:
 
 
 def tower_rows(examples: Sequence[Example]) -> list[TowerRow]:
-    """Return the tower's input of examples that carry it."""
-    return [example.tower for example in examples if example.tower is not None]
+    """Return the tower's input of each example."""
+    return [example.tower for example in examples]
 
 
 def fold_of(example: Example, folds: int) -> int:
@@ -186,16 +159,17 @@ def fold_of_question(question_id: str, folds: int) -> int:
     return int(share_of(f"fold {question_id}") * folds)
 
 
-def validation_logits(stage: TowerStage, examples: list[Example], names: dict[str, int]) -> Logits:
-    """Return the log-odds of the shipped weights, (N, 2), without and with name."""
+def validation_logits(
+    members: Sequence[Weights], forest: Weights, examples: list[Example], names: dict[str, int]
+) -> Logits:
+    """Return the log-odds of towers and forest, (N, 2), without and with name."""
     rows = tower_rows(examples)
     known = [names.get(example.source_model or "", 0) for example in examples]
-    found = [stage.logits(rows, [0] * len(rows)), stage.logits(rows, known)]
+    tower, found = Tower(members), []
+    for numbers in ([0] * len(rows), known):
+        odds = tower.logits(rows, numbers)
+        found.append(Forest(forest).joined(odds, rows, numbers) if forest else odds)
     return np.stack(found, axis=1).astype(np.float32)
-
-
-def _nothing(examples: list[Example]) -> Logits:
-    return np.zeros((len(examples), 2), dtype=np.float32)
 
 
 def _write(path: Path, stage: TowerStage) -> None:
@@ -206,7 +180,7 @@ def _write(path: Path, stage: TowerStage) -> None:
         for name, value in member.items()
     }
     arrays |= {f"{FOREST}{name}": value for name, value in stage.forest.items()}
-    save_arrays(path, arrays | {"train": stage.train_logits, "validation": stage.validation_logits})
+    save_arrays(path, arrays | {"validation": stage.validation_logits})
     for part in path.parent.glob(MEMBER.format("*")):
         part.unlink()
 
@@ -223,4 +197,4 @@ def _read(path: Path, config: TowerConfig) -> TowerStage:
         ]
         own = [name for name in found.files if name.startswith(FOREST)]
         forest = {name.removeprefix(FOREST): found[name] for name in own}
-        return TowerStage(found["train"], found["validation"], members, forest)
+        return TowerStage(found["validation"], members, forest)

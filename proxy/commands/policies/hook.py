@@ -47,6 +47,10 @@ def hook(
     calibrator: Annotated[
         str, typer.Option(help="Gives the confidence, if the policy looks at it.")
     ] = "embedded",
+    ask: Annotated[
+        Literal["person", "deny"],
+        typer.Option(help="What becomes of a held call: ask the person, or deny it."),
+    ] = "person",
 ) -> None:
     """Decide on a coding agent's tool call: the hook of Claude Code and Codex, JSON in and out."""
     from policies import InvalidDocumentError, decide, load_policy
@@ -58,7 +62,8 @@ def hook(
         typer.echo(f"pinocchio hook: {error}", err=True)
         raise typer.Exit(DENIED) from error
     facts = _facts(asked, deciding, calibrator)
-    answer = hook_output(asked, decide(deciding, facts), facts.confidence)
+    decision = decide(deciding, facts)
+    answer = hook_output(asked, decision, facts.confidence, denies_held=ask == "deny")
     if answer is not None:
         typer.echo(json.dumps(answer))
     raise typer.Exit(ExitStatus.OK)
@@ -87,10 +92,15 @@ def read_hook_input(raw: bytes) -> HookInput:
 
 
 def hook_output(
-    asked: HookInput, decision: Decision, confidence: float | None
+    asked: HookInput, decision: Decision, confidence: float | None, *, denies_held: bool = False
 ) -> dict[str, Any] | None:
-    """Return the client's answer, or None where the client's own approval goes on."""
+    """Return the client's answer, or None where the client's own approval goes on.
+
+    With `denies_held` a call that a person should decide on is denied.
+    """
     permission = permission_of(decision)
+    if permission == "ask" and denies_held:
+        permission = "deny"
     reason = f"{decision.policy}: {decision.rule}"
     if confidence is not None:
         reason += f" (confidence {confidence:.2f})"

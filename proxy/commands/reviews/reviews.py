@@ -206,12 +206,6 @@ def revoke(id: str, config: ConfigOption = None, reviewer: AsOption = None) -> N
     typer.echo(f"{id} is {ended['state']}")
 
 
-@reviews.command("release", hidden=True)
-def release(id: str, config: ConfigOption = None, reviewer: AsOption = None) -> None:
-    """Let the client fetch the reply; the old name of `approve`."""
-    _decide(id, config, "approve", reviewer)
-
-
 @reviews.command("reject")
 def reject(
     id: str,

@@ -1,3 +1,3 @@
-"""Commands for the start: `init` at first, `migrate` after an upgrade, `capacity` before either."""
+"""Commands for the start: `init` at first, `migrate` after an upgrade."""
 
-__all__ = ["capacity", "init", "migrate"]
+__all__ = ["init", "migrate"]

@@ -20,7 +20,7 @@ from proxy.desk.console.shell import Handler, page, told
 from proxy.desk.desk import Desk
 from proxy.desk.unseen import one_line
 from proxy.errors import NotFoundError
-from proxy.learning.drift import FALSE_ALARM_RATE, standing, weekly
+from proxy.learning.drift import FALSE_ALARM_RATE, standing
 from proxy.learning.second_opinions import LABELS_FOR_DAYS, second_opinions
 from proxy.store.record.statistics import (
     LOOKED_AT,
@@ -147,7 +147,6 @@ class Facts:
             point=points[round(threshold * quality.STEPS)],
             warnings=quality.warnings(given),
             monitors=sorted(standing(engine), key=lambda one: (one.alarm is None, -one.seen)),
-            weeks=weekly(engine) if "weekly" in request.query_params else None,
             opinions=second_opinions(engine, window, given, lambda row: _is_of(row, whose)),
             labels_for_days=LABELS_FOR_DAYS,
             by=by if len(series) > 1 else None,

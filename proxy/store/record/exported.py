@@ -23,7 +23,7 @@ PAGE: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A verdict; `reviewer` is empty where an older version's command line did not keep it."""
+    """A verdict; `reviewer` is empty if nobody said who judged."""
 
     reviewer: str
     is_correct: bool

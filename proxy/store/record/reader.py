@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from policies import Exchange, Facts, Policy
 from proxy.store.record.facts import facts_in
-from proxy.store.record.writer import exchanges, first_id, is_first_request
+from proxy.store.record.writer import exchanges, first_id
 from proxy.store.reviews.held_replies import held_replies
 from proxy.store.reviews.polls import poll_by
 from proxy.store.verdicts.verdicts import reading, verdicts
@@ -53,11 +53,6 @@ class Recorded:
     review_id: str | None = None
     conversation: str | None = None
     upstream: str | None = None
-
-    @property
-    def is_poll(self) -> bool:
-        """Whether a client only asked again for a held reply, as earlier versions recorded it."""
-        return self.upstream is None and self.review_id is not None
 
     @property
     def policy_name(self) -> str:
@@ -107,8 +102,6 @@ def find(engine: sa.Engine, id: str) -> Recorded | None:
     if found is None:
         poll = poll_by(engine, id)
         review_id = poll.review_id if poll else None
-    elif found.is_poll:
-        review_id = found.review_id
     if review_id is None:
         return found
     return next(_select(engine, _recorded().where(_is_about(engine, review_id))), found)
@@ -139,8 +132,8 @@ class OwnRecord:
 def _is_about(engine: sa.Engine, id: str) -> sa.ColumnElement[bool]:
     """Return the condition for the exchange with this request id or review id.
 
-    Held replies store the id of their exchange, which is found fast by it. Those of older versions
-    do not, so their review id is compared.
+    Held replies store the id of their exchange, which is found fast by it. The review id is
+    compared where the held reply is gone.
     """
     if id.startswith("req_"):
         return exchanges.c.request_id == id
@@ -158,8 +151,8 @@ def since(engine: sa.Engine, started_at: float) -> Iterator[Recorded]:
     `started_at` is in seconds since the epoch. Raises StoreError.
     """
     later = exchanges.c.request_id >= first_id(started_at)
-    decided = exchanges.c.policy.is_not(None), is_first_request
-    return _select(engine, _recorded().where(later, *decided).order_by(exchanges.c.request_id))
+    is_decided = exchanges.c.policy.is_not(None)
+    return _select(engine, _recorded().where(later, is_decided).order_by(exchanges.c.request_id))
 
 
 def verdicts_after(engine: sa.Engine, id: int) -> list[tuple[int, Recorded]]:
@@ -203,7 +196,7 @@ def recent_confidences(engine: sa.Engine, policy: str) -> list[RecentConfidence]
     row = exchanges.c
     told = row.confidence, row.conversation, row.started_at, row.key, row.calibrator
     columns = row.facts, row.model, *told
-    query = sa.select(*columns).where(exchanges.c.policy.like(f"{policy}/%"), is_first_request)
+    query = sa.select(*columns).where(exchanges.c.policy.like(f"{policy}/%"))
     query = query.order_by(exchanges.c.request_id.desc()).limit(MOST_RECENT)
     with reading(engine) as connection:
         rows = connection.execute(query).all()

@@ -10,7 +10,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from proxy.store.record.statistics import LOOKED_AT, Window
-from proxy.store.record.writer import exchanges, first_id, is_first_request
+from proxy.store.record.writer import exchanges, first_id
 from proxy.store.verdicts.verdicts import reading
 
 _HAS_OPINIONS: Final = '%"opinions":%'  # a pattern for the facts
@@ -59,7 +59,6 @@ def heard(engine: sa.Engine, window: Window, limit: int = LOOKED_AT) -> Hearings
     inside = sa.and_(
         row.request_id >= first_id(window.since),
         row.request_id < first_id(window.until),
-        is_first_request,
     )
     columns = row.model, row.team, row.calibrator, row.confidence, row.review_id
     newest = sa.select(*columns, row.calls, row.facts).where(inside)

@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from calibrator import WITH_OTHERS
 from policies import SeenConversations, telling_days
 from proxy.errors import BlockedByPolicyError, HeldForReviewError
-from proxy.store.record.writer import exchanges, first_id, is_first_request
+from proxy.store.record.writer import exchanges, first_id
 from proxy.store.reviews.held_replies import AUDIT
 from proxy.store.reviews.polls import counted_polls
 from proxy.store.verdicts.labels import Stratum, held_replies
@@ -148,7 +148,7 @@ def latest(
     """
     columns = [exchanges.c[name] for name in Seen.__slots__ if name in exchanges.c]
     wanted = {name: value for name, value in asdict(asked).items() if value is not None}
-    newest = sa.select(*columns).where(is_first_request).order_by(exchanges.c.request_id.desc())
+    newest = sa.select(*columns).order_by(exchanges.c.request_id.desc())
     if after is not None:
         newest = newest.where(exchanges.c.request_id > after)
     few = newest.limit(LOOKED_AT if wanted else limit).subquery()
@@ -204,7 +204,7 @@ def _first(window: Window) -> sa.Select[Any]:
 
 def _in_slice(since: str, until: str) -> sa.ColumnElement[bool]:
     row = exchanges.c.request_id
-    return sa.and_(row >= since, row < until, is_first_request)
+    return sa.and_(row >= since, row < until)
 
 
 def _count(at: int, since: str, until: str) -> sa.Select[Any]:

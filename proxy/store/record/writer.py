@@ -70,12 +70,7 @@ exchanges = sa.Table(
     sa.Column("is_familiar", sa.Boolean),
 )
 conversation_of_row: Final = sa.func.coalesce(exchanges.c.conversation, exchanges.c.request_id)
-"""The conversation, or the request id where an older version stored no conversation."""
-is_first_request: Final = sa.or_(exchanges.c.upstream.is_not(None), exchanges.c.review_id.is_(None))
-"""The condition that a request did not only ask again for a held reply.
-
-Versions before the table `polls` recorded such requests as exchanges.
-"""
+"""The conversation, or the request id where the request has none."""
 COLUMNS = tuple(exchanges.columns.keys())
 Row = tuple[Any, ...]
 """One value for each of `COLUMNS`."""

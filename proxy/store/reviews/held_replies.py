@@ -39,7 +39,6 @@ ESCALATED = "escalated"  # an event: a reply was moved to another queue, where i
 STATES = (HELD, RELEASED, REJECTED, EXPIRED)
 OPEN = "open"  # the public name of HELD
 STATE_NAMES = (OPEN, RELEASED, REJECTED, EXPIRED)
-_SPELLINGS = {OPEN: HELD, "waits": HELD, "waiting": HELD}  # also older names
 BLOCKED = "blocked"  # no state, but what `on_expiry` may say
 ON_EXPIRY = {"reject": EXPIRED, "deliver": RELEASED, "block": BLOCKED}
 EXPIRED_AT_ONCE = 200  # rows in a transaction, so that other writers wait briefly
@@ -432,9 +431,10 @@ def state_name(state: str) -> str:
 
 
 def stored_state(name: str) -> str | None:
-    """Return the stored state for a name, current or older; None for an unknown name."""
-    state = _SPELLINGS.get(name, name)
-    return state if state in STATES else None
+    """Return the stored state for a public name; None for an unknown name."""
+    if name not in STATE_NAMES:
+        return None
+    return HELD if name == OPEN else name
 
 
 def row_of(held: HeldReply) -> dict[str, Any]:

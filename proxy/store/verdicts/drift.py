@@ -18,7 +18,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from calibrator import PRIOR, WITH_OTHERS, knows_others, without_signals
 from proxy.errors import StoreError
 from proxy.store.database import cause, insert_into
-from proxy.store.record.writer import conversation_of_row, exchanges, first_id, is_first_request
+from proxy.store.record.writer import exchanges, first_id
 from proxy.store.reviews.held_replies import AUDIT
 from proxy.store.tables import metadata
 from proxy.store.verdicts.verdicts import reading, verdicts
@@ -276,31 +276,6 @@ def judged_after(engine: sa.Engine, verdict_id: int, limit: int) -> list[Judged]
     return [Judged(*row) for row in rows]
 
 
-def histograms(
-    engine: sa.Engine, since: float, before: float, bins: int
-) -> dict[tuple[str, str, str], list[int]]:
-    """Return histograms of the first scores of conversations, in `bins` equal bins from 0 to 1.
-
-    The keys are the calibrator without recalibration, the model and the team. Raises StoreError.
-    """
-    row = exchanges.c
-    of_it = row.calibrator, row.model, row.team, conversation_of_row
-    first = sa.select(sa.func.min(row.request_id)).where(*_scored(first_id(since), before))
-    first = first.group_by(*of_it)
-    score = _own_score(engine)
-    place = score * bins if engine.dialect.name == "sqlite" else sa.func.floor(score * bins)
-    place = sa.cast(place, sa.Integer)  # SQLite truncates and may lack floor, PostgreSQL rounds
-    group = exchanges.c.calibrator, exchanges.c.model, exchanges.c.team, place
-    query = sa.select(*group, sa.func.count()).where(row.request_id.in_(first))
-    found: dict[tuple[str, str, str], list[int]] = {}
-    with reading(engine) as connection:
-        for calibrator, model, team, position, count in connection.execute(query.group_by(*group)):
-            key = calibrator.partition("+")[0], model or "", team or ""
-            counts = found.setdefault(key, [0] * bins)
-            counts[max(0, min(position, bins - 1))] += count
-    return found
-
-
 def _own_score(engine: sa.Engine) -> sa.ColumnElement[float]:
     """Return the expression of the calibrator's own score of the reply alone.
 
@@ -320,7 +295,6 @@ def _scored(after: str, before: float) -> tuple[sa.ColumnElement[bool], ...]:
         exchanges.c.request_id < first_id(before),
         exchanges.c.confidence.is_not(None),
         exchanges.c.calibrator.is_not(None),
-        is_first_request,
     )
 
 

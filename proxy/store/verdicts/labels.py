@@ -36,7 +36,7 @@ class LabelledReply:
     """A reply to a request for one choice, its confidence and its latest verdict.
 
     `confidence` is the one given, `score` the calibrator's own before the deployment's
-    recalibration; None without one, or where an older version did not record it. `calibrator` names
+    recalibration; None without one. `calibrator` names
     both. `model` is the answering model if known, else the one asked. `question` is equal for
     replies to the same question, `conversation` for those of one conversation. `share` is the
     probability with which an audited reply was drawn. Bytes are None where they were not kept or
@@ -187,7 +187,7 @@ def first_replies(engine: sa.Engine, since: float = 0.0) -> dict[str, str]:
 
 
 class Given(NamedTuple):
-    """A reviewer's verdict; `reviewer` is empty where an older version's command line kept none."""
+    """A reviewer's verdict; `reviewer` is empty if nobody said who judged."""
 
     request_id: str
     reviewer: str

@@ -217,3 +217,71 @@ def test_doubtful_calls_on_the_sixty_scenes() -> None:
     assert (len(found), right + delivered) == (150, 60)
     assert wrong / (wrong + passed) >= 0.7
     assert right / (right + delivered) <= 0.1
+
+
+FLAGS: list[tuple[str, str, bool]] = [
+    ("Close it without emailing anybody.", "send_email", False),
+    ("Put it online, but don't notify anyone.", "notify_followers", False),
+    ("Merge it and keep the branch.", "delete_branch", False),
+    ("Merge it and clean up its branch.", "delete_branch", True),
+    ("Nobody should be able to force-push any more.", "allow_force_push", False),
+    ("Export it, including archived ones.", "include_archived", True),
+    ("Export it, neither archived nor deleted ones.", "include_archived", False),
+    ("Permanently delete it.", "permanent", True),
+    ("Delete it, but so that we can restore it.", "permanent", False),
+    ("Cancel it at the end of the period.", "at_period_end", True),
+    ("Cancel it, not immediately.", "immediate", False),
+    ("Only as a trial, please.", "dry_run", True),
+    ("Now for real.", "dry_run", False),
+    ("Don't skip the header.", "skip_header", False),
+]
+
+
+@pytest.mark.parametrize(("said", "flag", "wanted"), FLAGS)
+def test_a_flag_that_contradicts_the_user_is_marked(said: str, flag: str, wanted: bool) -> None:
+    """By its concept and the negations in the clause that speaks of it; not the other value."""
+    assert "other_choice" in strong(notes(said, "do_it", {flag: not wanted}))
+    assert "other_choice" not in strong(notes(said, "do_it", {flag: wanted}))
+
+
+@pytest.mark.parametrize(
+    ("said", "flag"),
+    [
+        ("There is no header in the file.", "skip_header"),
+        ("Don't forget to close the window.", "send_email"),
+        ("Send him the e-mail, but no e-mail to her.", "send_email"),
+        ("I'll tell the guest myself.", "notify_guest"),
+        ("Close the ticket.", "notify_reporter"),
+    ],
+)
+def test_words_that_do_not_settle_a_flag_say_nothing(said: str, flag: str) -> None:
+    """Neither value is marked."""
+    for value in (True, False):
+        assert "other_choice" not in strong(notes(said, "do_it", {flag: value}))
+
+
+def test_a_flag_is_read_by_its_description() -> None:
+    """Where its name says nothing: `silent` of `mute`, `recursive`."""
+    schema = {"deep": {"type": "boolean", "description": "Also copy what is in subfolders."}}
+    said = "Copy it, subfolders as well."
+    assert "other_choice" in strong(notes(said, "copy_it", {"deep": False}, schema=schema))
+    assert "other_choice" not in strong(notes(said, "copy_it", {"deep": True}, schema=schema))
+
+
+def test_a_corrected_number_and_the_customer_before_are_marked() -> None:
+    """The last turn counts where it names another of the same form."""
+    turns = ["Pay 640 for customer C-3010.", "No, make that 604.", "Then the 22.75 of C-3077."]
+
+    def marked(said: list[str], arguments: Json) -> list[str]:
+        messages = [{"role": "user", "content": each} for each in said]
+        tool = {"name": "pay", "parameters": {"type": "object", "properties": {}}}
+        used = ToolUse(
+            messages, [{"type": "function", "function": tool}], made("pay", arguments, "c")
+        )
+        [noted] = call_notes(used) or ()
+        return strong(noted)
+
+    assert "other_number" in marked(turns[:2], {"amount": 640, "customer": "C-3010"})
+    assert marked(turns[:2], {"amount": 604, "customer": "C-3010"}) == []
+    assert "other_record" in marked(turns, {"amount": 22.75, "customer": "C-3010"})
+    assert marked(turns, {"amount": 22.75, "customer": "C-3077"}) == []

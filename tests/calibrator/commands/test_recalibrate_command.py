@@ -12,7 +12,7 @@ from typer.testing import CliRunner, Result
 
 from calibrator import Item, load_scorer, opinion_of
 from calibrator.commands.app import cli
-from calibrator.recalibration.curves import load_recalibration, logit, sigmoid
+from calibrator.recalibration.curves import load_named, logit, recalibration_of, sigmoid
 from calibrator.recalibration.versions import resolve_recalibrations
 from proxy.commands.recalibrate import cli as recalibrating
 from tests.builders.labelled_rows import signalled_replies, write
@@ -72,7 +72,7 @@ def test_a_hundred_labels_make_a_file(kind: str, tmp_path: Path) -> None:
     result = run("recalibrate", labelled, "--scores", given, "--kind", kind, "-o", output, "--json")
     assert result.exit_code == 0, result.stderr
     told = json.loads(result.stdout)
-    found = load_recalibration(output)
+    found = load_named(output, recalibration_of)
     assert told["name"] == found.name
     assert (told["labels"], found.labels) == (120, 120)
     assert told["brier_after"] < told["brier_before"]
@@ -89,7 +89,7 @@ def test_the_file_corrects_scores_and_evaluations(tmp_path: Path) -> None:
     checkpoint = save_tiny(tmp_path / "tiny")
     chosen = ("--calibrator", checkpoint, "--device", "cpu")
     assert run("recalibrate", labelled, *chosen, "-o", output).exit_code == 0
-    found = load_recalibration(output)
+    found = load_named(output, recalibration_of)
     plain = load_scorer(str(checkpoint), "cpu")
     mended = load_scorer(str(checkpoint), "cpu", recalibration=output)
     item = Item(rows[0]["question"], rows[0]["response"])
@@ -113,7 +113,7 @@ def test_models_have_curves_of_their_own(tmp_path: Path) -> None:
     result = run("recalibrate", labelled, "--scores", given, "--by", "model", "-o", output)
     assert result.exit_code == 0
     assert "1 with curves of their own" in result.stdout
-    assert list(load_recalibration(output).groups) == ["big"]
+    assert list(load_named(output, recalibration_of).groups) == ["big"]
 
 
 def test_the_study_reports_every_model(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_rows_with_others_have_two_numbers_and_a_file_is_for_one(
     more = ["--second-opinion"] if knows_others else []
     result = run("recalibrate", labelled, "--scores", given, "-o", output, *more)
     assert result.exit_code == 0, result.stderr
-    found = load_recalibration(output)
+    found = load_named(output, recalibration_of)
     assert found.calibrator == ("words@1+opinion@1" if knows_others else "words@1")
     assert found.labels == (200 if knows_others else 400)
     shift = logit(found.apply(0.5))  # of what was too high by 1.5, or too low by 2.5
@@ -208,7 +208,7 @@ def test_the_calibrator_that_ships_is_recalibrated_for_both(tmp_path: Path) -> N
     ):
         result = run("recalibrate", labelled, "-o", output, *more)
         assert result.exit_code == 0, result.stderr
-        found = load_recalibration(output)
+        found = load_named(output, recalibration_of)
         assert (found.calibrator, found.labels) == (name, labels)
 
 

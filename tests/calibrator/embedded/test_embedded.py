@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
-import torch
 
 from calibrator import Item, ToolUse
 from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED
 from calibrator.embedded.calibrator import EmbeddedCalibrator, load_embedded
 from calibrator.recalibration.curves import Platt
-from tests.builders.tiny_checkpoint import CONFIG, save_tiny
+from tests.builders.tiny_checkpoint import save_tiny
 
 TEXTS = ["", "4", "Four, because 2 + 2 = 4.", "größer ✓ 🙂", "word " * 300, "x" * 5_000]
 ITEMS = [Item(f"What is {i} + {i}? " * (i % 5 + 1), TEXTS[i % len(TEXTS)]) for i in range(24)]
@@ -19,7 +19,7 @@ ITEMS = [Item(f"What is {i} + {i}? " * (i % 5 + 1), TEXTS[i % len(TEXTS)]) for i
 
 @pytest.fixture(scope="module")
 def scorer(tmp_path_factory: pytest.TempPathFactory) -> EmbeddedCalibrator:
-    return load_embedded(save_tiny(tmp_path_factory.mktemp("tiny")), "cpu")
+    return load_embedded(save_tiny(tmp_path_factory.mktemp("tiny")))
 
 
 def test_a_score_does_not_depend_on_its_batch(scorer: EmbeddedCalibrator) -> None:
@@ -46,9 +46,8 @@ def test_different_texts_have_different_scores(scorer: EmbeddedCalibrator) -> No
 
 def test_the_score_is_the_sigmoid_of_the_difference(scorer: EmbeddedCalibrator) -> None:
     """B09: softmax over the logits of `i` and `ii` is sigmoid(z_ii - z_i)."""
-    _, logits = scorer.encoder(scorer.token_rows(ITEMS))
-    assert logits.shape == (len(ITEMS), 2)
-    expected = torch.softmax(torch.tensor(logits), dim=1)[:, 1].tolist()
+    odds = scorer.read_texts(ITEMS).odds
+    expected = (1 / (1 + np.exp(-odds))).tolist()
     found = [score.score for score in scorer.score_batch(ITEMS)]
     assert found == pytest.approx(expected, abs=1e-6)
     assert all(0 < score < 1 for score in found)
@@ -62,7 +61,7 @@ def test_the_confidence_is_the_recalibrated_score(scorer: EmbeddedCalibrator) ->
 
 def test_without_recalibration_the_confidence_is_the_score(tmp_path: Path) -> None:
     """A checkpoint without a curve gives its raw score."""
-    raw = load_embedded(save_tiny(tmp_path, recalibration=None), "cpu")
+    raw = load_embedded(save_tiny(tmp_path, recalibration=None))
     assert all(found.confidence == found.score for found in raw.score_batch(ITEMS))
 
 
@@ -76,28 +75,22 @@ def test_unknown_tags_are_no_tags(
     """B03: a model or benchmark that the checkpoint was not trained on is simply omitted."""
     plain = Item("2 + 2?", "4")
     tagged = Item("2 + 2?", "4", model, benchmark)
-    assert scorer.token_rows([tagged]) == scorer.token_rows([plain])
     assert scorer.score_batch([tagged]) == scorer.score_batch([plain])
 
 
-@pytest.mark.parametrize(
-    ("model", "benchmark"), [("known-model", None), ("Known-Model", None), (None, "gpqa")]
-)
-def test_known_tags_are_read(
-    scorer: EmbeddedCalibrator, model: str | None, benchmark: str | None
-) -> None:
-    """B07: tags of the training list stand in the prompt; models in any case of letters."""
-    plain, tagged = Item("2 + 2?", "4"), Item("2 + 2?", "4", model, benchmark)
-    assert scorer.score_batch([tagged]) != scorer.score_batch([plain])
-    named = Item("2 + 2?", "4", model.lower() if model else None, benchmark)
-    assert scorer.score_batch([tagged]) == scorer.score_batch([named])
+def test_a_known_model_is_read(scorer: EmbeddedCalibrator) -> None:
+    """B07: a model of the training list changes the score, in any case of letters."""
+    plain, named, upper = (
+        scorer.score_batch([Item("2 + 2?", "4", model)])
+        for model in (None, "known-model", "Known-Model")
+    )
+    assert named != plain
+    assert named == upper
 
 
-def test_rows_fit_the_model(scorer: EmbeddedCalibrator) -> None:
-    """No text is too long: rows are cut to the budget and say so."""
+def test_a_long_text_is_said_to_be_truncated(scorer: EmbeddedCalibrator) -> None:
+    """No text is too long: a part of it is read, and the score says so."""
     long = Item("question " * 2_000, "answer " * 2_000, "known-model", "gpqa")
-    (row,) = scorer.token_rows([long])
-    assert len(row.ids) == CONFIG.layout.max_tokens
     assert scorer.score_batch([long])[0].is_truncated
     assert not scorer.score_batch([Item("2 + 2?", "4")])[0].is_truncated
 

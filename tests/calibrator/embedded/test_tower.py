@@ -16,7 +16,6 @@ from calibrator.training.stages.tower import (
     TowerModel,
     export,
     fit_tower,
-    out_of_fold,
     tower_logits,
 )
 
@@ -100,25 +99,6 @@ def test_the_same_seed_gives_the_same_tower(data: TowerData, model: TowerModel) 
     again, other = (fit_tower(data, at, 3, CONFIG, seed) for seed in (1, 2))
     assert torch.equal(again.table.weight, model.table.weight)
     assert not torch.equal(other.table.weight, model.table.weight)
-
-
-def test_out_of_fold_logits_are_of_towers_that_did_not_see_the_row() -> None:
-    """A row whose label is a coin toss is known by heart in its fold, and not out of it."""
-    rng = np.random.default_rng(3)
-    data = rows(200)
-    made = [
-        tower_row("q", "a", rng.integers(0, 30_000, 40).tolist(), rng.integers(0, 9, 3).tolist())
-        for _ in range(200)
-    ]
-    labels = rng.integers(0, 2, 200).astype(np.float32)
-    chance = TowerData(made, np.zeros(200, dtype=np.int64), labels, data.folds)
-    config = TowerConfig(folds=2, batch=8, gram_dropout=0, learning_rate=0.02)
-    known = fit_tower(chance, np.arange(200), 1, config, seed=1)
-    inside = tower_logits(known, chance, np.arange(200), False)
-    outside = out_of_fold(chance, 1, config, 1, lambda _: None)[:, 0]
-    agreement = [float(np.mean((found > 0) == (labels > 0.5))) for found in (inside, outside)]
-    assert agreement[0] > 0.75
-    assert agreement[1] < 0.65
 
 
 def test_a_tower_of_another_shape_is_refused(model: TowerModel) -> None:

@@ -14,19 +14,17 @@ from calibrator import load_scorer
 from calibrator.checkpoints.checkpoint import CHECKPOINTS, EMBEDDED
 from calibrator.corruptions import KINDS, TAUGHT_KINDS
 from calibrator.embedded.calibrator import EmbeddedCalibrator
-from calibrator.errors import TrainingError
 from calibrator.inspection import Inspector, inspect
 from calibrator.inspection.config import InspectorConfig
-from calibrator.inspection.inspector import CHECKS, DROPS_QUESTION, LONG, PREFIX, SEEN
+from calibrator.inspection.inspector import CHECKS, LONG, SEEN
 from calibrator.inspection.lessons import Lesson, seen_in
 from calibrator.inspection.relevance import Pieces, _numbers
-from calibrator.inspection.training import fit_inspector, refit, reset
+from calibrator.inspection.training import fit_inspector
 from calibrator.inspection.wanted import wanted
 from calibrator.inspection.working import working
 from calibrator.rows.rows import Row
 from calibrator.scorer import Item, ToolUse
 from calibrator.text.layout import Layout, load_tokenizer
-from calibrator.training.extending import weights_in
 
 LAYOUT = Layout(max_tokens=192)
 TOKENIZER = load_tokenizer(Path(CHECKPOINTS) / "embedded")
@@ -94,43 +92,6 @@ def test_the_same_rows_and_seed_give_the_same_arrays() -> None:
     assert all(np.array_equal(fits[0][name], fits[1][name]) for name in fits[0])
 
 
-def test_an_inspector_reads_no_restated_question_once_it_learnt_so(inspector: Inspector) -> None:
-    """It says so in its arrays, and the shipped one does."""
-    shipped = load_scorer(EMBEDDED, "cpu")
-    assert isinstance(shipped, EmbeddedCalibrator)
-    assert inspector.drops_question
-    assert shipped.parts.inspector is not None
-    assert shipped.parts.inspector.drops_question
-
-
-def test_a_reset_inspector_keeps_its_trees() -> None:
-    """What is counted of its trees alone is another; the trees stay."""
-    before = weights_in(CHECKPOINTS / EMBEDDED)
-    other = InspectorConfig(
-        priors=(1.0, 2.0, 3.0, 4.0),
-        slopes=(1.5, 1.0, 2.0, 1.0),
-        shares=(0.5, 0.0, 0.25, 0.0),
-        middles=(0.0, 1.0, 2.0, 3.0),
-    )
-    after = reset(before, other)
-    told: dict[str, float] = {}
-    for part, numbers in (
-        ("prior", other.priors),
-        ("slope", other.slopes),
-        ("share", other.shares),
-        ("middle", other.middles),
-    ):
-        told |= {
-            f"{PREFIX}{check.name}.{part}": x for check, x in zip(CHECKS, numbers, strict=True)
-        }
-    assert {name: float(after[name][0]) for name in told} == told
-    kept = (after.keys() & before.keys()) - told.keys()
-    assert all(np.array_equal(after[name], before[name]) for name in kept)
-    assert f"{PREFIX}{DROPS_QUESTION}" in after
-    with pytest.raises(TrainingError, match="no inspector"):
-        reset({}, InspectorConfig())
-
-
 def test_the_end_of_a_long_reply_is_evidence_and_of_a_short_one_is_not(
     inspector: Inspector,
 ) -> None:
@@ -146,21 +107,6 @@ def test_the_end_of_a_long_reply_is_evidence_and_of_a_short_one_is_not(
     assert all(expected[1:] != 0)
 
 
-def test_an_inspector_of_before_adds_no_evidence(inspector: Inspector) -> None:
-    """Arrays without a share and a middle are read, and say what they said."""
-    state = weights_in(CHECKPOINTS / EMBEDDED)
-    own = {name: array for name, array in state.items() if name.startswith(PREFIX)}
-    before = {k: v for k, v in own.items() if not k.endswith((".share", ".middle"))}
-    now, old = Inspector.from_state(own), Inspector.from_state(before)
-    assert now is not None
-    assert old is not None
-    lesson = Lesson("How many?", "The shelf holds nine books. " * 30, "shelves")
-    seen = seen_in([lesson], TOKENIZER, LAYOUT, now.pieces)
-    assert now.read(seen).evidence[0] != 0
-    assert old.read(seen).evidence[0] == 0
-    assert old.read(seen).in_order == now.read(seen).in_order
-
-
 def test_nothing_is_evidence_of_an_agents_message() -> None:
     """The same long text tells something as an answer, and nothing as what an agent says."""
     shipped = load_scorer(EMBEDDED, "cpu")
@@ -173,31 +119,6 @@ def test_nothing_is_evidence_of_an_agents_message() -> None:
     assert agents == 0
 
 
-def test_a_check_is_fitted_anew_while_the_rest_stays() -> None:
-    """The other checks and what word pieces mean are the same arrays; with the same lessons the
-    new check is the old one."""
-    vectors = np.random.default_rng(0).normal(size=(TOKENIZER.get_vocab_size(), 8))
-    config = InspectorConfig(
-        right_rows=40, irrelevant_rows=20, faulty_rows=20, trees=3, leaf_rows=5, width=4,
-        symbolic_tasks=0,
-    )  # fmt: skip
-    known = TOKENIZER, LAYOUT
-    before = fit_inspector(rows(40), *known, vectors.astype(np.float32), config, 3)
-    more = replace(config, symbolic_tasks=60, priors=(1.0, 2.0, 3.0, 4.0))
-    after = refit(before, ["relevance"], rows(40), *known, more, 3)
-    assert after.keys() == before.keys()
-    changed = {name for name in after if not np.array_equal(after[name], before[name])}
-    assert changed
-    assert all(name.startswith(f"{PREFIX}relevance.") for name in changed)
-    assert after[f"{PREFIX}relevance.prior"] == 1.0
-    same = refit(before, ["relevance", "ending"], rows(40), *known, config, 3)
-    assert all(np.array_equal(same[name], before[name]) for name in before)
-    with pytest.raises(TrainingError, match="no check 'relevanc'; there are relevance, number"):
-        refit(before, ["relevanc"], rows(40), *known, config, 3)
-    with pytest.raises(TrainingError, match="no inspector"):
-        refit({}, ["relevance"], rows(40), *known, config, 3)
-
-
 def test_every_fault_is_a_kind_of_corruption() -> None:
     """A check that names another fault would be taught nothing by it."""
     faults = {fault for check in CHECKS for fault in check.faults}
@@ -206,7 +127,7 @@ def test_every_fault_is_a_kind_of_corruption() -> None:
 
 
 def test_a_checkpoint_without_an_inspector_has_none() -> None:
-    """Checkpoints of before load as before."""
+    """A checkpoint need not have one."""
     assert Inspector.from_state({"tower.0.table": np.zeros(1)}) is None
 
 

@@ -43,7 +43,7 @@ def read_anew() -> EmbeddedCalibrator:
     """The shipped calibrator with parts of its own: those that the suite shares were read before,
     with the kernel or without."""
     found = read_checkpoint(CHECKPOINTS / EMBEDDED)
-    return EmbeddedCalibrator(found.config, found.tokenizer, None, found.parts)
+    return EmbeddedCalibrator(found.config, found.tokenizer, found.parts)
 
 
 def texts(count: int) -> list[tuple[str, str]]:

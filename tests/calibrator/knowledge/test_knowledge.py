@@ -146,9 +146,9 @@ def test_a_checkpoint_with_it_scores_otherwise_only_what_is_short(
     plain = load_scorer(EMBEDDED, "cpu")
     assert isinstance(plain, EmbeddedCalibrator)
     parts = replace(plain.parts, knowledge=None)
-    without = EmbeddedCalibrator(plain.config, plain.tokenizer, plain.encoder, parts)
+    without = EmbeddedCalibrator(plain.config, plain.tokenizer, parts)
     parts = replace(plain.parts, knowledge=Knowledge.from_state(arrays))
-    knowing = EmbeddedCalibrator(plain.config, plain.tokenizer, plain.encoder, parts)
+    knowing = EmbeddedCalibrator(plain.config, plain.tokenizer, parts)
     items = [
         Item("Who wrote Emma?", "Jane Austen"),
         Item("Who wrote Emma?", "Emma has many readers. " * 8),

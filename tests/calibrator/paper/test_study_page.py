@@ -1,4 +1,4 @@
-"""docs/study.md and docs/checklist.md: what they say of the report holds."""
+"""docs/study.md and the checklist of the paper: what they say of the report holds."""
 
 from __future__ import annotations
 
@@ -6,21 +6,12 @@ import random
 import re
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from calibrator.paper.catalogue import CATALOGUE, NOT_HERE
-from scripts.checks.checklist import (
-    PAGE,
-    Row,
-    faults_of,
-    missing_links,
-    page,
-    rows,
-    rows_named,
-)
+from scripts.checks.checklist import Row, missing_links, page, rows, rows_named
 from scripts.checks.mutations import killed_of
 from scripts.studies.headlines import BEGIN, END, with_tables
 from tests.running.live_proxy import environment
@@ -34,26 +25,11 @@ def linked() -> list[Row]:
     return rows()
 
 
-def test_the_page_is_what_the_docstrings_say(linked: list[Row]) -> None:
-    """Every link exists, every row has code and a test or a reason, and what the page says holds:
-    else `python -m scripts.checks.checklist` writes it again."""
+def test_every_row_has_code_and_a_test(linked: list[Row]) -> None:
+    """Every link exists, every row has code and a test or a reason, and all are printed."""
     assert missing_links(linked) == []
-    assert faults_of(PAGE.read_text(encoding="utf-8"), linked) == []
-
-
-def test_a_page_that_is_old_is_told(linked: list[Row]) -> None:
-    """A row that is not there, a link that no longer holds, one that is covered by now."""
-    text = page(linked)
-    assert faults_of(text, linked) == []
-    without = "\n".join(line for line in text.splitlines() if not line.startswith("| H01 "))
-    assert faults_of(without, linked) == ["H01 has 0 lines"]
-    [line] = [line for line in text.splitlines() if line.startswith("| H01 ")]
-    [name, *_] = re.findall(r"\[(test_\w+)\]", line)
-    moved = text.replace(line, line.replace(f"[{name}]", "[test_auroc_is_gone]"))
-    [told] = faults_of(moved, linked)
-    assert told.startswith("H01: test_auroc_is_gone of tests/")
-    uncovered = [replace(row, why="a reason") if row.id == "H03" else row for row in linked]
-    assert faults_of(text, uncovered) == ["H03 is not covered"]
+    printed = re.findall(r"^\| ([A-U]\d\d) \|", page(linked), re.MULTILINE)
+    assert sorted(printed) == sorted(row.id for row in linked)
 
 
 def test_a_link_that_leads_nowhere_is_told() -> None:

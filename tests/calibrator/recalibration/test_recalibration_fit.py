@@ -23,8 +23,9 @@ from calibrator.recalibration.curves import (
     Platt,
     Recalibration,
     fit_platt,
-    load_recalibration,
+    load_named,
     logit,
+    recalibration_of,
     sigmoid,
 )
 from calibrator.recalibration.fit import (
@@ -170,7 +171,7 @@ def test_a_recalibration_survives_its_file(kind: Kind, tmp_path: Path) -> None:
     rows, p = skewed(200, model="M-One")
     found = fit_recalibration(rows, p, kind=kind, by="model", calibrator="tiny@1")
     found.save(tmp_path / "r.json")
-    again = load_recalibration(tmp_path / "r.json")
+    again = load_named(tmp_path / "r.json", recalibration_of)
     assert again == found
     assert again.name == found.name
     assert found.name.startswith(f"{kind}@")
@@ -212,7 +213,7 @@ def test_a_changed_file_is_refused(change: tuple[str, str], sentence: str, tmp_p
     assert change[0] in text
     path.write_text(text.replace(*change, 1))
     with pytest.raises(CheckpointError, match=r"r\.json") as caught:
-        load_recalibration(path)
+        load_named(path, recalibration_of)
     assert sentence in str(caught.value)
 
 
@@ -239,7 +240,7 @@ def test_a_damaged_isotonic_curve_is_refused(values: Any) -> None:
 def test_a_missing_file_is_told(tmp_path: Path) -> None:
     """A wrong path is one sentence."""
     with pytest.raises(CheckpointError, match=r"there is no recalibration .*none\.json"):
-        load_recalibration(tmp_path / "none.json")
+        load_named(tmp_path / "none.json", recalibration_of)
 
 
 # --- fitting ------------------------------------------------------------------------------------

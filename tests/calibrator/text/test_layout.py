@@ -1,4 +1,4 @@
-"""Rows of tokens: budgets, cuts and tags (paper F01-F03, F07)."""
+"""Texts as word pieces: what is read of long ones, and of characters that are none."""
 
 from __future__ import annotations
 
@@ -15,20 +15,11 @@ from calibrator.text.layout import (
     CLS,
     SEP,
     Layout,
-    assemble,
     clip_characters,
-    cut_middle,
     encode,
     is_clipped,
     readable,
-    tag_text,
 )
-
-shares = st.floats(0, 1)
-layouts = st.builds(Layout, st.integers(4, 80), shares, shares, shares)
-roomy = st.builds(Layout, st.integers(16, 80), shares, shares, shares)
-tokens = st.integers(0, 300).map(lambda length: list(range(1_000, 1_000 + length)))
-short_tags = st.integers(0, 12).map(lambda length: [7] * length)
 
 
 @cache
@@ -38,77 +29,6 @@ def tokenizer() -> Tokenizer:
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
-
-
-@pytest.mark.parametrize(
-    ("benchmark", "model", "expected"),
-    [
-        ("gpqa", "kimi-3", "Benchmark: gpqa\nSource model: kimi-3\nQuestion:"),
-        ("gpqa", None, "Benchmark: gpqa\nQuestion:"),
-        (None, "kimi-3", "Source model: kimi-3\nQuestion:"),
-        (None, None, "Question:"),
-        ("", "", "Question:"),
-    ],
-)
-def test_tags_stand_only_where_they_are_known(
-    benchmark: str | None, model: str | None, expected: str
-) -> None:
-    """F01, F07: the paper's lines, without the line of what is not known."""
-    assert tag_text(benchmark, model) == expected
-
-
-@given(tokens, st.integers(0, 400), shares)
-def test_a_cut_keeps_head_and_tail(given_tokens: list[int], budget: int, share: float) -> None:
-    """What is left is a beginning and an end of the text, as long as the budget allows."""
-    kept = cut_middle(given_tokens, budget, share)
-    assert len(kept) == min(budget, len(given_tokens))
-    if len(given_tokens) > budget:
-        head = round(budget * share)
-        assert kept[:head] == given_tokens[:head]
-        assert kept[head:] == given_tokens[len(given_tokens) - (budget - head) :]
-    else:
-        assert kept == given_tokens
-
-
-@given(st.lists(st.integers(), max_size=200), tokens, tokens, layouts)
-def test_a_row_never_exceeds_its_budget(
-    tags: list[int], question: list[int], answer: list[int], layout: Layout
-) -> None:
-    """Whatever the lengths, tags and shares are, a row has at most `max_tokens` tokens."""
-    row = assemble(tags, question, answer, layout)
-    assert len(row.ids) <= layout.max_tokens
-    assert row.ids[0] == CLS
-    assert row.ids[-1] == row.ids[row.segment_b - 1] == SEP
-
-
-@given(short_tags, tokens, tokens, roomy)
-def test_a_row_is_cut_only_where_it_must_be(
-    tags: list[int], question: list[int], answer: list[int], layout: Layout
-) -> None:
-    """What fits is whole; what one side leaves unused, the other one has."""
-    row = assemble(tags, question, answer, layout)
-    whole = 3 + len(tags) + len(question) + len(answer)
-    assert row.is_truncated == (whole > layout.max_tokens)
-    assert len(row.ids) == min(whole, layout.max_tokens)
-    if not row.is_truncated:
-        assert row.ids == [CLS, *tags, *question, SEP, *answer, SEP]
-        assert row.ids[row.segment_b :] == [*answer, SEP]
-
-
-def test_two_long_texts_share_the_row() -> None:
-    """F02, F03: the answer has 60 % of the room, mostly its end; the question mostly its start."""
-    layout = Layout(max_tokens=103)
-    question, answer = list(range(1_000, 1_500)), list(range(2_000, 2_500))
-    row = assemble([], question, answer, layout)
-    assert row.ids == [
-        CLS,
-        *question[:24],
-        *question[-16:],
-        SEP,
-        *answer[:24],
-        *answer[-36:],
-        SEP,
-    ]
 
 
 @pytest.mark.parametrize(

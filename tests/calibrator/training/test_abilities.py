@@ -91,7 +91,7 @@ def with_odds(shipped: EmbeddedCalibrator, odds: Sequence[float] | None) -> Embe
     """The shipped calibrator with these abilities in place of its own."""
     abilities = Abilities(np.array(odds)) if odds is not None else None
     parts = replace(shipped.parts, abilities=abilities)
-    return EmbeddedCalibrator(shipped.config, shipped.tokenizer, shipped.encoder, parts)
+    return EmbeddedCalibrator(shipped.config, shipped.tokenizer, parts)
 
 
 def test_a_name_moves_a_number_by_its_odds(shipped: EmbeddedCalibrator) -> None:
@@ -232,7 +232,6 @@ def test_a_name_that_is_not_known_moves_a_number_by_what_it_states(
         EmbeddedCalibrator(
             shipped.config,
             shipped.tokenizer,
-            shipped.encoder,
             replace(shipped.parts, abilities=Abilities(odds, stated), evidence=None),
         )
         for stated in (None, np.array([0.0, 0.1, 0.0, 0.0, 0.2]))

@@ -184,21 +184,6 @@ def test_parts_are_added_to_a_checkpoint(
     found = read_config(extended)
     assert found.recalibration == read_config(start).recalibration
     assert found.training["extended_from"] == read_config(start).version
-    today = replace(config.inspector, priors=(2.0, 4.0, 3.0, 7.0), slopes=(2.0, 3.0, 4.0, 5.0))
-    again = replace(bare, start=str(extended), resets_inspector=True, inspector=today)
-    reset = load_file(train(tmp_path / "reset", again, lambda _: None) / "model.safetensors")
-    changed = {name for name in new if not np.array_equal(new[name], reset[name])}
-    assert changed == {name for name in new if name.endswith((".prior", ".slope"))} | {
-        "familiarity.threshold"
-    }
-    fewer = replace(today, symbolic_tasks=0)
-    once_more = replace(bare, start=str(extended), refits=("relevance",), inspector=fewer)
-    refitted = train(tmp_path / "refit", once_more, lambda _: None)
-    state = load_file(refitted / "model.safetensors")
-    changed = {name for name in new if not np.array_equal(new[name], state[name])}
-    assert {name.rpartition(".")[0] for name in changed} == {"inspector.relevance"}
-    assert read_config(refitted).training["refitted"] == ["relevance"]
-    assert read_config(refitted).training["inspector"]["symbolic_tasks"] == 0
     with pytest.raises(TrainingError, match="ask for one"):
         train(tmp_path / "none", replace(bare, start=str(start)), lambda _: None)
 

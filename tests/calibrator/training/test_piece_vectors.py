@@ -5,31 +5,28 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
-from calibrator.checkpoints.checkpoint import EncoderConfig
-from calibrator.embedded.torch_encoder import CrossEncoderModel, load_base
 from calibrator.text.layout import CLS, SEP, load_tokenizer
 from calibrator.training.run import base_folder
-from calibrator.training.stages.piece_vectors import read_alone
+from calibrator.training.stages.piece_vectors import load_base, read_alone
 
 
 @pytest.fixture(scope="module")
-def base() -> CrossEncoderModel:
-    model = CrossEncoderModel(EncoderConfig()).eval()
-    load_base(model, base_folder())
-    return model
+def base() -> nn.Module:
+    return load_base(base_folder())
 
 
-def test_a_piece_is_read_alone(base: CrossEncoderModel) -> None:
+def test_a_piece_is_read_alone(base: nn.Module) -> None:
     """Its vector is the mean state of [CLS] piece [SEP], whatever is read with it."""
     found = read_alone(base, range(2000, 2600))
     with torch.inference_mode():
-        states = base.encoder(torch.tensor([[CLS, 2599, SEP]])).last_hidden_state
+        states = base(torch.tensor([[CLS, 2599, SEP]])).last_hidden_state
     assert found.shape == (600, 384)
     assert found[-1] == pytest.approx(states[0].mean(0).numpy(), abs=1e-4)
 
 
-def test_like_words_have_like_vectors(base: CrossEncoderModel) -> None:
+def test_like_words_have_like_vectors(base: nn.Module) -> None:
     """A chemist is nearer to a physicist than to a guitar."""
     tokenizer = load_tokenizer(base_folder())
     vectors = []

@@ -1,20 +1,14 @@
-"""A real, tiny training run: resumable, never on the questions it is validated on (paper B10, D04).
-
-The base is a tiny one; `test_encoder_training` begins with the real one.
-"""
+"""A real, tiny training run: resumable, never on the questions it is validated on (paper D04)."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from calibrator import Item, TrainingError, load_scorer
 from calibrator.checkpoints.checkpoint import read_config
@@ -26,12 +20,11 @@ from calibrator.recalibration.curves import logit
 from calibrator.rows.selection import Selection, share_of
 from calibrator.studies.beside_shipped import AT_ONCE, beside_shipped
 from calibrator.text.layout import Layout
-from calibrator.training.run import BASE_SHA256, Run, TrainConfig, prepare, selected
+from calibrator.training.run import Run, TrainConfig, prepare, selected
 from calibrator.training.stages import tower_stage
 from calibrator.training.stages.forest import ForestConfig
 from calibrator.training.stages.tower import TowerConfig
 from calibrator.training.train import train
-from tests.builders.tiny_checkpoint import tiny_base
 
 SHARE = 0.25
 
@@ -60,20 +53,8 @@ def config_of(path: Path) -> TrainConfig:
         name="tiny-run",
         selection=Selection(rows=80, validation_share=SHARE),
         tower=TowerConfig(members=1, folds=2, batch=32),
-        has_encoder=True,
-        epochs=2,
-        warmup_rows=20,
-        watch_every_rows=60,
-        token_budget=400,
-        device="cpu",
         layout=Layout(max_tokens=32),
     )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with tiny_base(tmp_path_factory.mktemp("base")):
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -85,26 +66,6 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
 def finished(config: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The checkpoint of a run that nothing interrupted."""
     return train(tmp_path_factory.mktemp("whole") / "run", config, lambda _: None)
-
-
-def test_a_run_that_was_interrupted_ends_with_the_same_weights(
-    config: TrainConfig, finished: Path, tmp_path: Path
-) -> None:
-    """Going on from saved state is as if nothing had happened, dropout included."""
-
-    def stop(text: str) -> None:
-        if text.startswith("validation loss"):
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path, config, stop, save_every_s=0)
-    said: list[str] = []
-    resumed = train(tmp_path, config, said.append)
-    (going_on,) = (line for line in said if line.startswith("going on after"))
-    assert 0 < int(going_on.split()[3]) < 60
-    weights, expected = (load_file(f / "model.safetensors") for f in (resumed, finished))
-    assert [name for name in expected if not torch.equal(weights[name], expected[name])] == []
-    assert read_config(resumed) == read_config(finished)
 
 
 def test_a_run_ends_beside_the_shipped_calibrator(
@@ -140,55 +101,30 @@ def test_the_comparison_is_bounded_in_time(finished: Path, tmp_path: Path) -> No
 
 def test_another_seed_gives_other_scores(config: TrainConfig, tmp_path: Path) -> None:
     """Of the tower; that the same one gives the same weights is shown by other tests."""
-    alone = replace(config, has_encoder=False)
     items = [Item(f"What is {n} + {n}?", f"It is {2 * n}, surely.", "one") for n in range(20)]
-    other = replace(alone, selection=replace(alone.selection, seed=1))
+    other = replace(config, selection=replace(config.selection, seed=1))
     first, differing = (
         [score.score for score in load_scorer(str(folder), "cpu").score_batch(items)]
         for folder in (
-            train(tmp_path / str(n), each, lambda _: None) for n, each in enumerate((alone, other))
+            train(tmp_path / str(n), each, lambda _: None) for n, each in enumerate((config, other))
         )
     )
     assert differing != pytest.approx(first, abs=1e-3)
 
 
-def test_a_finished_run_has_nothing_left_to_do(config: TrainConfig, finished: Path) -> None:
-    """The same command on a finished folder takes no further step and leaves the weights."""
-    before = sha256_of(finished / "model.safetensors")
-    said: list[str] = []
-    assert train(finished.parent, config, said.append) == finished
-    assert any(line.startswith("going on after") for line in said)
-    assert sha256_of(finished / "model.safetensors") == before
-
-
-def test_a_checkpoint_can_be_made_at_any_time(config: TrainConfig, tmp_path: Path) -> None:
-    """Before the first step the scores are the side tower's; the run can go on afterwards."""
-    early = train(tmp_path, config, lambda _: None, finish_now=True)
-    scorer = load_scorer(str(early), "cpu")
-    assert isinstance(scorer, EmbeddedCalibrator)
-    assert scorer.parts.tower is not None
-    item = Item("What is 7 + 7?", "It is 14, surely.", "one")
-    tower, _ = scorer.parts.tower.read(scorer.read_texts([item]).rows, [1])
-    assert logit(scorer.score_batch([item])[0].score) == pytest.approx(tower[0], abs=1e-3)
-    assert not (tmp_path / "state.pt").exists()
-
-
 @pytest.mark.parametrize("has_forest", [False, True])
-def test_no_encoder_is_needed(
+def test_a_forest_is_optional(
     config: TrainConfig, tmp_path: Path, has_forest: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A tower, alone as it ships or with a forest added, is a calibrator: no encoder is trained,
-    written or loaded, and the run needs no second start."""
+    """A tower, alone or with a forest as it ships, is a calibrator, and the run needs no second
+    start."""
     vectors = np.random.default_rng(9).normal(size=(30_522, 8)).astype(np.float32)
     monkeypatch.setattr(tower_stage, "piece_vectors", lambda _: vectors)
     bush = ForestConfig(trees=5, leaf_rows=5, topics=(2, 2, 2, 2, 2), grams=100)
-    alone = replace(config, has_encoder=False, has_forest=has_forest, forest=bush)
+    alone = replace(config, has_forest=has_forest, forest=bush)
     made = train(tmp_path, alone, lambda _: None)
-    assert read_config(made).encoder is None
-    assert not any("encoder" in name for name in load_file(made / "model.safetensors"))
     scorer = load_scorer(str(made), "cpu")
     assert isinstance(scorer, EmbeddedCalibrator)
-    assert scorer.encoder is None
     assert scorer.parts.familiarity is not None
     right, wrong = scorer.score_batch(
         [Item("What is 7 + 7?", a, "one") for a in ("It is 14, surely.", "7")]
@@ -198,7 +134,7 @@ def test_no_encoder_is_needed(
     assert (scorer.parts.forest is not None) == has_forest
     items, names = [Item("What is 7 + 7?", "7", "one")], [1]
     (pieces,) = scorer._pieces(items)
-    rows = [tower_row(items[0].question, items[0].answer, *pieces[1:])]
+    rows = [tower_row(items[0].question, items[0].answer, *pieces)]
     odds = scorer.parts.tower.logits(rows, names)
     if scorer.parts.forest is not None:
         odds = scorer.parts.forest.joined(odds, rows, names)
@@ -212,7 +148,7 @@ def test_a_tower_is_fitted_once_though_the_next_one_is_interrupted(
 ) -> None:
     """Each is kept as soon as it is there; the weights are those of a run in one go, and another
     configuration may not take them over."""
-    pair = replace(config, has_encoder=False, tower=replace(config.tower, members=2))
+    pair = replace(config, tower=replace(config.tower, members=2))
 
     def stop(text: str) -> None:
         if text.startswith("tower 1"):
@@ -233,31 +169,13 @@ def test_a_tower_is_fitted_once_though_the_next_one_is_interrupted(
 
 def test_two_towers_of_one_seed_are_one(config: TrainConfig, tmp_path: Path) -> None:
     """The same configuration gives the same weights, bit by bit, on the same machine."""
-    alone = replace(config, has_encoder=False)
-    one, other = (train(tmp_path / name, alone, lambda _: None) for name in "ab")
+    one, other = (train(tmp_path / name, config, lambda _: None) for name in "ab")
     assert read_config(one).weights_sha256 == read_config(other).weights_sha256
 
 
-def test_neither_tower_nor_encoder_is_refused(config: TrainConfig, tmp_path: Path) -> None:
-    """Such a calibrator would say nothing; the folder stays free."""
-    with pytest.raises(TrainingError, match="a tower, an encoder or both"):
-        train(tmp_path / "run", replace(config, has_tower=False, has_encoder=False), lambda _: None)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_run_without_the_tower_is_the_encoder_alone(config: TrainConfig, tmp_path: Path) -> None:
-    """For the ablation: no tower is fitted, none is in the checkpoint, and it scores."""
-    made = train(tmp_path, replace(config, has_tower=False), lambda _: None, finish_now=True)
-    scorer = load_scorer(str(made), "cpu")
-    assert isinstance(scorer, EmbeddedCalibrator)
-    assert scorer.parts.tower is None
-    assert scorer.score_batch([Item("q", "a")])[0].score == 0.5  # its head has not begun to learn
-
-
 def test_the_checkpoint_says_how_it_came_about(config: TrainConfig, finished: Path) -> None:
-    """Base, data choice, tags, curve and quality are in calibrator.json; a path to data is not."""
+    """Data choice, tags, curve and quality are in calibrator.json; a path to data is not."""
     found = read_config(finished)
-    assert found.training["base_sha256"] == BASE_SHA256
     assert found.training["selection"]["rows"] == 80
     assert found.source_models == ("one", "two")
     assert found.benchmarks == ("bench-0", "bench-1")
@@ -317,7 +235,7 @@ def test_a_folder_of_another_configuration_is_refused(config: TrainConfig, finis
     """Two runs never mix: another seed in the same folder is a sentence, and nothing changes."""
     before = (finished.parent / "train.json").read_text()
     with pytest.raises(TrainingError, match="a run with another configuration; choose another"):
-        train(finished.parent, replace(config, model_dropout=0.1), lambda _: None)
+        train(finished.parent, replace(config, outlier_share=0.1), lambda _: None)
     assert (finished.parent / "train.json").read_text() == before
 
 
@@ -330,4 +248,4 @@ def test_a_run_that_never_began_does_not_take_its_folder(
     with pytest.raises(TrainingError, match="too few questions: none is left for validation"):
         train(tmp_path / "run", none_held, lambda _: None)
     Run(tmp_path / "run", config, lambda _: None)
-    assert json.loads((tmp_path / "run" / "train.json").read_text())["has_encoder"]
+    assert json.loads((tmp_path / "run" / "train.json").read_text())["name"] == "tiny-run"

@@ -1,4 +1,4 @@
-"""Which rows are trained on, and how they become batches (paper C10, C11, D03, D04)."""
+"""Which rows are trained on, and how they become examples (paper C10, C11, D03, D04)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,14 +29,8 @@ from calibrator.rows.selection import (
     split_by_question,
     without_copies,
 )
-from calibrator.text.layout import Layout, assemble, encode, tag_text
+from calibrator.text.layout import Layout, encode
 from calibrator.training.examples import (
-    MAX_WEIGHT,
-    Batch,
-    Example,
-    TagEncoder,
-    Visits,
-    benchmark_weights,
     disguised,
     tokenize,
 )
@@ -252,15 +245,7 @@ def test_nothing_to_train_on_is_an_error(tmp_path: Path) -> None:
         select_rows([one], Selection(validation_share=1.0))
 
 
-def test_weights_lift_small_benchmarks_and_have_a_bound() -> None:
-    """C10: at power 1 all rows weigh the same; below, a small benchmark's weigh more, at most 3."""
-    names = ["large"] * 900 + ["small"] * 100 + ["tiny"]
-    assert benchmark_weights(names, 1.0) == pytest.approx(1.0)
-    weights = benchmark_weights(names, 0.5)
-    assert weights[0] < 1 < weights[900] < weights[1_000] == MAX_WEIGHT
-
-
-# --- tokens and batches -------------------------------------------------------------------------
+# --- tokens -------------------------------------------------------------------------------------
 
 
 def test_tokenizing_keeps_labels_and_tags() -> None:
@@ -269,15 +254,14 @@ def test_tokenizing_keeps_labels_and_tags() -> None:
     question, answer = encode(tokenizer(), ["What is 3 + 3?", "6"], LAYOUT)
     assert (example.question.tolist(), example.answer.tolist()) == (question, answer)
     assert (example.source_model, example.benchmark) == ("kimi-3", "gpqa")
-    assert (example.question_id, example.target, example.tower) == ("q3", 1.0, None)
+    assert (example.question_id, example.target) == ("q3", 1.0)
 
 
 def test_the_tower_reads_what_is_served() -> None:
     """An example made for the tower holds what `tower_row` makes of its texts at serving."""
-    (example,) = tokenize([row(3)], tokenizer(), LAYOUT, for_tower=True)
+    (example,) = tokenize([row(3)], tokenizer(), LAYOUT)
     question, answer = encode(tokenizer(), ["What is 3 + 3?", "6"], LAYOUT)
     served = tower_row("What is 3 + 3?", "6", question, answer)
-    assert example.tower is not None
     assert (example.tower.traits == served.traits).all()
     for trained, part in zip(example.tower.grams, served.grams, strict=True):
         assert (trained == part).all()
@@ -315,98 +299,3 @@ def test_rebuilt_replies_lose_their_confidence_half_of_the_time() -> None:
     found = Counter(r.answer for r in disguised(rows, 0.0, random.Random(1)))
     assert set(found) == {"Answer: B", "Answer: B\nConfidence: 95%"}
     assert found["Answer: B"] == pytest.approx(200, rel=0.2)
-
-
-def test_tags_are_the_papers_lines() -> None:
-    """F01: the cached tokens of a tag are those of its text."""
-    tags = TagEncoder(tokenizer(), LAYOUT)
-    for key in ((None, None), ("gpqa", None), ("gpqa", "kimi-3"), ("gpqa", "kimi-3")):
-        assert tags(*key) == encode(tokenizer(), [tag_text(*key)], LAYOUT)[0]
-
-
-def example(index: int, length: int) -> Example:
-    """An example that can be told by its target."""
-    question = np.full(length, 2_000, dtype=np.uint16)
-    answer = np.full(length // 2, 3_000, dtype=np.uint16)
-    return Example(question, answer, None, "m", "b", f"q{index}", float(index))
-
-
-def epoch(
-    examples: list[Example],
-    *,
-    seed: int = 1,
-    dropout: tuple[float, float] = (0.4, 0.4),
-    budget: int = 400,
-) -> list[Batch]:
-    """All batches; an example's offsets are its target, negative without the model's name."""
-    visits, rng = (
-        Visits(TagEncoder(tokenizer(), LAYOUT), LAYOUT, budget, *dropout),
-        random.Random(seed),
-    )
-    offsets = np.array([[-e.target, e.target] for e in examples], dtype=np.float32)
-    order = visits.order(np.ones(len(examples)), rng)
-    return list(visits.batches(examples, offsets, order, rng))
-
-
-lengths = st.lists(st.integers(0, 80), max_size=60)
-
-
-@given(lengths, st.integers(1, 500))
-def test_an_epoch_shows_every_example_once_within_the_budget(sizes: list[int], budget: int) -> None:
-    """Padded to its longest row, a batch fits the budget, unless a single row does not."""
-    made = epoch([example(i, size) for i, size in enumerate(sizes)], budget=budget)
-    shown = sorted(target for batch in made for target in batch.targets)
-    assert shown == list(range(len(sizes)))
-    for batch in made:
-        assert len(batch.rows) == len(batch.targets) == len(batch.offsets)
-        longest = max(len(r.ids) for r in batch.rows)
-        assert longest <= LAYOUT.max_tokens
-        assert len(batch.rows) == 1 or longest * len(batch.rows) <= budget
-
-
-def test_a_weight_is_the_mean_number_of_visits() -> None:
-    """A row of weight 2.5 is shown twice or three times, one of 0.3 in 3 of 10 epochs."""
-    visits = Visits(TagEncoder(tokenizer(), LAYOUT), LAYOUT, 400)
-    order = visits.order(np.array([2.5] * 500 + [0.3] * 500), random.Random(1))
-    counts = Counter(order)
-    assert {counts[i] for i in range(500)} == {2, 3}
-    assert sum(counts[i] for i in range(500)) == pytest.approx(1_250, rel=0.05)
-    assert sum(counts[i] for i in range(500, 1_000)) == pytest.approx(150, rel=0.2)
-
-
-def test_the_same_seed_gives_the_same_batches() -> None:
-    """A run can go on where it was; another seed mixes otherwise."""
-    examples = [example(i, i % 40) for i in range(120)]
-    assert epoch(examples, seed=5) == epoch(examples, seed=5)
-    assert epoch(examples, seed=5) != epoch(examples, seed=6)
-
-
-@pytest.mark.parametrize(("dropout", "tag"), [(1.0, (None, None)), (0.0, ("b", "m"))])
-def test_tags_are_all_there_or_all_gone(dropout: float, tag: tuple[str | None, ...]) -> None:
-    """F07: with dropout 1 no row has tags, with 0 every row has both."""
-    tokens = encode(tokenizer(), [tag_text(*tag)], LAYOUT)[0]
-    expected = assemble(tokens, [2_000] * 4, [3_000] * 2, LAYOUT)
-    made = epoch([example(i, 4) for i in range(50)], dropout=(dropout, dropout))
-    assert [r for batch in made for r in batch.rows] == [expected] * 50
-
-
-def test_the_offset_goes_with_the_models_name() -> None:
-    """A row without its model's name gets the tower's log-odds without the name, and only then."""
-    named = encode(tokenizer(), [tag_text(None, "m")], LAYOUT)[0]
-    shown = assemble(named, [2_000] * 4, [3_000] * 2, LAYOUT)
-    seen = set()
-    for batch in epoch([example(i, 4) for i in range(1, 50)], dropout=(0.5, 1.0)):
-        for made, target, offset in zip(batch.rows, batch.targets, batch.offsets, strict=True):
-            assert offset == (target if made == shown else -target)
-            seen.add(made == shown)
-    assert seen == {True, False}
-
-
-def test_each_tag_is_dropped_on_its_own() -> None:
-    """B03: model and benchmark are missing independently, so that either may be unknown later."""
-    made = epoch([example(i, 4) for i in range(400)], dropout=(0.5, 0.5))
-    sizes = Counter(len(r.ids) for batch in made for r in batch.rows)
-    kinds = [("b", "m"), ("b", None), (None, "m"), (None, None)]
-    lengths = {len(encode(tokenizer(), [tag_text(*kind)], LAYOUT)[0]) for kind in kinds}
-    assert len(sizes) == len(lengths) >= 3
-    assert min(sizes.values()) > 60

@@ -22,10 +22,10 @@ from typer.testing import CliRunner
 
 from calibrator import Item, Score, extras
 from policies import Certificate, Labelled, Scope, certify
-from proxy.capacity.machine import Machine, Processes, cores, free_memory
-from proxy.commands import doctor as doctor_module
 from proxy.commands.app import cli
-from proxy.commands.canary import tried
+from proxy.commands.checkup import doctor as doctor_module
+from proxy.commands.checkup.canary import tried
+from proxy.commands.checkup.machine import Machine, Processes, cores, free_memory
 from proxy.gate.secret_keys import digest_of, new_key_id, new_secret
 from proxy.store.client_keys import ClientKey, KeyStore
 from proxy.store.database import open_engine

@@ -113,6 +113,15 @@ def test_codex_before_a_call_is_told_of_denials_alone() -> None:
     assert decided(asked("WebFetch", {}, turn_id="t")) is not None
 
 
+def test_where_nobody_can_be_asked_a_held_call_is_denied() -> None:
+    """`--ask deny` is for clients that know no question before a call, as Codex."""
+    told = asked("Bash", {"command": "git push"}, turn_id="t")
+    assert run_hook(told).stdout == b""
+    answer = json.loads(run_hook(told, "--ask", "deny").stdout)["hookSpecificOutput"]
+    assert answer["permissionDecision"] == "deny"
+    assert "pushing and publishing" in answer["permissionDecisionReason"]
+
+
 def test_a_policy_in_shadow_asks_nobody() -> None:
     """What such a policy would hold is allowed."""
     from policies import Facts, ToolCall

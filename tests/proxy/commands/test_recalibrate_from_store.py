@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 
 from calibrator.metrics.metrics import Floats
-from calibrator.recalibration.curves import Isotonic, Platt, Recalibration, load_recalibration
+from calibrator.recalibration.curves import (
+    Isotonic,
+    Platt,
+    Recalibration,
+    load_named,
+    recalibration_of,
+)
 from calibrator.recalibration.versions import RecalibrationVersions, resolve_recalibrations
 from policies import Facts, load_certificate
 from proxy.config.sections import Config
@@ -164,8 +170,8 @@ def test_numbers_alone_and_those_that_know_others_have_curves_of_their_own(
     heard: Traffic, tmp_path: Path
 ) -> None:
     """Each is fitted on numbers of its name, and says so; on the other ones it would be wrong."""
-    alone = load_recalibration(written(heard, tmp_path / "alone.json"))
-    knowing = load_recalibration(written(heard, tmp_path / "b.json", "--second-opinion"))
+    alone = load_named(written(heard, tmp_path / "alone.json"), recalibration_of)
+    knowing = load_named(written(heard, tmp_path / "b.json", "--second-opinion"), recalibration_of)
     assert (alone.calibrator, knowing.calibrator) == (heard.calibrator, heard.opinion)
     assert (alone.of, knowing.of) == ("alone", "others")
     assert gap(alone, overconfident) < 0.05 < 0.1 < gap(alone, timid)

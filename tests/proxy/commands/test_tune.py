@@ -372,10 +372,10 @@ def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_other_calibrators_are_told_their_way(language_model: Path, tmp_path: Path) -> None:
-    """A language model, an encoder and a fake are not tuned here; each sentence says what is."""
+    """A language model, one without evidence and a fake are not tuned; each sentence says why."""
     with pytest.raises(TrainingError, match=r"pinocchio train-llm .* --start"):
         TunableCheckpoint(str(language_model))
-    with pytest.raises(TrainingError, match="has an encoder"):
+    with pytest.raises(TrainingError, match=r"has no evidence\.safetensors"):
         TunableCheckpoint(str(save_tiny(tmp_path / "tiny")))
     with pytest.raises(TrainingError, match="no calibrator that could be trained"):
         TunableCheckpoint("fake:0.5")
@@ -448,8 +448,6 @@ def test_options_for_verdicts_are_refused_where_rows_teach(tmp_path: Path) -> No
         (("--preset", "paper"), "train-llm"),
         (("--dropout=0.1",), "train-llm"),
         (("--no-checkpointing",), "train-llm"),
-        (("--encoder",), "train-encoder"),
-        (("--epochs", "3"), "train-encoder"),
         (("--epochs", "3"), "train-llm"),
     ],
 )

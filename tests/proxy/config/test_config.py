@@ -9,12 +9,9 @@ from textwrap import dedent
 
 import pytest
 from pydantic import ValidationError
-from structlog.testing import capture_logs
 
 from policies import InvalidDocumentError
 from proxy.config.sections import Config, TeamConfig, find_config, load_config, load_config_policy
-from proxy.upstreams.by_format import SpokenUpstream
-from proxy.upstreams.router import open_upstream
 
 ROOT = Path(__file__).parents[3]
 SHIPPED = ROOT / "proxy.yaml"
@@ -106,19 +103,6 @@ def test_the_designs_example_loads(load: Load) -> None:
 def test_the_shipped_file_says_the_defaults(load: Load) -> None:
     """What stands in the shipped proxy.yaml is what holds without it."""
     assert load(SHIPPED.read_text(encoding="utf-8")) == Config()
-
-
-@pytest.mark.parametrize("name", ["pool", "aiohttp"])
-def test_a_choice_of_the_http_client_is_accepted_and_ignored(load: Load, name: str) -> None:
-    """A file of a former version starts the proxy as ever; the log says that the line may go."""
-    section = f"{{base_url: 'http://127.0.0.1:9/v1', http_client: {name}}}"
-    config = load(f"upstreams: {{openai: {section}}}\nmodels: [{{match: '*', upstream: openai}}]\n")
-    with capture_logs() as lines:
-        found = open_upstream(config.upstreams["openai"])
-    assert isinstance(found, SpokenUpstream)
-    assert [(line["event"], line["log_level"]) for line in lines] == [
-        ("http_client_ignored", "warning")
-    ]
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "{}"])

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, generat
 from structlog.testing import capture_logs
 
 from policies import InvalidDocumentError
-from proxy.commands.doctor import examine
+from proxy.commands.checkup.doctor import examine
 from proxy.config.desk.admin import AdminConfig
 from proxy.config.desk.oidc import OidcConfig
 from proxy.config.sections import load_config

@@ -124,24 +124,6 @@ def test_a_poll_is_explained_as_the_hold(holding: LiveProxy, tmp_path: Path) -> 
     assert "is held as" not in explain(holding, tmp_path, held)
 
 
-def test_polls_that_an_earlier_version_recorded_do_not_count(
-    holding: LiveProxy, tmp_path: Path
-) -> None:
-    """They stand among the exchanges, without an upstream; explained, they are the hold."""
-    [first] = poll(holding, 0)
-    original, old = first.headers[REQUEST_ID], f"req_{2**47:012x}{'0' * 20}"
-    with closing(sqlite3.connect(holding.store_path)) as connection, connection:
-        connection.execute("CREATE TABLE again AS SELECT * FROM exchanges")
-        connection.execute("UPDATE again SET request_id = ?, upstream = NULL", (old,))
-        connection.execute("INSERT INTO exchanges SELECT * FROM again")
-        connection.execute("DROP TABLE again")
-    findings = Findings(f"sqlite:///{holding.store_path}")
-    assert [each.request_id for each in latest(findings.engine)] == [original]
-    assert [each.request_id for each in since(findings.engine, 0.0)] == [original]
-    findings.close()
-    assert "asked again for the reply" in explain(holding, tmp_path, old)
-
-
 def test_feedback_on_what_a_poll_brought_is_on_the_hold(holding: LiveProxy) -> None:
     """The client knows the released reply by the id of the request that asked for it again."""
     first, *others = poll(holding, 2)

@@ -371,6 +371,16 @@ def test_an_unreadable_input_is_not_scorable(given_input: Any) -> None:
     assert raised.value.reason == "input"
 
 
+def test_tools_that_an_item_offers_are_in_the_question() -> None:
+    """Codex sends its tools so for newer models, and leaves `tools` empty."""
+    inner = {"type": "custom", "name": "exec", "format": {"type": "text"}}
+    tools = [{"type": "namespace", "name": "functions", "tools": [inner]}]
+    item = {"type": "additional_tools", "role": "developer", "tools": tools}
+    asked = [item, {"type": "message", "role": "user", "content": "List the files."}]
+    question = RESPONSES.question({"model": "gpt-6-sol", "input": asked})
+    assert [each["custom"]["name"] for each in question.tools] == ["exec"]
+
+
 def test_hosted_tools_are_not_offered_functions() -> None:
     """Functions, custom tools and those in a namespace are in the question; hosted ones are not."""
     tools = [

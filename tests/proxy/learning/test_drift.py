@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from calibrator.metrics.metrics import Floats
 from calibrator.recalibration.curves import Platt, Recalibration
 from calibrator.recalibration.versions import RecalibrationVersions
-from proxy.learning.drift import look, standing, weekly
+from proxy.learning.drift import look, standing
 from proxy.learning.drift_watch import DriftWatch
 from proxy.store.verdicts.drift import (
     Monitor,
@@ -84,18 +84,6 @@ def test_what_another_process_has_read_is_not_read_again(store_url: str) -> None
     assert forget_monitors(findings.engine) == 1
     assert read_monitors(findings.engine) == ([], Position("req_2", 1))
     findings.close()
-
-
-def test_this_week_is_compared_with_the_weeks_before(traffic: Traffic) -> None:
-    """KS and PSI of three weeks of one kind of traffic and one of another."""
-    traffic.pass_by(1_500, 20.9)
-    traffic.pass_by(500, 7, truth=harder)
-    findings = Findings(traffic.url)
-    [week] = weekly(findings.engine)
-    findings.close()
-    assert (week.distance.before, week.distance.now) == pytest.approx((1_500, 500), abs=10)
-    assert week.distance.reading == "large"
-    assert week.distance.ks_p < 1e-6
 
 
 def test_verdicts_show_a_calibration_that_is_off(traffic: Traffic) -> None:
@@ -193,8 +181,6 @@ def test_that_others_are_asked_is_no_drift(
     assert {each.key for each in standing(findings.engine)} == {
         MonitorKey("scores", CALIBRATOR, "m")
     }
-    (week,) = weekly(findings.engine, time.time() - 8 * 86_400)
-    assert week.distance.reading == "stable"
     traffic.pass_by(400, 3, heard=0.7, truth=harder)
     assert [alarm.key.kind for alarm in look(findings.engine)] == ["scores"]
     findings.close()

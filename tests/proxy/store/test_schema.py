@@ -1,7 +1,8 @@
-"""The schema of a store: made at once, brought up from every older one, refused when newer."""
+"""The schema of a store: made at once, migrated by revisions, refused when newer or too old."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -22,62 +23,40 @@ from proxy.errors import StoreError
 from proxy.store import schema
 from proxy.store.client_keys import KeyStore
 from proxy.store.database import open_engine
-from proxy.store.record.reader import find
-from proxy.store.reviews.held_replies import HELD, RELEASED, Store
 from proxy.store.reviews.queue import ReviewQueue
 from proxy.store.tables import metadata
 from proxy.store.verdicts.verdicts import Findings
 from tests.running.databases import execute
 from tests.running.live_proxy import ROOT, environment
 from tests.running.postgres import PASSWORD, PostgresServer
-from tests.running.reviewing import decide
 
-# What the first version of each table was, with a row in it; the others are not there.
-OLDEST = (
-    """CREATE TABLE held_replies (id VARCHAR NOT NULL, key_hash VARCHAR NOT NULL,
-    state VARCHAR NOT NULL, queue VARCHAR NOT NULL, model VARCHAR NOT NULL, policy VARCHAR NOT NULL,
-    confidence FLOAT, calibrator VARCHAR, question TEXT NOT NULL, reply {bytes} NOT NULL,
-    created_at FLOAT NOT NULL, expires_at FLOAT NOT NULL, decided_at FLOAT, PRIMARY KEY (id))""",
-    """INSERT INTO held_replies VALUES ('chatcmpl-held-1', 'k', 'held', 'review', 'gpt', 'p/r@1',
-    0.2, NULL, 'why?', {empty}, 1, 4e9, NULL)""",
-    """CREATE TABLE exchanges (request_id VARCHAR NOT NULL, started_at FLOAT NOT NULL,
-    key_hash VARCHAR NOT NULL, path VARCHAR NOT NULL, upstream VARCHAR, model VARCHAR,
-    is_stream BOOLEAN NOT NULL, status INTEGER NOT NULL, error VARCHAR, confidence FLOAT,
-    confidence_status VARCHAR, reason VARCHAR, action VARCHAR, would_action VARCHAR,
-    policy VARCHAR, calibrator VARCHAR, review_id VARCHAR, escalated_from VARCHAR, label VARCHAR,
-    total_ms FLOAT NOT NULL, overhead_ms FLOAT NOT NULL, score_ms FLOAT,
-    PRIMARY KEY (request_id))""",
-    """INSERT INTO exchanges VALUES ('req_1', 1, 'k', '/v1/chat/completions', 'u', 'gpt', {true},
-    200, NULL, 0.7, 'scored', NULL, 'deliver', NULL, 'p/r@1', 'c@1', NULL, NULL, NULL, 1, 1, 1)""",
-)
-# What was added until there were revisions.
-RELEASED_BEFORE = (
-    *OLDEST,
-    "ALTER TABLE held_replies ADD COLUMN on_expiry VARCHAR DEFAULT 'reject' NOT NULL",
-    "ALTER TABLE held_replies ADD COLUMN request_digest VARCHAR",
-    "CREATE INDEX ix_held_replies_state ON held_replies (state)",
-    "CREATE TABLE verdicts (id {serial}, request_id VARCHAR NOT NULL, is_correct BOOLEAN NOT NULL,"
-    " given_at FLOAT NOT NULL, PRIMARY KEY (id), UNIQUE (request_id))",
-    "INSERT INTO verdicts (request_id, is_correct, given_at) VALUES ('req_1', {true}, 5)",
-)
-# What versions between two releases made: new columns, and the old constraint beside them.
-BETWEEN = (
-    *RELEASED_BEFORE,
-    "ALTER TABLE verdicts ADD COLUMN reviewer VARCHAR DEFAULT '' NOT NULL",
-    "ALTER TABLE held_replies ADD COLUMN kind VARCHAR DEFAULT 'hold' NOT NULL",
-)
-AGES = {"oldest": OLDEST, "released": RELEASED_BEFORE, "between": BETWEEN}
+NEXT = """
+import sqlalchemy as sa
+from alembic import op
+revision, down_revision = "0015", "0014"
+def upgrade():
+    op.add_column("verdicts", sa.Column("colour", sa.String))
+    op.create_table("ghosts", sa.Column("id", sa.String, primary_key=True))
+"""
 
 
-def make_old(url: str, statements: tuple[str, ...]) -> None:
-    is_sqlite = url.startswith("sqlite")
-    words = {
-        "bytes": "BLOB" if is_sqlite else "BYTEA",
-        "serial": "INTEGER NOT NULL" if is_sqlite else "SERIAL",
-        "empty": "X'7B7D'" if is_sqlite else r"'\x7b7d'",
-        "true": "1" if is_sqlite else "true",
-    }
-    execute(url, *(statement.format(**words) for statement in statements))
+@pytest.fixture
+def a_later_version(
+    store_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], None]:
+    """Make a store with a verdict in it; when called, the version has one revision more."""
+    findings = Findings(store_url)
+    findings.give_verdict("req_1", True, "ada")
+    findings.close()
+
+    def begin() -> None:
+        folder = tmp_path / "migrations"
+        shutil.copytree(schema.MIGRATIONS, folder)
+        (folder / "versions" / "0015_next.py").write_text(NEXT)
+        monkeypatch.setattr(schema, "MIGRATIONS", folder)
+        monkeypatch.setattr(schema, "LATEST", "0015")
+
+    return begin
 
 
 def differences(url: str) -> list[object]:
@@ -104,47 +83,42 @@ def test_a_new_database_has_the_tables_of_this_version(store_url: str) -> None:
     assert execute(store_url, "SELECT version_num FROM alembic_version") == [(schema.LATEST,)]
 
 
-@pytest.mark.parametrize("age", AGES)
-def test_an_older_database_ends_where_a_new_one_begins(store_url: str, age: str) -> None:
-    """What the revisions made differs in nothing from the tables of this version."""
-    make_old(store_url, AGES[age])
+def test_a_store_of_the_first_revision_is_opened_as_it_is(store_url: str) -> None:
+    """What version 0.1.0 made has its number, and nothing is migrated."""
+    open_engine(store_url).dispose()
+    execute(store_url, f"UPDATE alembic_version SET version_num = '{schema.FIRST}'")
     with capture_logs() as lines:
         assert differences(store_url) == []
-    [line] = [each for each in lines if each["event"] == "store_migrated"]
-    assert (line["before"], line["now"]) == ("without a revision", schema.LATEST)
-    assert execute(store_url, "SELECT version_num FROM alembic_version") == [(schema.LATEST,)]
+    assert [each for each in lines if each["event"] == "store_migrated"] == []
 
 
-@pytest.mark.parametrize("age", AGES)
-async def test_an_older_database_loses_no_row(store_url: str, age: str) -> None:
-    """What was held, recorded and found out before is there, and the database takes new rows."""
-    make_old(store_url, AGES[age])
-    store, findings = Store(store_url), Findings(store_url)
-    await store.open()
-    old = await store.get("chatcmpl-held-1")
-    assert old is not None
-    assert (old.standing, old.kind, old.reply, old.is_bound) == (HELD, "hold", b"{}", False)
-    assert decide(store.url, old.id, RELEASED)
-    await store.aclose()
-    for reviewer in ("", "ada", "bob"):
-        findings.give_verdict("req_1", False, reviewer)
-    recorded = find(findings.engine, "req_1")
-    assert recorded is not None
-    assert (recorded.model, recorded.confidence, recorded.is_correct) == ("gpt", 0.7, False)
-    assert execute(store_url, "SELECT count(*) FROM verdicts") == [(3,)]
-    findings.close()
+def test_a_store_from_before_the_first_revision_is_refused(store_url: str) -> None:
+    """With or without a number, a sentence says what to do, and nothing is changed."""
+    open_engine(store_url).dispose()
+    execute(store_url, "UPDATE alembic_version SET version_num = '0013'")
+    with pytest.raises(StoreError, match=r"before 0\.1\.0 made it \(schema 0013.* another store"):
+        open_engine(store_url)
+    assert execute(store_url, "SELECT version_num FROM alembic_version") == [("0013",)]
+    execute(store_url, "DROP TABLE alembic_version")
+    with pytest.raises(StoreError, match=r"before 0\.1\.0 made it \(schema without a number"):
+        open_engine(store_url)
 
 
-def test_of_those_that_start_at_once_one_migrates(store_url: str) -> None:
-    """The others wait, and all of them work on the result."""
-    make_old(store_url, RELEASED_BEFORE)
-    with ThreadPoolExecutor(4) as pool:
+def test_of_those_that_start_at_once_one_migrates(
+    store_url: str, a_later_version: Callable[[], None]
+) -> None:
+    """The others wait, no row is lost, and all of them work on the result."""
+    a_later_version()
+    with capture_logs() as lines, ThreadPoolExecutor(4) as pool:
         engines = list(pool.map(open_engine, [store_url] * 4))
     for engine in engines:
         with engine.connect() as connection:
-            assert connection.execute(sa.text("SELECT count(*) FROM verdicts")).scalar() == 1
+            assert connection.execute(sa.text("SELECT count(colour) FROM verdicts")).scalar() == 0
         engine.dispose()
-    assert execute(store_url, "SELECT version_num FROM alembic_version") == [(schema.LATEST,)]
+    [line] = [each for each in lines if each["event"] == "store_migrated"]
+    assert (line["before"], line["now"]) == ("0014", "0015")
+    assert execute(store_url, "SELECT version_num FROM alembic_version") == [("0015",)]
+    assert execute(store_url, "SELECT request_id FROM verdicts") == [("req_1",)]
 
 
 def test_of_those_that_start_at_once_one_makes_the_tables(store_url: str) -> None:
@@ -182,17 +156,18 @@ def test_a_newer_database_is_refused(store_url: str) -> None:
     assert execute(store_url, "SELECT version_num FROM alembic_version") == [("9999",)]
 
 
-def test_a_revision_that_fails_changes_nothing(store_url: str) -> None:
+def test_a_revision_that_fails_changes_nothing(
+    store_url: str, a_later_version: Callable[[], None]
+) -> None:
     """The database stays as it was, and the next start tries again."""
-    make_old(store_url, (*RELEASED_BEFORE, "CREATE VIEW withdrawn_grants AS SELECT 1 AS policy"))
+    execute(store_url, "CREATE VIEW ghosts AS SELECT 1 AS id")
+    a_later_version()
     with pytest.raises(StoreError, match="cannot be opened"):
         open_engine(store_url)
-    tables = {"held_replies", "exchanges", "verdicts"}
-    engine = sa.create_engine(store_url.replace("postgresql://", "postgresql+psycopg://"))
-    assert set(sa.inspect(engine).get_table_names()) == tables
-    engine.dispose()
-    execute(store_url, "DROP VIEW withdrawn_grants")
-    assert differences(store_url) == []
+    assert execute(store_url, "SELECT version_num FROM alembic_version") == [("0014",)]
+    execute(store_url, "DROP VIEW ghosts")
+    open_engine(store_url).dispose()
+    assert execute(store_url, "SELECT version_num FROM alembic_version") == [("0015",)]
 
 
 def test_there_is_one_line_of_revisions() -> None:

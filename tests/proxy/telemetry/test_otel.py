@@ -17,7 +17,6 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes
 
-from proxy.app import create_app
 from proxy.config.sections import Config
 from proxy.errors import StartupError
 from proxy.telemetry import names
@@ -28,6 +27,7 @@ from tests.running.live_proxy import (
     FailingScorer,
     HearingScorer,
     LiveProxy,
+    create_app,
     environment,
     question,
     until,
@@ -339,7 +339,9 @@ def test_names_are_those_of_the_conventions() -> None:
 def test_nothing_is_imported_unless_it_is_configured() -> None:
     """A proxy without `telemetry` knows no library of OpenTelemetry, and none of ours for it."""
     code = (
-        "import sys\nfrom proxy.app import create_app\ncreate_app()\n"
+        "import sys\nfrom proxy.app import create_app_of\n"
+        "from proxy.config.setup import load_setup\n"
+        "create_app_of(load_setup(None))\n"
         "found = [m for m in sys.modules if m.startswith(('opentelemetry', 'proxy.telemetry'))]\n"
         "assert not found, found"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from calibrator.evidence.acts.chat.editing import is_editing
 from calibrator.evidence.acts.recognising import Act
 from calibrator.evidence.acts.requests import Request
 from calibrator.evidence.acts.wording import pattern
@@ -19,6 +20,14 @@ _RULES: Final = tuple(
         ("informal_de", "sie", "says Sie where du was wanted"),
         ("formal_es", "tu", "says tú where usted was wanted"),
         ("formal_fr", "tu_fr", "says tu where vous was wanted"),
+    )
+)
+_MIXED: Final = tuple(
+    (pattern("addressing", opening), pattern("addressing", sign), reason)
+    for opening, sign, reason in (
+        ("opens_de", "du", "says du in a text that begins formally"),
+        ("opens_es", "tu", "says tú in a text that begins formally"),
+        ("opens_fr", "tu_fr", "says tu in a text that begins formally"),
     )
 )
 _FORMAL: Final = pattern("addressing", "formal_en")
@@ -58,16 +67,23 @@ _NOBODY: Final = frozenset(
 
 
 def register(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
-    """Find a reply that is familiar although it had to be formal, or the other way round."""
-    if act.kind in ("code", "data", "refusal", "clarification"):
+    """Find a reply that is familiar although it had to be formal, or the other way round.
+
+    Also find a letter that begins formally and then addresses its reader as a friend.
+    """
+    if act.kind in ("code", "data", "refusal"):
         return None
     wish = f"{conversation.rules[:LOOK]}\n{request.text}"
     head = reply[:LOOK]
     for rule, sign, reason in _RULES:
         if rule.search(wish) and sign.search(head):
             return Finding(None, -2.0, reason)
+    for opening, sign, reason in _MIXED:
+        if opening.search(head) and sign.search(head) and "dialog" not in wish.lower():
+            return Finding(None, -2.0, reason)
     formal = _FORMAL.search(request.text)
-    if formal and _WRITES.search(request.text) and not _NOT_FORMAL.search(request.text):
+    is_text = _WRITES.search(request.text) or is_editing(conversation)
+    if formal and is_text and not _NOT_FORMAL.search(request.text):
         casual = _CASUAL.search(head)
         if casual:
             return Finding(

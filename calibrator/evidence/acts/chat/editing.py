@@ -36,6 +36,10 @@ _WORD: Final = re.compile(r"[^\W\d_]+")
 _AMOUNT: Final = re.compile(
     rf"(?<![\w.,-])(?P<n>\d+|{'|'.join(TO_TWELVE)})\s(?P<t>[a-z]{{3,}}s)\b", re.IGNORECASE
 )
+_FROM_NOTES: Final = pattern("editing", "from_notes")
+_NOTE: Final = re.compile(r"(?m)^\s*(?:[-*•\u2013]|\d{1,2}[.)])\s+(\S.*)$")
+_NUMBER_IN_WORD: Final = re.compile(r"\d+(?:[.,:]\d+)*")
+LEAST_NOTES = 3  # lines that are notes
 _NO_EDIT: Final = ("refusal", "unknown", "apology", "code", "data")
 
 
@@ -106,6 +110,24 @@ def _amounts(source: str, body: str) -> Finding | None:
         value, thing = _value(found["n"]), found["t"].lower()
         if thing in things and (value, thing) not in before and not thing.endswith("s of"):
             return Finding(None, -2.0, f"has {found.group()!r}, which the text does not have")
+    return None
+
+
+def omitted(conversation: Conversation, request: Request, act: Act, reply: str) -> Finding | None:
+    """Find a number of the user's notes that a text made of them leaves out."""
+    if act.kind in _NO_EDIT or request.wants_translation or conversation.results:
+        return None
+    if not _FROM_NOTES.search(conversation.request[:LOOK]):
+        return None
+    source, body = _NOTE.findall(conversation.request[:LOOK]), reply[:LOOK]
+    if len(source) < LEAST_NOTES or request.wants_summary:
+        return None
+    written = {_plain(each) for each in _NUMBER_IN_WORD.findall(body)}
+    words = {str(value) for word, value in TO_TWELVE.items() if re.search(rf"(?i)\b{word}\b", body)}
+    for note in source:
+        for number in _NUMBER_IN_WORD.findall(note):
+            if _plain(number) and _plain(number) not in written | words:
+                return Finding(None, -1.5, f"leaves out {number}, which the notes have")
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from typing import Final
 
@@ -13,6 +13,7 @@ from calibrator.evidence.computed.calendar.reading import (
     time_text,
     times_in,
 )
+from calibrator.evidence.computed.calendar.zones import moves_between
 from calibrator.evidence.computed.numbers import digits_for_words, numbers_in
 from calibrator.evidence.computed.verdict import MAX_TEXT, Exchange, Verdict
 
@@ -278,6 +279,10 @@ def _zone(question: str) -> Judge | None:
     times = times_in(_OFFSET.sub(" ", question))
     if len(times) != 1:
         return None
+    moves = moves_between(question, times[0].start)
+    if moves:
+        start = times[0]
+        return lambda reply: _any_zone_verdict(reply, start, moves)
     offsets = list(_OFFSET.finditer(question))
     if len(offsets) == 2 and re.search(
         r"\bwhat time|\bwhat is|\bconvert|\bin UTC", question, re.IGNORECASE
@@ -316,6 +321,15 @@ def _zone(question: str) -> Judge | None:
     is_first_asked = asked["p"].casefold() == ahead["a"].strip().casefold()
     wanted = times[0].minutes + (difference if is_first_asked else -difference)
     return lambda reply: _zone_verdict(reply, times[0], wanted)
+
+
+def _any_zone_verdict(reply: str, start: FoundTime, moves: Iterable[int]) -> Verdict | None:
+    """Judge a reply whose time may be moved by one of several differences over the year."""
+    verdicts = [_zone_verdict(reply, start, start.minutes + move) for move in moves]
+    right = [verdict for verdict in verdicts if verdict is not None and verdict.is_right]
+    if right or len(verdicts) == 1:
+        return (right or verdicts)[0]
+    return verdicts[0] if all(verdict is not None for verdict in verdicts) else None
 
 
 def _zone_verdict(reply: str, start: FoundTime, wanted: int) -> Verdict | None:

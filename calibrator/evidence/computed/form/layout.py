@@ -217,6 +217,11 @@ _ALPHABETICAL: Final = re.compile(
     r" )?ordre alphabétique\b|\balphabétiquement\b",
     re.IGNORECASE,
 )
+_BY_LAST: Final = re.compile(
+    r"\b(?:by|according to|on)(?: (?:the|their|his|her))? (?:last|family|sur)[- ]?names?\b"
+    r"|\bnach (?:dem )?(?:nach|familien)namen\b|\bpor (?:el )?apellidos?\b|\bpar nom de famille\b",
+    re.IGNORECASE,
+)
 _GIVEN: Final = re.compile(
     r":\s*(?P<l>[^:\n]{3,400})\s*$|\bthe (?:words|names) "
     r"(?P<m>[^.?!:\n]{3,200}?) (?:in|into) alphabetical",
@@ -235,8 +240,8 @@ def order_verdict(instruction: str, reply: str) -> Verdict | None:
         not found
         or len(line) > 700
         or re.search(
-            r"\b(?:last name|surname|by (?:the )?(?:second|last|author"
-            r"|title)|letters (?:in|of)|function|python|code|sql|explain|what is|why|how)\b",
+            r"\b(?:by (?:the )?(?:second|author|title)|letters (?:in|of)|function|python|code|sql"
+            r"|explain|what is|why|how)\b",
             line,
             re.IGNORECASE,
         )
@@ -247,7 +252,10 @@ def order_verdict(instruction: str, reply: str) -> Verdict | None:
     ) or counting.items(reply)
     if listed is None or len(listed) < 2:
         return None
-    keys = [_sort_key(item) for item in listed]
+    by_last = bool(_BY_LAST.search(line))
+    if not by_last and re.search(r"\b(?:last|family) names?\b|\bsurnames?\b", line, re.IGNORECASE):
+        return None
+    keys = [_sort_key(item, by_last) for item in listed]
     is_reversed = bool(found["rev"])
     is_sorted = keys == sorted(keys, reverse=is_reversed)
     is_loosely = [key.removeprefix("the ") for key in keys] == sorted(
@@ -259,15 +267,18 @@ def order_verdict(instruction: str, reply: str) -> Verdict | None:
         return Verdict(False, "the items are not in alphabetical order", "form")
     if items is None or len(items) < 3 or (not is_sorted and not is_loosely):
         return None
-    wanted = sorted(map(_sort_key, items))
+    wanted = sorted(_sort_key(item, by_last) for item in items)
     if sorted(keys) != wanted:
-        missing = [item for item in items if _sort_key(item) not in keys]
+        missing = [item for item in items if _sort_key(item, by_last) not in keys]
         return Verdict(
             False, f'"{missing[0]}" is missing' if missing else "the list has other items", "form"
         )
     return Verdict(True, "the items are in alphabetical order", "form")
 
 
-def _sort_key(item: str) -> str:
+def _sort_key(item: str, by_last: bool = False) -> str:
     head = re.split(r"\s*(?::|\s[-–—]\s|\()", item)[0]
-    return " ".join(re.sub(r"[^\w\s]", "", head.casefold()).split())
+    words = re.sub(r"[^\w\s]", "", head.casefold()).split()
+    if by_last and words and "," not in head:
+        words = [words[-1], *words[:-1]]
+    return " ".join(words)

@@ -32,18 +32,6 @@ def is_prime(number: int) -> bool:
     return all(number % divisor for divisor in range(3, isqrt(number) + 1, 2))
 
 
-def prime_factors(number: int) -> list[int]:
-    """Return the prime factors of a number up to LARGEST, smallest first."""
-    factors: list[int] = []
-    divisor = 2
-    while divisor * divisor <= number:
-        while number % divisor == 0:
-            factors.append(divisor)
-            number //= divisor
-        divisor += 1 if divisor == 2 else 2
-    return [*factors, number] if number > 1 else factors
-
-
 _PROPERTY: Final = re.compile(
     rf"^(?:is|ist|es|est|¿es)\s+(?:the number |die zahl |el número |le nombre )?{_INT}\s+(?:an? "
     r"|ein[e]? |un[ae]? )?"

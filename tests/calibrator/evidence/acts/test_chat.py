@@ -114,6 +114,31 @@ CASES = [
         "Brush it off on a dry day and rinse the tiles.",
         "I'm sorry, but I can't assist with anything that involves killing living things.",
     ),
+    (
+        "Any ideas for lunch? My flatmate is lactose intolerant.",
+        "Lentil soup with oat cream and parsley, dairy-free and quick.",
+        "Lentil soup with a spoon of sour cream and parsley, done in no time.",
+    ),
+    (
+        "I need a vegan dessert recipe for six, nothing fancy.",
+        "Bake apples with coconut butter and oat milk custard instead of cream.",
+        "Bake apples with butter and honey, and serve them with vanilla custard.",
+    ),
+    (
+        "Make this note sound polite and professional: 'send me the keys back, now'",
+        "Dear Ms Varga, could you please return the keys at your earliest convenience?",
+        "Hey, could you please send the keys back? Thx \U0001f609",
+    ),
+    (
+        "Wie sage ich der Vermieterin auf Deutsch, dass ich später komme?",
+        "Sehr geehrte Frau Kern, ich komme heute leider später. Passt es Ihnen um acht?",
+        "Sehr geehrte Frau Kern, ich komme heute leider später. Passt es dir um acht?",
+    ),
+    (
+        "Turn these notes into a short email:\n- room 14 is closed\n- meet at 9:30\n- bring 3 keys",
+        "Hello all, room 14 is closed, so we meet at 9:30. Please bring three keys.",
+        "Hello all, room 14 is closed, so we meet elsewhere. Please bring three keys.",
+    ),
 ]
 
 

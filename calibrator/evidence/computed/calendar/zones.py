@@ -1,0 +1,147 @@
+"""Times of day in two cities, such as "9:30 in Lisbon" in Athens."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
+
+# Cities that people name and the database does not, with a zone of the database.
+_MORE: Final = {
+    "san francisco": "America/Los_Angeles",
+    "seattle": "America/Los_Angeles",
+    "las vegas": "America/Los_Angeles",
+    "san diego": "America/Los_Angeles",
+    "boston": "America/New_York",
+    "washington": "America/New_York",
+    "miami": "America/New_York",
+    "atlanta": "America/New_York",
+    "philadelphia": "America/New_York",
+    "houston": "America/Chicago",
+    "dallas": "America/Chicago",
+    "austin": "America/Chicago",
+    "montreal": "America/Toronto",
+    "rio de janeiro": "America/Sao_Paulo",
+    "barcelona": "Europe/Madrid",
+    "milan": "Europe/Rome",
+    "munich": "Europe/Berlin",
+    "hamburg": "Europe/Berlin",
+    "frankfurt": "Europe/Berlin",
+    "geneva": "Europe/Zurich",
+    "manchester": "Europe/London",
+    "edinburgh": "Europe/London",
+    "krakow": "Europe/Warsaw",
+    "kyiv": "Europe/Kiev",
+    "beijing": "Asia/Shanghai",
+    "shenzhen": "Asia/Shanghai",
+    "osaka": "Asia/Tokyo",
+    "kyoto": "Asia/Tokyo",
+    "mumbai": "Asia/Kolkata",
+    "delhi": "Asia/Kolkata",
+    "new delhi": "Asia/Kolkata",
+    "bangalore": "Asia/Kolkata",
+    "bengaluru": "Asia/Kolkata",
+    "chennai": "Asia/Kolkata",
+    "hanoi": "Asia/Ho_Chi_Minh",
+    "abu dhabi": "Asia/Dubai",
+    "tel aviv": "Asia/Jerusalem",
+    "cape town": "Africa/Johannesburg",
+    "canberra": "Australia/Sydney",
+    "wellington": "Pacific/Auckland",
+}
+_AREAS: Final = ("Africa", "America", "Asia", "Atlantic", "Australia", "Europe", "Pacific")
+_YEAR: Final = 2026  # a year whose offsets are compared
+_CITY: Final = re.compile(r"\b[A-Z][\w'’.-]+(?: (?:de |of )?[A-Z][\w'’.-]+){0,2}")
+
+
+@cache
+def city_zones() -> Mapping[str, str]:
+    """Return the zone of each city by its name in lower case, without ambiguous names.
+
+    Empty where the machine has no database of time zones.
+    """
+    found: dict[str, set[str]] = defaultdict(set)
+    for name in available_timezones():
+        if name.startswith(_AREAS) and "/" in name:
+            found[name.rsplit("/", 1)[1].replace("_", " ").casefold()].add(name)
+    cities = {city: min(zones) for city, zones in found.items() if len(zones) == 1}
+    known = set().union(*found.values()) if found else set()
+    return cities | {city: zone for city, zone in _MORE.items() if zone in known}
+
+
+def cities_in(text: str) -> list[tuple[str, int]]:
+    """Return the cities of a text with their positions, each once, in their order."""
+    zones = city_zones()
+    found: dict[str, int] = {}
+    for match in _CITY.finditer(text[:1_000]):
+        names = match[0].split()
+        for size in range(len(names), 0, -1):
+            city = " ".join(names[:size]).rstrip(".,'’-").casefold()
+            if city in zones:
+                found.setdefault(city, match.start())
+                break
+    return list(found.items())
+
+
+@cache
+def minutes_ahead(city: str, other: str) -> tuple[int, ...]:
+    """Return by how many minutes a city is ahead of another, the most frequent of a year first."""
+    try:
+        zones = [ZoneInfo(city_zones()[name]) for name in (city, other)]
+    except (KeyError, ZoneInfoNotFoundError):
+        return ()
+    start = datetime(_YEAR, 1, 15, 12)
+    days = [start + timedelta(days=7 * week) for week in range(52)]
+    ahead = Counter(
+        int((_offset(zones[0], day) - _offset(zones[1], day)).total_seconds()) // 60 for day in days
+    )
+    return tuple(minutes for minutes, _ in ahead.most_common())
+
+
+_TARGET: Final = re.compile(
+    r"\b(?:what(?:'s| is)? (?:the )?(?:local )?time|what time|how late|wie spät|wie ?viel uhr"
+    r"|qué hora|quelle heure)\b[^.?!]{0,30}?\b(?:in|en|à) (?=[A-Z])",
+    re.IGNORECASE,
+)
+_ASKS: Final = re.compile(
+    r"\b(?:what(?:'s| is)? (?:the )?(?:local )?time|what time|when is that|wie spät|wie ?viel uhr"
+    r"|qué hora|quelle heure)\b",
+    re.IGNORECASE,
+)
+_OWN: Final = re.compile(
+    r"\b(?:I'm|I am|I live|here|we're|we are|calling from|ich bin|estoy|je suis)\b[^.?!,]{0,20}?\b"
+    r"(?:in|from|en|à) (?=[A-Z])"
+)
+_OWN_TIME: Final = re.compile(r"\b(?:my|our|local) time\b|\bfor me\b|\bhere\b", re.IGNORECASE)
+
+
+def moves_between(question: str, time_at: int) -> tuple[int, ...]:
+    """Return by how many minutes the wanted time is ahead of the one that a question states.
+
+    `time_at` is the position of the stated time. There are several moves if the two cities change
+    their clocks on different days. Empty unless the question has two cities and clear roles.
+    """
+    cities = cities_in(question)
+    if len(cities) != 2 or not _ASKS.search(question):
+        return ()
+    places = [at for _, at in cities]
+    target = _TARGET.search(question)
+    own = _OWN.search(question)
+    if target is not None and target.end() in places:
+        wanted = places.index(target.end())
+    elif own is not None and own.end() in places and _OWN_TIME.search(question):
+        wanted = 1 - places.index(own.end())
+    else:
+        near = [at > time_at and question[time_at:at].count(" ") <= 5 for at in places]
+        if near.count(True) != 1 or " to " not in question:
+            return ()
+        wanted = 1 - near.index(True)
+    return minutes_ahead(cities[wanted][0], cities[1 - wanted][0])
+
+
+def _offset(zone: ZoneInfo, day: datetime) -> timedelta:
+    return zone.utcoffset(day) or timedelta()

@@ -1,3 +1,0 @@
-"""What a load takes: measured costs turned into machines and money, and a simulation of queues."""
-
-__all__ = ["costs", "machine", "planning", "queues"]
