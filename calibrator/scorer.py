@@ -154,7 +154,7 @@ MARKS: Final = {
     "repeated": "the same call has been made already",
     "failed_before": "the same call has failed already",
     "unconfirmed": "the instructions ask for a confirmation first",
-    "not_looked_up": "nothing was looked up before",
+    "not_looked_up": "no read-only call came before this one",
 }
 """Each mark with its meaning, the strongest first."""
 LOW: Final = "low"

@@ -9,25 +9,15 @@ if TYPE_CHECKING:
 
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "Run: start the proxy, and look at what it did": (
-        *(
-            "init",
-            "serve",
-            "check",
-            "doctor",
-            "top",
-            "migrate",
-            "explain",
-            "export",
-            "keys",
-            "audit",
-        ),
+        *("serve", "init", "check", "doctor", "top", "explain"),
     ),
     "Review: decide on held replies, and say what was right": ("reviews", "feedback", "mcp"),
     "Policies: test a policy, replay it on traffic, prove its threshold": (
         *("test", "replay", "promote", "certify", "schema", "hook"),
     ),
+    "Operate: keys and the store": (*("keys", "export", "migrate", "audit"),),
     "Calibrators: score replies, judge the scores, correct them": (
-        *("score", "evaluate", "advise", "recalibrate", "tune", "train", "train-llm", "drift"),
+        *("advise", "score", "evaluate", "recalibrate", "tune", "train", "train-llm", "drift"),
     ),
     "Research: studies of the paper, for those who build calibrators": (
         *("collect", "elicit", "labels", "filter", "pairs", "survey", "study", "card"),

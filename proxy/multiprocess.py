@@ -30,11 +30,11 @@ from proxy.config.file_watcher import Watch
 from proxy.config.sections import Config, ScorerConfig
 from proxy.config.setup import Setup
 from proxy.desk.figures import left_by
-from proxy.desk.listening import AdminSocket
+from proxy.desk.listening import AdminSocket, remove_secret_files
 from proxy.errors import StartupError, StoreError
 from proxy.gate.shared_buckets import SharedBuckets
 from proxy.listener.logs import note_worker
-from proxy.listener.server import Application, Server
+from proxy.listener.server import Application, Server, Terminal
 from proxy.listener.sockets import bind, server_settings, settle_memory, url_of
 from proxy.reloading import Refusal, Standing, digest_of, suspects_of, with_what_stays
 from proxy.scoring.loader import NOTHING_LOADED, Preloaded, preload, shares_scorer
@@ -89,11 +89,18 @@ def serve_workers(setup: Setup, shared: Shared) -> int:
         Board(config.workers.count),
         _Configuration(setup, shared.reload),
         add=left_by,
-        on_stop=shared.listening.close,
+        on_stop=partial(_stop_listening, shared.listening),
         drain_s=config.limits.drain_s,
         grace_s=config.limits.grace_s,
+        is_left=Terminal().is_closed,
     )
     return supervisor.run()
+
+
+def _stop_listening(listening: socket.socket) -> None:
+    """Close the supervisor's socket, and remove its files with secrets: a signal will end it."""
+    listening.close()
+    remove_secret_files()
 
 
 def _scorer_config(config: Config, token: str) -> Config:

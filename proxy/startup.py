@@ -27,12 +27,12 @@ from proxy.config.sections import (
 )
 from proxy.config.setup import Setup, load_setup, problems_of, refusal_placed, unusable
 from proxy.config.workers import WorkersConfig
-from proxy.desk.listening import AdminSocket, bind_admin, check_admin
+from proxy.desk.listening import AdminSocket, bind_admin, check_admin, remove_secret_files
 from proxy.errors import ExitStatus, StartupError, StoreError, UnknownModelError
 from proxy.gate.host_check import is_loopback
 from proxy.guardrails.listening import bind_guardrails, check_guardrails, greeting_of
 from proxy.listener.logs import configure_logs
-from proxy.listener.server import Server
+from proxy.listener.server import Server, Terminal
 from proxy.listener.sockets import bind, server_settings, settle_memory, url_of
 from proxy.policy_context.domains import NONE_PICKS, picks_curves
 from proxy.scoring.loader import (
@@ -196,7 +196,7 @@ def serve(
 
     `say` prints a line for people. `policy` and `workers` replace what is configured.
     """
-    configure_logs(os.environ.get("PINOCCHIO_LOG_LEVEL", "info"))
+    configure_logs()
     setup = with_workers(load_setup(path, policy), workers)
     check_setup(setup, host)
     setup = with_files(setup)
@@ -259,12 +259,27 @@ def _run_one(started: Started) -> None:
         admin=started.admin,
         guardrails=started.guardrails,
     )
-    if started.reload is not None and hasattr(signal, "SIGHUP"):
-        signal.signal(signal.SIGHUP, lambda *_: app.reload())
-    config = started.setup.config
-    settings = server_settings(app, config)
+    config, terminal = started.setup.config, Terminal()
+    server = Server(server_settings(app, config), app, config.limits.drain_s)
+
+    def on_hangup(*_: object) -> None:
+        if started.reload is not None and not terminal.is_closed():
+            app.reload()
+        else:
+            server.handle_exit(signal.SIGTERM, None)
+
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, on_hangup)
+    signal.signal(signal.SIGTERM, _end)  # uvicorn raises it again once the server has ended
     settle_memory()
-    Server(settings, app, config.limits.drain_s).run(sockets=[started.listening])
+    server.run(sockets=[started.listening])
+
+
+def _end(number: int, _: object) -> None:
+    """End this process by a signal, without the files that hold secrets."""
+    remove_secret_files()
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
 
 
 def _run_several(started: Started) -> None:
@@ -358,7 +373,7 @@ def invitation(setup: Setup, url: str) -> list[str]:
         "  `basis` says what its confidence is based on, `because` what speaks against it.",
         f"  On the demo's {len(rows())} answers the embedded calibrator ranks right above wrong "
         f"with AUROC {EMBEDDED_AUROC:.2f}",
-        "  (0.5 is chance): it knows few facts, mostly how right answers look.",
+        "  (0.5 is chance): it knows few facts, and mostly what right answers look like.",
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from calibrator.errors import MissingExtraError
 from calibrator.extras import check_installed, is_installed
 from calibrator.installing import install_command
-from tests.running.live_proxy import ROOT
+from tests.running.live_proxy import ROOT, environment, until
 
 EDITABLE = f"-e '{ROOT}[train]'"
 ORIGINS = {
@@ -157,3 +158,36 @@ def setting_up(tmp_path: Path, *, has_flock: bool) -> subprocess.Popen[str]:
         stub.chmod(0o755)
     environment = {"PATH": str(tmp_path / "bin")}
     return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def test_uninstalling_names_every_place_that_a_proxy_writes_to(tmp_path: Path) -> None:
+    """What a run with the defaults leaves is named on the page, and nothing else is left."""
+    home, work, scratch = (tmp_path / name for name in ("home", "work", "tmp"))
+    for folder in (home, work, scratch):
+        folder.mkdir()
+    env = environment() | {"HOME": str(home), "TMPDIR": str(scratch)}
+    for name in ("PINOCCHIO_CACHE", "XDG_CACHE_HOME"):
+        env.pop(name, None)
+    with (
+        (tmp_path / "said").open("wb") as said,
+        subprocess.Popen(
+            [sys.executable, "-m", "pinocchio", "serve", "--port", "0"],
+            cwd=work,
+            env=env,
+            stdout=said,
+            stderr=subprocess.DEVNULL,
+        ) as process,
+    ):
+        until(lambda: "Ready" in (tmp_path / "said").read_text(), 60)
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+    page = (
+        (ROOT / "docs" / "install.md").read_text().partition("## Uninstall")[2].partition("##")[0]
+    )
+    left = {path.name for path in work.iterdir()}
+    assert "pinocchio.db" in left
+    assert all(f"`{name}`" in page for name in left), left
+    assert not list(scratch.glob("pinocchio*"))
+    files = [path.relative_to(home) for path in home.rglob("*") if path.is_file()]
+    assert all(path.parts[:2] == (".cache", "pinocchio") for path in files), files
+    assert "`~/.cache/pinocchio`" in page

@@ -73,7 +73,7 @@ def split_collected(
     train, test = split_by_question(without_copies(rows), 1 - test_share)[::-1]
     proof = _proof(train, test)
     if proof["shared_questions"]:
-        raise JudgingError(f"{proof['shared_questions']} questions stand on both sides")
+        raise JudgingError(f"{proof['shared_questions']} questions are on both sides")
     return CollectedSplit([row.raw for row in train], [row.raw for row in test], counted, proof)
 
 

@@ -19,7 +19,7 @@ MOST = 3
 _BY_STEP = {
     "same_again_after_success": "the same call has been made already",
     "same_again_after_error": "the same call has failed already",
-    "write_unlooked": "nothing was looked up before",
+    "write_unlooked": "no read-only call came before this one",
 }
 _BY_RULE = {**BY_LIMIT, "yes_missing": "the instructions ask for a confirmation first"}
 _BY_DATE = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import typer
 
@@ -17,8 +17,14 @@ if TYPE_CHECKING:
     from calibrator.sensitivity import Sensitivity
 
 
+FEW: Final = 50
+"""Rows below which a line warns about figures; `pinocchio advise` gives no advice below it."""
+
+
 def print_evaluation(evaluation: Evaluation, as_json: bool) -> None:
     """Print all figures to stdout, with `as_json` as one JSON object per line."""
+    if sentence := _why_little(evaluation):
+        say(f"pinocchio: {sentence}")
     if as_json:
         for result in evaluation.results:
             typer.echo(json_line(result.as_dict()), nl=False)
@@ -43,6 +49,21 @@ def print_evaluation(evaluation: Evaluation, as_json: bool) -> None:
             "differ, so there is no AUROC, and what is kept says nothing about the calibrator"
         )
     _print_within(evaluation)
+
+
+def _why_little(evaluation: Evaluation) -> str:
+    """Return why figures are missing or uncertain; empty where the rows allow all of them."""
+    count, right = evaluation.rows, evaluation.accuracy
+    if not count:
+        return ""
+    if right in (0, 1):
+        return (
+            f"every row ({count:,}) is {'correct' if right else 'wrong'}: a ranking needs correct "
+            "and wrong ones, so AUROC is missing, and the shares kept say nothing"
+        )
+    if count < FEW:
+        return f"{count} rows are few: figures of fewer than {FEW} mostly show chance"
+    return ""
 
 
 def _print_sensitivity(sensitivity: Sensitivity) -> None:

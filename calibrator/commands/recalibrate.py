@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,9 +23,8 @@ from calibrator.metrics.numbers import figure
 from calibrator.rows.files import check_readable, json_line
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
-
     from calibrator.errors import RowError
+    from calibrator.metrics.intervals import Interval
     from calibrator.recalibration.curves import By, Kind, Of
     from calibrator.recalibration.signals import LabelledSignals
     from calibrator.rows.rows import Row
@@ -115,7 +113,9 @@ def _join_signals(
     """Fit and write weights of signals; return the errors of bad rows and the number of rows."""
     from calibrator.loading import load_scorer
     from calibrator.metrics.metrics import brier, ece
+    from calibrator.recalibration.fit import observed_rows
     from calibrator.recalibration.signals import confidences, cross_fitted_signals, fit_signals
+    from calibrator.recalibration.trial import log_loss_gain
     from calibrator.rows.kept_scores import keeping
     from calibrator.rows.rows import labels_of
     from calibrator.rows.scores import image_use
@@ -137,7 +137,7 @@ def _join_signals(
     for name, measure in (("ece", ece), ("brier", brier)):
         figures |= {f"{name}_before": round(measure(labels, before), 4)}
         figures |= {f"{name}_after": round(measure(labels, after), 4)}
-    figures |= {"brier_gain": _gain(rows, before, after)}
+    figures |= _gain_figures(log_loss_gain(observed_rows(rows, before), before, after))
     if as_json:
         typer.echo(json_line(figures), nl=False)
     else:
@@ -175,35 +175,27 @@ def _print_gains(figures: Mapping[str, Any]) -> None:
         f"{figures['ece_after']:.3f}, Brier {figures['brier_before']:.3f} -> "
         f"{figures['brier_after']:.3f}"
     )
-    gain, low, high = figures["brier_gain"]
+    is_proven = figures["gain_low"] > 0
     typer.echo(
-        f"  gain of Brier {gain:+.4f}, 95 % between {low:+.4f} and {high:+.4f}"
-        f"{'' if low > 0 else ': no proven gain'}"
+        f"  gain of log loss {figures['gain']:+.4f}, 95 % between {figures['gain_low']:+.4f} and "
+        f"{figures['gain_high']:+.4f}{'' if is_proven else ': may be no gain'}"
     )
 
 
-def _gain(rows: Sequence[Row], before: ArrayLike, after: ArrayLike) -> list[float]:
-    """Return how much the Brier score falls, with its interval of 95 % over questions."""
-    import numpy as np
-
-    from calibrator.metrics.intervals import mean_interval
-    from calibrator.rows.rows import labels_of
-
-    labels, saved = labels_of(rows), defaultdict[str, list[float]](list)
-    pairs = zip(rows, labels, np.asarray(before), np.asarray(after), strict=True)
-    for row, label, old, new in pairs:
-        saved[row.question_id].append((old - label) ** 2 - (new - label) ** 2)
-    sizes = np.array([len(each) for each in saved.values()])
-    sums = np.array([sum(each) for each in saved.values()])
-    found = mean_interval(sums / sizes.mean())
-    return [round(float(each), 4) for each in (found.value, found.low, found.high)]
+def _gain_figures(gain: Interval) -> dict[str, float]:
+    return {
+        "gain": round(gain.value, 4),
+        "gain_low": round(gain.low, 4),
+        "gain_high": round(gain.high, 4),
+    }
 
 
 def _fit(
     rows: Sequence[Row], scores: Scores, output: Path, kind: Kind, by: By | None, as_json: bool
 ) -> None:
     from calibrator.metrics.metrics import brier, ece
-    from calibrator.recalibration.fit import cross_fitted, fit_recalibration
+    from calibrator.recalibration.fit import cross_fitted, fit_recalibration, observed_rows
+    from calibrator.recalibration.trial import log_loss_gain
     from calibrator.rows.rows import labels_of
 
     found = fit_recalibration(
@@ -219,7 +211,9 @@ def _fit(
         "ece_after": round(ece(y, after), 4),
         "brier_before": round(brier(y, scores.confidence), 4),
         "brier_after": round(brier(y, after), 4),
-        "brier_gain": _gain(rows, scores.confidence, after),
+        **_gain_figures(
+            log_loss_gain(observed_rows(rows, scores.confidence), scores.confidence, after)
+        ),
     }
     if as_json:
         typer.echo(json_line(figures), nl=False)

@@ -88,7 +88,7 @@ def as_html(tables: Sequence[Table], facts: Mapping[str, Any]) -> str:
         f"<details><summary>All tables</summary><ul>{links}</ul></details>"
     )
     lacking = cells_table((("row", "why"), list(map(list, facts["not_here"].items()))))
-    last = section("Rows that no table gives", lacking)
+    last = section("Checklist items not covered", lacking)
     return page(TITLE, head + "".join(map(_html_of, tables)) + last)
 
 
@@ -108,7 +108,7 @@ def _html_of(table: Table) -> str:
 def as_markdown(tables: Sequence[Table], facts: Mapping[str, Any]) -> str:
     """Return the report as Markdown, with links to the files of its drawings."""
     lacking = [f"- {row}: {why}" for row, why in facts["not_here"].items()]
-    last = ["\n## Rows that no table gives\n", *lacking, ""]
+    last = ["\n## Checklist items not covered\n", *lacking, ""]
     return "\n".join([f"# {TITLE}\n", _facts(facts), *map(markdown_of, tables), *last])
 
 
@@ -138,8 +138,10 @@ def as_json(tables: Sequence[Table], facts: Mapping[str, Any]) -> str:
 
 
 def _facts(facts: Mapping[str, Any]) -> str:
+    quick = " Made with --quick, by few resamples: a trial, not for publication."
     return (
         f"{facts['calibrator']} on {facts['rows']:,} labelled replies to {facts['questions']:,} "
         'questions. Lines that begin with "the paper" are its own numbers, of other data, models '
         "and a larger calibrator; those marked as suspect contradict others of its numbers."
+        f"{quick if facts['is_quick'] else ''}"
     )

@@ -25,8 +25,8 @@ from calibrator.errors import JudgingError, OutputError
 from calibrator.paper.catalogue import CATALOGUE, NOT_HERE, Entry
 from calibrator.paper.pages import as_html, as_json, as_markdown, drawings_of
 from calibrator.paper.paper_numbers import paper_lines
-from calibrator.paper.scored import Scored
-from calibrator.paper.tables import Column, Table, table_of
+from calibrator.paper.scored import Extent, Scored
+from calibrator.paper.tables import Table, columns_of, table_of
 from calibrator.rows.kept_scores import code_digest, digest_of_rows
 from calibrator.scorer import opinion_of
 
@@ -135,8 +135,7 @@ def _found(folder: Path, entry: Entry, asked: Asked) -> Table:
 
 def _empty(entry: Entry, command: str, state: Any, note: str) -> Table:
     lines = paper_lines(entry.id)
-    keys = dict.fromkeys(key for line in lines for key in line.values)
-    columns = [Column(key, key.replace("_", " ")) for key in keys]
+    columns = columns_of(lines)
     return Table(entry.id, entry.title, entry.rows, command, columns, lines, (), note, state)
 
 
@@ -158,6 +157,7 @@ def _write(folder: Path, tables: Sequence[Table], scored: Scored) -> None:
         "rows": len(scored.rows),
         "questions": questions,
         "not_here": NOT_HERE,
+        "is_quick": scored.extent != Extent(),
     }
     for name, text in drawings_of(tables):
         _replace(folder / "figures" / name, text)

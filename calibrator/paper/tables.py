@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, Literal
 
 from calibrator.metrics.numbers import NO_FIGURE, figure, percent
 from calibrator.results.results import numbers, plain
@@ -95,6 +95,72 @@ class Made:
     def add(self, label: str, row: str, **values: Value) -> None:
         """Add one of our lines."""
         self.lines.append(Line(label, values, row))
+
+
+def columns_of(lines: Sequence[Line]) -> list[Column]:
+    """Return columns for all values of the paper's lines, for a table without lines of ours.
+
+    Raises KeyError for a value that no column is known for.
+    """
+    found: dict[str, list[Value]] = {}
+    for line in lines:
+        for key, value in line.values.items():
+            found.setdefault(key, []).append(value)
+    return [
+        replace(_PAPER_COLUMNS[key], form="count")
+        if all(isinstance(value, int) and value > 1 for value in values)
+        else _PAPER_COLUMNS[key]
+        for key, values in found.items()
+    ]
+
+
+_PAPER_COLUMNS: Final = {
+    column.key: column
+    for column in (
+        *(
+            Column(key, key, "count")
+            for key in ("rows", "questions", "benchmarks", "trained", "errors")
+        ),
+        Column("auroc", "AUROC"),
+        Column("low", "from"),
+        Column("high", "to"),
+        Column("brier", "Brier"),
+        Column("ece", "ECE"),
+        Column("auprc", "AUPRC wrong"),
+        Column("f1", "F1 wrong"),
+        Column("difference", "AUROC higher by"),
+        Column("length", "length AUROC"),
+        Column("p", "p", "p"),
+        Column("p_auroc", "p within questions", "p"),
+        Column("p_pooled", "p pooled", "p"),
+        *(Column(key, key) for key in ("right", "d", "rho", "change", "shift", "pooled", "factor")),
+        *(Column(key, key) for key in ("inside", "gap", "error", "nnr")),
+        Column("ece_plain", "ECE, Platt"),
+        Column("ece_isotonic", "ECE, isotonic"),
+        Column("ece_mended", "ECE, recalibrated"),
+        Column("auroc_isotonic", "AUROC, isotonic"),
+        Column("gate_10", "passes at 10 % wrong", "share"),
+        Column("gate_5", "at 5 % wrong", "share"),
+        Column("delivered", "reviews for 95 % of the rest", "share"),
+        Column("saved_delivered", "less work", "share"),
+        Column("green", "green", "share"),
+        Column("green_right", "of it right"),
+        Column("green_errors", "errors in green", "share"),
+        Column("red_errors", "errors in red", "share"),
+        Column("beside", "compared with"),
+        Column("coverage", "coverage", "share"),
+        Column("catch", "errors caught", "share"),
+        Column("caught", "caught", "count"),
+        Column("slipped", "missed", "count"),
+        Column("cost", "cost", "count"),
+        Column("manual", "cost by hand", "count"),
+        Column("volume", "of the replies", "share"),
+        Column("sure_wrong", "wrong above .9", "count"),
+        Column("unsure_right", "right below .1", "count"),
+        Column("hard", "of the rows", "share"),
+        Column("share", "share", "share"),
+    )
+}
 
 
 def table_of(values: Mapping[str, Any]) -> Table:

@@ -149,6 +149,19 @@ def compared(found: Observed, before: Unseen, after: Unseen) -> Trial:
     )
 
 
+def log_loss_gain(found: Observed, before: Floats, after: Floats) -> Interval:
+    """Return the fall of the mean log loss, with its 95 % interval over clusters (linearised).
+
+    It takes memory for one number per reply, where a `Trial` resamples. Both confidences are (n,).
+    """
+    saved = log_losses(found.correct, before) - log_losses(found.correct, after)
+    gain = float(np.average(saved, weights=found.weights))
+    _, cluster = np.unique(np.asarray(found.clusters), return_inverse=True)
+    residuals = np.bincount(cluster, weights=found.weights * (saved - gain))
+    reach = 1.96 * float(np.sqrt((residuals**2).sum())) / float(found.weights.sum())
+    return Interval(gain, gain - reach, gain + reach)
+
+
 def _log_evidence(found: Observed, before: Floats, after: Floats) -> float:
     """Return the logarithm of the wealth that one unit has become.
 

@@ -204,7 +204,7 @@ def _curves(evaluation: Evaluation) -> str:
         ),
         framed(
             separation(judged.bins, judged.method),
-            "The further right and wrong replies stand apart, the better it tells them.",
+            "The further apart right and wrong replies are, the better it tells them apart.",
         ),
         framed(
             risk_coverage_curves([(one.method, one.risk_coverage) for one in shown]),

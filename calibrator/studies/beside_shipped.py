@@ -48,7 +48,10 @@ def beside_shipped(
     if len(labels) < LEAST_ROWS or len(set(labels)) < 2:
         yield "not compared with the shipped calibrator: too few held-out rows, or all alike"
         return
-    yield f"on {len(labels):,} held-out rows, as served:"
+    yield (
+        f"on {len(labels):,} held-out rows, as served (the shipped one may have been trained on "
+        "some of them):"
+    )
     for name, found in (("this one", new), ("the shipped one", shipped)):
         its = found[: len(labels)]
         yield f"  {name:15}  AUROC {auroc(labels, its):.3f}, ECE {ece(labels, its):.3f}"

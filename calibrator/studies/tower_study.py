@@ -242,7 +242,7 @@ class TowerStudy:
 
 def read_rows_for_tower(rows: list[Row]) -> list[TowerRow]:
     tokenizer = load_tokenizer(base_folder())
-    return tower_rows(tokenize(rows, tokenizer, Layout(max_tokens=192), for_tower=True))
+    return tower_rows(tokenize(rows, tokenizer, Layout(max_tokens=192)))
 
 
 def name_numbers(models: NDArray[np.str_], chosen: Mask) -> NDArray[np.int64]:

@@ -149,7 +149,7 @@ def _object(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, value in pairs:
         if key in values:
-            raise ValueError(f"{key!r} stands twice")
+            raise ValueError(f"{key!r} is there twice")
         values[key] = value
     return values
 

@@ -24,14 +24,14 @@ from policies.deciding.rules import Rule
 from policies.reading.reading import either
 from policies.trying.matches import held_reasons
 
-Verdict: TypeAlias = Literal["matched", "shadowed", "no score", "not matched", "not reached"]
+Verdict: TypeAlias = Literal["matched", "shadowed", "no score", "not matched", "not evaluated"]
 
 _SHOWN: Final = {
     "matched": "yes",
     "shadowed": "shadow",
     "no score": "?",
     "not matched": "no",
-    "not reached": "",
+    "not evaluated": "",
 }
 
 
@@ -88,7 +88,7 @@ def _traces(policy: Policy, facts: Facts, calls: Calls) -> tuple[Trace, ...]:
     for rule in policy.rules:
         verdict, reasons = _judged(rule, policy, facts, calls)
         if is_decided:
-            verdict, reasons = "not reached", ("the decision was made above",)
+            verdict, reasons = "not evaluated", ("an earlier rule decided",)
         is_decided = is_decided or verdict in ("matched", "no score")
         traces.append(Trace(rule.name, rule.line, verdict, reasons))
     if not is_decided:

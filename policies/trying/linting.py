@@ -152,7 +152,7 @@ def _overlapping(policy: Policy) -> Iterator[Problem]:
             yield _warning(
                 policy,
                 lower,
-                f"overlaps rule {upper.name!r}, which decides {Band(low, high)} as it stands first",
+                f"overlaps rule {upper.name!r}, which comes first and decides {Band(low, high)}",
             )
 
 

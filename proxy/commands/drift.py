@@ -78,5 +78,5 @@ def _drift_lines(stands: Sequence[Standing]) -> Iterator[str]:
                 ends = f"{band.low:g} to {band.high:g}"
                 yield (
                     f"  confidence {ends}: {counted(band.verdicts, 'verdict')}, "
-                    f"{'too sure' if band.gap >= 0 else 'not sure enough'}, by {abs(band.gap):.3f}"
+                    f"{'over' if band.gap >= 0 else 'under'}confident by {abs(band.gap):.3f}"
                 )

@@ -330,7 +330,10 @@ def _parts(found: Recalibration | SignalWeights) -> dict[str, list[str]]:
 
 def _conclusion(learnt: Learnt, is_promoted: bool, output: Path | None) -> str:
     if output is not None:
-        return f"written to {output}"
+        unproven = (
+            "" if learnt.trial.is_better else ", without a proven gain: not better beyond noise"
+        )
+        return f"written to {output}{unproven}"
     if is_promoted:
         return (
             "promoted: it counts from the next request on, `--rollback` takes it back; certified "

@@ -109,7 +109,7 @@ def top(
         float, typer.Option(min=0.1, max=60, help="Look again after so many seconds.")
     ] = 2.0,
     once: Annotated[
-        bool, typer.Option("--once", help="Print one picture, after one interval, and end.")
+        bool, typer.Option("--once", help="Print once, after one interval, and exit.")
     ] = False,
 ) -> None:
     """Watch a running proxy: requests, confidences, decisions, held replies, errors.

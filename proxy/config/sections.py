@@ -289,8 +289,9 @@ def _unknown_upstream(name: str, known: Collection[str]) -> str:
 def _default_upstreams() -> dict[str, UpstreamConfig]:
     base_url = os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
     api_key = os.environ.get("OPENAI_API_KEY", "")
-    if not base_url.startswith(("https://", "http://")):
-        text = f"OPENAI_BASE_URL must begin with http:// or https://, not {base_url!r}"
+    if not re.match(r"https?://[^/\s]", base_url):
+        shown = "" if "@" in base_url else f", not {base_url[:200]!r}"  # there may be a password
+        text = f"OPENAI_BASE_URL must begin with http:// or https:// and a host{shown}"
         raise StartupError(ExitStatus.UNUSABLE_INPUT, text)
     return {
         "openai": UpstreamConfig(base_url=base_url, api_key=SecretStr(api_key)),

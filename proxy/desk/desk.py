@@ -12,9 +12,10 @@ import json
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
-from policies import Policy
+from policies import Policy, load_policy, pack_names
 from proxy.config.sections import LimitsConfig
 from proxy.desk.basis import score_facts
 from proxy.desk.edits.editable import editable, surface_of
@@ -152,7 +153,11 @@ class Desk:
 
     @property
     def _book(self) -> Iterable[Policy]:
-        return self.setup().book if self.setup is not None else ()
+        """The configured policies, then the packs: `serve --policy` names some without a file."""
+        if self.setup is None:
+            return
+        yield from self.setup().book
+        yield from _packs()
 
     def listed(self, held: HeldReply | Listed) -> dict[str, Any]:
         """Return the facts of an entry in the queue; times are seconds since the epoch."""
@@ -446,3 +451,8 @@ def _place(cursor: str) -> Place:
         message = "'after' is the 'next' of the page before"
         raise BadRequestError(message, param="after", code="invalid_cursor") from error
     return place
+
+
+@cache
+def _packs() -> tuple[Policy, ...]:
+    return tuple(map(load_policy, pack_names()))

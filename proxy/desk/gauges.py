@@ -236,7 +236,7 @@ class Gauges:
         )
         yield _counter(
             "pinocchio_telemetry_dropped",
-            "Those that they did not take, or that were too many.",
+            "Rejected, or dropped because the queue was full.",
             ("to",),
             [((to,), dropped) for to, (_, dropped) in told],
         )

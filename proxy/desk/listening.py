@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
@@ -72,23 +72,30 @@ class AdminSocket:
             return f"  review desk {self.url}"
         link = f"{self.url}/pinocchio/login?token={self.login_code}"
         if is_terminal:
-            return f"  review desk {link} (works once)"
+            return f"  review desk {link} (one-time login link)"
         handle, path = tempfile.mkstemp(prefix="pinocchio-login-", text=True)
         with open(handle, "w", encoding="utf-8") as file:
             file.write(f"{link}\n")
         _remove_at_exit(Path(path))
-        return f"  review desk {self.url} (login link, works once: in {path}, for you alone)"
+        return f"  review desk {self.url} (one-time login link: in {path}, which only you can read)"
+
+
+_made: Final[dict[Path, int]] = {}  # files with secrets, and the processes that made them
 
 
 def _remove_at_exit(file: Path) -> None:
     """Remove a file with a secret when this process exits; workers that it forks leave it alone."""
-    maker = os.getpid()
+    if not _made:
+        atexit.register(remove_secret_files)
+    _made[file] = os.getpid()
 
-    def remove() -> None:
-        if os.getpid() == maker:
+
+def remove_secret_files() -> None:
+    """Remove this process's files with secrets; to be called where a signal will end it."""
+    for file, maker in [*_made.items()]:
+        if maker == os.getpid():
             file.unlink(missing_ok=True)
-
-    atexit.register(remove)
+            del _made[file]
 
 
 def check_admin(config: AdminConfig) -> None:

@@ -88,7 +88,7 @@ class Metrics:
         self._decisions = Counter(
             "pinocchio_decisions",
             "Decisions of policies; in mode shadow nothing is carried out.",
-            *("policy", "rule", "action", "mode"),
+            *("policy", "rule", "action", "mode", "team"),
         )
         self._opinions = Counter(
             "pinocchio_second_opinions",
@@ -173,7 +173,9 @@ class Metrics:
                 found.basis,
             )
             if (decision := outcome.decision) is not None:
-                decided = decision.policy, decision.rule, decision.action.name, decision.mode
+                team = exchange.request.caller.team or ""
+                action = decision.action.name
+                decided = decision.policy, decision.rule, action, decision.mode, team
             if outcome.evidence is not None or outcome.standing_approval is not None:
                 self._note_rare(outcome)
         surface, status = _surface(exchange.request.path), exchange.status // 100

@@ -45,7 +45,7 @@ class CompletionsFormat(ChoicesFormat):
         if payload.get("echo") is True:
             raise NotScorableError("echo", "the prompt is part of the answer")
         if payload.get("suffix"):
-            raise NotScorableError("suffix", "the answer stands between a prompt and a suffix")
+            raise NotScorableError("suffix", "the answer belongs between a prompt and a suffix")
         return read_question([{"role": "user", "content": _prompt(payload.get("prompt"))}])
 
     def last_question(self, payload: Json) -> str:

@@ -74,11 +74,13 @@ class Finding:
     def reason(self) -> str:
         """A sentence for the client that waits for the reply, with the id of its review."""
         if self.error is not None:
-            review_id = self.error.details.get("review_id")
-            is_told = review_id is None or str(review_id) in self.error.message
-            return self.error.message + ("" if is_told else f" ({review_id})")
-        texts = [each.message.get("content") for each in self.choices]
-        return next((text for text in texts if isinstance(text, str) and text), "withheld")
+            told, review_id = self.error.message, self.error.details.get("review_id")
+        else:
+            texts = (each.message.get("content") for each in self.choices)
+            told = next((text for text in texts if isinstance(text, str) and text), "withheld")
+            review_id = self.outcome.review_id if self.outcome is not None else None
+        is_named = review_id is None or str(review_id) in told
+        return told + ("" if is_named else f" ({review_id})")
 
     @property
     def withheld(self) -> Json:

@@ -28,8 +28,7 @@ from proxy.wire.http import Reply, Request
 from proxy.wire.json_splice import add_member, dumps, json_object, replace_member
 
 PLACEHOLDER_TEXT = (
-    "This reply is being held for review. "
-    "It can be fetched under its id ({id}) once a reviewer has released it."
+    "This answer is held for review by a colleague; it will be available once it is approved."
 )
 
 
@@ -91,8 +90,7 @@ def placeholder_for(answer: Answer, format: Format, id: str) -> Json:
 
 
 def _placeholder(format: Format, id: str, created: int, model: str) -> Json:
-    text = PLACEHOLDER_TEXT.format(id=id)
-    return format.placeholder(text, id=id, created=created, model=model)
+    return format.placeholder(PLACEHOLDER_TEXT, id=id, created=created, model=model)
 
 
 async def fetch_held(

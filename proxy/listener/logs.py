@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import logging
+import os
+import random
 import sys
 from contextlib import suppress
-from typing import TextIO, cast
+from typing import Final, TextIO, cast
 
 import structlog
 
+from proxy.errors import ExitStatus, StartupError
 
-def configure_logs(level: str = "info") -> None:
-    """Send structlog's lines of at least `level` to stderr; other libraries only log warnings."""
+LEVEL_VARIABLE: Final = "PINOCCHIO_LOG_LEVEL"
+SHARE_VARIABLE: Final = "PINOCCHIO_LOG_SHARE"
+_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
+
+
+def configure_logs(level: str | None = None) -> None:
+    """Send structlog's lines to stderr; other libraries only log warnings.
+
+    Without `level` the environment has the least level of a line (`PINOCCHIO_LOG_LEVEL`, info) and
+    the share of plain requests that are logged (`PINOCCHIO_LOG_SHARE`, 1). Raises StartupError for
+    values that are none.
+    """
+    share = 1.0 if level else _share(os.environ.get(SHARE_VARIABLE) or "1")
+    level = (level or os.environ.get(LEVEL_VARIABLE) or "info").lower()
+    if level not in _LEVELS:
+        problem = f"{LEVEL_VARIABLE} is {level[:64]!r}; it may be {', '.join(_LEVELS)}"
+        raise StartupError(ExitStatus.UNUSABLE_INPUT, problem)
     is_terminal = sys.stderr.isatty()
     renderers: list[structlog.types.Processor] = [structlog.processors.JSONRenderer()]
     if is_terminal:
@@ -19,6 +37,7 @@ def configure_logs(level: str = "info") -> None:
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
+            *([PlainRequests(share)] if share < 1 else []),
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             *renderers,
@@ -30,6 +49,41 @@ def configure_logs(level: str = "info") -> None:
         cache_logger_on_first_use=True,
     )
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s")
+
+
+def _share(text: str) -> float:
+    """Return the share that a text states, 0 to 1; raises StartupError."""
+    with suppress(ValueError):
+        if 0 <= (share := float(text)) <= 1:
+            return share
+    problem = f"{SHARE_VARIABLE} is {text[:64]!r}; it is a share of requests, 0 to 1"
+    raise StartupError(ExitStatus.UNUSABLE_INPUT, problem)
+
+
+class PlainRequests:
+    """A processor that drops plain requests, but for a random share of them.
+
+    Plain is what was answered below 400 and delivered, scored or for a known reason; errors, holds
+    and every other event stay.
+    """
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+
+    def __call__(
+        self, _: object, __: str, event: structlog.types.EventDict
+    ) -> structlog.types.EventDict:
+        is_plain = (
+            event.get("event") == "request"
+            and event.get("level") == "info"
+            and isinstance(status := event.get("status"), int)
+            and status < 400
+            and event.get("action", "deliver") in ("deliver", "annotate")
+            and not event.keys() & {"error", "review_id"}
+        )
+        if is_plain and random.random() >= self._share:
+            raise structlog.DropEvent
+        return event
 
 
 class TerminalLines:

@@ -4,13 +4,15 @@ On SIGTERM the application reports at `/readyz` that it will end, and goes on an
 `drain_s` seconds. Load balancers notice, and connections are closed after their next reply. Then no
 new connection is accepted, and requests in progress have `grace_s` seconds. Clients that wait for a
 reviewer are told a few seconds before that time is up where they can fetch the reply. SIGINT, sent
-by a person, skips the first step. A second signal ends the process at once.
+by a person, skips the first step. A second signal ends the process at once. SIGHUP says that the
+terminal was closed, or asks for a reload.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import time
@@ -87,6 +89,24 @@ class Server(uvicorn.Server):
             await super().shutdown(sockets)
         finally:
             telling.cancel()
+
+
+class Terminal:
+    """The terminal of this process's standard streams, if they have one."""
+
+    def __init__(self) -> None:
+        self._fd = next((fd for fd in (0, 1, 2) if _is_terminal(fd)), None)
+
+    def is_closed(self) -> bool:
+        """Whether there was a terminal and its window or connection is gone."""
+        return self._fd is not None and not _is_terminal(self._fd)
+
+
+def _is_terminal(fd: int) -> bool:
+    try:
+        return os.isatty(fd)
+    except OSError:
+        return False
 
 
 class SecondServer(uvicorn.Server):

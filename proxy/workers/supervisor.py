@@ -95,7 +95,8 @@ class Supervisor:
     """The supervisor of the processes in `runs`, by their index.
 
     `add` combines gathered answers (`Hub`). `on_stop` is called once when it begins to end, which
-    may take `drain_s` and `grace_s`.
+    may take `drain_s` and `grace_s`. On SIGHUP it ends where `is_left` returns True, because its
+    terminal was closed; otherwise it reads the configuration.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class Supervisor:
         on_stop: Callable[[], None],
         drain_s: float,
         grace_s: float,
+        is_left: Callable[[], bool] = lambda: False,
     ) -> None:
         self._processes = {index: Process(index, run) for index, run in runs.items()}
         self._board = board
@@ -118,6 +120,7 @@ class Supervisor:
         self._hub = Hub(self._links, add, self._facts)
         self._agreement: Agreement | None = None
         self._signals: list[int] = []
+        self._is_left = is_left
         self._stops_by: float | None = None  # by time.monotonic, once it ends
         self._stopped_with = 0
         self._status = 0
@@ -271,10 +274,12 @@ class Supervisor:
     def _look(self, now: float) -> None:
         signals, self._signals = self._signals, []
         for number in signals:
-            if number == signal.SIGHUP:
-                self._configuration.ask()
-            else:
+            if number != signal.SIGHUP:
                 self._stop(number)
+            elif self._is_left():
+                self._stop(signal.SIGTERM)
+            else:
+                self._configuration.ask()
         self._hub.look(now)
         if self._stops_by is not None:
             self._end(now)

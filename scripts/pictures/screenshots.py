@@ -214,6 +214,7 @@ def open_page(page: Page, place: str) -> None:
         return
     page.get_by_role("link", name=OPENED[place]).click()
     page.wait_for_url("**/console/reviews/*")
+    page.locator('[data-key="a"][aria-disabled="false"]').wait_for()  # it was looked at
     if place == "tool":
         page.keyboard.press("e")
 

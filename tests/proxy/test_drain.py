@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import re
 import signal
 import sqlite3
+import subprocess
+import sys
+import termios
 import threading
 import time
 from collections import Counter
@@ -18,7 +23,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.running.live_proxy import ProxyProcess, members_in, question, until
+from tests.running.live_proxy import ProxyProcess, environment, members_in, question, until
 from tests.servers.faulty_upstream import FaultyUpstream
 
 TOKEN = "an-admin-token-that-nobody-guesses"
@@ -125,6 +130,75 @@ def test_a_stream_comes_to_its_end(
         assert members_in(whole)[0]["confidence"] == 0.7
         proxy.wait(within_s=10)
     assert rows_in(tmp_path, "select status, confidence from exchanges") == [(200, 0.7)]
+
+
+@pytest.mark.parametrize("is_configured", [True, False])
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_closed_terminal_ends_it_as_sigterm_does(
+    tmp_path: Path, upstream: FaultyUpstream, workers: str, is_configured: bool
+) -> None:
+    """The request under way gets its reply and its record, with a configuration and without."""
+    ours, theirs = os.openpty()
+    env = environment() | {"OPENAI_BASE_URL": upstream.base_url, "OPENAI_API_KEY": "sk-x"}
+    (tmp_path / "tmp").mkdir()
+    env |= {"PINOCCHIO_CALIBRATOR": "fake:0.7", "TMPDIR": str(tmp_path / "tmp")}
+    env |= {"PINOCCHIO_CACHE": str(tmp_path / "tmp")}
+    config = CONFIG.format(
+        url=upstream.base_url, policy="observe", folder=tmp_path, drain_s=0, grace_s=9, token=TOKEN
+    )
+    if is_configured:
+        (tmp_path / "proxy.yaml").write_text(config)
+    command = [sys.executable, "-m", "pinocchio", "serve", "--port", "0", "--workers", workers]
+    with (
+        (tmp_path / "stdout").open("wb") as stdout,
+        (tmp_path / "stderr").open("wb") as stderr,
+        subprocess.Popen(
+            command,
+            stdin=theirs,
+            stdout=stdout,
+            stderr=stderr,
+            cwd=tmp_path,
+            env=env,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        ) as process,
+        ThreadPoolExecutor() as pool,
+    ):
+        os.close(theirs)
+        until(lambda: "Ready" in (text := printed(tmp_path)) or "listens on" in text, 30)
+        url = printed(tmp_path).splitlines()[0].split()[-1]
+        ready = url.removesuffix("/v1") + "/readyz"
+        until(lambda: httpx.get(ready, trust_env=False).status_code == 200, 30)
+        asked = question("p=0.9", "gated", stream=True)
+        asking = pool.submit(
+            httpx.post, f"{url}/chat/completions", json=asked, timeout=20, trust_env=False
+        )
+        until(lambda: len(upstream.requests) == 1)
+        os.close(ours)
+        until(lambda: b"draining" in (tmp_path / "stderr").read_bytes())
+        upstream.last.proceed()
+        assert b"[DONE]" in asking.result(20).content
+        assert process.wait(15) == -signal.SIGTERM
+    assert not list((tmp_path / "tmp").glob("pinocchio-login-*"))
+    assert not [path for path in (tmp_path / "tmp").rglob("desk/*") if path.is_file()]
+    name = "store.db" if is_configured else "pinocchio.db"
+    with closing(sqlite3.connect(tmp_path / name)) as store:
+        assert store.execute("select status from exchanges").fetchall() == [(200,)]
+
+
+def printed(folder: Path) -> str:
+    return (folder / "stdout").read_text()
+
+
+def test_a_signal_to_read_the_configuration_ends_nothing(
+    tmp_path: Path, upstream: FaultyUpstream
+) -> None:
+    """SIGHUP from a service manager, without a terminal, is a reload."""
+    with serving(tmp_path, upstream) as proxy:
+        proxy.send_signal(signal.SIGHUP)
+        time.sleep(0.5)
+        assert httpx.get(f"{root_of(proxy)}/readyz", trust_env=False).json()["status"] == "ok"
+        assert proxy.lines("draining") == []
 
 
 def test_whoever_waits_for_a_reviewer_hears_where_to_fetch_the_reply(

@@ -224,7 +224,7 @@ _EDITS: dict[str, Callable[[ToolUse, str], Iterator[ToolUse]]] = {
     "placeholder": _placeholder_filled,
     "the same call has been made already": _without_earlier,
     "the same call has failed already": _without_earlier,
-    "nothing was looked up before": _looked_up,
+    "no read-only call came before this one": _looked_up,
     "the tool was not offered": _offered,
     "a required argument is missing": _schema(_nothing_required),
     "an argument has another type than the schema says": _schema(_any_type),

@@ -61,8 +61,8 @@ def survey(
         named = ", ".join(f"{shown(name)} ({count} rows)" for name, count in models.items())
         say(f"{calibrator} was trained on {len(models)} of these models: {named}")
     if both:
-        stand = "question stands" if both == 1 else "questions stand"
-        say(f"{both} {stand} in the training files too")
+        which = "question is" if both == 1 else "questions are"
+        say(f"{both} {which} in the training files too")
     if strict and (models or both):
         raise typer.Exit(FAILED)
     report_bad(bad, len(rows) + len(bad))
@@ -84,7 +84,11 @@ def _print(found: Sequence[Surveyed], as_json: bool) -> None:
             str(one.models),
             f"{one.image_rows:,}",
             figure(one.accuracy),
-            "" if one.is_in_band else "too easy" if one.accuracy > 0.5 else "too hard",
+            ""
+            if one.is_in_band
+            else "outside: too easy"
+            if one.accuracy > 0.5
+            else "outside: too hard",
             ", ".join(map(shown, one.domains[:3])),
             *([", ".join(map(shown, one.answer_formats[:3]))] if has_formats else []),
         ]

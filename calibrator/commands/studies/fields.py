@@ -14,7 +14,15 @@ if TYPE_CHECKING:
     from calibrator.rows.rows import Row
     from calibrator.scorer import Scorer
 
-HEAD = ("altered", "replies", "any told", "told first", "of all", "a guess", "told of right")
+HEAD = (
+    "altered",
+    "replies",
+    "any flagged",
+    "ranked first",
+    "over all",
+    "random",
+    "flagged in right",
+)
 
 
 def show_fields(

@@ -87,9 +87,10 @@ def _rows_folder(folder: Path) -> Path:
 
 
 def _command(given: Sequence[Path], options: ReportOptions) -> str:
-    """Return the command that makes the report again.
+    """Return the command that makes the report.
 
-    Many files of one folder become the folder.
+    Many files of one folder become the folder. --quick is left out: it is for a trial, and a
+    command that is copied from the report should make numbers to publish.
     """
     folders = {path.parent for path in given}
     is_whole = len(given) > 2 and len(folders) == 1
@@ -97,8 +98,6 @@ def _command(given: Sequence[Path], options: ReportOptions) -> str:
     words = ["pinocchio", "study", *map(str, named), "--out", str(options.out)]
     if options.calibrator != "embedded":
         words += ["--calibrator", options.calibrator]
-    if options.is_quick:
-        words.append("--quick")
     return shlex.join(words)
 
 

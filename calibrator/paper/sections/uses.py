@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -75,6 +75,8 @@ def workflows_table(scored: Scored) -> Made:
     groups = groups_of_models(scored.outcomes)
     for name, rows in groups.items():
         made.add(shown(name), "O01" if name == "all" else "O06", **_workflows(rows))
+    if len(groups) > 2:
+        _add_mean_over_models(made, [found.values for found in made.lines[1:]])
     for name, rows in list(groups.items())[: PANELS + 1]:
         row, where = ("U04", "all rows") if name == "all" else ("U05", shown(name))
         made.drawings += _panels(rows, row, where)
@@ -84,6 +86,15 @@ def workflows_table(scored: Scored) -> Made:
         "79 % and its 100 % by lot seem to mean."
     )
     return made
+
+
+def _add_mean_over_models(made: Made, models: Sequence[Mapping[str, Value]]) -> None:
+    """Add the mean of each figure over models, as the paper averages its own; `rows` is summed."""
+    means: dict[str, Value] = {"rows": sum(int(str(one["rows"])) for one in models)}
+    for key in (column.key for column in made.columns if column.key != "rows"):
+        found = [value for one in models if isinstance(value := one[key], float | int)]
+        means[key] = sum(found) / len(found) if found else None
+    made.add(f"mean over {len(models)} models", "O01", **means)
 
 
 def _workflows(rows: Sequence[Outcome]) -> dict[str, Value]:
@@ -127,9 +138,9 @@ def selection_table(scored: Scored) -> Made:
         (
             Column("count", "count", "count"),
             Column("right", "right"),
-            Column("beside", "beside it"),
+            Column("beside", "of these right"),
             Column("difference", "difference"),
-            Column("what", "beside it stands", "text"),
+            Column("what", "compared with", "text"),
         )
     )
     _add_pairs(scored, made)

@@ -69,7 +69,7 @@ def doctor(
     ] = True,
     as_json: JsonOption = False,
 ) -> None:
-    """Look at a whole installation: a line for each part; exit status 1 if one of them fails.
+    """Check the installation, one line per part; exit status 1 if a part fails.
 
     Nothing is changed, and no model is asked: upstreams are asked for their list of models.
     """
@@ -477,7 +477,7 @@ def _proxy(patient: Patient) -> Iterator[Finding]:
         workers = facts.get("workers") or {"wanted": 1, "running": 1}
         missing = workers["wanted"] - workers["running"]
     except httpx.ConnectError:
-        yield Finding("skip", about, f"none at {patient.url}: pinocchio serve starts one")
+        yield Finding("skip", about, f"none at {patient.url}; --url finds one at another --port")
         return
     except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError):
         wrong = (

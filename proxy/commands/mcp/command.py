@@ -34,8 +34,8 @@ def mcp(
     from proxy.config.setup import load_store_config
     from proxy.listener.logs import configure_logs
 
-    configure_logs(os.environ.get("PINOCCHIO_LOG_LEVEL", "info"))
     with errors_told():
+        configure_logs()
         section = load_store_config(config).calibrator
     if section.engine.kind != "in_process":
         text = "`pinocchio mcp` scores in its own process; the configuration names an engine"

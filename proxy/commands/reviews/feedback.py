@@ -35,7 +35,7 @@ def feedback(
         str | None, typer.Option("--as", help="Who gave the labels (default: your user name).")
     ] = None,
 ) -> None:
-    """Store labels that people volunteered, such as thumbs up and down in an app.
+    """Store user feedback, such as thumbs up and down in an app.
 
     They are kept apart from reviewers' verdicts: no estimate, certificate or recalibration counts
     them. Exit status 1 where a line was not kept.

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
-from proxy.commands.exits import AsOption, ConfigOption, stop, user
+from policies import counted
+from proxy.commands.exits import (
+    NAME_SHOWN,
+    AsOption,
+    ConfigOption,
+    calibrator_errors_told,
+    plain,
+    stop,
+    user,
+)
 from proxy.commands.opened_record import RequestId, opened_record
 from proxy.commands.reviews.reviews import reviews
-from proxy.errors import ExitStatus
+from proxy.errors import BadRequestError, ExitStatus
 
 if TYPE_CHECKING:
     from proxy.store.reviews.queue import ReviewQueue
+    from proxy.store.verdicts.feedback import Feedback
     from proxy.store.verdicts.verdicts import Findings
+
+MOST_TOLD: Final = 20  # printed lines about replies that are not on record
 
 
 @reviews.command("verdict")
@@ -40,6 +55,59 @@ def verdict(
         give(findings, queue, recorded.request_id, is_correct, by)
         queue.close()
     typer.echo(f"{recorded.request_id} is {label}, says {by}{_in_place_of(before)}")
+
+
+@reviews.command("verdicts")
+def verdicts(
+    file: Annotated[
+        Path, typer.Argument(help='JSON lines: {"request_id": "req_..", "correct": true}; or gzip.')
+    ],
+    config: ConfigOption = None,
+    reviewer: AsOption = None,
+) -> None:
+    """Label recorded replies by a file, as `verdict` labels one.
+
+    Nothing is stored where a line cannot be read. Exit status 1 where a reply is not on record.
+    """
+    from proxy.config.setup import load_store_config
+    from proxy.store.record.reader import find
+    from proxy.store.reviews.queue import ReviewQueue
+
+    by, missing, count = reviewer or user(), list[str](), 0
+    with calibrator_errors_told():
+        labels = list(_labels(file))
+    with opened_record(config) as findings:
+        queue = ReviewQueue(load_store_config(config).store)
+        for place, label in labels:
+            if (recorded := find(findings.engine, label.id)) is None:
+                missing.append(f"{place}: there is no record of {plain(label.id[:NAME_SHOWN])}")
+                continue
+            give(findings, queue, recorded.request_id, label.is_correct, by)
+            count += 1
+        queue.close()
+    typer.echo(f"{counted(count, 'verdict')} of {by} stored")
+    if missing:
+        more = [f"and {len(missing) - MOST_TOLD} more"] if len(missing) > MOST_TOLD else []
+        raise stop(ExitStatus.FAILED, "\n".join([*missing[:MOST_TOLD], *more]))
+
+
+def _labels(file: Path) -> Iterator[tuple[str, Feedback]]:
+    """Yield each label with its place; end the process where a line is none."""
+    from calibrator import open_lines
+    from proxy.learning.feedback import read_label
+
+    with open_lines(file) as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            place = f"{file}:{number}"
+            try:
+                label = read_label(json.loads(line), place)
+            except BadRequestError as error:
+                raise stop(ExitStatus.UNUSABLE_INPUT, error.message) from error
+            except ValueError as error:
+                raise stop(ExitStatus.UNUSABLE_INPUT, f"{place}: no JSON: {error}") from error
+            yield place, label
 
 
 def give(

@@ -72,7 +72,8 @@ def _origin(card: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _curve(curve: Mapping[str, Any]) -> str:
     numbers = ((name, value) for name, value in curve.items() if isinstance(value, float))
-    return f"{curve['kind']}: " + ", ".join(f"{name} {value:.3f}" for name, value in numbers)
+    kind = str(curve["kind"]).capitalize()
+    return f"{kind} curve, " + ", ".join(f"{name} {value:.3f}" for name, value in numbers)
 
 
 _MEASURED: Final = {

@@ -159,7 +159,11 @@ class Facts:
     def _policies(self, request: Request) -> Response:
         days, window = _days(request)
         seen = sample(self._desk.queue.engine, window)
-        views, others = policy_views(self._setup.book, seen.rows)
+        setup = self._setup
+        teams = {
+            name: setup.book.load(team.policy).digest for name, team in setup.config.teams.items()
+        }
+        views, others = policy_views(setup.book, seen.rows, teams)
         return page(
             self._desk,
             request,

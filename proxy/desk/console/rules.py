@@ -32,6 +32,7 @@ class PolicyView:
     """A loaded policy; another version of it decided on `earlier` exchanges.
 
     `would` has the actions, with their shares, that a policy in shadow would have carried out.
+    `teams` are those of the configuration whose policy it is.
     """
 
     name: str
@@ -41,6 +42,7 @@ class PolicyView:
     rules: tuple[RuleView, ...]
     earlier: float
     would: tuple[tuple[str, float], ...]
+    teams: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +55,12 @@ class Source:
 
 
 def policy_views(
-    book: Iterable[Policy], rows: Sequence[Sampled]
+    book: Iterable[Policy], rows: Sequence[Sampled], teams: Mapping[str, str]
 ) -> tuple[list[PolicyView], list[tuple[str, float]]]:
-    """Return the loaded policies, the default first, and what else decided, by label and count."""
+    """Return the loaded policies, the default first, and what else decided, by label and count.
+
+    `teams` has the digest of each team's policy.
+    """
     counts: dict[tuple[str, str], dict[str, float]] = {}  # by policy and digest, then rule's slug
     would: dict[tuple[str, str], dict[str, float]] = {}
     shadowed: dict[tuple[str, str], dict[str, float]] = {}
@@ -82,7 +87,16 @@ def policy_views(
         acted = sorted(would.get(key, {}).items(), key=lambda pair: -pair[1])
         shares = tuple((action, weight / total) for action, weight in acted if total)
         views.append(
-            PolicyView(policy.name, policy.mode, policy.digest, at == 0, rules, earlier, shares)
+            PolicyView(
+                policy.name,
+                policy.mode,
+                policy.digest,
+                at == 0,
+                rules,
+                earlier,
+                shares,
+                tuple(team for team, digest in teams.items() if digest == policy.digest),
+            )
         )
     others = [(f"{name}@{digest}", sum(of.values())) for (name, digest), of in counts.items()]
     return views, sorted(others, key=lambda pair: -pair[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -22,6 +23,7 @@ MOST_FORMATTED: Final = 60_000  # characters of all parts of a page, the last on
 MOST_UNFOLDED: Final = 600
 """Characters of instructions, and 4 times as many of earlier turns, that are shown unfolded."""
 
+_NUMBER: Final = re.compile(r"-?[0-9.]+([eE][-+]?[0-9]+)?")
 _INSTRUCTIONS: Final = ("system", "developer")
 MOST_TURNS: Final = 30  # the last turns of a conversation
 NO_HTML: Final = Markup()
@@ -44,6 +46,15 @@ class Field:
     def shown(self) -> str:
         """The beginning of the value that a page shows."""
         return self.value[:MOST_SHOWN]
+
+    @property
+    def kind_shown(self) -> str:
+        """The kind of value that a form asks for; empty for a text."""
+        if self.kind == "text":
+            return ""
+        if self.value in ("true", "false"):
+            return "true or false"
+        return "number" if _NUMBER.fullmatch(self.value) else "JSON"
 
     @property
     def rows(self) -> int:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -263,7 +262,7 @@ def serve_scorer(path: Path | None, host: str, port: int, say: Callable[[str], N
     config = load_store_config(path)
     check_scoring_server(config, host)
     check_calibrator(config.calibrator, find_config(path))
-    configure_logs(os.environ.get("PINOCCHIO_LOG_LEVEL", "info"))
+    configure_logs()
     listening = bind(host, port)
     app = scoring_app(config, is_open=is_loopback(host), on_ready=settle_memory)
     url = url_of(*listening.getsockname()[:2]).removesuffix("/v1")

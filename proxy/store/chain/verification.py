@@ -116,7 +116,7 @@ class Findings:
 
 
 def head_of(engine: sa.Engine) -> str | None:
-    """Return the last entry as SEQUENCE:MAC, to be kept elsewhere, or None; raises StoreError."""
+    """Return the last entry as SEQUENCE:MAC, to be stored elsewhere, or None; raises StoreError."""
     last = sa.select(audit_chain.c.sequence, audit_chain.c.mac)
     with reading(engine) as connection:
         found = connection.execute(last.order_by(audit_chain.c.sequence.desc()).limit(1)).first()

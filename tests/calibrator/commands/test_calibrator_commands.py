@@ -121,15 +121,15 @@ def test_a_folder_is_no_file_to_write(rows: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_score_tells_no_benchmark_unless_asked(tmp_path: Path) -> None:
-    """As served: a benchmark's name changes a score with --tags all only, as the output says."""
+def test_a_benchmark_s_name_changes_no_score(tmp_path: Path) -> None:
+    """The embedded calibrator reads no benchmark's name; the output says which tags were used."""
     checkpoint = save_tiny(tmp_path / "tiny")
     row = {"question": "q", "response": "a", "model": "known-model", "benchmark": "gpqa"}
     path = write(tmp_path / "rows.jsonl", [row, {**row, "benchmark": None}])
-    for tags, is_told in (("served", False), ("all", True)):
+    for tags in ("served", "all"):
         given = ("score", path, "--calibrator", checkpoint, "--device", "cpu", "--tags", tags)
         first, second = lines(run(*given).stdout)
-        assert (first["score"] != second["score"]) == is_told
+        assert first["score"] == second["score"]
         assert first["tags"] == tags
 
 
@@ -289,25 +289,6 @@ def test_training_on_nothing_is_a_sentence(tmp_path: Path) -> None:
     result = run("train", marked, "-o", tmp_path / "run")
     assert result.exit_code == 2
     assert result.stderr == "pinocchio: every file is marked __nc and never trained on\n"
-
-
-@pytest.mark.parametrize("keeps", [["--reset-inspector"], ["--refit", "relevance"]])
-@pytest.mark.parametrize("more", [[], ["--start", "embedded", "--inspector"]])
-def test_what_keeps_an_inspector_needs_one(
-    rows: Path, tmp_path: Path, keeps: list[str], more: list[str]
-) -> None:
-    """Without a checkpoint to start from, or beside a new inspector, nothing could be kept."""
-    result = run("train", rows, "-o", tmp_path / "run", *keeps, *more)
-    sentence = "keeps what a checkpoint has: name one with --start, and leave out --inspector"
-    assert (result.exit_code, result.stderr) == (2, f"pinocchio: {keeps[0]} {sentence}\n")
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_check_that_there_is_not_is_named(rows: Path, tmp_path: Path) -> None:
-    """Before any row is read."""
-    result = run("train", rows, "-o", tmp_path / "run", "--start", "embedded", "--refit", "sense")
-    sentence = "there is no check 'sense'; there are relevance, number, option, ending"
-    assert (result.exit_code, result.stderr) == (2, f"pinocchio: {sentence}\n")
 
 
 # --- the whole command --------------------------------------------------------------------------

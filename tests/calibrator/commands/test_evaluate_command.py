@@ -304,6 +304,26 @@ def test_one_label_gives_null_and_no_nan(tmp_path: Path) -> None:
     assert "nan" not in re.sub(r"<style>.*</style>", "", page.read_text(encoding="utf-8"))
 
 
+@pytest.mark.parametrize("label", [0, 1])
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_rows_of_one_label_say_why_there_is_no_auroc(
+    label: int, options: list[str], tmp_path: Path
+) -> None:
+    """Dashes have a reason, and a few rows a warning; enough rows of both labels have neither."""
+    rows = raw_rows(20, seed=2)
+    one = write(tmp_path / "one.jsonl", [{**row, "correct": label} for row in rows])
+    calibrated = "--calibrator", "fake:0.5", *options
+    word = "correct" if label else "wrong"
+    assert f"every row (20) is {word}: a ranking needs" in run("evaluate", one, *calibrated).stderr
+    mixed = [{**row, "correct": n % 2} for n, row in enumerate(rows)]
+    few = write(tmp_path / "few.jsonl", mixed)
+    assert "20 rows are few" in run("evaluate", few, *calibrated).stderr
+    many = [{**row, "correct": n % 2} for n, row in enumerate(raw_rows(60, seed=3))]
+    enough = run("evaluate", write(tmp_path / "many.jsonl", many), *calibrated).stderr
+    assert "are few" not in enough
+    assert "a ranking needs" not in enough
+
+
 @pytest.mark.parametrize(
     ("train", "message"),
     [

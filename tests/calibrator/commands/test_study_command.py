@@ -137,7 +137,7 @@ def test_the_calibrator_is_trained_on_the_folds_rows(
     """K04: a fold's rows go through the ordinary training, inspector and knowledge too are fitted
     anew without what is left out; asked again, it does not train again."""
     rows = [parse_row(raw) for raw in raw_rows(144, seed=1)]
-    shipped = as_shipped("cpu")
+    shipped = as_shipped()
     parts = ("forest", "abilities", "inspector", "knowledge", "calls")
     assert all(getattr(shipped, f"has_{part}") for part in parts)
     with_made_vectors(monkeypatch)

@@ -79,7 +79,7 @@ def test_models_of_the_training_are_found(file: Path, tmp_path: Path) -> None:
     train = write(tmp_path / "train.jsonl", rows_of("hard", 1, 2))
     shared = run(file, "--train", train, "--strict")
     assert shared.exit_code == 1
-    assert "3 questions stand in the training files too" in shared.stderr
+    assert "3 questions are in the training files too" in shared.stderr
     assert run(file, "--train", train).exit_code == 0
 
 
@@ -89,7 +89,7 @@ def test_copies_of_questions_in_the_training_are_found(tmp_path: Path) -> None:
     file = write(tmp_path / "rows.jsonl", rows_of("a", 1, 1, question=asked, question_id="a1"))
     copied = rows_of("b", 1, 0, question=asked.upper(), question_id="b7")
     train = write(tmp_path / "train.jsonl", copied)
-    assert "1 question stands in the training" in run(file, "--train", train, "--strict").stderr
+    assert "1 question is in the training" in run(file, "--train", train, "--strict").stderr
 
 
 def test_rows_without_a_model_are_of_none() -> None:

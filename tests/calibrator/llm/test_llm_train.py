@@ -35,7 +35,7 @@ from calibrator.llm.serving.states import last_states
 from calibrator.llm.training.adapter_run import AdapterRun, learning_rate
 from calibrator.llm.training.adapters import go_on_from_adapter
 from calibrator.llm.training.config import LlmTrainConfig
-from calibrator.llm.training.processes import Processes
+from calibrator.llm.training.processes import Processes, use_threads
 from calibrator.llm.training.samples import (
     Samples,
     check_questions_apart,
@@ -567,6 +567,18 @@ def test_options_that_contradict_are_refused(
     assert result.exit_code == 2
     assert sentence in result.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_threads_are_limited_on_request() -> None:
+    """`train-llm --threads 1`: on shared cores several threads wait for each other."""
+    before = torch.get_num_threads()
+    try:
+        use_threads(1)
+        assert torch.get_num_threads() == 1
+        use_threads(0)  # no limit was asked for
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_a_language_model_is_no_start_of_the_other_command(

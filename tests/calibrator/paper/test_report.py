@@ -23,11 +23,11 @@ from calibrator import Item, JudgingError, OutputError, Progress, Score
 from calibrator.baselines.samples import Samples
 from calibrator.commands.app import cli
 from calibrator.commands.studies.report import files_in
-from calibrator.paper.catalogue import CATALOGUE
+from calibrator.paper.catalogue import CATALOGUE, Entry
 from calibrator.paper.paper_numbers import paper_lines
 from calibrator.paper.run import Asked, make_report
 from calibrator.paper.scored import Extent, Scored
-from calibrator.paper.tables import Table
+from calibrator.paper.tables import Table, columns_of
 from calibrator.rows.rows import Row, labels_of, parse_row
 from calibrator.studies.probes import sample
 from tests.builders.labelled_rows import labelled, raw_rows, write
@@ -265,6 +265,28 @@ def test_curves_of_several_methods_have_a_legend(report: Path) -> None:
         assert legend.count("<li>") >= len(drawn) > 1
 
 
+@pytest.mark.parametrize("entry", CATALOGUE, ids=lambda entry: str(entry.id))
+def test_a_table_without_rows_of_ours_is_as_readable(entry: Entry) -> None:
+    """Its columns have titles, not keys of the code, and counts are whole numbers."""
+    lines = paper_lines(entry.id)
+    for column in columns_of(lines):
+        assert column.title not in {"auroc", "ece", "brier", "auprc", "f1", "low", "high"}
+        assert "_" not in column.title
+        for value in (line.values[column.key] for line in lines if column.key in line.values):
+            assert not re.fullmatch(r"[\d,]{3,}\.000", column.text(value))
+
+
+def test_workflows_have_the_mean_over_models_too(report: Path) -> None:
+    """As the paper averages over its models; the pooled figures are another line."""
+    found = table(report, "workflows")
+    models = [name for name in found if name != "all" and not name.startswith("mean over")]
+    mean = found[f"mean over {len(models)} models"]
+    assert len(models) > 1
+    for key in ("auprc", "f1", "green"):
+        assert mean[key] == pytest.approx(np.mean([found[name][key] for name in models]))
+    assert mean["rows"] == sum(found[name]["rows"] for name in models)
+
+
 @pytest.mark.parametrize(("batches", "left"), [(0, 4), (20, 3), (70, 2)])
 def test_an_interrupted_report_goes_on_to_the_same_files(
     rows: list[Row], tmp_path: Path, batches: int, left: int
@@ -354,6 +376,7 @@ def test_the_command_makes_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert "2 of 29 tables" in done.stdout
     assert "with --retrain also: Replies of more and more models" in done.stdout
     words = json.loads((out / "tables" / "tiers.json").read_text())["command"]
-    assert words == f"pinocchio study {data} --out {out} --calibrator fake:0.6 --quick --only tiers"
+    assert words == f"pinocchio study {data} --out {out} --calibrator fake:0.6 --only tiers"
+    assert "Made with --quick" in (out / "report.md").read_text()
     again = CliRunner().invoke(cli, ["study", str(data / "nowhere"), "--out", str(out)])
     assert (again.exit_code, "No such file" in again.stderr) == (2, True)

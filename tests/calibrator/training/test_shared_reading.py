@@ -87,7 +87,7 @@ def test_a_fold_learns_of_nothing_that_is_left_out(
     tokenizer = load_tokenizer(base_folder())
     fold = without(config, rows, tmp_path)
     shared = SharedReading(config, tokenizer)(fold, tokenizer, chosen=selected(fold))
-    alone = prepare(fold, tokenizer, for_tower=True)
+    alone = prepare(fold, tokenizer)
     told = [
         [(e.source_model, e.question_id, e.benchmark, e.target) for e in each.train]
         for each in (shared, alone)

@@ -30,13 +30,13 @@ def text(confidence: float | None, *tools: str, **more: Any) -> list[str]:
 
 
 def test_each_rule_is_told_with_what_became_of_it() -> None:
-    """Not matched and why, in shadow, matched, and what was not reached any more."""
+    """Not matched and why, in shadow, matched, and what was not evaluated any more."""
     assert text(0.41) == [
         "helpdesk/unsure@digest: clarify",
         "    no  mail: no tool call matches",
         "shadow  strict: would block; confidence 0.4100 is below 0.6",
         "   yes  unsure: clarify; confidence 0.4100 is below 0.5",
-        "        law: the decision was made above",
+        "        law: an earlier rule decided",
     ]
 
 

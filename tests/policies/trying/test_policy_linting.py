@@ -81,9 +81,7 @@ def test_bands_that_cut_into_each_other_are_warned_about() -> None:
     assert warnings_of(
         when("confidence: {between: [0.2, 0.5]}"),
         when("confidence: {between: [0.4, 0.7]}", "clarify"),
-    ) == [
-        "p.yaml:5: rule 'b' overlaps rule 'a', which decides from 0.4 below 0.5 as it stands first"
-    ]
+    ) == ["p.yaml:5: rule 'b' overlaps rule 'a', which comes first and decides from 0.4 below 0.5"]
     alike = when("confidence: {between: [0.4, 0.7]}")
     assert warnings_of(when("confidence: {between: [0.2, 0.5]}"), alike) == []
 

@@ -396,6 +396,14 @@ def test_those_who_are_told_are_asked(examine: Examine) -> None:
     assert "404" in found["phoenix"][1]
 
 
+def test_a_proxy_at_another_port_is_found_by_its_url(examine: Examine) -> None:
+    """`serve --port 9000` is in no configuration, so the line says how to name the address."""
+    with answering() as upstream:
+        url = f"http://127.0.0.1:{free_port()}"
+        level, text = examine(upstream, url=url)[1]["running proxy"]
+    assert (level, text) == ("skip", f"none at {url}; --url finds one at another --port")
+
+
 def test_what_is_no_proxy_is_told(examine: Examine) -> None:
     """Another program at its address, or a proxy that refuses its files."""
     refusing = json.dumps(

@@ -75,5 +75,5 @@ def test_drift_tells_every_monitor(traffic: Traffic, capsys: Printed) -> None:
     gaps = [band["gap"] for band in monitors[0]["bands"] if band["gap"] is not None]
     assert len(bands) == len(gaps) > 0
     for line, gap in zip(bands, gaps, strict=True):  # the words say which way, no sign does
-        words = "too sure" if gap >= 0 else "not sure enough"
-        assert line.endswith(f"{words}, by {abs(gap):.3f}")
+        words = "overconfident" if gap >= 0 else "underconfident"
+        assert line.endswith(f"{words} by {abs(gap):.3f}")

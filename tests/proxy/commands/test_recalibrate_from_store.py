@@ -146,6 +146,8 @@ def test_nothing_better_is_not_promoted(tmp_path: Path) -> None:
     assert done.returncode == 3, done.stderr
     assert "what counted before still counts" in done.stdout
     assert not traffic.current.exists()
+    written = traffic.run("recalibrate", "--from-store", "-o", str(tmp_path / "curve.json"))
+    assert "curve.json, without a proven gain: not better beyond noise" in written.stdout
 
 
 @pytest.fixture(scope="module")

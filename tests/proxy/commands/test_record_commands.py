@@ -282,6 +282,29 @@ def test_mistakes_are_one_sentence(
     assert "Traceback" not in done.stderr
 
 
+def test_verdicts_of_a_file_count_as_those_of_the_command(
+    proxy: LiveProxy, ask: Ask, run: Run, tmp_path: Path
+) -> None:
+    """Whoever labelled elsewhere gives them at once; a broken line stores none."""
+    ids = [ask("p=0.9"), ask("p=0.2")]
+    file = tmp_path / "graded.jsonl"
+    lines = [{"request_id": id, "correct": n == 0} for n, id in enumerate(ids)]
+    for broken in ("{", '{"request_id": "req_1"}', '{"request_id": "req_1", "correct": "yes"}'):
+        file.write_text("\n".join([json.dumps(lines[0]), "", broken]))
+        done = run("reviews", "verdicts", file)
+        assert done.exit_code == 2
+        assert f"{file}:3" in done.stderr
+    file.write_text("\n".join(map(json.dumps, [*lines, {"request_id": "req_no", "correct": 1}])))
+    done = run("reviews", "verdicts", file, "--as", "ann")
+    assert done.stdout == "2 verdicts of ann stored\n"
+    assert f"{file}:3: there is no record of req_no" in done.stderr
+    assert done.exit_code == 1
+    findings = Findings(f"sqlite:///{proxy.store_path}")
+    given = all_verdicts(findings.engine)
+    findings.close()
+    assert given == [(ids[0], "ann", True), (ids[1], "ann", False)]
+
+
 def test_a_verdict_is_a_reviewers_and_says_what_it_replaces(
     proxy: LiveProxy, ask: Ask, run: Run
 ) -> None:

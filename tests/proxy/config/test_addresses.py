@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -13,20 +14,49 @@ from tests.running.desk_client import HOLD, code_of
 from tests.running.live_proxy import question, run_cli
 
 
-def test_an_address_without_a_scheme_is_one_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("127.0.0.1:18900/v1", "localhost/v1", "api.example.net", "ftp://a/v1", "//a/v1", "x"),
+        *("http://", "https:///v1", "http:// a/v1", " http://a/v1"),
+    ],
+)
+def test_an_address_that_is_none_is_one_sentence(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """OPENAI_BASE_URL without http:// is refused as a file with it is, by every command."""
-    sentence = "OPENAI_BASE_URL must begin with http:// or https://, not '127.0.0.1:18900/v1'"
-    monkeypatch.setenv("OPENAI_BASE_URL", "127.0.0.1:18900/v1")
+    """OPENAI_BASE_URL without scheme or host is refused as a file with it is."""
+    sentence = f"OPENAI_BASE_URL must begin with http:// or https:// and a host, not {address!r}"
+    monkeypatch.setenv("OPENAI_BASE_URL", address)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(StartupError, match="OPENAI_BASE_URL") as error:
         load_setup(None)
     assert str(error.value) == sentence
-    done = run_cli("check", cwd=tmp_path, OPENAI_BASE_URL="127.0.0.1:18900/v1")
-    assert done.returncode == 2
-    assert sentence in done.stderr
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["127.0.0.1:18900/v1", "http://", "http://a b/v1", "http://a:99999/v1", "http://[::1"],
+)
+@pytest.mark.parametrize("command", [["check"], ["serve", "--port", "0"], ["doctor"]])
+def test_commands_refuse_such_an_address_without_a_traceback(
+    address: str, command: list[str], tmp_path: Path
+) -> None:
+    """Each command that reads the configuration says it, also what only the connection refuses."""
+    done = run_cli(*command, cwd=tmp_path, OPENAI_BASE_URL=address)
+    assert done.returncode in (1, 2)
+    assert re.search(r"OPENAI_BASE_URL|base_url", done.stdout + done.stderr)
     assert "Traceback" not in done.stderr
+
+
+def test_a_password_in_an_address_is_not_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is refused goes into logs, so the secret part of an address stays out of it."""
+    monkeypatch.setenv("OPENAI_BASE_URL", "ann:opensesame@10.0.0.1/v1")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StartupError) as error:
+        load_setup(None)
+    assert "opensesame" not in str(error.value)
 
 
 def test_a_path_with_v1_twice_says_what_was_meant(start_proxy: StartProxy) -> None:

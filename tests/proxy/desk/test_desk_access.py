@@ -299,7 +299,7 @@ def test_the_printed_link_opens_the_desk_once(process: tuple[ProxyProcess, Path]
     nothing; a key made beside it lets an admin in again. What is no terminal is perhaps a log: the
     link stands in a file that nobody else can read."""
     proxy, folder = process
-    place = re.search(r"works once: in (\S+), for you alone", proxy.stdout())
+    place = re.search(r"one-time login link: in (\S+), which only you can read", proxy.stdout())
     assert place is not None
     assert "token=" not in proxy.stdout()
     file = Path(place[1])

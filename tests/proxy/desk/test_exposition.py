@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 from proxy.exchange.metrics import Metrics, exposed
 from proxy.exchange.series import MOST_SERIES, OTHER
 from tests.conftest import StartProxy
+from tests.running import client_keys
 from tests.running.desk_client import (
     API,
     DESK,
@@ -55,6 +56,28 @@ def test_what_happens_is_counted_by_names_of_ours(start_proxy: StartProxy) -> No
     assert value(found, "pinocchio_confidence_bucket", le="0.5") == 1
     assert value(found, "pinocchio_config_generation") == 1
     assert value(found, "pinocchio_config_last_reload_successful") == 1
+
+
+def test_decisions_are_told_apart_by_team(start_proxy: StartProxy) -> None:
+    """Which team has what held can be asked of Prometheus; without a team the label is empty."""
+    rules = "rules: [{name: r, when: {team: legal}, then: block}]"
+    proxy = start_proxy(
+        policy=f"{{version: 1, name: p, {rules}, default: deliver}}",
+        keys="required",
+        upstream={"api_key": "sk-x"},
+        teams={"legal": {}, "support": {}},
+        **DESK,
+    )
+    for team in ("legal", "support", None):
+        secret, _ = client_keys.make_key(proxy.store_path, team=team)
+        client_keys.wait_until_known(proxy.base_url, secret)
+        proxy.ask("p=0.9", headers=client_keys.bearer(secret))
+    name = "pinocchio_decisions_total"
+    until(lambda: value(scraped(proxy.desk), name) == 3)
+    found = scraped(proxy.desk)
+    assert value(found, name, team="legal", action="block") == 1
+    assert value(found, name, team="support", action="deliver") == 1
+    assert value(found, name, team="", action="deliver") == 1
 
 
 def test_second_opinions_are_counted(start_proxy: StartProxy) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
+from policies import pack_text
 from proxy.upstreams.demo.demo import rows
 from tests.conftest import StartProxy
 from tests.running.browser import Visit
@@ -161,6 +162,15 @@ def test_a_policy_that_the_configuration_lacks_is_named(proxy: LiveProxy, refund
         done = listing(proxy, *arguments, policy="observe")
         assert "policy calls is not in this configuration (it may have been" in done.stderr
         assert "matches refund" not in done.stdout
+
+
+def test_a_pack_is_known_without_a_configuration(start_proxy: StartProxy) -> None:
+    """After `serve --policy doubtful-calls` other commands find the rule, and warn of nothing."""
+    proxy = start_proxy(policy=pack_text("doubtful-calls"))
+    assert proxy.ask("p=0.1", "tools").headers["x-pinocchio-action"] == "hold"
+    done = listing(proxy, "list", policy="observe")
+    assert done.stderr == ""
+    assert len(done.stdout.splitlines()) == 2
 
 
 def listed_by_command(proxy: LiveProxy, *options: str) -> str:

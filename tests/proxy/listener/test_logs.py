@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import structlog
 
+from proxy.listener.logs import PlainRequests
 from tests.conftest import StartProxy
-from tests.running.live_proxy import FailingScorer, ProxyProcess, question, until
+from tests.running.live_proxy import FailingScorer, ProxyProcess, question, run_cli, until
 
 CANARY = "canary"
 ALWAYS = {"event", "level", "timestamp", "request_id", "method", "path", "status"}
@@ -68,6 +72,57 @@ def test_a_stream_has_a_line(server: ProxyProcess) -> None:
     line = line_of(server, httpx.post(url, json=question("hi", "cut", stream=True)))
     assert line["reason"] == "stream_broke_off"
     assert "confidence" not in line
+
+
+def plain(**changes: object) -> dict[str, Any]:
+    line = {"event": "request", "level": "info", "status": 200, "action": "deliver"}
+    return line | changes
+
+
+def test_a_share_of_plain_requests_is_logged_and_everything_else() -> None:
+    """Errors, holds, requests without a policy's action and other events are no plain requests."""
+    kept = [
+        plain(status=429),
+        plain(status=502, error="upstream_broke_off"),
+        plain(action="hold", review_id="held-1"),
+        plain(action="block"),
+        plain(action="escalate"),
+        plain(error="client_left", status=200),
+        {"event": "store_gone", "level": "info"},
+        {"event": "request", "level": "warning", "status": 200},
+    ]
+    quiet, half = PlainRequests(0), PlainRequests(0.5)
+    for event in kept:
+        assert quiet(None, "info", event) is event
+    for event in (plain(), plain(action="annotate"), plain(reason="image")):
+        with pytest.raises(structlog.DropEvent):
+            quiet(None, "info", event)
+    logged = 0
+    for _ in range(1_000):
+        with suppress(structlog.DropEvent):
+            half(None, "info", plain())
+            logged += 1
+    assert 400 < logged < 600
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("PINOCCHIO_LOG_LEVEL", "loud", "PINOCCHIO_LOG_LEVEL is 'loud'; it may be debug, info"),
+        ("PINOCCHIO_LOG_SHARE", "1 %", "PINOCCHIO_LOG_SHARE is '1 %'; it is a share of requests"),
+        ("PINOCCHIO_LOG_SHARE", "nan", "PINOCCHIO_LOG_SHARE is 'nan'"),
+        ("PINOCCHIO_LOG_SHARE", "7", "PINOCCHIO_LOG_SHARE is '7'"),
+    ],
+)
+@pytest.mark.parametrize("command", [["serve", "--port", "0"], ["serve", "--scorer-only"]])
+def test_a_setting_of_the_log_that_is_none_is_one_sentence(
+    command: list[str], name: str, value: str, sentence: str, tmp_path: Path
+) -> None:
+    """Not a traceback, and before anything listens."""
+    done = run_cli(*command, cwd=tmp_path, **{name: value})
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert done.stderr.splitlines()[1:] == ["pinocchio: unusable_input (exit status 2)"]
 
 
 def test_other_surfaces_have_a_line(server: ProxyProcess) -> None:

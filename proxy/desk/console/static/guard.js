@@ -73,6 +73,7 @@ function look() {
   const isReady = !watched.review.dataset.decided && now - watched.shownAt >= PAUSE_MS && !watched.unseen.size;
   for (const button of watched.form.querySelectorAll("button[name=verdict]")) {
     button.setAttribute("aria-disabled", String(!isReady));
+    button.title = watched.unseen.size ? "A part of it is out of sight: scroll there first" : "";
   }
 }
 

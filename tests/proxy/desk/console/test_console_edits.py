@@ -67,6 +67,21 @@ def test_a_broken_value_is_named() -> None:
     assert form.calls[0].fields[0].value == "one"
 
 
+def test_a_field_says_what_it_asks_for() -> None:
+    """In the words of a reviewer: a text says nothing, and only lists and objects are JSON."""
+    arguments = '{"to": "ada", "n": 12.5, "at": -1e3, "is_paid": true, "lines": [1], "ref": null}'
+    form = form_of(Editable([], [call(arguments)]))
+    assert form is not None
+    assert {field.name: field.kind_shown for field in form.calls[0].fields} == {
+        "to": "",
+        "n": "number",
+        "at": "number",
+        "is_paid": "true or false",
+        "lines": "JSON",
+        "ref": "JSON",
+    }
+
+
 def test_what_cannot_be_edited_has_no_form() -> None:
     """And an edit of it is refused."""
     assert form_of(None) is None

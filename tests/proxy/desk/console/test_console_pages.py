@@ -143,12 +143,12 @@ def test_tool_calls_are_edited_field_by_field(proxy: LiveProxy, visit: Visit) ->
     open_review(page, id)
     expect(page.locator(".call .tool")).to_have_text("book_train")
     page.keyboard.press("e")
-    page.get_by_label("number JSON").fill('"many"')
+    page.get_by_label("number number").fill('"many"')
     look_at(page)
     page.get_by_role("button", name="Send it as edited").click()
     expect(page.locator(".toast.bad")).to_contain_text("do not fit book_train")
     assert state_of(proxy, id) == "open"
-    page.get_by_label("number JSON").fill("7")
+    page.get_by_label("number number").fill("7")
     page.get_by_role("button", name="Send it as edited").click()
     expect(page.get_by_text("Sent as edited")).to_be_visible()
     call = review(proxy, id)["revised"]["choices"][0]["message"]["tool_calls"][0]["function"]
@@ -507,6 +507,21 @@ def test_one_day_of_traffic_is_no_empty_grid(browser: Browser, start_proxy: Star
         until(lambda: visit.page.evaluate(inked) > 10)
 
 
+def test_quality_without_a_label_is_one_sentence(start_proxy: StartProxy) -> None:
+    """No empty diagrams and no dashes; with a label they are there."""
+    proxy = start_proxy(policy=HOLD.replace("desk", "unlabelled"), **DESK)
+    id = held_id(proxy, "p=0.4")
+    until(lambda: execute(proxy.config.store, "SELECT count(*) FROM exchanges") == [(1,)])
+    page = proxy.desk.get("/console/quality").text
+    assert "No labels yet: figures and diagrams begin with the first verdicts." in page
+    assert "What if the threshold were" not in page
+    assert "Share correct" not in page
+    decide(proxy, id, verdict="approve", correct=True)
+    page = proxy.desk.get("/console/quality").text
+    assert "No labels yet" not in page
+    assert "What if the threshold were" in page
+
+
 def test_drift_is_shown_as_it_stands(start_proxy: StartProxy) -> None:
     """Each monitor is listed with what it has seen."""
     proxy = start_proxy(policy=HOLD.replace("desk", "drift"), **DESK)
@@ -518,9 +533,8 @@ def test_drift_is_shown_as_it_stands(start_proxy: StartProxy) -> None:
     page = proxy.desk.get("/console/quality").text
     assert "score distribution" in page
     assert "quiet" in page
-    assert "To review of these exchanges" in page
     assert "a day</small>" not in page, "a minute of traffic says nothing about a day"
-    assert "To review a day" not in page
+    assert "Replies to review a day" not in page
 
 
 AXE = Path(__file__).parents[3] / "node" / "node_modules" / "axe-core" / "axe.min.js"

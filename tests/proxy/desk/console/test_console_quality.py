@@ -125,13 +125,14 @@ def test_means_are_by_slice_and_by_model() -> None:
 
 
 def test_a_policy_that_is_also_a_teams_stands_once() -> None:
-    """What its rules decided is not shown a second time, as nothing."""
+    """What its rules decided is not shown a second time, as nothing; its teams are named."""
     policy = parse_policy("version: 1\nname: desk\nrules: []\ndefault: deliver\n", "desk.yaml")
     row = seen(0.9, policy=f"desk/default@{policy.digest}", action="deliver")
-    views, others = policy_views([policy, policy], [row])
+    views, others = policy_views([policy, policy], [row], {"a": policy.digest, "b": "x"})
     assert [(view.name, view.is_default, view.rules[-1].count) for view in views] == [
         ("desk", True, 1.0)
     ]
+    assert [view.teams for view in views] == [("a",)]
     assert others == []
 
 

@@ -171,6 +171,8 @@ def test_what_is_out_of_sight_is_not_decided(proxy: LiveProxy, page: Page) -> No
     id = held_id(proxy, f"{LONG}\n\np=0.1")
     page.goto(f"/console/reviews/{id}")
     time.sleep(1.2)
+    approve = page.locator("button[data-key=a]")
+    expect(approve).to_have_attribute("title", "A part of it is out of sight: scroll there first")
     page.keyboard.press("a")
     expect(page.get_by_text("out of sight")).to_be_visible()
     assert states(proxy, [id]) == ["held"]
@@ -182,6 +184,7 @@ def test_what_is_out_of_sight_is_not_decided(proxy: LiveProxy, page: Page) -> No
     time.sleep(0.3)
     page.keyboard.press("End")
     look_at(page)
+    expect(approve).to_have_attribute("title", "")
     page.keyboard.press("a")
     leave_with(page, proxy, [id], "released")
 
