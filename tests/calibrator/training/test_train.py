@@ -31,7 +31,7 @@ from calibrator.training.stages import tower_stage
 from calibrator.training.stages.forest import ForestConfig
 from calibrator.training.stages.tower import TowerConfig
 from calibrator.training.train import train
-from tests.builders.tiny_checkpoint import tiny_base
+from tests.calibrator.training.tiny_runs import tiny_base
 
 SHARE = 0.25
 
