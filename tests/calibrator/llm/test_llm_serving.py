@@ -7,6 +7,7 @@ tests import PyTorch, so that collecting them does not.
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 import httpx
@@ -22,6 +23,8 @@ from tests.running.live_proxy import question
 
 @pytest.fixture(scope="module")
 def checkpoint(tiny_bases: OfFamily, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny checkpoint; what loads it is imported here, or the start of a proxy would wait."""
+    import_module("calibrator.llm.serving.calibrator")
     folder = tmp_path_factory.mktemp("served") / "tiny"
     return write_tiny_adapter(folder, tiny_bases("qwen3_5"), "qwen3_5")
 
