@@ -72,7 +72,7 @@ CLIENTS = {
     "openai-2": Client(PROGRAMS / "openai_cases.py"),
     "openai-3": Client(PROGRAMS / "openai_cases.py", "newest"),
     "anthropic": Client(PROGRAMS / "anthropic_cases.py", "newest"),
-    "agents": Client(PROGRAMS / "agents_cases.py", "newest"),
+    "agents": Client(PROGRAMS / "agents_cases.py", "newest", is_slow=True),
     "langchain": Client(PROGRAMS / "langchain_cases.py", "newest", is_slow=True),
     "pydantic-ai": Client(PROGRAMS / "pydantic_ai_cases.py", "newest", is_slow=True),
     "approvals": Client(PROGRAMS / "approvals_cases.py", "newest", is_slow=True),
