@@ -18,17 +18,16 @@ import pytest
 import typer.testing
 
 from tests.builders.tiny_models import Family, OfFamily, write_tiny_adapter, write_tiny_base
-from tests.forking.forked import processes_of
-from tests.forking.forked import pytest_addoption as pytest_addoption
-from tests.forking.forked import pytest_runtestloop as pytest_runtestloop
-from tests.forking.shipped import read_once, shipped
-from tests.forking.statements import compiled_once
+from tests.nightly import pytest_ignore_collect as pytest_ignore_collect
+from tests.nightly import pytest_itemcollected as pytest_itemcollected
 from tests.running.live_proxy import LiveProxy, ProxyProcess, proxies
 from tests.running.postgres import PostgresServer
-from tests.running.warm_cli import begin_server
+from tests.running.warm_cli import share_server
 from tests.servers.faulty_upstream import FaultyUpstream
 from tests.servers.messages_upstream import MessagesUpstream
 from tests.servers.responses_upstream import ResponsesUpstream
+from tests.sharing.checkpoint import read_once
+from tests.sharing.statements import compiled_once
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -50,8 +49,8 @@ hypothesis.settings.load_profile("suite")
 # objects before a collection, and younger collections before an older one; the oldest walks through
 # everything, which takes 0.1 s
 COLLECTED_AFTER = 5_000, 20, 100
-# files that take longest, in the order in which they begin: others would wait for a worker that had
-# one of them last
+# The slowest files, in the order in which they start. If a worker began one of them last, the
+# other workers would wait for it. This needs xdist's `--no-loadscope-reorder`.
 LONGEST = (
     *("test_fuzz.py", "test_console_unseen.py", "test_hostile_budget.py", "test_client_matrix.py"),
     *("test_llm_train.py", "test_hostile_http.py", "test_console_pages.py", "test_faults.py"),
@@ -82,15 +81,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Processes of the suite share one server of commands, which begins beside their collection."""
-    if processes_of(session.config):
-        begin_server()
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """They share the calibrator that ships, too."""
-    if processes_of(session.config):
-        shipped()
+    """Start one server of commands for all workers, before they are started."""
+    if session.config.getoption("numprocesses", None):
+        share_server()
 
 
 @pytest.fixture(scope="session", autouse=True)

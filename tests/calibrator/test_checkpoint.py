@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
+from safetensors.numpy import load_file, save_file
 
 from calibrator import CheckpointError, FakeScorer, HubError, Item, check_checkpoint, load_scorer
 from calibrator.checkpoints.checkpoint import (
@@ -24,6 +24,7 @@ from calibrator.checkpoints.checkpoint import (
 )
 from calibrator.checkpoints.digests import sha256_of
 from calibrator.embedded.calibrator import load_embedded
+from calibrator.features.weights import Floats
 from calibrator.recalibration.curves import Platt
 from calibrator.text.layout import Layout
 from tests.builders.tiny_checkpoint import CONFIG, save_tiny
@@ -170,25 +171,25 @@ def test_weights_that_are_no_safetensors_are_refused(tiny: Path) -> None:
         load_embedded(tiny)
 
 
-def rename_one(state: dict[str, torch.Tensor]) -> None:
+def rename_one(state: dict[str, Floats]) -> None:
     state["head.9.weight"] = state.pop("tower.0.first.weight")
 
 
-def drop_one(state: dict[str, torch.Tensor]) -> None:
+def drop_one(state: dict[str, Floats]) -> None:
     del state["tower.0.first.weight"]
 
 
-def add_one(state: dict[str, torch.Tensor]) -> None:
-    state["adapter.weight"] = torch.zeros(1)
+def add_one(state: dict[str, Floats]) -> None:
+    state["adapter.weight"] = np.zeros(1, np.float32)
 
 
-def reshape_one(state: dict[str, torch.Tensor]) -> None:
-    state["tower.0.first.weight"] = torch.zeros(3, 16)
+def reshape_one(state: dict[str, Floats]) -> None:
+    state["tower.0.first.weight"] = np.zeros((3, 16), np.float32)
 
 
 @pytest.mark.parametrize("damage", [rename_one, drop_one, add_one, reshape_one])
 def test_weights_that_do_not_match_are_refused(
-    tiny: Path, damage: Callable[[dict[str, torch.Tensor]], None]
+    tiny: Path, damage: Callable[[dict[str, Floats]], None]
 ) -> None:
     """Missing, unknown and misshapen weights are no warning: the scores would be made up."""
     weights = tiny / "model.safetensors"

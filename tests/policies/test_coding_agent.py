@@ -115,6 +115,6 @@ def test_paths_that_leave_the_project(path: str, is_outside: bool) -> None:
 )
 def test_hostile_commands_take_linear_time(text: str) -> None:
     """The longest command that is read takes a moment, however it is made."""
-    begun = time.perf_counter()
+    begun = time.process_time()
     simple_commands(text)
-    assert time.perf_counter() - begun < 0.5
+    assert time.process_time() - begun < 0.5

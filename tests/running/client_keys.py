@@ -10,7 +10,7 @@ import httpx
 
 from proxy.gate.secret_keys import digest_of, new_key_id, new_secret
 from proxy.store.client_keys import ClientKey, KeyStore
-from tests.running.live_proxy import question, until
+from tests.running.live_proxy import PATIENCE_S, question, until
 
 OWN_KEY = "sk-upstreams-own"
 NOTICED_WITHIN_S = 5  # about half a second; other work may share the machine
@@ -42,7 +42,9 @@ def ask_with(
     """One question under a client key."""
     fields = bearer(secret) | {name.replace("_", "-"): value for name, value in headers.items()}
     url = f"{base_url}/chat/completions"
-    return httpx.post(url, json=question(text, model), headers=fields, timeout=20, trust_env=False)
+    return httpx.post(
+        url, json=question(text, model), headers=fields, timeout=PATIENCE_S, trust_env=False
+    )
 
 
 def wait_until_known(base_url: str, secret: str) -> None:

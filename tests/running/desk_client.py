@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.gate.secret_keys import digest_of, new_key_id, new_secret
 from proxy.store.client_keys import ClientKey, KeyStore, Role
-from tests.running.live_proxy import LiveProxy, error_of
+from tests.running.live_proxy import PATIENCE_S, LiveProxy, error_of
 
 HOLD = "{version: 1, name: desk, default: {hold: {queue: seniors}}}"
 TOKEN = "an-admin-token-of-the-tests"
@@ -43,7 +43,9 @@ def desk_url(proxy: LiveProxy) -> str:
 
 def stranger(proxy: LiveProxy, **headers: str) -> httpx.Client:
     """A client of the desk that brings no secret."""
-    return httpx.Client(base_url=desk_url(proxy), headers=headers, trust_env=False, timeout=20)
+    return httpx.Client(
+        base_url=desk_url(proxy), headers=headers, trust_env=False, timeout=PATIENCE_S
+    )
 
 
 def browser(proxy: LiveProxy) -> httpx.Client:

@@ -26,7 +26,7 @@ from proxy.holds.binding import AGAIN_S
 from proxy.store.reviews.held_replies import HELD, RELEASED
 from proxy.store.tables import path_of
 from tests.running.databases import execute
-from tests.running.live_proxy import ProxyProcess, question
+from tests.running.live_proxy import PATIENCE_S, ProxyProcess, question
 from tests.running.reviewing import decide
 
 CLIENTS = 4
@@ -98,7 +98,9 @@ class Killed:
             time.sleep(self._random.uniform(FIRST_S, LAST_S))
 
     def _ask(self, client: int, base_url: str, is_over: threading.Event) -> None:
-        with httpx.Client(base_url=base_url, trust_env=False, timeout=20, headers=KEY) as http:
+        with httpx.Client(
+            base_url=base_url, trust_env=False, timeout=PATIENCE_S, headers=KEY
+        ) as http:
             while not is_over.is_set():
                 text = self._pending[client] or f"{next(self._numbers)} p=0.1"
                 self._pending[client] = text
@@ -211,7 +213,9 @@ class Killed:
         again = []
         with (
             ProxyProcess(self._folder, self._config) as proxy,
-            httpx.Client(base_url=proxy.base_url, trust_env=False, timeout=20, headers=KEY) as http,
+            httpx.Client(
+                base_url=proxy.base_url, trust_env=False, timeout=PATIENCE_S, headers=KEY
+            ) as http,
         ):
             for text, [*ids] in self.handed.items():
                 if self._post(http, text) in (None, *ids):

@@ -39,7 +39,8 @@ from tests.running.warm_cli import WarmProcess, run_warm
 
 ROOT = Path(__file__).parents[2]
 Json = dict[str, Any]
-START_TIMEOUT_S = 60  # other work may share the machine
+PATIENCE_S = 120  # of waits that only keep a test from hanging: other work may share the machine
+SCORE_TIMEOUT_S = 10  # of a proxy for which a test configures no calibrator
 MEMBER = re.compile(rb',"pinocchio":\{.*\}(?=\}\s)|,"pinocchio":\{.*\}(?=\}$)')
 
 OBSERVE = """
@@ -243,6 +244,7 @@ class LiveProxy:
                     {"match": "*", "upstream": "faulty"},
                 ),
                 "store": f"sqlite:///{self.store_path}",
+                "calibrator": {"timeout_s": SCORE_TIMEOUT_S},
                 **sections,
             }
         )
@@ -264,7 +266,7 @@ class LiveProxy:
             target=self._server.run, kwargs={"sockets": [self._listening]}, daemon=True
         )
         self._thread.start()
-        assert self._server.is_up.wait(START_TIMEOUT_S)
+        assert self._server.is_up.wait(PATIENCE_S)
         if load is None and waits:
             self.wait_until_ready()
 
@@ -286,11 +288,13 @@ class LiveProxy:
     def http(self) -> httpx.Client:
         """A client that asks for no encoding, so that bodies are what was sent."""
         headers = {"accept-encoding": "identity", "authorization": "Bearer sk-client"}
-        return httpx.Client(base_url=self.url, headers=headers, trust_env=False, timeout=20)
+        return httpx.Client(base_url=self.url, headers=headers, trust_env=False, timeout=PATIENCE_S)
 
     @cached_property
     def openai(self) -> OpenAI:
-        return OpenAI(base_url=self.base_url, api_key="sk-client", max_retries=0, timeout=20)
+        return OpenAI(
+            base_url=self.base_url, api_key="sk-client", max_retries=0, timeout=PATIENCE_S
+        )
 
     @cached_property
     def desk(self) -> httpx.Client:
@@ -298,7 +302,9 @@ class LiveProxy:
         assert self.admin is not None
         token = self.config.admin.token.get_secret_value()
         headers = {"authorization": f"Bearer {token}"}
-        return httpx.Client(base_url=self.admin.url, headers=headers, trust_env=False, timeout=20)
+        return httpx.Client(
+            base_url=self.admin.url, headers=headers, trust_env=False, timeout=PATIENCE_S
+        )
 
     def ask(
         self, text: str = "p=0.9", model: str = "ok", headers: Any = None, **fields: Any
@@ -374,12 +380,12 @@ class ProxyProcess:
                 cwd=ROOT,
                 env=environment() | {"PYTHONUNBUFFERED": "1"} | dict(env or {}),
             )
-        until(lambda: "\n" in self.stdout() or self._process.poll() is not None, START_TIMEOUT_S)
+        until(lambda: "\n" in self.stdout() or self._process.poll() is not None, PATIENCE_S)
         assert "listens on" in self.stdout(), self.stderr()
         self.base_url = self.stdout().splitlines()[0].split()[-1]
         self.port = httpx.URL(self.base_url).port
         ready = self.base_url.removesuffix("/v1") + "/readyz"
-        until(lambda: httpx.get(ready).status_code == 200, START_TIMEOUT_S)
+        until(lambda: httpx.get(ready).status_code == 200, PATIENCE_S)
 
     @property
     def pid(self) -> int:
@@ -415,7 +421,7 @@ class ProxyProcess:
 
 def run_cli(*arguments: str, cwd: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
     """`pinocchio ARGUMENTS`, to its end."""
-    return run_warm(arguments, cwd=cwd, env=environment() | env, timeout_s=60)
+    return run_warm(arguments, cwd=cwd, env=environment() | env, timeout_s=PATIENCE_S)
 
 
 def free_port() -> int:
@@ -463,7 +469,7 @@ def post_raw(url: str, body: bytes | Json, **headers: str) -> RawReply:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     fields = {"content-type": "application/json", "authorization": "Bearer sk-client"}
     fields |= {name.replace("_", "-"): value for name, value in headers.items()}
-    with httpx.stream("POST", url, content=content, headers=fields, timeout=20) as response:
+    with httpx.stream("POST", url, content=content, headers=fields, timeout=PATIENCE_S) as response:
         return RawReply(response.status_code, response.headers, b"".join(response.iter_raw()))
 
 
@@ -508,12 +514,12 @@ def left_behind(port: int, body: Json) -> Iterator[None]:
         "authorization: Bearer sk-client\r\ncontent-type: application/json\r\n"
         f"content-length: {len(sent)}\r\n\r\n"
     )
-    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
         connection.sendall(head.encode() + sent)
         yield
 
 
-def until(holds: Callable[[], object], within_s: float = 30) -> None:
+def until(holds: Callable[[], object], within_s: float = PATIENCE_S) -> None:
     """Waits for a condition; fails when it does not come true in time, other work apart."""
     deadline = time.monotonic() + within_s
     while not holds():

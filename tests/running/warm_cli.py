@@ -34,7 +34,7 @@ from typing import IO, Any, NoReturn
 ROOT = Path(__file__).parents[2]
 START_TIMEOUT_S = 120
 RUN = "--run"
-SERVERS: list[subprocess.Popen[bytes]] = []  # those that began, also in processes forked since
+SHARED = "PINOCCHIO_TEST_COMMANDS"  # the socket of the server that all workers of a run share
 OPEN = ExitStack()  # until a process ends
 READ_ONCE = "calibrator.embedded.calibrator"
 PRELOADED = (
@@ -172,9 +172,18 @@ def _run_in_shell(server: str, arguments: Sequence[str]) -> int:
     return process.wait()
 
 
+def share_server() -> None:
+    """Start the server of `pinocchio` and announce it to every process that is started later."""
+    os.environ[SHARED] = begin_server()
+
+
 def begin_server(program: Program = PINOCCHIO) -> str:
-    """The socket of a server that has begun, or does so now; it ends with this process and those
-    forked of it."""
+    """Return the socket of a server for this program.
+
+    That is the shared one, or one that this process starts now and stops when it ends.
+    """
+    if program == PINOCCHIO and SHARED in os.environ:
+        return os.environ[SHARED]
     return _begun(program.python, program.imports)
 
 
@@ -188,7 +197,6 @@ def _begun(python: str, imports: tuple[str, ...]) -> str:
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
     )
     atexit.register(_stop, server)
-    SERVERS.append(server)
     return path
 
 
@@ -245,7 +253,7 @@ def serve(path: str, imports: Sequence[str]) -> dict[str, Any]:
 
 def _read_checkpoint_once() -> None:
     """Commands that load the calibrator that ships find it read."""
-    from tests.forking.shipped import read_once, shipped
+    from tests.sharing.checkpoint import read_once, shipped
 
     shipped()
     OPEN.enter_context(read_once())

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 import runpy
-import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +25,12 @@ from calibrator.features.trees import Trees
 from calibrator.metrics.metrics import auroc
 from calibrator.rows.rows import parse_row
 from tests.calibrator.calls.conversations import RIGHT, made, renting
-from tests.calibrator.calls.hostile_calls import hostile_calls
 from tests.running.live_proxy import ROOT
 
 SMALL = CallConfig(claim_trees=40, leaf_rows=15)
 RENTED = made("rent_boat", RIGHT, '{"status": "ok"}', 2)
 REFUSED = made("rent_boat", RIGHT, "Error: the boat is under repair", 2)
 LOOKED = made("find_boats", {"query": "Pike"}, '[{"name": "Pike", "seats": 2, "price": 18}]')
-HOSTILE = hostile_calls()
 WORDS = re.compile(r"[^\W\d_]+")
 
 
@@ -106,20 +102,6 @@ def test_nobody_has_looked() -> None:
     """That something is there is told without a look, where a look was possible."""
     assert claims("Yes, there is one.", [])["asserted_unlooked"] == 1
     assert claims("Yes, there is one.", LOOKED)["asserted_unlooked"] == 0
-
-
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_hostile_input_is_read(kind: str) -> None:
-    """Traits are finite for whatever stands in a conversation, and take no time; below every eighth
-    conversation a long reply, and one of many calls."""
-    used = HOSTILE[kind]
-    long = "I have done it 1,000 times on 3 May; " * 3_000
-    calling = "a(b=" * 5_000
-    further = [{"content": long}, {"content": calling}] if [*HOSTILE].index(kind) % 8 == 0 else []
-    for each in (used, *(replace(used, message=message) for message in further)):
-        started = time.process_time()
-        assert np.isfinite(claim_traits(each)).all()
-        assert time.process_time() - started < 0.3
 
 
 @pytest.mark.parametrize(

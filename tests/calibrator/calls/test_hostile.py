@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,22 +13,50 @@ import pytest
 from calibrator import MARKS, RISKS, ToolUse, call_notes
 from calibrator.calls import read_reply, reasons
 from calibrator.calls.model import read_call
+from calibrator.calls.reading.claims import claim_traits
 from tests.calibrator.calls.conversations import made, renting
 from tests.calibrator.calls.hostile_calls import hostile_calls
 
-HOSTILE = hostile_calls()
 MOST_S = 0.3  # of the processor, on a busy machine; a tenth of it is usual
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_hostile_input_is_read(kind: str) -> None:
-    """Traits are finite numbers, the words' buckets are known ones, and it takes no time."""
+@pytest.fixture(scope="module")
+def hostile() -> dict[str, ToolUse]:
+    """Return every conversation by what is wrong with it."""
+    return hostile_calls()
+
+
+@contextmanager
+def takes_at_most(limit_s: float, kind: str) -> Iterator[None]:
+    """Fail with the kind of input if the code within takes more CPU seconds, or raises."""
     started = time.process_time()
-    traits, words = read_call(HOSTILE[kind], "model")
-    assert time.process_time() - started < MOST_S
-    assert np.isfinite(traits).all()
-    assert all(isinstance(reason, str) for reason in reasons(read_reply(HOSTILE[kind])))
-    assert words.dtype == np.int64
+    try:
+        yield
+    except Exception as error:
+        raise AssertionError(f"{kind}: {error!r}") from error
+    assert time.process_time() - started < limit_s, kind
+
+
+def test_hostile_input_is_read(hostile: Mapping[str, ToolUse]) -> None:
+    """Traits are finite numbers, the words' buckets are known ones, and it takes no time."""
+    for kind, used in hostile.items():
+        with takes_at_most(MOST_S, kind):
+            traits, words = read_call(used, "model")
+        assert np.isfinite(traits).all(), kind
+        assert all(isinstance(reason, str) for reason in reasons(read_reply(used))), kind
+        assert words.dtype == np.int64, kind
+
+
+def test_claims_of_hostile_replies_are_read(hostile: Mapping[str, ToolUse]) -> None:
+    """Traits of claims are finite; every eighth conversation also ends with a long reply, and with
+    one of many calls."""
+    long = {"content": "I have done it 1,000 times on 3 May; " * 3_000}
+    calling = {"content": "a(b=" * 5_000}
+    for number, (kind, used) in enumerate(hostile.items()):
+        further = (long, calling) if number % 8 == 0 else ()
+        for each in (used, *(replace(used, message=message) for message in further)):
+            with takes_at_most(MOST_S, kind):
+                assert np.isfinite(claim_traits(each)).all()
 
 
 def test_a_long_conversation_is_read_in_milliseconds() -> None:
@@ -50,15 +81,14 @@ MOST_NOTED_S = 1.0  # of the processor, on a busy machine
 NEAR = " ".join(f"{'a' * 50}{n:06d}" for n in range(5_000))
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_hostile_input_is_marked(kind: str) -> None:
+def test_hostile_input_is_marked(hostile: Mapping[str, ToolUse]) -> None:
     """Every mark and every risk is a known one."""
-    started = time.process_time()
-    notes = call_notes(HOSTILE[kind])
-    assert time.process_time() - started < MOST_NOTED_S
-    for note in notes or ():
-        assert note.risk in RISKS
-        assert {mark.name for mark in note.marks} <= set(MARKS)
+    for kind, used in hostile.items():
+        with takes_at_most(MOST_NOTED_S, kind):
+            notes = call_notes(used)
+        for note in notes or ():
+            assert note.risk in RISKS, kind
+            assert {mark.name for mark in note.marks} <= set(MARKS), kind
 
 
 def test_thousands_of_tokens_that_are_nearly_alike_take_no_time() -> None:

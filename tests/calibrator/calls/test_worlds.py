@@ -9,6 +9,7 @@ import runpy
 from collections import defaultdict
 from collections.abc import Iterator
 from datetime import date, time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,17 @@ from calibrator.calls.making.worlds import scenes
 from calibrator.calls.reading.values import leaves
 from tests.running.live_proxy import ROOT
 
-SCENES = list(scenes(660, 11))
-COMMANDS = list(commands(200, 11))
 NAMES = re.compile(r"(?<=[a-z,] )[A-Z][a-z]{3,}\b")
 WORDS = re.compile(r"[^\W\d_]+")
 SHINGLE = 5
 CALENDAR = re.compile(r"(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day|January|February|March|April"
                       r"|June|July|August|September|October|November|December")  # fmt: skip
+
+
+@cache
+def played() -> tuple[Scene, ...]:
+    """Return 660 scenes."""
+    return tuple(scenes(660, 11))
 
 
 def test_the_same_seed_gives_the_same_scenes() -> None:
@@ -40,11 +45,11 @@ def test_the_same_seed_gives_the_same_scenes() -> None:
 def test_all_twists_and_domains_are_played() -> None:
     """Each twist is there with right and wrong replies, in many domains."""
     found: dict[str, set[int]] = defaultdict(set)
-    for scene in SCENES:
+    for scene in played():
         found[scene.twist].add(scene.correct)
     assert found.keys() == set(TWISTS)
     assert all(labels == {0, 1} for labels in found.values())
-    assert {scene.domain for scene in SCENES} == {domain.name for domain in DOMAINS}
+    assert {scene.domain for scene in played()} == {domain.name for domain in DOMAINS}
 
 
 def test_the_rule_of_a_state_is_there_where_it_is_at_stake_and_sometimes_else() -> None:
@@ -63,7 +68,7 @@ def test_the_rule_of_a_state_is_there_where_it_is_at_stake_and_sometimes_else() 
 def test_calls_are_well_formed() -> None:
     """Each call is of a tool that is offered and has exactly its parameters, of their types."""
     types = {"string": str, "integer": int, "number": (int, float)}
-    for scene in SCENES:
+    for scene in played():
         offered = {t["function"]["name"]: t["function"]["parameters"] for t in scene.used.tools}
         for message in [*scene.used.messages, scene.used.message]:
             for call in message.get("tool_calls") or ():
@@ -90,7 +95,7 @@ def test_a_drawn_value_is_of_its_kind() -> None:
 def test_a_wrong_reply_differs_in_one_respect(twist: str) -> None:
     """Beside a wrong reply stands a right one of the same scene: same call or same conversation."""
     by_group: dict[str, list[Scene]] = defaultdict(list)
-    for scene in SCENES:
+    for scene in played():
         if scene.twist == twist:
             by_group[scene.group].append(scene)
     assert by_group
@@ -137,7 +142,7 @@ def test_nothing_that_is_trained_on_is_in_the_labelled_calls() -> None:
     """No tool, no value, no name and no run of five words is in scenes and labelled calls."""
     own = labelled_calls()
     theirs = [[*row["messages"], row["response"]] for row in own]
-    made_up = [*SCENES, *COMMANDS]
+    made_up = [*played(), *commands(200, 11)]
     ours = [[*scene.used.messages, scene.used.message] for scene in made_up]
     tools = [
         {t["function"]["name"] for t in each}

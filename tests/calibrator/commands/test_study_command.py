@@ -15,10 +15,8 @@ from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.installing import install_command
 from calibrator.loading import load_scorer
 from calibrator.rows.rows import parse_row
-from calibrator.studies.embedded_fit import EmbeddedFit, as_shipped
 from calibrator.studies.studies import read_study
 from tests.builders.labelled_rows import raw_rows, write
-from tests.builders.tiny_checkpoint import small_training, with_made_vectors
 
 
 def run(*arguments: object) -> Result:
@@ -136,6 +134,9 @@ def test_the_calibrator_is_trained_on_the_folds_rows(
 ) -> None:
     """K04: a fold's rows go through the ordinary training, inspector and knowledge too are fitted
     anew without what is left out; asked again, it does not train again."""
+    from calibrator.studies.embedded_fit import EmbeddedFit, as_shipped
+    from tests.calibrator.training.tiny_runs import small_training, with_made_vectors
+
     rows = [parse_row(raw) for raw in raw_rows(144, seed=1)]
     shipped = as_shipped()
     parts = ("forest", "abilities", "inspector", "knowledge", "calls")

@@ -172,9 +172,9 @@ PIECES = Pieces(
 )  # fmt: skip
 def test_every_text_has_finite_traits_in_bounded_time(text: str) -> None:
     """Empty, huge and strange texts give as many finite numbers as any, within two seconds."""
-    start = time.perf_counter()
+    start = time.process_time()
     seen = inspect(text, text, list(range(30_000)), [5] * 30_000, PIECES)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     assert seen.shape == (SEEN,)
     assert np.isfinite(seen).all()
 

@@ -48,6 +48,6 @@ def test_rounding_is_not_wrong_and_a_step_away_is() -> None:
 @pytest.mark.parametrize("text", ["1+" * 50_000 + "1 = 5", "(" * 100_000 + " = 1", "= 1" * 50_000])
 def test_hostile_sums_take_no_time(text: str) -> None:
     """A text made to be slow to read is read in less than two seconds."""
-    start = time.perf_counter()
+    start = time.process_time()
     list(sums_in(text))
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2

@@ -20,8 +20,6 @@ from calibrator.knowledge.knowledge import LIMIT, asks_for_fact, is_short
 from calibrator.knowledge.lessons import KnowledgeConfig, pairs_of_rows
 from calibrator.rows.rows import Row
 from calibrator.text.layout import load_tokenizer
-from calibrator.training.run import base_folder
-from calibrator.training.stages.knowledge import fit_knowledge
 
 ROUNDING = 4e-6  # of log-odds: at most a quarter of it, 1e-6, of a confidence
 SMALL = KnowledgeConfig(layers=1, members=1, width=8, steps=25, own_pairs=160, questions=20)
@@ -44,14 +42,28 @@ def rows() -> list[Row]:
     return found
 
 
+def fitted(rows: Sequence[Row], tokenizer: Tokenizer) -> dict[str, Array]:
+    """Train knowledge on these rows; PyTorch is imported here, not by every collection."""
+    from calibrator.training.stages.knowledge import fit_knowledge
+
+    return fit_knowledge(rows, tokenizer, _base(), SMALL, 1)
+
+
+def _base() -> Path:
+    """Return the folder of the base that trainings start from."""
+    from calibrator.training.run import base_folder
+
+    return base_folder()
+
+
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return load_tokenizer(base_folder())
+    return load_tokenizer(_base())
 
 
 @pytest.fixture(scope="module")
 def arrays(rows: Sequence[Row], tokenizer: Tokenizer) -> dict[str, Array]:
-    return fit_knowledge(rows, tokenizer, base_folder(), SMALL, 1)
+    return fitted(rows, tokenizer)
 
 
 def shift_of(known: Knowledge, tokenizer: Tokenizer, question: str, answer: str) -> float:
@@ -124,7 +136,7 @@ def test_the_same_rows_teach_the_same(
     arrays: dict[str, Array], rows: Sequence[Row], tokenizer: Tokenizer
 ) -> None:
     """Fitted again with the same seed the arrays are equal; all stand under one prefix."""
-    again = fit_knowledge(rows, tokenizer, base_folder(), SMALL, 1)
+    again = fitted(rows, tokenizer)
     assert again.keys() == arrays.keys()
     assert all(key.startswith(PREFIX) for key in arrays)
     assert [key for key in arrays if not np.array_equal(arrays[key], again[key])] == []

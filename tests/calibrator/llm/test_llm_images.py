@@ -154,9 +154,9 @@ def test_a_damaged_file_is_a_picture_or_an_error_of_ours(at: int, byte: int, cut
 @pytest.mark.parametrize("size", [(65_500, 65_500), (10_000, 10_000), (2**31 - 1, 2**31 - 1)])
 def test_a_bomb_is_not_decoded(size: Size) -> None:
     """A file of a few bytes that promises gigapixels is refused by its head, at once."""
-    began = time.perf_counter()
+    began = time.process_time()
     assert reason_of(png_that_says(*size)) == "image_size"
-    assert time.perf_counter() - began < 1
+    assert time.process_time() - began < 1
 
 
 def test_a_webp_bomb_is_not_decoded() -> None:

@@ -121,21 +121,6 @@ def held_out_auroc(checkpoint: Path, config: LlmTrainConfig) -> float:
     return auroc([sample.target for sample in held], scores_of(checkpoint, items))
 
 
-def test_the_loop_learns(config: LlmTrainConfig, tmp_path: Path) -> None:
-    """B05, B10: where the answer's word decides, those to new questions are ranked by it."""
-    words = ("Ann", "Bob")
-    rows = [
-        {"question": f"{n}+1", "response": words[n % 2], "correct": n % 2, "model": "gpt"}
-        for n in range(240)
-    ]
-    data = tmp_path / "words.jsonl"
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    made = train_llm(tmp_path / "run", replace(config, data=(str(data),)), silent)
-    bad, good = scores_of(made, [Item("777+1", word) for word in words])
-    assert bad < 0.3
-    assert good > 0.7
-
-
 @pytest.mark.slow
 def test_the_loop_learns_a_rule(config: LlmTrainConfig, tmp_path: Path) -> None:
     """B05, B10: the answers to questions that it did not see are ranked by the rule."""

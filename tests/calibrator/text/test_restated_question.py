@@ -67,7 +67,7 @@ def test_something_is_left_of_every_answer(question: str, answer: str) -> None:
 def test_it_takes_linear_time() -> None:
     """A long answer of many restatements costs no more than reading it."""
     answer = (QUESTION + " x (") * 5_000
-    started = time.perf_counter()
+    started = time.process_time()
     without_question(QUESTION, answer)
     without_question(QUESTION, answer[:19_000])
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1

@@ -18,7 +18,7 @@ from calibrator.text.layout import load_tokenizer
 from calibrator.training.run import TrainConfig, base_folder, prepare, selected
 from calibrator.training.shared_reading import SharedReading
 from tests.builders.labelled_rows import raw_rows, write
-from tests.builders.tiny_checkpoint import small_training, with_made_vectors
+from tests.calibrator.training.tiny_runs import small_training, with_made_vectors
 
 LEFT_OUT = "gpt-small"
 

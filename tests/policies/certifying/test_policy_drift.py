@@ -117,9 +117,9 @@ def test_a_monitor_costs_microseconds() -> None:
     rng = random.Random(7)
     monitor = ScoreMonitor(granted(rng).scores)
     confidences = [draw(rng) for _ in range(2_000)]
-    started = time.perf_counter()
+    started = time.process_time()
     alarm_after(monitor, confidences)
-    assert (time.perf_counter() - started) / 2_000 < 200e-6
+    assert (time.process_time() - started) / 2_000 < 200e-6
 
 
 # --- recent confidences -------------------------------------------------------------------------

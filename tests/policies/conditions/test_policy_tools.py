@@ -199,9 +199,9 @@ def test_patterns_that_would_blow_up_elsewhere_take_no_time() -> None:
     """Stars in a row over a long text that almost matches are decided in milliseconds."""
     call = ToolCall("t", f'{{"text": "{"a" * 50_000}"}}')
     pattern = "[{name: t, arguments: {text: '*a*a*a*a*a*a*a*a*a*b'}}]"
-    started = time.perf_counter()
+    started = time.process_time()
     assert not matches(pattern, call)
-    assert time.perf_counter() - started < 1.0
+    assert time.process_time() - started < 1.0
 
 
 LADDER = """

@@ -41,6 +41,12 @@ CHAT = (
 CALL = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
 
 
+@pytest.fixture(autouse=True)
+def patient_checks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the process that checks a schema time to start on a busy machine."""
+    monkeypatch.setattr(schema_check, "LIMIT_S", 60)
+
+
 def held(path: str, reply: Any, **request: Any) -> HeldReply:
     body = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
     return replace(REPLY, path=path, reply=body, request=json.dumps(request).encode())

@@ -7,6 +7,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +25,6 @@ from tests.servers.undecided import PATHS, AnyUpstream, asking
 MEGABYTE = 2**20
 MOST_WAIT_S = 4.5  # of a probe beside the body, on a busy machine; it was 5 to 120 s
 MOST_GROWTH = 300 * MEGABYTE  # of the process, with a body of 60 MB in it; it was 1.7 to 5.9 GB
-LISTS = b"[" + b"[]," * (20 * 10**6) + b"0]"
 CONFIG = """
 upstreams: {{any: {{base_url: "{url}", api_key: sk-x, speaks: both}}}}
 models: [{{match: "*", upstream: any}}]
@@ -34,6 +34,12 @@ store: sqlite:///{folder}/store.db
 records: {{keep_days: 0}}
 admin: {{port: 0}}
 """
+
+
+@cache
+def lists() -> bytes:
+    """Return 60 MB of JSON with twenty million empty lists."""
+    return b"[" + b"[]," * (20 * 10**6) + b"0]"
 
 
 @pytest.fixture(scope="module")
@@ -99,13 +105,13 @@ def post(proxy: ProxyProcess, body: bytes, *, surface: str = "chat", **headers: 
 
 
 BODIES = {
-    "brotli": ("br", lambda: brotli.compress(LISTS, quality=5)),
-    "gzip": ("gzip", lambda: gzip.compress(LISTS, 9)),
-    "zstd": ("zstd", lambda: zstandard.compress(LISTS)),
+    "brotli": ("br", lambda: brotli.compress(lists(), quality=5)),
+    "gzip": ("gzip", lambda: gzip.compress(lists(), 9)),
+    "zstd": ("zstd", lambda: zstandard.compress(lists())),
     "empty frames of zstd": ("zstd", lambda: zstandard.compress(b"") * 2_000_000),
     "empty members of gzip": ("gzip", lambda: gzip.compress(b"") * 1_000_000),
-    "plain": ("identity", lambda: LISTS),
-    "plain, in a member": ("identity", lambda: b'{"model":"m","x":%b}' % LISTS),
+    "plain": ("identity", lambda: lists()),
+    "plain, in a member": ("identity", lambda: b'{"model":"m","x":%b}' % lists()),
     "as many values as may be": (
         "identity",
         lambda: b'{"model":"m","messages":[%b0]}' % (b"[]," * 240_000),
@@ -134,15 +140,17 @@ def bombs() -> dict[str, Response]:
     calls = b",".join(b'{"index":%d}' % n for n in range(60_000))
     chunk = b'data: {"choices":[{"index":0,"delta":{"tool_calls":[%b]}}]}\n\n' % calls
     return {
-        "gzip": Response([gzip.compress(LISTS, 9)], headers=packed),
-        "plain": Response([LISTS]),
-        "in a member": Response([b'{"choices":%b}' % LISTS]),
+        "gzip": Response([gzip.compress(lists(), 9)], headers=packed),
+        "plain": Response([lists()]),
+        "in a member": Response([b'{"choices":%b}' % lists()]),
         "blank lines": Response([b"\n\n" * 2**15] * 900, headers=EVENTS),
         "comments": Response([b":\n\n" * 2**15] * 250, headers=EVENTS),
         "empty data": Response([b"data:\n\n" * 2**14] * 200, headers=EVENTS),
         "small events": Response([b"data: {}\n\n" * 2**13] * 350, headers=EVENTS),
         "calls in a delta": Response([chunk], headers=EVENTS),
-        "lists in an event": Response([b"data: " + LISTS[: 15 * 10**6] + b"\n\n"], headers=EVENTS),
+        "lists in an event": Response(
+            [b"data: " + lists()[: 15 * 10**6] + b"\n\n"], headers=EVENTS
+        ),
     }
 
 

@@ -1,7 +1,7 @@
-"""Reads the calibrator that ships once: 0.4 s of CPU, which two hundred tests and commands take.
+"""Read the shipped calibrator once per process: 0.4 s of CPU, which 200 tests and commands need.
 
-Processes of the suite have it from the one that they are forked of, commands from the server that
-forks them. Each makes its own scorer of it; what was read is not changed by anybody.
+Each worker reads it for its own tests; the server of commands reads it for all commands that it
+forks. Every test builds its own scorer from it, and nothing changes what was read.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from calibrator.embedded.parts import Checkpoint, read_checkpoint
 
 @lru_cache(maxsize=1)
 def shipped() -> tuple[Path, Checkpoint]:
-    """Its folder, and what is in it."""
+    """Return the folder and the parts of the shipped calibrator."""
     folder = resolve_checkpoint("embedded")
     return folder, read_checkpoint(folder)
 
 
 @contextmanager
 def read_once() -> Iterator[None]:
-    """Who loads the calibrator that ships finds it read, while it is open."""
+    """Let everything that loads the shipped calibrator share one copy, within this context."""
 
     def read(folder: Path) -> Checkpoint:
         return shipped()[1] if folder == resolve_checkpoint("embedded") else read_checkpoint(folder)

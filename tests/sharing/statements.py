@@ -1,8 +1,8 @@
-"""Compiles each SQL statement once in a process, not once for every database that a test makes.
+"""Compile each SQL statement once per process, not once for every database that a test creates.
 
-Every proxy of a test has an engine of its own, that makes thirty tables and compiles what it asks:
-half of the CPU that it takes to begin. Statements are the product's own, and are those that it
-would send; tables are made by what the first database was sent.
+Every proxy in a test has its own engine, which creates thirty tables and compiles its queries:
+half of the CPU that it takes to start. The statements stay the product's own. Tables are created
+from the statements that the first database received.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MOST = 2_000  # statements of a kind of database
 
 @contextmanager
 def compiled_once() -> Iterator[None]:
-    """Engines on the same kind of database share what they compile, while it is open."""
+    """Let engines for the same kind of database share compiled statements, within this context."""
     with pytest.MonkeyPatch.context() as patch:
         _share_statements(patch)
         _share_tables(patch)

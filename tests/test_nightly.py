@@ -1,0 +1,18 @@
+"""The list of nightly tests names tests that exist."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from tests.nightly import NIGHTLY, TESTS
+
+
+@pytest.mark.parametrize("entry", sorted(NIGHTLY))
+def test_every_entry_names_a_test(entry: str) -> None:
+    """A renamed file or function would silently return to the suite."""
+    file, _, name = entry.partition("::")
+    tree = ast.parse((TESTS / file).read_text())
+    functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert not name or name.partition("[")[0] in functions
