@@ -92,13 +92,14 @@ def fit_checks(
     config: InspectorConfig,
     seed: int,
     say: Callable[[str], None] = lambda _: None,
+    checks: Sequence[Check] = CHECKS,
 ) -> dict[str, Array]:
-    """Return the arrays of all checks, with their counts, from the traits `seen` (N, SEEN).
+    """Return the arrays of the checks, with their counts, from the traits `seen` (N, SEEN).
 
     A check without lessons gets no arrays. Raises MissingExtraError without scikit-learn.
     """
     state: dict[str, Array] = {}
-    for check in CHECKS:
+    for check in checks:
         weights = weights_of(check, lessons, seen)
         if not weights.any():  # for example, this data has no options
             say(f"inspector: nothing teaches the check {check.name!r}, which is left out")

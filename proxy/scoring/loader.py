@@ -105,7 +105,7 @@ def can_be_forked(checkpoint: str) -> bool:
     card = None if checkpoint == NO_CALIBRATOR else checkpoint_card(checkpoint)
     if card is None:
         return False
-    return card.get("architecture", "embedded") == "embedded"
+    return bool(card.get("architecture", "embedded") == "embedded")
 
 
 def shares_scorer(config: Config) -> bool:

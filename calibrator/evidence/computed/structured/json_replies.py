@@ -37,10 +37,11 @@ _ABOUT: Final = re.compile(
 )
 _ONLY: Final = re.compile(
     r"\b(?:only|just|nothing else|nothing but|solely|exclusively|no (?:other|extra|additional"
-    r"|further) (?:text|words|output|commentary|content)|no (?:text|prose|explanation|explanations"
-    r"|commentary|comments|markdown|preamble)|without (?:any )?(?:explanation|other text"
-    r"|additional text|markdown|commentary)|(?:do not|don't) (?:add|include|write|output) (?:any"
-    r"|anything)|nur|ausschließlich|solo|sólo|únicamente|uniquement|seulement|rien d'autre)\b",
+    r"|further) (?:text|words|output|commentary|content|characters?)"
+    r"|parsed by (?:a|the|our) (?:program|machine|parser|script|code|tool|application)"
+    r"|no (?:text|prose|explanation|explanations|commentary|comments|markdown|preamble)"
+    r"|without (?:any )?(?:explanation|other text|additional text|markdown|commentary)"
+    r"|(?:do not|don't) (?:add|include|write|output) (?:any|anything)|nur|ausschließlich|solo|sólo|únicamente|uniquement|seulement|rien d'autre)\b",
     re.IGNORECASE,
 )
 _BARE: Final = re.compile(

@@ -106,6 +106,13 @@ def _measure(word: str) -> tuple[str, Fraction] | None:
     return ("money", Fraction(_CURRENCY[word])) if word in _CURRENCY else None
 
 
+_CONVERTS: Final = re.compile(
+    r"\bconvert(?:ed)?\b(?![^.\n]{0,40}\bjson\b)|\bumrechnen\b|\brechne\b[^.\n]{0,40}\bum\b"
+    r"|\d\s?[a-z]{1,12}\s?=\s?\d+(?:[.,]\d+)?\s?[a-z]{1,12}\b",  # 1 cup = 240 ml
+    re.IGNORECASE,
+)
+
+
 def is_converted(path: Sequence[str], text: str, ask: str) -> bool:
     """Return whether a number may be converted, because the key or the prompt names another unit.
 
@@ -113,6 +120,8 @@ def is_converted(path: Sequence[str], text: str, ask: str) -> bool:
     """
     words = [word for key in path for word in _KEY_WORD.findall(key)]
     words += [found["u"] for found in list(_IN_UNIT.finditer(ask[:MAX_READ]))[:40]]
+    if _CONVERTS.search(ask[:MAX_READ]):
+        return True
     wanted = {measure for word in words if (measure := _measure(word)) is not None}
     if not wanted:
         return False

@@ -49,12 +49,12 @@ _OPENS: Final = re.compile(r"[{\[]")
 _BRACKETS: Final = re.compile(r"[{}\[\]]")
 _EACH: Final = re.compile(
     r"\b(?:values?|each|every|entry|entries|elements?|werte?|jede[rsn]?|valor(?:es)?|valeurs?)\b"
-    r"[^{}\[\]\n]{0,30}$"
+    r"[^{}\[\]\n.]{0,30}$"
 )
 _LIST_OF: Final = re.compile(
     r"\b(?:lists?|arrays?|sequences?|series|objects|rows|records|liste|lista|one (?:per|for each))"
     r"\b"
-    r"[^{}\[\]\n]{0,30}$"
+    r"[^{}\[\]\n.]{0,30}$"
 )
 _OF_KEY: Final = re.compile(
     r"[,;][ \t]*(?:and[ \t]+)?[`\"']?(?P<k>[a-z_]\w{0,40})[`\"']?[ \t]*"
@@ -200,10 +200,14 @@ class _Reader:
 
     def generic(self, name: str, depth: int) -> Shape:
         """Read the parameters of a type: `list[str]`, `string[]`, `Optional[int]`."""
+        start = self.at + 1
         inner = self.array(depth).items or Shape()
         self.typed += 1
         base = name.strip().casefold()
-        if base in ("optional", "literal", "union"):
+        if base == "literal" or _ONE_OF.fullmatch(base):
+            listed = [each for each in self.tokens[start : self.at - 1] if each not in ",|"]
+            return Shape(choices=cleaned_choices(listed))
+        if base in ("optional", "union"):
             return inner
         if base.startswith(("dict", "map", "record")):
             return Shape(kinds=frozenset({"object"}))
@@ -291,6 +295,10 @@ _CHOICES: Final = re.compile(
     r"\b(?:one of|either|any of|allowed(?: values)?|options?|entweder|eines von|una? de|un de)\b"
     r"\s*(?:the following|these)?\s*:?\s*(?P<l>[^).;\n{}]{3,300})",
     re.IGNORECASE,
+)
+_ONE_OF: Final = re.compile(
+    r"(?:(?:exactly |must be |is )?(?:one|any) of(?: the following| these)?|either|enum|choices?"
+    r"|eine?[rs]? (?:von|aus|der)|una? de|un de)\s*:?"
 )
 _OPEN_LIST: Final = re.compile(r"\.{3}|…|\betc\b|\be\.?g\b|\bfor example\b|\bsuch as\b|\bz\. ?B\.")
 
