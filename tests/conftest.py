@@ -18,8 +18,8 @@ import pytest
 import typer.testing
 
 from tests.builders.tiny_models import Family, OfFamily, write_tiny_adapter, write_tiny_base
-from tests.nightly import pytest_ignore_collect as pytest_ignore_collect
-from tests.nightly import pytest_itemcollected as pytest_itemcollected
+from tests.nightly.selection import pytest_ignore_collect as pytest_ignore_collect
+from tests.nightly.selection import pytest_itemcollected as pytest_itemcollected
 from tests.running.live_proxy import LiveProxy, ProxyProcess, proxies
 from tests.running.postgres import PostgresServer
 from tests.running.warm_cli import share_server

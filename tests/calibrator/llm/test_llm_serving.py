@@ -1,7 +1,7 @@
 """A language-model calibrator is trained, and scores each completion in the proxy.
 
-One small case of each; all other tests of language models run at night (`tests/nightly.txt`). The
-tests import PyTorch, so that collecting them does not.
+One small case of each; all other tests of language models run at night
+(`tests/nightly/nightly.txt`). The tests import PyTorch, so that collecting them does not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Leave the tests of `tests/nightly.txt` to the nightly run, as if each was marked slow."""
+"""Leave the tests of `nightly.txt` to the nightly run, as if each was marked slow."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parent
+FOLDER = Path(__file__).parent
+TESTS = FOLDER.parent
 NIGHTLY = frozenset(
     line
-    for line in (TESTS / "nightly.txt").read_text().splitlines()
+    for line in (FOLDER / "nightly.txt").read_text().splitlines()
     if line and not line.startswith("#")
 )
 

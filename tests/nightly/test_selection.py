@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from tests.nightly import NIGHTLY, TESTS
+from tests.nightly.selection import NIGHTLY, TESTS
 
 
 @pytest.mark.parametrize("entry", sorted(NIGHTLY))
