@@ -41,7 +41,8 @@ _ONLY: Final = re.compile(
     r"|parsed by (?:a|the|our) (?:program|machine|parser|script|code|tool|application)"
     r"|no (?:text|prose|explanation|explanations|commentary|comments|markdown|preamble)"
     r"|without (?:any )?(?:explanation|other text|additional text|markdown|commentary)"
-    r"|(?:do not|don't) (?:add|include|write|output) (?:any|anything)|nur|ausschließlich|solo|sólo|únicamente|uniquement|seulement|rien d'autre)\b",
+    r"|(?:do not|don't) (?:add|include|write|output) (?:any|anything)"
+    r"|nur|ausschließlich|solo|sólo|únicamente|uniquement|seulement|rien d'autre)\b",
     re.IGNORECASE,
 )
 _BARE: Final = re.compile(
