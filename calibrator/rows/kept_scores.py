@@ -54,7 +54,6 @@ JUDGING_ROOMS = (
     "calibrator/evaluation/",
     "calibrator/paper/",
     "calibrator/reporting/",
-    "calibrator/results/",
     "calibrator/selecting/",
     "calibrator/sensitivity/",
 )
