@@ -92,10 +92,10 @@ if TYPE_CHECKING:
     from calibrator.commands.progress import Progress
     from calibrator.commands.recalibrate import recalibrate
     from calibrator.commands.terminal import ROWS_HELP, check_target, file_option, refuse, writer
+    from calibrator.errors import install_command
     from calibrator.evidence.fact_file import FactFile, load_facts
     from calibrator.extras import ON_A_GPU, has_gpu_and_torch, torch_sees_gpu
     from calibrator.grading.rubric import rubric_messages, verdict_in
-    from calibrator.installing import install_command
     from calibrator.llm.exporting import export_weights
     from calibrator.llm.serving.token_prompts import (
         TokenPrompts,
@@ -206,7 +206,7 @@ _LAZY = {
     "copies_in": "calibrator.rows.copies",
     "has_gpu_and_torch": "calibrator.extras",
     "holds_chance": "calibrator.metrics.intervals",
-    "install_command": "calibrator.installing",
+    "install_command": "calibrator.errors",
     "judge_prompt": "calibrator.baselines.asked_judge",
     "judged_in": "calibrator.baselines.asked_judge",
     "keeping": "calibrator.rows.kept_scores",

@@ -20,6 +20,12 @@ loaded (`checkpoint.py`, `calibrator/embedded/parts.py`) and chained.
 
 from __future__ import annotations
 
+import json
+import sys
+from typing import Any
+
+DISTRIBUTION = "pinocchio-proxy"
+
 
 class CalibratorError(Exception):
     """The base class of the errors that `calibrator` raises on purpose."""
@@ -87,8 +93,6 @@ class MissingExtraError(CalibratorError):
     """A package is missing; the message has the command that installs it."""
 
     def __init__(self, package: str, extra: str) -> None:
-        from calibrator.installing import install_command  # slow to import, rarely needed
-
         super().__init__(f"{package} is not installed; it comes with: {install_command(extra)}")
 
 
@@ -97,3 +101,38 @@ def os_error_sentence(error: OSError) -> str:
     if error.filename is None or error.strerror is None:
         return str(error)
     return f"{error.filename} cannot be used: {error.strerror}"
+
+
+def install_command(extra: str) -> str:
+    """Return the command that adds an extra to this installation, whatever its origin.
+
+    For a clone or a wheel pip needs the path, since no index has the project. The command names the
+    interpreter, since another `pip` would install elsewhere.
+    """
+    return f"{sys.executable} -m pip install {_requirement(extra)}"
+
+
+def _requirement(extra: str) -> str:
+    from urllib.parse import unquote, urlsplit
+
+    origin = _origin()
+    url = str(origin.get("url", ""))
+    if not url:
+        return f"'{DISTRIBUTION}[{extra}]'"
+    if "dir_info" not in origin:
+        return f"'{DISTRIBUTION}[{extra}] @ {url}'"
+    folder = unquote(urlsplit(url).path)
+    editable = "-e " if origin["dir_info"].get("editable") else ""
+    return f"{editable}'{folder}[{extra}]'"
+
+
+def _origin() -> dict[str, Any]:
+    """Return pip's record of the distribution's origin (PEP 610); empty for an index."""
+    from importlib.metadata import PackageNotFoundError, distribution  # slow to import
+
+    try:
+        text = distribution(DISTRIBUTION).read_text("direct_url.json")
+    except PackageNotFoundError:
+        return {}
+    found = json.loads(text) if text else {}
+    return found if isinstance(found, dict) else {}

@@ -8,7 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pinocchio.packages import PACKAGES, place_of
+from pinocchio.help import LAB
+from pinocchio.packages import PACKAGES, has_lab, place_of
 
 if TYPE_CHECKING:
     import typer
@@ -46,6 +47,11 @@ def _import_structlog() -> None:
 def main() -> None:
     if sentence := misplaced_package(Path(__file__).resolve().parent.parent):
         sys.exit(sentence)
+    if sys.argv[1:2] and sys.argv[1] in LAB and not has_lab():
+        sys.exit(
+            f"pinocchio: `{sys.argv[1]}` is one of the researchers' commands, which are in "
+            "calibrator/lab; this installation leaves that folder out"
+        )
     gc.set_threshold(*GC_THRESHOLDS)
     _import_structlog()
     from pinocchio.help import grouped
@@ -70,7 +76,12 @@ def _commands(*, only: str | None) -> typer.Typer:
     import calibrator
     from proxy.commands.app import cli as every
 
-    every.add_typer(calibrator.cli)
+    if not has_lab():
+        every.add_typer(calibrator.cli)
+        return every
+    import calibrator.lab
+
+    every.add_typer(calibrator.lab.cli)
     return every
 
 

@@ -24,6 +24,14 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     ),
 }
 
+LAB: Final = frozenset(
+    (
+        *("advise", "card", "collect", "elicit", "evaluate", "filter", "labels", "pairs"),
+        *("study", "survey", "train", "train-llm"),
+    )
+)
+"""The commands that need `calibrator/lab`, which an installation may leave out."""
+
 
 def grouped(cli: typer.Typer) -> Any:
     """Return the command of an app, with its commands grouped in the order of `GROUPS`.

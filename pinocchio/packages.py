@@ -33,3 +33,8 @@ def check_own(name: str, root: Path = ROOT) -> None:
             f"pinocchio needs its own package {name!r} from {root}, but "
             + (f"{name!r} in {found} comes before it: rename yours" if found else "it is missing")
         )
+
+
+def has_lab() -> bool:
+    """Return whether this installation has the researchers' part of the calibrator."""
+    return importlib.util.find_spec("calibrator.lab") is not None

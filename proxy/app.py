@@ -18,7 +18,7 @@ import structlog
 
 from calibrator import Scorer
 from proxy.admission import ALIVE, READY, Guest
-from proxy.config.sections import CalibratorConfig, Config
+from proxy.config.sections import CalibratorConfig
 from proxy.config.setup import Setup
 from proxy.desk.figures import figures_of
 from proxy.desk.listening import AdminSocket, DeskServer
@@ -32,10 +32,16 @@ from proxy.gate.live_work import GONE
 from proxy.gate.rate_limits import Buckets, TakesRequests
 from proxy.gate.secret_keys import masked
 from proxy.generation import Generation, Parts
-from proxy.guardrails.listening import GuardrailsServer
 from proxy.holds.waiting import Verdicts
 from proxy.learning.drift_watch import DriftWatch
 from proxy.listener.endpoint import Endpoint, send_reply
+from proxy.optional.parts import (
+    courier_of,
+    guardrails_server,
+    link_pages_of,
+    refuse_websocket,
+    telemetry_of,
+)
 from proxy.policy_context.traffic import Traffic
 from proxy.reloading import Reloading, Standing
 from proxy.routes import end_with_key, refuse
@@ -76,7 +82,7 @@ from proxy.workers.peers import Peers
 
 if TYPE_CHECKING:
     from proxy.desk.notify.webhooks import Courier
-    from proxy.telemetry.telemetry import Telemetry
+    from proxy.guardrails.listening import GuardrailsServer
 
 log = structlog.get_logger()
 
@@ -133,7 +139,7 @@ def create_app_of(
         traffic,
         AuditWriter(config.store),
         metrics := Metrics(config.calibrator.engine.kind),
-        _telemetry(config, metrics),
+        telemetry_of(config.telemetry, metrics),
         is_open,
         peers,
     )
@@ -151,15 +157,6 @@ def _stand_in_of(config: CalibratorConfig, preloaded: Preloaded) -> Scoring | No
         images=Images(config.images),
         rated_like=config.rated_like,
     )
-
-
-def _telemetry(config: Config, metrics: Metrics) -> Telemetry | None:
-    """Return the telemetry, or None where none is configured; raises StartupError."""
-    if not config.telemetry.is_on:
-        return None
-    from proxy.telemetry.telemetry import Telemetry
-
-    return Telemetry(config.telemetry, metrics)
 
 
 class App:
@@ -180,13 +177,14 @@ class App:
         self._desk: DeskServer | None = None
         self._admin_url = config.admin.url or (admin.url if admin else None)
         if admin is not None and self._leads:
-            self._desk = DeskServer(admin, config, parts, self._reloading, self.drain)
+            links = link_pages_of(config)
+            self._desk = DeskServer(admin, config, parts, self._reloading, self.drain, links)
         elif admin is not None:
             admin.listening.close()
         self._guardrails: GuardrailsServer | None = None
         if guardrails is not None and self._leads:
             metrics = parts.metrics
-            self._guardrails = GuardrailsServer(guardrails, config, self._reloading, metrics)
+            self._guardrails = guardrails_server(guardrails, config, self._reloading, metrics)
         elif guardrails is not None:
             guardrails.close()
         self.is_draining = standing.is_draining
@@ -305,14 +303,12 @@ class App:
     async def _websocket(
         self, generation: Generation, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        from proxy.passthrough.websockets import refuse
-
         scope[METRICS] = self._counts
         try:
             generation.admission.enter(scope).routes.check_websocket(scope)
         except ProxyError as error:
             self._note_refusal(scope, error)
-            await refuse(error, scope, receive, send)
+            await refuse_websocket(error, scope, receive, send)
             return
         work = generation.realtime()(scope, receive, send)
         if (key := scope[CALLER].id) is None:
@@ -426,9 +422,7 @@ class App:
         if self._leads:
             self._notifications.start()
         if config.webhooks and self._leads:
-            from proxy.desk.notify.webhooks import Courier
-
-            self._courier = Courier(config, self._admin_url)
+            self._courier = courier_of(config, self._admin_url)
             self._courier.start()
 
     def _hear(self, kind: str, id: str) -> None:

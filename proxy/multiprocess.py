@@ -233,7 +233,7 @@ def _run_worker(shared: Shared, peers: Peers) -> int:
         preloaded=shared.preloaded,
     )
     config = standing.setup.config
-    settings = server_settings(app, config, share=config.workers.count)
+    settings = server_settings(app, config.limits, share=config.workers.count)
     return _serve(settings, app, peers, shared.listening, config)
 
 
@@ -241,7 +241,7 @@ def _run_scorer(config: Config, listening: socket.socket, peers: Peers) -> int:
     from proxy.scoring.server.app import scoring_app
 
     app = scoring_app(config, on_ready=settle_memory)
-    settings = server_settings(app, config, grace_s=1)
+    settings = server_settings(app, config.limits, grace_s=1)
     return _serve(settings, _Scorer(), peers, listening, config)
 
 

@@ -30,10 +30,10 @@ from proxy.config.workers import WorkersConfig
 from proxy.desk.listening import AdminSocket, bind_admin, check_admin, remove_secret_files
 from proxy.errors import ExitStatus, StartupError, StoreError, UnknownModelError
 from proxy.gate.host_check import is_loopback
-from proxy.guardrails.listening import bind_guardrails, check_guardrails, greeting_of
 from proxy.listener.logs import configure_logs
 from proxy.listener.server import Server, Terminal
 from proxy.listener.sockets import bind, server_settings, settle_memory, url_of
+from proxy.optional.parts import bind_guardrails, check_guardrails
 from proxy.policy_context.domains import NONE_PICKS, picks_curves
 from proxy.scoring.loader import (
     calibrator_refusal_placed,
@@ -136,7 +136,7 @@ def check_setup(setup: Setup, host: str) -> None:
     with refusal_placed(setup.path, "admin", "host"):
         check_admin(setup.config.admin)
     with refusal_placed(setup.path, "guardrails", "host"):
-        check_guardrails(setup.config.guardrails)
+        check_guardrails(setup.config)
     check_models(setup)
     with refusal_placed(setup.path, "store"):
         check_folder(setup.config.store)
@@ -207,7 +207,7 @@ def serve(
     place: tuple[str, int] = listening.getsockname()[:2]
     check_upstreams(setup.config, setup.path, *place)
     admin, url = bind_admin(setup.config.admin), url_of(*place)
-    guardrails = bind_guardrails(setup.config.guardrails)
+    guardrails, about_guardrails = bind_guardrails(setup.config)
 
     def say_try() -> None:
         settle_memory()
@@ -225,7 +225,7 @@ def serve(
     for line in [
         *greeting(setup, url),
         *([admin.greeting(is_terminal=sys.stdout.isatty())] if admin else []),
-        *greeting_of(guardrails),
+        *about_guardrails,
     ]:
         say(line)
     if is_unchained:
@@ -260,7 +260,7 @@ def _run_one(started: Started) -> None:
         guardrails=started.guardrails,
     )
     config, terminal = started.setup.config, Terminal()
-    server = Server(server_settings(app, config), app, config.limits.drain_s)
+    server = Server(server_settings(app, config.limits), app, config.limits.drain_s)
 
     def on_hangup(*_: object) -> None:
         if started.reload is not None and not terminal.is_closed():

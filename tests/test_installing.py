@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from calibrator.errors import MissingExtraError
+from calibrator.errors import MissingExtraError, install_command
 from calibrator.extras import check_installed, is_installed
-from calibrator.installing import install_command
 from tests.running.live_proxy import ROOT, environment, until
 
 EDITABLE = f"-e '{ROOT}[train]'"
@@ -46,7 +45,7 @@ def test_the_command_follows_from_where_the_distribution_came_from(
     if origin is not None:
         (facts / "direct_url.json").write_text(origin)
     shutil.copytree(ROOT / "calibrator", tmp_path / "calibrator", ignore=only_modules)
-    code = "from calibrator.installing import install_command; print(install_command('train'))"
+    code = "from calibrator.errors import install_command; print(install_command('train'))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60
     )

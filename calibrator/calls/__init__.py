@@ -1,8 +1,7 @@
 """The check of an agent's tool calls: traits of the conversation and the call, and trees.
 
 Other packages use `CallTrees`, which serves, and `reasons`, `argument_doubts` and `notes_of` on the
-result of `read_reply`. `evaluate` uses `corrupted_calls` to test a calibrator. `training.fit_calls`
-makes the arrays.
+result of `read_reply`. `training.fit_calls` makes the arrays.
 """
 
 from calibrator.calls.fields import argument_doubts
@@ -18,18 +17,9 @@ __all__ = [
     "CallTrees",
     "ReadReply",
     "argument_doubts",
-    "corrupted_calls",
     "model",
     "notes_of",
     "read_reply",
     "reasons",
     "training",
 ]
-
-
-def __getattr__(name: str) -> object:
-    if name == "corrupted_calls":  # serving does not import it
-        from calibrator.calls.making import corrupted_calls
-
-        return corrupted_calls
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

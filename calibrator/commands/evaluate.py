@@ -35,8 +35,7 @@ from calibrator.commands.terminal import (
     training_files,
     writer,
 )
-from calibrator.errors import JudgingError, OutputError, RowError
-from calibrator.installing import install_command
+from calibrator.errors import JudgingError, OutputError, RowError, install_command
 from calibrator.rows.files import check_readable
 
 if TYPE_CHECKING:

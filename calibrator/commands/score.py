@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -169,6 +170,8 @@ def _score_on_ray(
 ) -> None:
     """Score the rows on Ray and write them in their order; an interrupted run is resumed."""
     with sentences(), resumable():
+        if find_spec("calibrator.lab") is None:
+            raise ClusterError("--engine ray needs calibrator/lab, which this installation lacks")
         from calibrator.cluster.ray_scoring import Calibrating, score_files
         from calibrator.rows.shards import begin
 

@@ -30,14 +30,13 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from calibrator.evaluation.evaluate import question_numbers
 from calibrator.evaluation.recalibration_study import mend
 from calibrator.metrics.intervals import Interval, auroc_interval, holds_chance
 from calibrator.metrics.metrics import Floats, brier, ece, expected_auroc
 from calibrator.recalibration.curves import Kind
 from calibrator.recalibration.fit import observed_rows
 from calibrator.recalibration.trial import Trial, trial
-from calibrator.rows.rows import Row, labels_of
+from calibrator.rows.rows import Row, labels_of, question_numbers
 
 Action = Literal["leave", "recalibrate", "fine_tune", "collect"]
 

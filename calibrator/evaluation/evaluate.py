@@ -37,7 +37,7 @@ from calibrator.results.results import (
     plain,
     result_of,
 )
-from calibrator.rows.rows import Row, labels_of
+from calibrator.rows.rows import Row, labels_of, question_numbers
 from calibrator.sensitivity import Sensitivity, read_sensitivity
 
 FORMAT = 1
@@ -178,12 +178,6 @@ def judge(
 def unjudged(name: str) -> Evaluation:
     """Return the evaluation of a calibrator that was measured on traffic alone."""
     return Evaluation(name, 0, 0, math.nan, methods=[], baselines=[], results=[])
-
-
-def question_numbers(rows: Sequence[Row]) -> Ints:
-    """Return a number for each row, from 0, equal for replies to one question, (n,)."""
-    found: dict[str, int] = {}
-    return np.array([found.setdefault(row.question_id, len(found)) for row in rows])
 
 
 def _results(

@@ -15,13 +15,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from calibrator.evaluation.evaluate import question_numbers
 from calibrator.metrics.metrics import Floats, Ints, auroc, brier, ece
 from calibrator.recalibration.curves import fit_platt
 from calibrator.recalibration.fit import FIT
 from calibrator.results.groups import groups_of
 from calibrator.results.results import plain
-from calibrator.rows.rows import Row, labels_of
+from calibrator.rows.rows import Row, labels_of, question_numbers
 
 LABELS, SPLITS = 100, 25  # of N01
 MIN_ROWS = 2 * LABELS

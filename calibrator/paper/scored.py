@@ -19,11 +19,10 @@ from calibrator.baselines.fitted import length_baseline, with_stated_confidence
 from calibrator.baselines.halves import halves
 from calibrator.baselines.stated import without_stated
 from calibrator.errors import JudgingError
-from calibrator.evaluation.evaluate import question_numbers
 from calibrator.metrics.intervals import RESAMPLES, Interval, auroc_interval
 from calibrator.metrics.metrics import Floats, Ints
 from calibrator.results.results import Method
-from calibrator.rows.rows import Row, Tags, labels_of
+from calibrator.rows.rows import Row, Tags, labels_of, question_numbers
 from calibrator.rows.scores import score_items, score_rows
 from calibrator.scorer import Item, Scorer
 from calibrator.workflows.workflows import Outcome

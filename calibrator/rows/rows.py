@@ -375,3 +375,9 @@ def read_row(source: str, number: int, line: bytes, images: ImageUse = "refuse")
 def labels_of(rows: Sequence[Row]) -> Ints:
     """Return the labels of rows, (n,); a missing label is 0."""
     return np.array([row.correct or 0 for row in rows], dtype=np.int64)
+
+
+def question_numbers(rows: Sequence[Row]) -> Ints:
+    """Return a number for each row, from 0, equal for replies to one question, (n,)."""
+    found: dict[str, int] = {}
+    return np.array([found.setdefault(row.question_id, len(found)) for row in rows])

@@ -46,7 +46,7 @@ def as_shipped() -> TrainConfig:
 
 
 class EmbeddedFit:
-    """A `Fit` of `calibrator.studies.studies`; `config` says how to train, with the fold's data.
+    """A `Fit` of a study; `config` says how to train, with the fold's data.
 
     `folder` keeps the runs, about 100 MB each. The first `trained` of the rows are all that any
     fold trains on, and the parts that fits share are read from them once; with 0 each fit reads its

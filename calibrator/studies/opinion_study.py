@@ -21,12 +21,11 @@ from calibrator.evaluation.drawn_others import (
     confidences_of,
     draw_others,
 )
-from calibrator.evaluation.evaluate import question_numbers
 from calibrator.metrics.metrics import Floats
 from calibrator.opinion.answers import final_answer
 from calibrator.results.groups import groups_of
 from calibrator.results.results import Method, mean_over_benchmarks, result_of
-from calibrator.rows.rows import Row, labels_of
+from calibrator.rows.rows import Row, labels_of, question_numbers
 from calibrator.scorer import Item, Score
 from calibrator.text.addressed_text import stripped
 

@@ -21,7 +21,6 @@ import numpy as np
 
 from calibrator.baselines.fitted import check_questions
 from calibrator.errors import JudgingError
-from calibrator.evaluation.evaluate import question_numbers
 from calibrator.evaluation.recalibration_study import mend
 from calibrator.metrics.disagreement import disagreement
 from calibrator.metrics.intervals import RESAMPLES, auroc_interval
@@ -30,7 +29,7 @@ from calibrator.metrics.rankings import Ranking, ranking
 from calibrator.results.groups import shown
 from calibrator.results.results import numbers, plain
 from calibrator.rows.kept_scores import kept_folds
-from calibrator.rows.rows import Row, labels_of
+from calibrator.rows.rows import Row, labels_of, question_numbers
 
 FORMAT = 1
 MIN_JUDGED = 100  # least judged rows of a fold

@@ -1,4 +1,6 @@
-"""A study of tower and forest, to choose settings: `python -m calibrator.studies.tower_study`.
+"""A study of tower and forest, to choose settings.
+
+    python -m calibrator.studies.tower_study
 
 The parts that would ship are fitted on training questions and judged on validation questions (as
 served, with names), on model families that were left out (without names) and on benchmarks that

@@ -34,7 +34,10 @@ from proxy.reloading import Reloading
 from proxy.wire.http import Receive, Scope, Send
 
 if TYPE_CHECKING:
+    from starlette.routing import Route
+
     from proxy.desk.access.single_sign_on import SingleSignOn
+    from proxy.desk.desk import Desk
 
 log = structlog.get_logger(__name__)
 
@@ -192,6 +195,12 @@ def _cannot_listen(config: AdminConfig, error: OSError) -> StartupError:
     return StartupError(ExitStatus.UNUSABLE_INPUT, message)
 
 
+class LinkPagesOf(Protocol):
+    """Makes the routes of the pages where a link in a chat message leads."""
+
+    def __call__(self, desk: Desk, on_link: Callable[[str], None]) -> list[Route]: ...
+
+
 class Application(Protocol):
     """The application that the listener serves."""
 
@@ -207,7 +216,10 @@ class Application(Protocol):
 
 
 class DeskServer:
-    """The server of the desk's socket; `holder` has the configuration in force."""
+    """The server of the desk's socket; `holder` has the configuration in force.
+
+    `links` makes the pages of links in chat messages, if there are any.
+    """
 
     def __init__(
         self,
@@ -216,8 +228,10 @@ class DeskServer:
         parts: Parts,
         holder: Reloading,
         drain: Callable[[], None],
+        links: LinkPagesOf | None = None,
     ) -> None:
         self._drain = drain
+        self._links = links
         self._admin = admin
         self._config = config
         self._parts = parts
@@ -252,10 +266,8 @@ class DeskServer:
 
     def _load(self) -> Application:
         """Make the application; called once, by the first request, on another thread."""
-        from proxy.desk.access.links import Signer
         from proxy.desk.access.sessions import Door
         from proxy.desk.application import DeskApplication
-        from proxy.desk.console.link_pages import LinkPages
         from proxy.desk.desk import Desk, Verdict
         from proxy.desk.exposition import drain_route, metrics_route
         from proxy.desk.gauges import Decided, Gauges
@@ -302,7 +314,7 @@ class DeskServer:
             [
                 metrics_route(decided, Gauges(desk, parts, holder)),
                 drain_route(lambda: loop.call_soon_threadsafe(self._drain)),
-                *LinkPages(desk, Signer(admin.link_keys), config.webhooks, on_link).routes(),
+                *(self._links(desk, on_link) if self._links else ()),
             ],
             is_loopback=is_loopback(admin.host),
             max_body=config.limits.max_body,

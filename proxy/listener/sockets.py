@@ -9,10 +9,10 @@ import socket
 import sys
 from contextlib import suppress
 from math import ceil
+from typing import Protocol
 
 import uvicorn
 
-from proxy.config.sections import Config
 from proxy.errors import ExitStatus, StartupError
 from proxy.listener.http_protocol import HttpProtocol
 from proxy.listener.open_files import connections_for, raise_file_limit
@@ -49,15 +49,28 @@ def bind(host: str, port: int) -> socket.socket:
     return listening
 
 
+class Limits(Protocol):
+    """The limits of a server: connections, bytes of a body, and seconds until it has ended."""
+
+    @property
+    def max_connections(self) -> int | None: ...
+
+    @property
+    def max_body(self) -> int: ...
+
+    @property
+    def grace_s(self) -> int: ...
+
+
 def server_settings(
-    app: ASGIApplication, config: Config, grace_s: int | None = None, share: int = 1
+    app: ASGIApplication, limits: Limits, grace_s: int | None = None, share: int = 1
 ) -> uvicorn.Config:
     """Return uvicorn's settings: it adds no header, no log line and no limit of its own.
 
     `share` workers divide the configured connections among them. `grace_s` replaces the configured
     time; None keeps it.
     """
-    most = config.limits.max_connections
+    most = limits.max_connections
     return uvicorn.Config(
         app,
         log_config=None,
@@ -65,10 +78,10 @@ def server_settings(
         server_header=False,
         proxy_headers=False,
         date_header=False,
-        timeout_graceful_shutdown=config.limits.grace_s if grace_s is None else grace_s,
+        timeout_graceful_shutdown=limits.grace_s if grace_s is None else grace_s,
         limit_concurrency=ceil(most / share) if most else connections_for(raise_file_limit()),
         http=HttpProtocol,
-        **websocket_settings(config.limits.max_body),
+        **websocket_settings(limits.max_body),
     )
 
 

@@ -46,22 +46,24 @@ def parsed_address(url: str) -> sa.URL:
 
 
 TABLES_IN: Final = (
-    *(
-        "chain.chain",
-        "client_keys",
-        "verdicts.drift",
-        "verdicts.feedback",
-        "verdicts.verdicts",
-        "reviews.held_replies",
-        "reviews.outbox",
-        "reviews.standing",
-    ),
-    *("owned_ids", "reviews.polls", "record.writer", "reviews.events", "reviews.used_links"),
+    "proxy.store.chain.chain",
+    "proxy.store.client_keys",
+    "proxy.store.verdicts.drift",
+    "proxy.store.verdicts.feedback",
+    "proxy.store.verdicts.verdicts",
+    "proxy.store.reviews.held_replies",
+    "proxy.store.reviews.outbox",
+    "proxy.store.reviews.standing",
+    "proxy.store.owned_ids",
+    "proxy.store.reviews.polls",
+    "proxy.store.record.writer",
+    "proxy.store.reviews.events",
+    "proxy.store.reviews.used_links",
 )
 
 
 def all_tables() -> sa.MetaData:
     """Import every module that defines tables; return the metadata with all of them."""
     for name in TABLES_IN:
-        import_module(f"proxy.store.{name}")
+        import_module(name)
     return metadata

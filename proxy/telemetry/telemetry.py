@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from calibrator import install_command
 from proxy.config.telemetry import TelemetryConfig
@@ -12,7 +12,6 @@ from proxy.config.upstreams import UpstreamConfig
 from proxy.errors import ExitStatus, StartupError
 from proxy.telemetry.evaluation import Evaluation, evaluation_of
 from proxy.telemetry.outbox import Outbox
-from proxy.telemetry.scores import score_keepers
 from proxy.telemetry.traces import CURRENT, CallSpan, TracedUpstream, place_of, trace_of
 from proxy.upstreams.upstream import Upstream
 from proxy.wire.headers import Headers
@@ -23,21 +22,37 @@ if TYPE_CHECKING:
     from proxy.telemetry.otel import Collector
 
 
+class ScoreReceiver(Protocol):
+    """A service that keeps scores; its methods block and belong on a thread."""
+
+    name: str
+
+    def send(self, batch: Sequence[Evaluation]) -> int:
+        """Send confidences and return how many were refused.
+
+        Raises NotSentError where none was accepted.
+        """
+
+    def close(self) -> None: ...
+
+
 class Telemetry:
     """Sends spans and scores; `enter` and `note` are called on the event loop and never wait.
 
-    Raises StartupError where a library is missing.
+    `receivers` get the scores. Raises StartupError where a library is missing.
     """
 
-    def __init__(self, config: TelemetryConfig, counts: Counts) -> None:
+    def __init__(
+        self, config: TelemetryConfig, counts: Counts, receivers: Sequence[ScoreReceiver] = ()
+    ) -> None:
         self._counts = counts
         self._sample = config.otel.sample if config.otel else 0.0
         self._collector = _collector(config)
         self._otel: Outbox[CallSpan | Evaluation] | None = None
         if self._collector is not None:
             self._otel = Outbox("otel", self._collector.send)
-        self._keepers = score_keepers(config)
-        self._scores = [Outbox(each.name, each.send) for each in self._keepers]
+        self._receivers = receivers
+        self._scores = [Outbox(each.name, each.send) for each in receivers]
 
     @property
     def outboxes(self) -> Iterator[Outbox[Any]]:
@@ -54,7 +69,7 @@ class Telemetry:
         boxes = [*self.outboxes]
         with ThreadPoolExecutor(len(boxes)) as together:  # so that one that hangs delays no other
             list(together.map(Outbox.close, boxes))
-        for each in (self._collector, *self._keepers):
+        for each in (self._collector, *self._receivers):
             if each is not None:
                 each.close()
 

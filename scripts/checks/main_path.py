@@ -1,10 +1,14 @@
-"""Print the files of `proxy/` that one completion passes: python -m scripts.checks.main_path
+"""Print the files that one scored completion passes: python -m scripts.checks.main_path
 
-This runs a proxy and an upstream on loopback, and traces the fifth request, whole and streamed:
-from the client's socket to upstream's, and from there back to the client. The main path consists of
-the files whose frames wait for one another, or hand the completion to a socket. Helpers that are
-called and return at once are listed with `--all`. With `--most OUT BACK`, the exit status is 1
-where the main path of either has more files than that.
+This runs a proxy with the embedded calibrator and an upstream on loopback, and traces the fifth
+request, whole and streamed: from the client's socket to upstream's, and from there back to the
+client. The main path consists of the files of `proxy/` whose frames wait for one another, or hand
+the completion to a socket; they are counted with a fake scorer. Then come all files of all packages
+of which a function runs, on the event loop and on the scorer's thread, until the client has its
+reply.
+
+With `--most OUT BACK`, the exit status is 1 where the main path of either has more files than that;
+with `--most-run FILES`, where more files run.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import argparse
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -20,10 +25,13 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
+from calibrator import Scorer, load_scorer  # noqa: E402
 from tests.running.live_proxy import LiveProxy  # noqa: E402
 from tests.servers.faulty_upstream import FaultyUpstream  # noqa: E402
 
 ROOM = str(ROOT / "proxy") + "/"
+PACKAGES = tuple(str(ROOT / name) + "/" for name in ("proxy", "policies", "calibrator"))
+SCORER = "calibrator/batching.py"  # a thread that runs it is the scorer's
 WARM_UP = 4  # requests before the traced one
 TO_UPSTREAM = ("upstreams/pool/connection.py", "start")  # writes a request
 TO_CLIENT = ("listener/http_cycle.py", "write_whole")  # writes a whole reply
@@ -50,29 +58,47 @@ class Way:
             frame = frame.f_back
         self._passed |= dict.fromkeys(place for place in reversed(stack) if place)
 
-    def files(self, *, has_helpers: bool) -> list[str]:
+    def files(self) -> list[str]:
         """Return the files of frames that were resumed after waiting, or that handed over."""
-        waited = {place_of(f): None for f, n in self._calls.items() if n > 1 or has_helpers}
+        waited = {place_of(frame): None for frame, count in self._calls.items() if count > 1}
         return [*(self._passed | waited)]
 
 
 class Trace:
-    """One request; a profile function for the thread of the event loop."""
+    """One request; a profile function for all threads of the proxy."""
 
     def __init__(self) -> None:
         self.out, self.back = Way(), Way()
         self._now: Way | None = None
-        self.thread: int | None = None  # the event loop's; another thread writes the record
+        self.thread: int | None = None  # the event loop's
+        self._run: dict[int, set[str]] = {}  # by thread, the files that ran
 
     def begin(self) -> None:
         self.out, self.back = Way(), Way()
+        self._run = {}
         self._now = self.out
 
     def end(self) -> None:
         self._now = None
 
+    def run(self) -> list[str]:
+        """Return all files that ran on the event loop and the scorer's thread, sorted.
+
+        Another thread writes the record; its files do not count.
+        """
+        found: set[str] = set()
+        for thread, files in self._run.items():
+            if thread == self.thread or SCORER in files:
+                found |= files
+        return sorted(found)
+
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        if self._now is None or threading.get_ident() != self.thread:
+        if self._now is None:
+            return
+        thread, name = threading.get_ident(), frame.f_code.co_filename
+        if event == "call" and name.startswith(PACKAGES):
+            self._run.setdefault(thread, set()).add(name[len(str(ROOT)) + 1 :])
+        if thread != self.thread:
             return
         if event not in ("call", "return") or not (place := place_of(frame)):
             return
@@ -95,14 +121,32 @@ def place_of(frame: FrameType) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--most", type=int, nargs=2, metavar=("OUT", "BACK"))
-    parser.add_argument("--all", action="store_true", help="list helpers too")
+    parser.add_argument("--most-run", type=int, metavar="FILES")
     options = parser.parse_args()
+    found, run = {}, {}
+    for is_stream, trace in traced(None):
+        kind = "streamed" if is_stream else "whole"
+        ways = {"out": trace.out, "back": trace.back}
+        found[is_stream] = [len(way.files()) for way in ways.values()]
+        for name, way in ways.items():
+            show(f"{kind}, {name}", way.files())
+    for is_stream, trace in traced(load_scorer("embedded")):
+        run[is_stream] = trace.run()
+        show(f"{'streamed' if is_stream else 'whole'}, all that run", run[is_stream])
+    most = options.most or [max(each) for each in zip(*found.values(), strict=True)]
+    is_long = any(n > m for each in found.values() for n, m in zip(each, most, strict=True))
+    most_run = options.most_run
+    is_wide = most_run is not None and any(len(files) > most_run for files in run.values())
+    return int(is_long or is_wide)
+
+
+def traced(scorer: Scorer | None) -> Iterator[tuple[bool, Trace]]:
+    """Yield the trace of a whole and of a streamed reply, which a quick fake scores without one."""
     trace = Trace()
     threading.setprofile(trace)
-    found = {}
     with tempfile.TemporaryDirectory() as folder, FaultyUpstream() as upstream:
-        proxy = LiveProxy(upstream.base_url, Path(folder))
-        threading.setprofile(None)  # type: ignore[arg-type]
+        proxy = LiveProxy(upstream.base_url, Path(folder), scorer=scorer)
+        threading.setprofile(None)
         trace.thread = proxy._thread.ident
         try:
             for is_stream in (False, True):
@@ -111,16 +155,15 @@ def main() -> int:
                 trace.begin()
                 proxy.ask(stream=is_stream)
                 trace.end()
-                ways = {"out": trace.out, "back": trace.back}
-                found[is_stream] = [len(way.files(has_helpers=False)) for way in ways.values()]
-                for name, way in ways.items():
-                    files = way.files(has_helpers=options.all)
-                    print(f"{'streamed' if is_stream else 'whole'}, {name}: {len(files)} files")
-                    print(*(f"    {place}" for place in files), sep="\n")
+                yield is_stream, trace
         finally:
             proxy.stop()
-    most = options.most or [max(each) for each in zip(*found.values(), strict=True)]
-    return int(any(n > m for each in found.values() for n, m in zip(each, most, strict=True)))
+
+
+def show(title: str, files: list[str]) -> None:
+    """Print files, one a line, below a title with their number."""
+    print(f"{title}: {len(files)} files")
+    print(*(f"    {place}" for place in files), sep="\n")
 
 
 if __name__ == "__main__":

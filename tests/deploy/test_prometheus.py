@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from policies import Certificate, Labelled, Scope, certify
-from proxy.desk.access.links import LINKS
+from proxy.config.desk.admin import LINKS
 from proxy.scoring.scoring import Status
 from proxy.store.verdicts.drift import Monitor, MonitorKey, Position, write_monitors
 from proxy.store.verdicts.verdicts import Findings, Withdrawal

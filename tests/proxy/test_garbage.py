@@ -84,7 +84,7 @@ async def left_by_requests(tmp_path: Path, is_stream: bool, http: str) -> int:
         }
     )
     app = create_app(config, load=lambda: FakeScorer(0.7))
-    settings = server_settings(app, config)
+    settings = server_settings(app, config.limits)
     settings.http = settings.http if http == "ours" else http
     server = uvicorn.Server(settings)
     listening = socket.create_server(("127.0.0.1", 0))

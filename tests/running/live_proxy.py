@@ -261,7 +261,7 @@ class LiveProxy:
         )
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = self._listening.getsockname()[1]
-        self._server = _Server(server_settings(app, config, grace_s=1))
+        self._server = _Server(server_settings(app, config.limits, grace_s=1))
         self._thread = threading.Thread(
             target=self._server.run, kwargs={"sockets": [self._listening]}, daemon=True
         )

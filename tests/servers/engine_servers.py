@@ -34,7 +34,7 @@ class ServedApp(Served):
     """An ASGI application with the settings of ours."""
 
     def __init__(self, app: ASGIApplication, config: Config | None = None, port: int = 0) -> None:
-        super().__init__(server_settings(app, config or Config(), grace_s=1), port)
+        super().__init__(server_settings(app, (config or Config()).limits, grace_s=1), port)
 
 
 @contextmanager

@@ -16,7 +16,6 @@ from calibrator.baselines.fitted import (
     with_stated_confidence,
 )
 from calibrator.evaluation.comparisons import compare, draw
-from calibrator.evaluation.evaluate import question_numbers
 from calibrator.metrics.metrics import (
     Floats,
     Ints,
@@ -31,7 +30,7 @@ from calibrator.paper.scored import LacksError, Scored
 from calibrator.paper.tables import Column, Drawing, Made, Value
 from calibrator.reporting.figures import ForestRow, forest, reliability_diagram, roc_curves
 from calibrator.results.results import Method
-from calibrator.rows.rows import labels_of
+from calibrator.rows.rows import labels_of, question_numbers
 
 OURS = "the calibrator"
 COLUMNS = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
 
@@ -33,6 +33,10 @@ LinkSecrets = Annotated[
     AfterValidator(_long),
 ]
 """At most two secrets: the first signs; links of both are valid, so one can replace the other."""
+
+
+LINKS: Final = "/pinocchio/links/"
+"""The path of the pages where a link in a chat message leads."""
 
 
 class AdminConfig(Section):

@@ -20,7 +20,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp
 
-from proxy.desk.access.links import LINKS
+from proxy.config.desk.admin import LINKS
 from proxy.desk.access.sessions import Door, Visitor
 from proxy.errors import InvalidKeyError, NotAllowedError, ProxyError, StoreError
 from proxy.gate.host_check import check_host

@@ -20,9 +20,9 @@ from dataclasses import astuple, dataclass
 from typing import Final
 from urllib.parse import quote
 
+from proxy.config.desk.admin import LINKS
 from proxy.store.reviews.used_links import LinkUse
 
-LINKS: Final = "/pinocchio/links/"
 MOST_OF_A_TOKEN: Final = 4_096  # characters
 _MEANING: Final = b"pinocchio: decide on a held reply\n"  # separates links from other signatures
 

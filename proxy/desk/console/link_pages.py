@@ -19,9 +19,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from policies import counted
+from proxy.config.desk.admin import LINKS
 from proxy.config.desk.webhooks import WebhookConfig
 from proxy.desk.access.guard import form_of, known_visitor
-from proxy.desk.access.links import LINKS, Link, Signer
+from proxy.desk.access.links import Link, Signer
 from proxy.desk.console.pages import rendered
 from proxy.desk.console.reviews import LABELS, MOST_OF_A_NOTE, Given, check_look
 from proxy.desk.console.shown import MOST_TURNS, shown

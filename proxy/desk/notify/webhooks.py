@@ -14,18 +14,17 @@ import hashlib
 import random
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import httpx
 import structlog
 
 from proxy.config.desk.webhooks import WebhookConfig
 from proxy.config.sections import Config
-from proxy.desk.notify.chat import Chat
 from proxy.desk.notify.webhook_messages import as_json, signature
 from proxy.errors import StoreError
 from proxy.store.reviews.events import Event
-from proxy.store.reviews.held_replies import AUDIT, RELEASED
+from proxy.store.reviews.held_replies import AUDIT, RELEASED, HeldReply
 from proxy.store.reviews.outbox import Delivery, Outbox
 from proxy.store.reviews.queue import ReviewQueue
 from proxy.wire.http import place
@@ -45,20 +44,37 @@ TIDY_EVERY_S: Final = 3_600.0
 GONE: Final = 410
 
 
+class ChatMessages(Protocol):
+    """Makes messages for chat channels, and addresses where one reviewer decides."""
+
+    def body(self, webhook: WebhookConfig, event: Event, held: HeldReply | None) -> bytes:
+        """Return the message in the webhook's format; `held` is the reply as it is now."""
+
+    def decide_url(
+        self, webhook: WebhookConfig, event: Event, held: HeldReply | None
+    ) -> str | None:
+        """Return the address where the webhook's reviewer decides, or None without one."""
+
+
 class Courier:
-    """Delivers messages to the configured webhooks; `desk_url` is the desk's address, for links."""
+    """Delivers messages to the configured webhooks.
+
+    `desk_url` is the desk's address, for links. Webhooks of chat channels and of reviewers need
+    `chat`.
+    """
 
     def __init__(
         self,
         config: Config,
         desk_url: str | None,
+        chat: ChatMessages | None = None,
         *,
         every_s: float = 1.0,
         first_wait_s: float = FIRST_WAIT_S,
     ) -> None:
         self._webhooks = {_target(each): each for each in config.webhooks}
         self._desk_url = desk_url
-        self._chat = Chat(config.admin, desk_url)
+        self._chat = chat
         self._every_s = every_s
         self._first_wait_s = first_wait_s
         self._outbox = Outbox(config.store)
@@ -196,10 +212,10 @@ class Courier:
     def _body_of(self, webhook: WebhookConfig, event: Event) -> bytes:
         is_wanted = webhook.is_chat or webhook.reviewer is not None or webhook.include_reply
         held = self._queue.get(event.review_id) if is_wanted else None
-        if webhook.is_chat:
+        if webhook.is_chat and self._chat is not None:
             return self._chat.body(webhook, event, held)
         reply = held.outgoing if held and webhook.include_reply else None
-        decide_url = self._chat.decide_url(webhook, event, held)
+        decide_url = self._chat.decide_url(webhook, event, held) if self._chat else None
         is_released = event.event == RELEASED
         return as_json(event, self._desk_url, reply if is_released else None, decide_url)
 

@@ -269,7 +269,7 @@ def serve_scorer(path: Path | None, host: str, port: int, say: Callable[[str], N
     who = "with its token" if config.scorer.token.get_secret_value() else "for this machine"
     say(f"Scoring server listens on {url}")
     say(f"  calibrator {config.calibrator.summary} (loading), {who}")
-    uvicorn.Server(server_settings(app, config)).run(sockets=[listening])
+    uvicorn.Server(server_settings(app, config.limits)).run(sockets=[listening])
 
 
 def scoring_app(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from calibrator import ToolUse
-from calibrator.calls import corrupted_calls
+from calibrator.calls.making import corrupted_calls
 from calibrator.calls.making.changes import KINDS
 from calibrator.calls.making.corruptions import OTHER_REQUEST
 from calibrator.calls.making.disguises import SUSPICIOUS

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from calibrator.commands.app import cli
+from calibrator.commands.lab_app import cli
 from calibrator.rows.rows import Row
 from calibrator.studies import calls_study as study
 from calibrator.studies.studies import Study, entry_of, read_study

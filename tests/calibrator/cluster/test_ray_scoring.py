@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from calibrator.commands.app import cli
-from calibrator.installing import install_command
+from calibrator.commands.lab_app import cli
+from calibrator.errors import install_command
 from tests.builders.labelled_rows import raw_rows, write
 from tests.calibrator.cluster.test_ray_cluster import check_against_one_process, files_of
 from tests.running.live_proxy import environment, free_port

@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from calibrator import load_scorer, opinion_of
-from calibrator.commands.app import cli
+from calibrator.commands.lab_app import cli
+from calibrator.errors import install_command
 from calibrator.evaluation.evaluate import STATED_ROWS, read_evaluation
-from calibrator.installing import install_command
 from calibrator.reporting.model_card import BEGIN, END
 from tests.builders.labelled_rows import raw_rows, write
 from tests.builders.tiny_checkpoint import save_tiny

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
-from calibrator.commands.app import cli
+from calibrator.commands.lab_app import cli
 from calibrator.embedded.calibrator import EmbeddedCalibrator
-from calibrator.installing import install_command
+from calibrator.errors import install_command
 from calibrator.loading import load_scorer
 from calibrator.rows.rows import parse_row
 from calibrator.studies.studies import read_study
@@ -71,7 +71,7 @@ def test_a_study_looks_for_what_it_needs_before_it_begins(test_file: Path) -> No
     """Without scikit-learn, folds of TF-IDF are refused before a row is read."""
     code = (
         "import sys; sys.modules['sklearn'] = None\n"
-        "from calibrator.commands.app import cli\n"
+        "from calibrator.commands.lab_app import cli\n"
         f"sys.argv = ['pinocchio', 'study', 'models', {str(test_file)!r}, '--train', "
         f"{str(test_file)!r}]\n"
         "cli()\n"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from calibrator.commands.app import cli
+from calibrator.commands.lab_app import cli
 from calibrator.evaluation.survey import survey, trained_models
 from calibrator.rows.rows import parse_row
 from tests.builders.labelled_rows import write

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from calibrator import Item, JudgingError, Score
-from calibrator.commands.app import cli
+from calibrator.commands.lab_app import cli
 from calibrator.evaluation.drawn_others import draw_others
 from calibrator.evaluation.opinion_advice import WANTED, advise_opinion
 from calibrator.rows.rows import Row, parse_row

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from calibrator import Item, JudgingError, Score
 from calibrator.checkpoints.checkpoint import read_config
-from calibrator.commands.app import cli
+from calibrator.commands.lab_app import cli
 from calibrator.evaluation.evaluate import read_evaluation
 from calibrator.evaluation.traffic import (
     Traffic,

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from calibrator import CheckpointError, Item, load_scorer
 from calibrator.checkpoints.checkpoint import read_config
 from calibrator.checkpoints.llm_config import LlmConfig
-from calibrator.commands.app import cli
+from calibrator.commands.lab_app import cli
 from calibrator.llm.exporting import export_weights
 from calibrator.llm.layers.replace import text_model_of
 from calibrator.llm.serving.calibrator import LlmCalibrator

@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 from calibrator import CheckpointError, Item, TrainingError, export_weights, load_scorer
 from calibrator.checkpoints.checkpoint import read_config
 from calibrator.checkpoints.llm_config import LlmConfig
-from calibrator.commands.app import cli
+from calibrator.commands.lab_app import cli
 from calibrator.llm.serving.calibrator import LlmCalibrator
 from calibrator.llm.serving.loading import ADAPTER, load_adapter, load_base
 from calibrator.llm.serving.model import LabelModel

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from calibrator import Item, JudgingError, TrainingError, load_scorer
 from calibrator.checkpoints.checkpoint import read_config
-from calibrator.commands.app import cli
+from calibrator.commands.lab_app import cli
 from calibrator.embedded.calibrator import EmbeddedCalibrator
 from calibrator.embedded.parts import read_checkpoint
 from calibrator.opinion.training import OpinionConfig

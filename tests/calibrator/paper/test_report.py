@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 
 from calibrator import Item, JudgingError, OutputError, Progress, Score
 from calibrator.baselines.samples import Samples
-from calibrator.commands.app import cli
+from calibrator.commands.lab_app import cli
 from calibrator.commands.studies.report import files_in
 from calibrator.paper.catalogue import CATALOGUE, Entry
 from calibrator.paper.paper_numbers import paper_lines

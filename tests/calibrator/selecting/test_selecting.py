@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from calibrator.commands.app import cli
+from calibrator.commands.lab_app import cli
 
 Json = dict[str, Any]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from calibrator.commands.app import cli
+from calibrator.commands.lab_app import cli
 from calibrator.errors import JudgingError
 from calibrator.rows.rows import Row, parse_row
 from calibrator.scorer import Item

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from calibrator.commands.app import cli
+from calibrator.commands.lab_app import cli
 from calibrator.errors import JudgingError
 from calibrator.evaluation.evaluate import Evaluation, read_evaluation
 from calibrator.reporting.model_card import BEGIN, END, figures_of

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from calibrator.calls import argument_doubts, read_reply
-from calibrator.commands.app import cli
+from calibrator.commands.lab_app import cli
 from calibrator.loading import load_scorer
 from calibrator.scorer import FieldDoubt, Item, Scorer, ToolUse
 from tests.builders.labelled_rows import write

@@ -13,7 +13,7 @@ from calibrator.calls import read_reply, reasons
 from calibrator.calls.making.taken_away import _EDITS, taken_away
 from calibrator.calls.notes.marks import BY_SCHEMA
 from calibrator.calls.reasons import _BY_DATE, _BY_RULE, _BY_STEP, call_doubts
-from calibrator.commands.app import cli
+from calibrator.commands.lab_app import cli
 from calibrator.embedded.calibrator import NOT_KNOWN, OFTEN_WRONG
 from calibrator.inspection import CHECKS
 from calibrator.loading import load_scorer

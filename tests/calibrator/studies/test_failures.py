@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import spearmanr
 from typer.testing import CliRunner
 
-from calibrator.commands.app import cli
+from calibrator.commands.lab_app import cli
 from calibrator.errors import JudgingError
 from calibrator.metrics.correlation import spearman
 from calibrator.rows.rows import Row, parse_row

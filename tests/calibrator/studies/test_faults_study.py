@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from calibrator import JudgingError
-from calibrator.commands.app import cli
+from calibrator.commands.lab_app import cli
 from calibrator.corruptions import KINDS, TAUGHT_KINDS
 from calibrator.inspection.config import InspectorConfig
 from calibrator.inspection.inspector import CHECKS

@@ -14,7 +14,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-import calibrator
+import calibrator.lab
 from proxy.commands.app import cli as on_policies
 from proxy.commands.export import cli
 from proxy.commands.recalibrate import cli as recalibrating
@@ -168,7 +168,7 @@ def test_other_commands_read_what_is_written(
         rows = [json.loads(line) for line in lines]
     assert sum("tool_calls" in row["response"] for row in rows) == 4
     app = typer.Typer()
-    app.add_typer(calibrator.cli)
+    app.add_typer(calibrator.lab.cli)
     app.add_typer(on_policies)
     app.add_typer(recalibrating)
     for arguments in (

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from policies import InvalidDocumentError
-from proxy.config.desk.admin import AdminConfig
+from proxy.config.desk.admin import LINKS, AdminConfig
 from proxy.config.desk.webhooks import WebhookConfig
 from proxy.config.sections import Config, load_config
-from proxy.desk.access.links import LINKS, Signer
+from proxy.desk.access.links import Signer
 from proxy.desk.notify.chat import Chat
 from proxy.store.reviews.approvals import revision_of
 from proxy.store.reviews.events import Event

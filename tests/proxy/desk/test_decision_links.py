@@ -17,8 +17,9 @@ import sqlalchemy as sa
 from playwright.sync_api import Browser, expect
 from structlog.testing import capture_logs
 
+from proxy.config.desk.admin import LINKS
 from proxy.config.desk.webhooks import WebhookConfig
-from proxy.desk.access.links import LINKS, Link, Signer, link_url
+from proxy.desk.access.links import Link, Signer, link_url
 from proxy.desk.console.link_pages import queues_of
 from proxy.desk.desk import Desk, Verdict
 from proxy.errors import DecidedError

@@ -19,6 +19,7 @@ from structlog.testing import capture_logs
 from policies import InvalidDocumentError
 from proxy.config.sections import Config, load_config
 from proxy.desk.desk import Desk, Verdict
+from proxy.desk.notify.chat import Chat
 from proxy.desk.notify.webhook_messages import link, signature
 from proxy.desk.notify.webhooks import MOST_ATTEMPTS, Courier
 from proxy.store.reviews.events import Event
@@ -51,7 +52,7 @@ def config(store_url: str, url: str, **webhook: Any) -> Config:
 async def running(config: Config, **options: float) -> AsyncIterator[None]:
     """A courier that does not take its time."""
     told = {"every_s": 0.02, "first_wait_s": 0.01, **options}
-    courier = Courier(config, DESK_URL, **told)
+    courier = Courier(config, DESK_URL, Chat(config.admin, DESK_URL), **told)
     courier.start()
     yield
     await courier.aclose()

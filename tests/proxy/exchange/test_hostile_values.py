@@ -156,7 +156,8 @@ def _look_at_the_desk(proxy: LiveProxy, reviews: list[str]) -> None:
 def test_a_log_on_a_terminal_has_no_escapes(tmp_path: Path) -> None:
     """Names that clients choose are shown with their escapes, without a space in them too."""
     program = (
-        "import structlog; from proxy.listener.logs import configure_logs; configure_logs('info');"
+        "import structlog; from proxy.listener.logs import configure_logs;"
+        "configure_logs('info');"
         f"structlog.get_logger().info('request', model={ESCAPES!r}, path='/v1/{ESCAPES}')"
     ).encode("unicode_escape")
     ours, theirs = pty.openpty()

@@ -255,9 +255,9 @@ def test_a_stop_and_connections_are_limited_as_configured() -> None:
     """What goes on at a stop has the configured time, or another one that is asked for; workers
     share the connections, and none of them has less than its part."""
     config = Config.model_validate({"limits": {"grace_s": 7, "max_connections": 10}})
-    plain = server_settings(application, config)
+    plain = server_settings(application, config.limits)
     assert (plain.timeout_graceful_shutdown, plain.limit_concurrency) == (7, 10)
-    shared = server_settings(application, config, grace_s=1, share=3)
+    shared = server_settings(application, config.limits, grace_s=1, share=3)
     assert (shared.timeout_graceful_shutdown, shared.limit_concurrency) == (1, 4)
 
 
