@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +162,7 @@ def test_a_closed_terminal_ends_it_as_sigterm_does(
             start_new_session=True,
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         ) as process,
+        killed_at_last(process),
         ThreadPoolExecutor() as pool,
     ):
         os.close(theirs)
@@ -184,6 +185,15 @@ def test_a_closed_terminal_ends_it_as_sigterm_does(
     name = "store.db" if is_configured else "pinocchio.db"
     with closing(sqlite3.connect(tmp_path / name)) as store:
         assert store.execute("select status from exchanges").fetchall() == [(200,)]
+
+
+@contextmanager
+def killed_at_last(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Kill a process that a failed test leaves behind, for which `Popen` would wait."""
+    try:
+        yield
+    finally:
+        process.kill()
 
 
 def printed(folder: Path) -> str:
