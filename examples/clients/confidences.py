@@ -42,7 +42,8 @@ class Confidences:
     @property
     def last(self) -> dict[str, Any]:
         """What is known of the last reply: `confidence` (None without one), `confidence-status`,
-        `support`, `basis`, `action`, `request-id` and the like; empty before the first reply."""
+        `support`, `basis`, `action`, `request-id` and the like; empty before the first reply.
+        """
         return self._told(*self._replies[-1]) if self._replies else {}
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

@@ -259,7 +259,8 @@ class Format(Protocol):
     def revision(self, payload: Json, completion: Json, problems: str) -> Json | None:
         """Return the members to change in the request so that a model replies again, after its own
         reply and what is wrong with it. Calls in the reply get `problems` as their results. None
-        where the format, or this reply, has no place for that."""
+        where the format, or this reply, has no place for that.
+        """
         ...
 
     # the answer

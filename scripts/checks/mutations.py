@@ -65,7 +65,8 @@ def tests_run(
     folder: Path, tests: Sequence[str], timeout_s: float
 ) -> subprocess.CompletedProcess[str] | None:
     """What pytest came to in a copy of the tree, at the first failure; None where it took too
-    long."""
+    long.
+    """
     options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-rfE"]
     there = {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     try:

@@ -42,7 +42,8 @@ def singles(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[As
 
 def chats(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[Asked]:
     """Eight chats at a time, of four turns each; later turns are scored lower. The system message
-    has the time in it."""
+    has the time in it.
+    """
     open_chats: list[tuple[list[Message], float]] = []
     for second in range(count):
         while len(open_chats) < 8:

@@ -47,7 +47,8 @@ def overconfident(truth: Floats) -> Floats:
 
 def timid(truth: Floats) -> Floats:
     """What it says of the same replies once it knows what others replied: one and a half less than
-    the true log-odds."""
+    the true log-odds.
+    """
     return np.asarray(sigmoid(logit(truth) - 1.5))
 
 
@@ -218,7 +219,8 @@ class Traffic:
 
     def calibration_error(self, truth: Floats) -> float:
         """The mean distance of what is told now from the truth, over bins as ECE has them, of
-        replies that are right with these probabilities."""
+        replies that are right with these probabilities.
+        """
         told = overconfident(truth)
         if (found := resolve_recalibrations(self.current).alone) is not None:
             told = np.array([found.apply(float(score)) for score in told])

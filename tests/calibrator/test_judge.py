@@ -145,7 +145,8 @@ def test_many_at_once(judge: Pinocchio) -> None:
 
 def test_a_data_frame_is_judged_row_by_row(judge: Pinocchio) -> None:
     """Columns are the arguments of `score`, `model` among them; empty cells and other columns are
-    passed over; a frame without replies is refused with its columns."""
+    passed over; a frame without replies is refused with its columns.
+    """
     rows = [
         {"question": "What is 2+2?", "response": "4", "model": "gpt-4o", "correct": 1},
         {"question": "What is 3+3?", "response": "7", "model": None, "correct": 0},

@@ -63,7 +63,8 @@ def _case(chance: random.Random, upstream: _Upstream, nginx_port: int) -> str:
 
 class _Upstream:
     """Answers `/v1/odd` with the reply of the case, everything else with NEXT; and asks itself,
-    through the pool, on the same event loop."""
+    through the pool, on the same event loop.
+    """
 
     def __init__(self) -> None:
         self.reply, self.closes = b"", True

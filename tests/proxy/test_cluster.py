@@ -94,7 +94,8 @@ class Proxy:
 
 class Cluster(Killed):
     """Clients that ask one proxy each, and go to the next one when theirs is gone; a reviewer who
-    decides at any desk that answers. `broken` counts lost connections, by client and kill."""
+    decides at any desk that answers. `broken` counts lost connections, by client and kill.
+    """
 
     def __init__(self, postgres: PostgresServer, upstream: str, folder: Path, seed: int) -> None:
         url = postgres.new_database()
@@ -229,7 +230,8 @@ def test_parts_that_die_lose_nothing(
     upstream: FaultyUpstream, tmp_path: Path, proxies: int, scorers: int, rounds: int
 ) -> None:
     """No held reply and no verdict is lost, nothing is released twice, and a client loses at most
-    the one connection that it had to the part that died."""
+    the one connection that it had to the part that died.
+    """
     with PostgresServer(is_durable=True) as postgres:
         cluster = Cluster(postgres, upstream.base_url, tmp_path, seed=rounds)
         try:

@@ -87,7 +87,8 @@ def running(tmp_path: Path, upstream: FaultyUpstream) -> Iterator[Running]:
 
 def test_a_change_under_load_loses_nothing(running: Running) -> None:
     """While clients keep asking, the policy changes: none fails, and each follows one of the two,
-    which its line names together with the generation."""
+    which its line names together with the generation.
+    """
     running.write("desk.yaml", HOLD)
     is_over = threading.Event()
     seen: list[tuple[float, int, str]] = []
@@ -204,7 +205,8 @@ def test_sighup_reads_the_files_again(running: Running) -> None:
 
 def test_a_request_ends_as_it_began(running: Running, upstream: FaultyUpstream) -> None:
     """What upstream is still answering is delivered under the policy of its beginning, although
-    its upstream is no longer configured; new requests go the new way."""
+    its upstream is no longer configured; new requests go the new way.
+    """
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(running.ask, "slow")
         asked = upstream.wait_for_request()
@@ -307,7 +309,8 @@ def a_reviewer(running: Running) -> str:
 
 def test_a_refused_configuration_shows(tmp_path: Path, upstream: FaultyUpstream) -> None:
     """In the body of `/readyz`, without the reasons; at the desk on every page and in its figures,
-    with them; and nowhere any more once it is mended."""
+    with them; and nowhere any more once it is mended.
+    """
     running = Running(tmp_path, upstream.base_url, "admin: {token: tok}")
     ready = running.process.base_url.removesuffix("/v1") + "/readyz"
     found = re.search(r"review desk (http://\S+)", running.process.stdout())

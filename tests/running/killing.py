@@ -88,7 +88,8 @@ class Killed:
 
     def _wait_for_the_end(self) -> None:
         """A life is as long as it takes to give some answers, at times none: a busy machine gives
-        none within any number of seconds, and then nothing would ever be handed out."""
+        none within any number of seconds, and then nothing would ever be handed out.
+        """
         if wanted := self._random.randint(0, MOST_ANSWERS):
             self._answers = Semaphore(0)
             for _ in range(wanted):

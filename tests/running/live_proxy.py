@@ -346,7 +346,8 @@ class LiveProxy:
 @contextmanager
 def proxies(make: Callable[..., LiveProxy]) -> Iterator[Callable[..., LiveProxy]]:
     """Starts a proxy by `make(**options)`, or gives the one that has these options; all of them
-    stop in the end."""
+    stop in the end.
+    """
     started: dict[str, LiveProxy] = {}
 
     def start(**options: Any) -> LiveProxy:

@@ -55,7 +55,8 @@ def _add_scores(server: MCPServer, scoring: Scoring) -> None:
         model: str | None = None,
     ) -> Json:
         """How likely a reply is correct. Give what it answers, as `question` or as the conversation
-        (`messages` of chat completions), and the `model` that answered, if that is known."""
+        (`messages` of chat completions), and the `model` that answered, if that is known.
+        """
         return _told("score_reply", lambda: scoring.reply(reply, question, messages, model))
 
     @server.tool()
@@ -68,7 +69,8 @@ def _add_scores(server: MCPServer, scoring: Scoring) -> None:
         model: str | None = None,
     ) -> Json:
         """How likely a tool call is correct, before it is made. Give the conversation that led to
-        it (`messages`, or a `question`), and the definitions of the `tools`, if they are known."""
+        it (`messages`, or a `question`), and the definitions of the `tools`, if they are known.
+        """
         return _told(
             "score_call",
             lambda: scoring.call(tool, arguments, question, messages, tools, model),
@@ -97,7 +99,8 @@ def _add_desk(server: MCPServer, desk: Desk) -> None:
     ) -> Json:
         """Decide on a held reply, once: `approve`, `reject` with a `note` for whoever asked, or
         `edit` with the text or the calls in `content`. `correct` is the reviewer's label. Where
-        several people approve, `revision` is the review's, if one of them has edited it."""
+        several people approve, `revision` is the review's, if one of them has edited it.
+        """
         given: Json = {"verdict": verdict, "correct": correct, "note": note}
         given |= {"content": content} if content is not None else {}
         given |= {"revision": revision} if revision is not None else {}

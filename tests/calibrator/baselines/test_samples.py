@@ -89,7 +89,8 @@ def test_the_same_reply_over_and_over_is_surest() -> None:
 
 def test_frequency_is_lofreecps_score() -> None:
     """I13: share of the reply, less half of the normalized entropy, plus half of its likeness to
-    the most frequent reply."""
+    the most frequent reply.
+    """
     found = Samples("Lyon", TEXTS).frequency()
     uncertain = entropy([3, 2, 1]) / np.log(6)
     assert found == pytest.approx(2 / 6 - 0.5 * uncertain + 0.5 * 0.0, abs=1e-6)

@@ -196,7 +196,8 @@ def deploy(cluster: RayCluster, config: dict[str, Any], path: Path) -> str:
 @pytest.mark.slow
 def test_a_lost_machine_gives_no_wrong_score(cluster: RayCluster, tmp_path: Path) -> None:
     """SIGKILL to a machine with a replica under load: each request, asked again where it failed, is
-    answered, and each score is that of the calibrator in this process."""
+    answered, and each score is that of the calibrator in this process.
+    """
     scorer = load_scorer("embedded")
     items = [row.item("served") for row in labelled(40, seed=3)]
     expected = [score.confidence for score in scorer.score_batch(items)]

@@ -43,7 +43,8 @@ def test_leaving_out_prints_and_writes(
     test_file: Path, tmp_path: Path, name: str, left_out: list[str]
 ) -> None:
     """K04: one line for each group left out, with what a fit on everything gives, the mean, and
-    three figures of all of them together."""
+    three figures of all of them together.
+    """
     output = tmp_path / "study.json"
     result = run("study", name, test_file, "-o", output)
     assert result.exit_code == 0, result.stderr

@@ -41,7 +41,8 @@ def looked_for_anew() -> Iterator[None]:
 
 def read_anew() -> EmbeddedCalibrator:
     """The shipped calibrator with parts of its own: those that the suite shares were read before,
-    with the kernel or without."""
+    with the kernel or without.
+    """
     found = read_checkpoint(CHECKPOINTS / EMBEDDED)
     return EmbeddedCalibrator(found.config, found.tokenizer, found.parts)
 

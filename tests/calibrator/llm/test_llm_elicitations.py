@@ -70,7 +70,8 @@ def test_a_larger_budget_shows_more_of_an_answer(checkpoint: Path) -> None:
 
 def test_every_way_is_judged_on_the_same_rows(checkpoint: Path, tmp_path: Path) -> None:
     """K14, K15, I16: `pinocchio study elicitations` has an entry for each; a temperature moves
-    the confidence and never the ranking."""
+    the confidence and never the ranking.
+    """
     rows = sums(240)
     for name, is_test in (("train", False), ("test", True)):
         side = [row for row in rows if (share_of(row["question"]) < 0.4) == is_test]

@@ -136,7 +136,8 @@ def test_batches_and_shared_beginnings_equal_the_plain_pass(
     model: Any, faster: Any, expected: Tensor, budget: Budget, is_kept: bool
 ) -> None:
     """W07: however rows are grouped, and whatever was read before, logits are those of each alone;
-    with transformers' layers as with those that replace them."""
+    with transformers' layers as with those that replace them.
+    """
     for layers in (model, faster):
         scorer = LabelModel(layers, LABELS, budget=budget)
         found = (kept(scorer) if is_kept else scorer).logits(rows_of(model))

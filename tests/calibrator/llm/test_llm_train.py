@@ -98,7 +98,8 @@ def scores_of(folder: Path, items: list[Item] = ITEMS) -> list[float]:
 
 def rule(config: LlmTrainConfig, folder: Path) -> LlmTrainConfig:
     """A run that is long enough to learn to add, with names that would only be in the way, and slow
-    enough to do so from any start: at 2e-3 and above, runs know the questions by heart instead."""
+    enough to do so from any start: at 2e-3 and above, runs know the questions by heart instead.
+    """
     return replace(
         config,
         data=(str(write_sums(folder / "many.jsonl", 1_600)),),
@@ -275,7 +276,8 @@ def on_two_processes(
     command: Sequence[str], folder: Path
 ) -> list[subprocess.CompletedProcess[str]]:
     """Runs a command as `torchrun` would, which the slow tests do, in two that are forked here:
-    what they import, they have."""
+    what they import, they have.
+    """
     env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     env |= {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
     pids = []
@@ -379,7 +381,8 @@ def test_a_checkpoint_is_gone_on_from(
     config: LlmTrainConfig, finished: Path, tmp_path: Path
 ) -> None:
     """G06, A09: with a learning rate of nothing it stays what it was, with one it changes; its
-    prompt, base and rank are kept, and the new rows' names join those that it knows."""
+    prompt, base and rank are kept, and the new rows' names join those that it knows.
+    """
     own = sums(60, seed=7)
     data = tmp_path / "own.jsonl"
     data.write_text("".join(json.dumps({**row, "model": "ours"}) + "\n" for row in own))
@@ -426,7 +429,8 @@ def shown_row(number: int, data: bytes | None) -> dict[str, Any]:
 @pytest.mark.parametrize("family", ["qwen3_5", pytest.param("qwen3_vl", marks=pytest.mark.slow)])
 def test_images_are_trained_with(tiny_bases: OfFamily, tmp_path: Path, family: Family) -> None:
     """B06, F05, F06: rows with an image and rows with the placeholder in one step; the vision
-    tower's own adapter learns from both, and a row whose image is damaged is left out."""
+    tower's own adapter learns from both, and a row whose image is damaged is left out.
+    """
     shown = [picture(colour=RED), picture(colour=GREEN), None]
     rows = [shown_row(n, shown[n % 3]) for n in range(12)]
     rows.append(shown_row(13, picture(colour=RED)[:40]))
@@ -462,7 +466,8 @@ def test_images_on_two_processes_and_every_form_of_what_comes_of_it(
     tiny_bases: OfFamily, tmp_path: Path, family: Family
 ) -> None:
     """B05, B06, V13: rows with and without an image, started as a person does (gloo), end where one
-    process ends; the checkpoint scores the same unmerged, merged, and exported."""
+    process ends; the checkpoint scores the same unmerged, merged, and exported.
+    """
     shown = [picture(colour=RED), picture(colour=GREEN), None]
     data, base = tmp_path / "rows.jsonl", str(tiny_bases(family))
     data.write_text("".join(json.dumps(shown_row(n, shown[n % 3])) + "\n" for n in range(40)))

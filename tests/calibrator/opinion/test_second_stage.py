@@ -23,7 +23,8 @@ QUESTIONS, MODELS = 120, ("ann", "bob", "cleo", "dan")
 
 def rows(seed: int = 0) -> list[Row]:
     """Sums that four models get right in two of three cases, else wrong, each in its own way; and
-    riddles, which all of them get wrong in the same way, but for one."""
+    riddles, which all of them get wrong in the same way, but for one.
+    """
     rng, found = random.Random(seed), []
     for number in range(QUESTIONS):
         for at, model in enumerate(MODELS):

@@ -110,7 +110,8 @@ def test_what_it_is_worth_on_other_rows(scorers: list[EmbeddedCalibrator]) -> No
 
 def test_a_benchmark_can_be_left_out(made: tuple[Path, Path], tmp_path: Path) -> None:
     """Each is judged by a stage that was fitted on the questions of the other alone, from what the
-    run has kept; the numbers alone stay."""
+    run has kept; the numbers alone stay.
+    """
     run, checkpoint = made[1].parent, made[1]
     whole = read_checkpoint(checkpoint)
     readers = readers_without(["shelves", "racks", "new"], run, whole)

@@ -177,7 +177,8 @@ def test_names_are_told_or_not(report: Path, rows: list[Row]) -> None:
 
 def test_recalibration_is_plain_and_with_a_prior(report: Path) -> None:
     """N02, N03: maximum likelihood stands beside the fit that trusts the score; Platt keeps the
-    ranking, isotonic makes ties (N04)."""
+    ranking, isotonic makes ties (N04).
+    """
     found = table(report, "recalibrated-models")
     assert found["pooled"]["ece_plain"] != found["pooled"]["ece_platt"]
     assert {"ece", "ece_isotonic", "auroc_isotonic"} <= set(found["mean over 3"])

@@ -33,7 +33,8 @@ def observing(start_proxy: StartProxy) -> LiveProxy:
 
 def test_a_marked_call_is_held_however_sure_the_number_is(proxy: LiveProxy) -> None:
     """The demo refunds 69 euros where 6.90 were asked for; the record keeps marks and risk, and no
-    value of the call."""
+    value of the call.
+    """
     held = proxy.ask(QUESTION, "demo", tools=TOOLS)
     assert held.status_code == 422, held.text
     [[facts]] = proxy.recorded(held.headers["x-pinocchio-request-id"], *COLUMNS)

@@ -142,7 +142,8 @@ def test_the_record_keeps_the_facts_and_no_text(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
     """What rules can look at is there for a later replay, with the marks and the risk of calls;
-    arguments of tools are text."""
+    arguments of tools are text.
+    """
     proxy = start_proxy()
     tool = {"type": "function", "function": {"name": "send_email"}}
     headers = {"x-pinocchio-tags": "vip,beta", "x-pinocchio-domain": "law"}

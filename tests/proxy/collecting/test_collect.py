@@ -78,7 +78,8 @@ def test_a_faulty_upstream_is_asked_until_it_answers(
 
 def test_empty_outputs_are_explained_first(folder: Path, upstream: FaultyUpstream) -> None:
     """Where no benchmark is in the band nothing is trained or tested on: the first line says why,
-    with the option that keeps it, and with that option there are rows."""
+    with the option that keeps it, and with that option there are rows.
+    """
     done = collect(folder, "--model", "empty", "--questions", "3")
     assert rows_in(folder, "run/train.jsonl") == rows_in(folder, "run/test.jsonl") == []
     told = [line for line in done.stderr.splitlines() if "are empty" in line]

@@ -253,7 +253,8 @@ class Large(Broken):
 
 def test_the_memory_of_a_calibrator_is_what_it_takes_while_it_is_there() -> None:
     """It is closed and gone before doctor tells how much; a process of its own has no threads of
-    other tests that free memory meanwhile."""
+    other tests that free memory meanwhile.
+    """
     tells = f"from {__name__} import Large, tried; print(tried(Large, 'x', None).memory)"
     told = subprocess.run(
         [sys.executable, "-c", tells], cwd=ROOT, capture_output=True, text=True, timeout=180
@@ -421,7 +422,8 @@ def test_what_is_no_proxy_is_told(examine: Examine) -> None:
 
 def test_how_many_workers_suit_the_machine(examine: Examine) -> None:
     """Cores, memory of all, and whose the calibrator is: without a calibrator to load, with one in
-    each, and with one for all."""
+    each, and with one for all.
+    """
     with answering() as upstream:
         level, text = examine(upstream)[1]["workers"]
         assert level == "ok"

@@ -148,7 +148,8 @@ def test_other_commands_read_what_is_written(
     proxy: LiveProxy, store_url: str, run: Run, tmp_path: Path
 ) -> None:
     """`evaluate`, `recalibrate` and `certify` take the file as it is, packed too; tool calls are in
-    it."""
+    it.
+    """
     name = "export.jsonl.gz" if store_url.startswith("sqlite") else "export.jsonl"
     findings = Findings(store_url)
     count = 80

@@ -374,7 +374,8 @@ def test_a_teams_policy_is_replayed_on_its_own_traffic(
     upstream: FaultyUpstream, run: Run, tmp_path: Path
 ) -> None:
     """By default what a policy of this name decided on, with --team what a team asked; each is
-    compared with the policy that it had, and what is left out is told."""
+    compared with the policy that it had, and what is left out is told.
+    """
     (tmp_path / "desk.yaml").write_text(DESK)
     more: dict[str, Any] = {"keys": "required", "teams": {"support": {"policy": "helpdesk"}}}
     upstreams = f'{{faulty: {{base_url: "{upstream.base_url}", api_key: x}}}}'

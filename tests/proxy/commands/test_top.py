@@ -176,7 +176,8 @@ class Terminal:
 
 def test_a_terminal_is_kept_up_to_date(upstream: FaultyUpstream, tmp_path: Path) -> None:
     """New figures come by themselves; a proxy that is gone for a while is asked on; Ctrl-C ends it
-    well."""
+    well.
+    """
     proxy = LiveProxy(upstream.base_url, tmp_path, policy=HOLD, **DESK)
     terminal = Terminal(tmp_path, "--url", desk_url(proxy), "--every", "0.2")
     try:

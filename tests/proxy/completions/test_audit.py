@@ -165,7 +165,8 @@ def test_audits_do_not_count_as_held(proxy: LiveProxy) -> None:
 
 def test_the_stated_share_is_drawn(start_proxy: StartProxy) -> None:
     """Of 300 replies with a share of 0.3 about 90 are kept: between 58 and 125 in all but one of
-    30,000 runs."""
+    30,000 runs.
+    """
     proxy = start_proxy(audit={"share": 0.3})
     for _ in range(300):
         proxy.ask("p=0.9")

@@ -48,7 +48,8 @@ def test_time_is_told_apart_by_whose_it_is(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
     """Waiting for upstream is not the proxy's time; a request that nobody was asked for has
-    neither."""
+    neither.
+    """
     proxy = start_proxy(**watching("time"))
     began = time.monotonic()
     with ThreadPoolExecutor() as pool:

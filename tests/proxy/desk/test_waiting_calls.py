@@ -100,7 +100,8 @@ def test_the_number_stands_beside_the_threshold_that_counted(proxy: LiveProxy, r
 
 def test_the_console_shows_it_in_the_queue(proxy: LiveProxy, refund: str, visit: Visit) -> None:
     """The row has the call with its marks, in the colour of the rule's threshold; so has the page
-    of the reply, with the reasons."""
+    of the reply, with the reasons.
+    """
     page = visit.page
     page.goto("/console/reviews")
     row = page.locator(f"li[data-id={refund}]")

@@ -88,7 +88,8 @@ def test_a_proxy_tells_what_happens_to_a_held_reply(
     start_proxy: StartProxy, receiver: WebhookReceiver
 ) -> None:
     """Held, then released: ids and facts, a link, a signature that holds, and no text of the
-    exchange."""
+    exchange.
+    """
     hook = {"url": receiver.url, "secret": SECRET, "allow_private": True}
     proxy = start_proxy(policy=HOLD, webhooks=[hook], **DESK)
     id = held_id(proxy, "a canary p=0.1")

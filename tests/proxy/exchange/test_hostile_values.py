@@ -1,5 +1,6 @@
 """What a hostile client writes into every field that it can reach harms neither the record nor
-those who read it: rows, chain, commands, pages, metrics, drift, logs on a terminal."""
+those who read it: rows, chain, commands, pages, metrics, drift, logs on a terminal.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +98,8 @@ def test_no_value_harms_the_record_or_its_readers(
     proxy: LiveProxy, store_url: str, tmp_path: Path
 ) -> None:
     """Each request has its row and each held reply its review, the chain holds, and what people
-    look at shows all of it, escaped."""
+    look at shows all of it, escaped.
+    """
     given = [ask(proxy, value, behaviour) for value in VALUES for behaviour in ("ok", "tools")]
     assert {each.status_code for each in given} == {200, 422}
     reviews = [each.headers["x-pinocchio-review-id"] for each in given]

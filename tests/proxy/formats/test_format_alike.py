@@ -117,7 +117,8 @@ AMBIGUOUS = (
 )
 def test_a_strict_reading_finds_what_each_event_says_by_itself(events: list[bytes]) -> None:
     """Where a policy decides, text is taken by its likeness too, and no event is thought clear that
-    readers could take for two."""
+    readers could take for two.
+    """
     plain, strict = CHAT.assembler(), CHAT.assembler()
     strict.reading.is_strict = True
     for event in EventReader().feed(b"".join([BEGIN, *events])):

@@ -450,7 +450,8 @@ def test_the_last_question_is_the_users() -> None:
 
 def test_the_end_of_arguments_may_name_the_call() -> None:
     """OpenAI's `function_call_arguments.done` has name and arguments beside its type; they count
-    where the output has the same call, and are unreadable where it has another."""
+    where the output has the same call, and are unreadable where it has another.
+    """
     response = response_to({"model": "tools", "input": "x"}, "resp_1")
     call = next(item for item in response["output"] if item["type"] == "function_call")
     for name, is_unread in (("get_weather", False), ("send_money", True)):

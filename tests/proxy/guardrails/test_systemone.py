@@ -48,7 +48,8 @@ def put(gate: LiveProxy, state: Any, questions: Any = BOTH) -> httpx.Response:
 )
 def test_the_number_answers_whether_the_last_reply_is_correct(gate: LiveProxy, state: Any) -> None:
     """In each form of a conversation, and beside it the probability that it is not, by which
-    checks flag; the provenance of the number is the model's name."""
+    checks flag; the provenance of the number is the model's name.
+    """
     got = put(gate, state)
     assert got.status_code == 200
     assert got.json() == {

@@ -90,7 +90,8 @@ def test_a_store_that_was_away_for_a_moment_holds_no_second_reply(
     holding: LiveProxy, upstream: FaultyUpstream
 ) -> None:
     """Whoever asks again while nobody can tell what is held is judged anew, and told to come again
-    where the store says in the end that a reply is held: one request has one."""
+    where the store says in the end that a reply is held: one request has one.
+    """
     body = asked("away p=0.1")
     id = hold(holding, body)
     rename(holding, "held_replies", "away")
@@ -198,7 +199,8 @@ def test_a_refusal_is_a_message_that_a_run_survives(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
     """With `reply: refusal` the agent reads which call waits, the same again, then the call; or,
-    after a rejection, what a reviewer said. None of it is an error, and the model is asked once."""
+    after a rejection, what a reviewer said. None of it is an error, and the model is asked once.
+    """
     proxy = start_proxy(policy=policy("{hold: {reply: refusal}}"))
 
     def said(body: Json) -> tuple[str, str | None]:

@@ -89,7 +89,8 @@ def live(
 
 def test_a_month_in_which_the_calibrator_is_mended_and_a_shift_noticed(tmp_path: Path) -> None:
     """ECE falls below half after 200 verdicts; scores that shift raise the alarm of scores within
-    300 replies, without a label."""
+    300 replies, without a label.
+    """
     month = live(tmp_path, 1, shift=harder, half=2_500)
     assert month.labels == LABELS
     assert month.error_after < month.error_before / 2

@@ -79,7 +79,8 @@ def test_the_demo_is_listed_where_upstream_asks_for_a_key(proxy: LiveProxy) -> N
 
 def test_several_upstreams_make_one_list(tmp_path: Path, upstream: FaultyUpstream) -> None:
     """The widest route's list first, then what others have that is routed to them; only with keys
-    of their own, and one that is away is left out."""
+    of their own, and one that is away is left out.
+    """
     other = {"base_url": upstream.base_url, "api_key": "sk-more"}
     upstreams = {
         "wide": {"base_url": upstream.base_url},

@@ -333,7 +333,8 @@ def test_a_conversation_remembers_where_an_image_is(
     sighted: LiveProxy, seen: list[Item], server: ImageServer
 ) -> None:
     """A response that goes on with an earlier one is asked about its images: those under a URL
-    are fetched again, those that came along are no longer here."""
+    are fetched again, those that came along are no longer here.
+    """
     for url, expected in (
         (f"{server.url}/png", SCORED),
         (data_url(PNG), ("not_supported", "image_missing")),
@@ -352,7 +353,8 @@ def test_a_vision_model_is_shown_the_image(
     start: Start, tiny_bases: Callable[[Family], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """F04, F06: with a model of the real class the number through the proxy is that of Python, and
-    it depends on the picture."""
+    it depends on the picture.
+    """
     folder = tmp_path_factory.mktemp("vision") / "tiny"
     write_tiny_adapter(folder, tiny_bases("qwen3_vl"), "qwen3_vl")
     judge = Pinocchio(str(folder), device="cpu")

@@ -116,7 +116,8 @@ def test_a_backup_of_sqlite_has_what_is_in_the_log_of_writes(
     upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
     """The page's statement copies a store in use whole, and its audit chain holds; the file alone
-    lacks what is still in the log of writes (`-wal`)."""
+    lacks what is still in the log of writes (`-wal`).
+    """
     proxy = LiveProxy(upstream.base_url, tmp_path, policy=HOLD, **DESK)
     held = [proxy.ask(f"p=0.{n}").headers["x-pinocchio-review-id"] for n in (1, 2, 3)]
     statement = PAGE.split('"VACUUM INTO')[1].split('"')[0]

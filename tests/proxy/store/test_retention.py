@@ -141,7 +141,8 @@ GONE = {
 
 def test_content_is_deleted_once_it_is_over(store_url: str, retention: Retention) -> None:
     """Requests, replies and what reviewers wrote go `keep_content_days` after the decision; facts
-    stay, and so does what may still be fetched or waits."""
+    stay, and so does what may still be fetched or waits.
+    """
 
     async def held() -> dict[str, HeldReply]:
         store = Store(store_url)

@@ -355,7 +355,8 @@ def test_unknown_events_that_could_hold_a_part_count_as_a_call(
     gating: LiveProxy, upstream: AnyUpstream, surface: str, event: Json
 ) -> None:
     """Named or built like a call, or with a member in which one grows: not delivered by a rule on
-    calls, as before."""
+    calls, as before.
+    """
     events = MESSAGE_EVENTS if surface == "messages" else [CREATED, DONE_ITEM]
     end = STOP if surface == "messages" else COMPLETED
     upstream.answer = Response(

@@ -241,7 +241,8 @@ def test_verdicts_in_langfuse_become_labels(
     start: Start, langfuse: LangfuseServer, tmp_path: Path
 ) -> None:
     """Of the request whose score stands on the same trace, by whoever gave it, once; a trace with
-    several replies says nothing about one of them."""
+    several replies says nothing about one of them.
+    """
     proxy = start(langfuse)
     ids = asked(proxy, parent(1), parent(2), parent(3), parent(3))
     until(lambda: len(langfuse.scores) == 4, 20)
@@ -335,7 +336,8 @@ def test_hostile_answers_end_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What a server says in wrong types, odd names and dates of no calendar is passed by; what
-    else stands on its pages counts."""
+    else stands on its pages counts.
+    """
     proxy = start(langfuse, phoenix, store=store_url)
     ids = asked(proxy, parent(1), parent(2))
     until(lambda: len(langfuse.scores) == len(phoenix.annotations) == 2, 20)

@@ -75,7 +75,8 @@ def little_garbage() -> Iterator[None]:
 @pytest.fixture(params=[*LOOPS, f"{LOOPS[-1]}, gathered"])
 def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run[Any]]:
     """Runs a coroutine on an event loop of each kind, and with requests that wait for others;
-    nothing may be left over or complained of."""
+    nothing may be left over or complained of.
+    """
     kind, _, is_gathered = request.param.partition(", ")
     if is_gathered:
         monkeypatch.setattr(pool_module, "Bursts", AlwaysGathered)
@@ -1130,7 +1131,8 @@ def test_a_close_that_the_loop_has_not_seen_yet(run: Run[Any]) -> None:
 @pytest.mark.parametrize("last", [b"", OK], ids=["the end", "another answer"])
 def test_a_request_that_waits_for_others_is_not_lost(last: bytes) -> None:
     """What comes before a gathered request has left is no answer to it: not a byte of the request
-    was sent, so that even a POST goes to a new connection."""
+    was sent, so that even a POST goes to a new connection.
+    """
     gate, said = Gate(), Gate()
 
     def script(peer: Peer) -> None:
@@ -1673,7 +1675,8 @@ def test_https_goes_through_the_forward_proxy(
     no_proxy: str,
 ) -> None:
     """HTTPS_PROXY opens a tunnel, with the proxy's login and no key in sight; NO_PROXY names hosts
-    that are reached directly."""
+    that are reached directly.
+    """
 
     async def scenario() -> None:
         heads: list[bytes] = []

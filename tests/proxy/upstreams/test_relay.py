@@ -73,7 +73,8 @@ def test_query_string_survives(proxy: LiveProxy, upstream: FaultyUpstream) -> No
 
 def test_request_headers_survive(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
     """Unknown and repeated header fields reach upstream with their values; no other comes with
-    them but the mark by which a loop is found."""
+    them but the mark by which a loop is found.
+    """
     sent = [
         (b"openai-beta", b"assistants=v2"),
         (b"x-stainless-retry-count", b"0"),

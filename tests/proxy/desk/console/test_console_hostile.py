@@ -100,7 +100,8 @@ def test_nothing_of_a_hostile_reply_happens(
     proxy: LiveProxy, visit: Visit, texts: list[str]
 ) -> None:
     """In replies, questions, instructions, models' names and notes; on every page that shows them:
-    no dialog, no request to another origin, no violation, nothing set by a script, no overflow."""
+    no dialog, no request to another origin, no violation, nothing set by a script, no overflow.
+    """
     assert len(HOSTILE) >= 30
     ids = []
     for text in texts:

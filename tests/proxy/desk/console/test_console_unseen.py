@@ -54,7 +54,8 @@ def states(proxy: LiveProxy, ids: list[str]) -> list[str]:
 
 def leave_with(page: Page, proxy: LiveProxy, ids: list[str], *expected: str) -> None:
     """Expects these states once the page has gone, and with it what could still be undone; they
-    stay so."""
+    stay so.
+    """
     page.goto("about:blank")
     with suppress(AssertionError):  # then the comparison below shows the states
         until(lambda: states(proxy, ids) == list(expected))
@@ -308,7 +309,8 @@ def test_of_two_tabs_one_decides(proxy: LiveProxy, visit: Visit, page: Page) -> 
 
 def test_without_script_the_server_looks_after_it(browser: Browser, proxy: LiveProxy) -> None:
     """A form that comes within a second of its page is asked for again, and a call has a box to be
-    ticked."""
+    ticked.
+    """
     execute(proxy.config.store, "UPDATE held_replies SET state = 'rejected' WHERE state = 'held'")
     text, call = held_id(proxy, "first p=0.1"), held_calls(proxy, 3)[2]
     with visiting(browser, proxy, java_script_enabled=False) as visit:

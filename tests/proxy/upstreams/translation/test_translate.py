@@ -465,7 +465,8 @@ def test_importing_the_module_does_not_import_litellm() -> None:
 @pytest.mark.slow  # an import of its own; test_app.py says that none loads it unasked
 def test_loading_litellm_is_silent_and_offline(tmp_path: Path) -> None:
     """Its import prints nothing, opens no connection, reads no `.env`, and is the first request's:
-    it is in a thread, so that other requests go on."""
+    it is in a thread, so that other requests go on.
+    """
     (tmp_path / ".env").write_text("FROM_DOTENV=1")
     code = f"""
 import asyncio, logging, os, sys
