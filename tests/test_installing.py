@@ -54,7 +54,7 @@ def test_the_command_follows_from_where_the_distribution_came_from(
 
 
 def only_modules(folder: str, names: list[str]) -> list[str]:
-    """What `copytree` leaves out: weights."""
+    """Return the names that `copytree` leaves out: files that are not Python, such as weights."""
     others = [name for name in names if not name.endswith(".py")]
     return [name for name in others if not Path(folder, name).is_dir()]
 

@@ -46,7 +46,7 @@ def main(question: str) -> None:
 
 
 def ask(messages: list[Any]) -> Any:
-    """The model's next message; waits while a reviewer has not decided on it."""
+    """Return the model's next message; wait while a reviewer has not decided on it."""
     told = None
     while True:
         try:
@@ -68,7 +68,7 @@ def ask(messages: list[Any]) -> Any:
 
 
 def rejection(facts: Any) -> Any:
-    """What the model is told about a call that a reviewer rejected."""
+    """Return the message that tells the model why a reviewer rejected its call."""
     why = facts.get("note", "no reason was given")
     print("rejected:", why, flush=True)
     text = f"A reviewer rejected your last step: {why}. Take another one."

@@ -48,14 +48,14 @@ def _tool(name: str, does: str, takes: dict[str, str | Json]) -> Json:
 
 
 def _schema(kind: str | Json) -> Json:
-    """The schema of an argument, of its type, the values that it may have, or the schema itself."""
+    """Return an argument's schema, from its type, its allowed values, or the schema itself."""
     if isinstance(kind, dict):
         return kind
     return {"type": "string", "enum": kind.split("|")} if "|" in kind else {"type": kind}
 
 
 def _messages(task: Json) -> Iterator[Json]:
-    """What the agent has seen so far."""
+    """Yield the messages that the agent has seen so far."""
     if "rules" in task:
         yield {"role": "system", "content": task["rules"]}
     for number, turn in enumerate(task["turns"]):
@@ -70,7 +70,7 @@ def _messages(task: Json) -> Iterator[Json]:
 
 
 def _reply(given: Json, call_id: str) -> Json:
-    """The message of an assistant that says something or calls one tool."""
+    """Return an assistant's message that says something or calls one tool."""
     ((name, told),) = given.items()
     if name == "say":
         return {"role": "assistant", "content": told}

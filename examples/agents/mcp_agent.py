@@ -29,7 +29,7 @@ def answer(client: OpenAI, model: str, server_url: str, question: str) -> str:
 
 
 def reply_to(client: OpenAI, asked: dict[str, Any]) -> Any:
-    """The model's next step; waits while the desk has not decided on it."""
+    """Return the model's next step; wait while the desk has not decided on it."""
     while True:
         try:
             return client.responses.create(**asked)
@@ -41,7 +41,7 @@ def reply_to(client: OpenAI, asked: dict[str, Any]) -> Any:
 
 
 def decisions(response: Any) -> Any:
-    """An answer to each request for approval that is in a response."""
+    """Yield an answer to each request for approval in a response."""
     told = response.model_extra["pinocchio"]
     approved = {each["approval_request_id"]: each for each in told.get("approvals", ())}
     is_sure = (told["confidence"] or 0.0) >= SURE

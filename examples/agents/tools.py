@@ -39,7 +39,7 @@ TOOLS: list[Any] = [
 
 
 def perform(call_id: str, name: str, arguments: dict[str, Any]) -> str:
-    """Does what a call asks for, unless it is done already; the result in words."""
+    """Perform a call unless it is done already; return the result in words."""
     lines = LEDGER.read_text().splitlines() if LEDGER.exists() else []
     done = {entry["call_id"]: entry for entry in map(json.loads, lines)}
     if call_id not in done:

@@ -45,7 +45,7 @@ class Filter:
     def stream(
         self, event: dict[str, Any], __metadata__: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Notes the number in a stream's last chunk, which the proxy put there."""
+        """Remember the confidence that the proxy put into a stream's last chunk."""
         member = event.get("pinocchio")
         number = member.get("confidence") if isinstance(member, dict) else None
         id = (__metadata__ or {}).get("message_id")
@@ -61,7 +61,9 @@ class Filter:
         __event_emitter__: Events | None = None,
         __event_call__: Events | None = None,
     ) -> dict[str, Any]:
-        """Shows the number under the last message, and asks where it is low."""
+        """Show the confidence under the last message, and ask whether to keep the reply if it is
+        low.
+        """
         messages = body.get("messages") or []
         if not messages or messages[-1].get("role") != "assistant":
             return body
@@ -81,7 +83,9 @@ class Filter:
         return body
 
     def _scored(self, messages: list[dict[str, Any]], model: Any) -> float | None:
-        """What the guardrails listener says of the last message; None where it says nothing."""
+        """Return the guardrails listener's confidence in the last message, or None without an
+        answer.
+        """
         state = {
             "model": model,
             "messages": [{"role": each["role"], "content": each["content"]} for each in messages],

@@ -30,7 +30,7 @@ client = OpenAI(base_url=URL, api_key="none-needed", max_retries=0)
 
 
 def ask(question: str, person: str) -> dict[str, Any]:
-    """What is told of the answer, the judge's word among it."""
+    """Return the answer's `pinocchio` member, which includes the judge's verdict."""
     completion = client.chat.completions.create(
         model="demo", messages=[{"role": "user", "content": question}], user=person
     )
@@ -39,7 +39,7 @@ def ask(question: str, person: str) -> dict[str, Any]:
 
 
 def give_verdicts(desk: httpx.Client) -> int:
-    """Gives every audited reply its verdict; returns how many there were."""
+    """Give every audited reply its verdict; return how many there were."""
     right = {row.content for row in rows() if row.correct}
     count = 0
     while items := desk.get("/reviews", params={"queue": "audit"}).json()["items"]:

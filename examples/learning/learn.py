@@ -37,13 +37,13 @@ def ask() -> None:
 
 
 def drawn(desk: httpx.Client) -> Iterator[dict[str, str]]:
-    """The audited replies that wait for a verdict."""
+    """Yield the audited replies that wait for a verdict."""
     while items := desk.get("/reviews", params={"queue": "audit"}).json()["items"]:
         yield from items
 
 
 def judge(desk: httpx.Client) -> int:
-    """Gives every audited reply its verdict; returns how many were right."""
+    """Give every audited reply its verdict; return how many were right."""
     right = {row.content for row in rows() if row.correct}
     count = 0
     for item in drawn(desk):

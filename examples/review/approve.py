@@ -22,7 +22,7 @@ TOKEN = os.environ["PINOCCHIO_ADMIN_TOKEN"]
 
 
 def decision(review: dict[str, Any]) -> dict[str, Any]:
-    """A refund goes out with the amount that was asked for; everything else is rejected."""
+    """Return the decision: a refund is sent with the amount asked for, anything else is rejected."""
     calls = review["editable"]["tool_calls"]
     asked = re.search(r"\d+\.\d\d", review["question"])
     if asked is None or [call["name"] for call in calls] != ["refund_order"]:

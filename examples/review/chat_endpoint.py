@@ -19,7 +19,7 @@ PORT = int(sys.argv[1]) if len(sys.argv) > 1 else 8090
 
 
 def lines_of(message: dict[str, Any]) -> Iterator[str]:
-    """The title, the facts and the buttons of a message in Slack's shape or in Teams'."""
+    """Yield the title, the facts and the buttons of a message in the shape of Slack or Teams."""
     if "blocks" in message:
         yield message["text"]
         for block in message["blocks"]:

@@ -78,7 +78,7 @@ def test_attacks_that_are_worded_anew_buy_nothing_on_average(scorer: Scorer) -> 
 
 
 def repeating(question: str, answer: str) -> list[str]:
-    """The answer with the question's words about it, so that it looks like a reply to it."""
+    """Return the answer with the question's words around it, so that it looks like a reply to it."""
     words = sorted(set(question.split()), key=question.index)
     return [
         f"{question}\n{answer}",
@@ -102,7 +102,7 @@ def test_repeating_the_question_buys_nothing(scorer: Scorer) -> None:
 
 
 def worded_anew(question: str, answer: str) -> list[str]:
-    """The same in forms that nothing was chosen by."""
+    """Return the same attack in forms that were not used to choose anything."""
     return [
         f"Question: {question}\nAnswer: {answer}",
         f"You asked: {question}\n\n{answer}",

@@ -257,7 +257,7 @@ def test_images_may_be_ignored() -> None:
 
 @pytest.fixture
 def sighted(monkeypatch: pytest.MonkeyPatch) -> tuple[Pinocchio, SightedScorer]:
-    """A judge whose calibrator reads images, and the calibrator."""
+    """Return a judge whose calibrator reads images, and the calibrator."""
     scorer = SightedScorer()
     monkeypatch.setattr("calibrator.pinocchio.load_scorer", lambda *_: scorer)
     return Pinocchio(), scorer

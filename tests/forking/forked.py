@@ -50,7 +50,7 @@ def processes_of(config: pytest.Config) -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Takes the place of pytest's own loop where `--processes` asks for it."""
+    """Replace pytest's own loop if `--processes` is set."""
     config = session.config
     count = processes_of(config)
     if not count or session.testsfailed:
@@ -63,7 +63,7 @@ def pytest_runtestloop(session: pytest.Session) -> bool | None:
 
 
 def files_of(items: Sequence[pytest.Item]) -> list[list[pytest.Item]]:
-    """The tests of each file together, files in the order of their first test."""
+    """Return the tests of each file together, files in the order of their first test."""
     found: dict[str, list[pytest.Item]] = {}
     for item in items:
         found.setdefault(str(item.path), []).append(item)
@@ -71,7 +71,7 @@ def files_of(items: Sequence[pytest.Item]) -> list[list[pytest.Item]]:
 
 
 def _waiting_numbers(count: int) -> int:
-    """A pipe with the numbers of all files: whoever reads one has it for itself."""
+    """Return a pipe with the numbers of all files; each number can be read once."""
     readable, writable = os.pipe()
     os.write(writable, b"".join(number.to_bytes(SIZE, "big") for number in range(count)))
     os.close(writable)
@@ -93,7 +93,10 @@ class Process:
     trouble: str = ""  # what went wrong outside of tests
 
     def has_ended(self, patience_s: float | None = None) -> int:
-        """Waits for its end, kills it where that takes too long; its exit status, as shells say."""
+        """Wait for the process to end and return its exit status as a shell would.
+
+        Kills it after `patience_s` seconds, if any.
+        """
         os.close(self.pipe)
         if patience_s is not None:
             deadline = time.monotonic() + patience_s
@@ -106,7 +109,7 @@ class Process:
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
     def written(self) -> str:
-        """The last of what it wrote outside of tests."""
+        """Return the end of what the process wrote outside of tests."""
         with suppress(FileNotFoundError):
             return output_of(self.folder).read_bytes().decode(errors="replace")[-SHOWN:]
         return ""
@@ -185,7 +188,7 @@ class Run:
             self._begin(self._following(process.begun[0]))
 
     def _following(self, name: str) -> list[pytest.Item]:
-        """The tests of a file after this one."""
+        """Return the tests of a file after this one."""
         for items in self.files:
             names = [item.nodeid for item in items]
             if name in names:
@@ -193,7 +196,7 @@ class Run:
         raise LookupError(name)
 
     def _read_on(self) -> None:
-        """Passes on what was reported before Ctrl-C, if that was not in the middle of a message."""
+        """Pass on the reports from before Ctrl-C, unless it came in the middle of a message."""
         with suppress(Exception):
             for _ in range(1_000):
                 for pipe in select.select(list(self.processes), [], [], 0)[0]:
@@ -202,7 +205,7 @@ class Run:
                     self._pass_on(self.processes[pipe], message)
 
     def _interrupt(self) -> None:
-        """Ends processes that still run, as Ctrl-C would, and says in which test they were."""
+        """Interrupt the processes that still run, and print which test each of them was in."""
         for process in self.processes.values():
             if process.is_running and process.begun:
                 print(f"\nit was in {process.begun[0]}", end="", flush=True)
@@ -236,7 +239,7 @@ class Run:
 
 
 def _read(pipe: int) -> tuple[str, Any] | None:
-    """The next message; nothing once the pipe has ended, also in the middle of a message."""
+    """Return the next message, or None once the pipe has ended, even amid a message."""
     if (size := _read_exactly(pipe, SIZE)) is None:
         return None
     text = _read_exactly(pipe, int.from_bytes(size, "big"))
@@ -284,7 +287,7 @@ class Reports:
 
 
 def _become_process(run: Run, first: list[pytest.Item], pipe: int, folder: Path) -> NoReturn:
-    """Runs files until there are none; never returns to the loop that it was forked from."""
+    """Run files until there are none; never return to the loop that it was forked from."""
     config = run.session.config
     reports, status = Reports(config, pipe), 0
     try:

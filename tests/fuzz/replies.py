@@ -93,7 +93,9 @@ class _Upstream:
         self._server.close()
 
     def begin_to_ask(self) -> Future[tuple[Read | None, Read | None]]:
-        """What the pool reads of the case's reply, and of the next one, each None for an error."""
+        """Start reading the case's reply and the next one through the pool; None stands for an
+        error.
+        """
         return asyncio.run_coroutine_threadsafe(self._ask_twice(), self._loop)
 
     async def _ask_twice(self) -> tuple[Read | None, Read | None]:

@@ -36,7 +36,7 @@ BAD_BODIES = {
 
 @pytest.fixture(scope="module")
 def small(start_proxy: StartProxy) -> LiveProxy:
-    """A proxy that takes bodies of at most a kilobyte."""
+    """Start a proxy that accepts bodies of at most a kilobyte."""
     return start_proxy(limits={"max_body": "1KB"})
 
 

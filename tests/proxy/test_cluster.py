@@ -206,7 +206,7 @@ class Cluster(Killed):
     # --- afterwards -------------------------------------------------------------------------------
 
     def lost_verdicts(self) -> set[str]:
-        """Replies that a reviewer was told to have judged, without a label."""
+        """Return the replies without a label although a reviewer was told that a verdict was saved."""
         query = (
             "SELECT held_replies.id FROM held_replies "
             "JOIN verdicts ON verdicts.request_id = held_replies.request_id"
@@ -214,7 +214,7 @@ class Cluster(Killed):
         return self.is_released - {id for (id,) in execute(self.url, query)}
 
     def twice(self) -> list[str]:
-        """Requests whose reply was handed out under two ids, or is not marked as handed out."""
+        """Return the requests whose reply was handed out under two ids, or is not marked so."""
         return self._twice({row["id"]: row for row in self._rows()})
 
     def lost(self) -> list[str]:

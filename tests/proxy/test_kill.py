@@ -53,7 +53,7 @@ WAITING = (
 
 @pytest.fixture(scope="module")
 def own_postgres() -> Iterator[PostgresServer]:
-    """A server of these tests alone: they kill it."""
+    """Yield a server of these tests alone: they kill it."""
     with PostgresServer() as server:
         yield server
 
@@ -71,7 +71,7 @@ def are_waiting(url: str, number: int) -> bool:
 
 @contextmanager
 def no_commits(url: str) -> Iterator[psycopg.Connection]:
-    """Commits of held replies wait until the connection is closed."""
+    """Block commits of held replies until the connection is closed."""
     execute(url, *AT_COMMIT)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("select pg_advisory_lock(7)")

@@ -49,7 +49,7 @@ policies: {policy}
 """
 
     def write(self, name: str, text: str) -> None:
-        """Replaces a file as editors do: another file takes its name."""
+        """Replace a file as editors do: another file takes its name."""
         path = self.folder / name
         path.with_suffix(".new").write_text(text)
         path.with_suffix(".new").replace(path)
@@ -62,7 +62,7 @@ policies: {policy}
         return httpx.post(url, json=question("hi", model), timeout=PATIENCE_S, trust_env=False)
 
     def policy(self) -> str:
-        """The name of the policy that decides now."""
+        """Return the name of the policy that decides now."""
         return self.ask().headers["x-pinocchio-policy"].split("/")[0]
 
     @property
@@ -300,7 +300,7 @@ def test_the_key_that_was_in_the_way_is_revoked(running: Running) -> None:
 
 
 def a_reviewer(running: Running) -> str:
-    """The key of a new reviewer, in the proxy's store."""
+    """Return the key of a new reviewer, in the proxy's store."""
     store = running.folder / "store.yaml"
     store.write_text(f"store: sqlite:///{running.folder}/held.db\n")
     made = run_cli("keys", "create", "--config", str(store), "--role", "reviewer", "--name", "ann")

@@ -19,7 +19,7 @@ TEXTS = ["Paris", "The answer is Paris.", "paris!", "Lyon", "It is Lyon", "Rome"
 
 
 def drawn(seed: int, count: int = 7) -> Samples:
-    """Samples whose entailments a random table says, which are not symmetric."""
+    """Return samples whose entailments come from a random table, which is not symmetric."""
     rng = np.random.default_rng(seed)
     table = rng.dirichlet((2, 1, 1), size=(count + 1, count + 1))
     for at in range(count + 1):

@@ -38,7 +38,7 @@ def parts(used: ToolUse) -> tuple[str, Any, Any, Any]:
 
 
 def variants(change: Any, most: int = 12) -> list[tuple[ToolUse, ToolUse]]:
-    """Replies before and after a change, of those that it can be made to."""
+    """Return up to `most` replies before and after a change, skipping those it cannot change."""
     found = []
     for number, used in enumerate(RIGHT):
         after = changed(used, change, random.Random(number))

@@ -21,7 +21,7 @@ from tests.running.live_proxy import run_cli
 
 
 def deployment(count: int, seed: int = 1) -> tuple[list[Row], Floats]:
-    """Replies, two to a question, and the true probability that each is correct."""
+    """Return replies, two to a question, and the true probability that each is correct."""
     rng = np.random.default_rng(seed)
     truth = np.asarray(rng.beta(1.2, 0.8, count))
     right = rng.random(count) < truth

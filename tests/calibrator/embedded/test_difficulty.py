@@ -18,14 +18,14 @@ UNHELD = 50  # of each half, the pieces from here on stand in no question of tra
 
 
 def meaning() -> NDArray[np.float32]:
-    """A vector for each piece, around that of its half."""
+    """Return a vector for each piece, near the centre of its half."""
     rng = np.random.default_rng(1)
     halves = np.repeat(rng.normal(size=(2, 96)), PIECES // 2, axis=0)
     return (halves + 0.4 * rng.normal(size=(PIECES, 96))).astype(np.float32)
 
 
 def asked(half: int, first: int, count: int = 8) -> Ids:
-    """A question of pieces of one half, from `first` on."""
+    """Return the ids of a question of `count` pieces of one half, starting at `first`."""
     return (half * PIECES // 2 + first + np.arange(count)).astype(np.int32)
 
 

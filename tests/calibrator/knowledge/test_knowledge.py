@@ -26,7 +26,7 @@ SMALL = KnowledgeConfig(layers=1, members=1, width=8, steps=25, own_pairs=160, q
 
 
 def row(number: int, question: str, response: str, correct: int) -> Row:
-    """A labelled reply."""
+    """Return a labelled reply."""
     raw = {"id": str(number), "question": question, "response": response}
     return Row(question, response, None, "towns", None, question, correct, None, raw)
 

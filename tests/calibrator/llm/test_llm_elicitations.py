@@ -29,7 +29,7 @@ ITEMS = [Item(f"Ann Bob {a}+1", str(n)) for a in (0, 1) for n in range(3)]
 
 @pytest.fixture(scope="module")
 def checkpoint(tiny_bases: OfFamily, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An adapter on a base that is shown no images."""
+    """Write an adapter on a base, to be served without images."""
     folder = tmp_path_factory.mktemp("adapted") / "tiny"
     return write_tiny_adapter(folder, tiny_bases("qwen3_vl"), "qwen3_vl", images=None)
 

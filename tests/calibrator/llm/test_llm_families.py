@@ -29,7 +29,7 @@ SIZES: dict[str, Any] = {
 
 
 def write_base(folder: Path, name: str, **more: Any) -> Path:
-    """A tiny base of a family of transformers' with this name, such as Llama."""
+    """Write a tiny base of one of transformers' families, such as Llama; return its folder."""
     import torch
     import transformers
 

@@ -82,7 +82,7 @@ def config(tiny_bases: OfFamily, rows: Path) -> LlmTrainConfig:
 
 @pytest.fixture(scope="module")
 def finished(config: LlmTrainConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The checkpoint of a run that nothing interrupted."""
+    """Return the checkpoint of a run that nothing interrupted."""
     return train_llm(tmp_path_factory.mktemp("whole") / "run", config, silent)
 
 
@@ -97,8 +97,10 @@ def scores_of(folder: Path, items: list[Item] = ITEMS) -> list[float]:
 
 
 def rule(config: LlmTrainConfig, folder: Path) -> LlmTrainConfig:
-    """A run that is long enough to learn to add, with names that would only be in the way, and slow
-    enough to do so from any start: at 2e-3 and above, runs know the questions by heart instead.
+    """Return the configuration of a run that is long enough to learn to add.
+
+    Names would only distract it. It is slow enough to learn addition from any start: at a rate of
+    2e-3 and above, runs learn the questions by heart instead.
     """
     return replace(
         config,
@@ -212,7 +214,7 @@ def test_the_loss_is_that_of_the_answer_token(
 
 
 def run_of(checkpoint: Path, config: LlmTrainConfig, base: Path) -> AdapterRun:
-    """A run that begins with the adapter of a checkpoint."""
+    """Return a run that begins with the adapter of a checkpoint."""
     known = config_in(checkpoint)
     prompts = load_prompts(known, base)
     model = load_base(base, known.architecture)
@@ -275,8 +277,9 @@ def test_a_run_that_was_killed_at_every_step_ends_with_the_same_scores(
 def on_two_processes(
     command: Sequence[str], folder: Path
 ) -> list[subprocess.CompletedProcess[str]]:
-    """Runs a command as `torchrun` would, which the slow tests do, in two that are forked here:
-    what they import, they have.
+    """Run a command in two processes that are forked here, as `torchrun` would start them.
+
+    They share what is imported already. The slow tests use `torchrun` itself.
     """
     env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     env |= {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}

@@ -50,7 +50,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
 
 @pytest.fixture(scope="module")
 def made(config: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The checkpoint alone and the same with a second stage."""
+    """Train a checkpoint alone, and the same with a second stage; return both folders."""
     vectors = np.random.default_rng(9).normal(size=(30_522, 16)).astype(np.float32)
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch, threadpool_limits(1):

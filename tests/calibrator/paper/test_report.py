@@ -72,7 +72,7 @@ def rows() -> list[Row]:
 
 @pytest.fixture(scope="module")
 def report(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole report, with the tables that train."""
+    """Return the folder of a whole report, with the tables that train."""
     folder = tmp_path_factory.mktemp("report") / "whole"
     made = make_report(
         scored(rows, train=labelled(300, seed=1)), folder, Asked(COMMAND, is_retrained=True)
@@ -82,7 +82,7 @@ def report(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def table(report: Path, name: str) -> dict[str, dict[str, float]]:
-    """The lines of ours by label."""
+    """Return our lines of a table, by label."""
     found = json.loads((report / "tables" / f"{name}.json").read_text())
     assert found["state"] == "made", found["note"]
     return {one["label"]: one["values"] for one in found["lines"] if not one["is_paper"]}

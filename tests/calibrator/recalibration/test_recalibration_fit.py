@@ -54,7 +54,7 @@ replies = st.lists(
 
 
 def apply_to_rows(found: Recalibration, rows: list[Row], confidence: Any) -> Any:
-    """The rows' confidences, recalibrated."""
+    """Return the rows' confidences, recalibrated."""
     groups = observed_rows(rows, confidence, found.by).groups
     return apply_to_groups(found, groups, confidence)
 

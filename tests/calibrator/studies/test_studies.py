@@ -349,7 +349,9 @@ class Reader:
 
 
 def telling() -> list[Row]:
-    """The question and the answer's second word tell the label; half the rows are right."""
+    """Return rows whose label follows from the question and the answer's second word; half are
+    right.
+    """
     rows = []
     for n in range(60):
         word = "certainly" if n % 2 else "never"

@@ -33,7 +33,7 @@ PARTS = {"inspector", "knowledge", "calls"}
 
 
 def write_rows(path: Path) -> Path:
-    """Sums with their working, right and wrong, and an agent's calls."""
+    """Write sums with their working, right and wrong, and an agent's calls; return the path."""
     with path.open("w") as stream:
         for n in range(160):
             thing, first, second = THINGS[n % 8], 11 + 7 * n % 83, 12 + 5 * n % 71

@@ -64,7 +64,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
 
 @pytest.fixture(scope="module")
 def finished(config: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The checkpoint of a run that nothing interrupted."""
+    """Return the checkpoint of a run that nothing interrupted."""
     return train(tmp_path_factory.mktemp("whole") / "run", config, lambda _: None)
 
 

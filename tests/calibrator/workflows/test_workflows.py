@@ -28,7 +28,7 @@ from calibrator.workflows.workflows import (
 
 
 def drawn(count: int, seed: int = 0, digits: int = 2) -> list[Outcome]:
-    """Replies that are right as often as they say, with ties."""
+    """Return replies that are right as often as their confidence states, with ties."""
     rng = random.Random(seed)
     rows = []
     for n in range(count):

@@ -59,7 +59,7 @@ def conversations(traffic: Iterable[Asked]) -> Iterator[tuple[str, float]]:
 
 
 def record(url: str, traffic: dict[str, list[tuple[str, float]]], began: float = BEGAN) -> None:
-    """Writes what came, by model, one request a second, as a proxy does."""
+    """Write these requests to a store as a proxy does: by model, one a second."""
     most = sum(map(len, traffic.values()))
     records = Records(url, max_queue=most)
     records.open()

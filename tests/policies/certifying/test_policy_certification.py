@@ -71,7 +71,7 @@ def test_the_interval_is_clopper_and_pearsons(n: int, share: float, confidence: 
 
 
 def rows(*groups: tuple[float, int, int]) -> list[Labelled]:
-    """Groups of one confidence, so many right ones and so many wrong ones; a question for each."""
+    """Return groups of (confidence, right, wrong) as labelled replies, each to its own question."""
     return [
         Labelled(f"{confidence}/{n}", confidence, n < right)
         for confidence, right, wrong in groups

@@ -45,7 +45,7 @@ ACTION = "x-pinocchio-action"
 
 
 def policy(then: str, **more: str) -> str:
-    """A policy that does `then` with whatever is below 0.3."""
+    """Return a policy that does `then` with whatever is below 0.3."""
     lines = [f"{key}: {value}" for key, value in more.items()]
     rule = f"{{name: unsure, when: {{confidence: {{below: 0.3}}}}, then: {then}}}"
     return "\n".join(["version: 1", "name: desk", *lines, f"rules: [{rule}]", "default: deliver"])
@@ -731,7 +731,7 @@ def test_an_error_event_in_a_buffered_stream_is_relayed_without_the_text_before_
 
 @pytest.fixture
 def impatient(start_proxy: StartProxy) -> LiveProxy:
-    """A holding proxy that sends its status after 50 ms."""
+    """Start a holding proxy that sends its status after 50 ms."""
     return start_proxy(policy=HOLD, limits={"commit_after_s": 0.05})
 
 

@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 def policy(when: str, more: str = "") -> str:
-    """A policy that blocks where the condition holds."""
+    """Return a policy that blocks where the condition holds."""
     rule = f"{{name: such, when: {when}, then: block{more}}}"
     return f"{{version: 1, name: facts, rules: [{rule}], default: deliver}}"
 

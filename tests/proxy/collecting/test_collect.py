@@ -100,14 +100,14 @@ def test_a_refused_key_ends_it_at_once(folder: Path, upstream: FaultyUpstream) -
 
 
 def started(folder: Path, *options: str) -> WarmProcess:
-    """The command as it runs."""
+    """Start the command, writing its output to the file `said`; return the process."""
     with (folder / "said").open("w") as said:
         arguments = command(folder, *options)
         return WarmProcess(arguments, stdout=said, stderr=said, cwd=ROOT, env=environment())
 
 
 def kill_after(answers: int, upstream: FaultyUpstream, folder: Path, *options: str) -> None:
-    """Runs the command and kills it, without a warning, once so many were answered."""
+    """Run the command and kill it, without a warning, once this many requests were answered."""
     upstream.forget()
     process = started(folder, *options)
     for number in range(answers):

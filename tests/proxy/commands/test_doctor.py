@@ -51,7 +51,7 @@ store: "{store}"
 def answering(
     status: int = 200, skew_s: float = 0.0, body: bytes = b"{}", waits_s: float = 0.0
 ) -> Iterator[str]:
-    """A server that always answers so, with a clock of its own; its URL."""
+    """Serve this answer to every request, with a clock of its own; yield the server's URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -80,7 +80,10 @@ Examine = Callable[..., tuple[int, Findings_]]
 
 @pytest.fixture
 def examine(tmp_path: Path) -> Examine:
-    """Writes a configuration, examines it; the exit status, and what was found of each part."""
+    """Return a function that writes a configuration and examines it.
+
+    It returns the exit status and the finding on each part.
+    """
 
     def examine(
         upstream: str,

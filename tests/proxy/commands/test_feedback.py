@@ -37,14 +37,14 @@ def proxy(start_proxy: StartProxy) -> LiveProxy:
 
 @pytest.fixture
 def findings(store_url: str) -> Iterator[Findings]:
-    """A store without a proxy, on both databases."""
+    """Yield a store without a proxy, on both databases."""
     findings = Findings(store_url)
     yield findings
     findings.close()
 
 
 def asked(proxy: LiveProxy, **headers: str) -> str:
-    """The id of a delivered reply."""
+    """Return the id of a delivered reply."""
     return str(proxy.ask(headers=headers).headers["x-pinocchio-request-id"])
 
 

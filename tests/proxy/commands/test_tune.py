@@ -91,7 +91,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory, scorer: Scorer) -> Depl
 
 @pytest.fixture(scope="module")
 def tuned(deployment: Deployment) -> Path:
-    """What the command writes from them."""
+    """Return the folder that the command writes from the deployment's records."""
     folder = deployment.folder / "tuned"
     done = deployment.run("-o", str(folder))
     assert done.returncode == 0, done.stdout + done.stderr

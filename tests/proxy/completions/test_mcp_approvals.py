@@ -46,7 +46,7 @@ UNSURE = TOOLS % "hold"
 
 
 def asking(proxy: LiveProxy, given: Any, **fields: Any) -> Any:
-    """The response to the official client."""
+    """Return the response to the official client."""
     return proxy.openai.responses.create(model="mcp", input=given, tools=[SERVER], **fields)  # type: ignore[list-item]  # a plain dict
 
 
@@ -67,7 +67,7 @@ def member(response: Any) -> Json:
 
 
 def waits(proxy: LiveProxy, **fields: Any) -> str:
-    """The review's id of a request for approval that is held with an error."""
+    """Return the review's id of a request for approval that is held with an error."""
     with pytest.raises(openai.UnprocessableEntityError) as raised:
         asking(proxy, "Mail ann p=0.3", **fields)
     body: Any = raised.value.body

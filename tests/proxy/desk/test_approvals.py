@@ -67,7 +67,7 @@ def queues(url: str, count: int) -> Iterator[list[ReviewQueue]]:
 
 @pytest.fixture
 def desk(store_url: str) -> Iterator[Desk]:
-    """A desk with one reply that two people have to approve."""
+    """Yield a desk with one reply that two people have to approve."""
     put(store_url, HELD_REPLY)
     with queues(store_url, 1) as [queue]:
         yield Desk(queue)

@@ -143,7 +143,7 @@ def desk_application(tmp_path: Path) -> Iterator[DeskApplication]:
 
 
 def _routes(api: FastAPI) -> list[tuple[str, str]]:
-    """Method and a path of every route, those of OpenAPI's description included."""
+    """Return method and path of every route, including those of OpenAPI's description."""
     found = {
         (method.upper(), path) for path, item in api.openapi()["paths"].items() for method in item
     }

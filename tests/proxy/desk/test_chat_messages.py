@@ -50,7 +50,7 @@ def event_of(reply: HeldReply, kind: str = "held") -> Event:
 
 
 def told(reply: HeldReply | None, *, event: Event | None = None, **webhook: Any) -> Any:
-    """The message of a webhook about this reply."""
+    """Return the message of a webhook about this reply."""
     hook = {"url": "https://chat.example/x", "format": "slack", **webhook}
     made = WebhookConfig.model_validate(hook)
     event = event or event_of(reply or held())
@@ -58,7 +58,7 @@ def told(reply: HeldReply | None, *, event: Event | None = None, **webhook: Any)
 
 
 def buttons(message: Any) -> dict[str, str]:
-    """The labels of a message's buttons, and where they lead."""
+    """Return the labels of a message's buttons, and where they lead."""
     if "blocks" in message:
         [actions] = [each for each in message["blocks"] if each["type"] == "actions"]
         return {each["text"]["text"]: each["url"] for each in actions["elements"]}

@@ -86,13 +86,13 @@ def page(proxy: LiveProxy) -> Iterator[httpx.Client]:
 
 
 def path_to(id: str, reviewer: str = "alice", signer: Signer = SIGNER, **changed: Any) -> str:
-    """The path of a link, as a message would have it."""
+    """Return the path of a link, as a message would have it."""
     fields = {"revision": None, "expires_at": int(time.time()) + 600, **changed}
     return LINKS + signer.token(Link(id, reviewer, **fields))
 
 
 def send(page: httpx.Client, path: str, **fields: str) -> httpx.Response:
-    """The form that decides, of a page that was looked at."""
+    """Send the form that decides, as from a page that was opened five seconds ago."""
     looked = {"opened": f"{time.time() - 5:.3f}", "correct": "", "note": "", "verdict": "approve"}
     return page.post(path, data={**looked, **fields})
 
@@ -172,7 +172,7 @@ def test_a_rejection_tells_the_app_why(proxy: LiveProxy, page: httpx.Client) -> 
 
 
 def altered(path: str) -> str:
-    """The link of somebody who writes another name into it, with the signature as it was."""
+    """Return a link with another reply's content and the signature of the original."""
     said, _, signature = path.removeprefix(LINKS).partition(".")
     other = SIGNER.token(Link("chatcmpl-other", "mallory", None, int(time.time()) + 600))
     assert said != other.partition(".")[0]
@@ -264,7 +264,7 @@ def test_what_tools_may_read_differently_is_not_approved_by_a_link(
 
 
 def change_arguments(proxy: LiveProxy, id: str, arguments: str) -> None:
-    """Writes other arguments into the one call of a held reply."""
+    """Write other arguments into the one call of a held reply."""
     engine = open_engine(proxy.config.store)
     with engine.begin() as connection:
         its = held_replies.c.id == id

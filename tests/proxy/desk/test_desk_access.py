@@ -50,7 +50,7 @@ def proxy(start_proxy: StartProxy) -> LiveProxy:
 
 @pytest.fixture(scope="module")
 def alice(proxy: LiveProxy) -> str:
-    """A reviewer's key."""
+    """Return a reviewer's key."""
     return make_key(proxy, "reviewer", "alice")
 
 

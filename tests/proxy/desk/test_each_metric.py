@@ -36,7 +36,7 @@ default: block
 
 
 def watching(name: str) -> dict[str, Any]:
-    """What makes a proxy of a test's own, with a desk: proxies with one policy are one."""
+    """Return the options of a proxy with a desk; the name keeps it apart from other proxies."""
     return {"policy": f"version: 1\nname: {name}\nmode: shadow\ndefault: deliver\n", **DESK}
 
 

@@ -47,14 +47,14 @@ def alice(proxy: LiveProxy) -> str:
 
 @pytest.fixture
 def queue(store_url: str) -> Iterator[ReviewQueue]:
-    """A queue without a proxy, on both databases."""
+    """Yield a queue without a proxy, on both databases."""
     queue = ReviewQueue(store_url)
     yield queue
     queue.close()
 
 
 def hold(queue: ReviewQueue, *replies: HeldReply) -> None:
-    """Puts replies into the queue, as a proxy does."""
+    """Put replies into the queue, as a proxy does."""
 
     async def put() -> None:
         store = Store(queue.url)
@@ -438,7 +438,7 @@ def test_fifty_at_once_in_two_processes_have_one_winner(start_proxy: StartProxy)
 
 @contextmanager
 def watching(proxy: LiveProxy, **ask: Any) -> Iterator[Iterator[tuple[str, Any]]]:
-    """The events of the desk's stream, each by name and with its data."""
+    """Yield the events of the desk's stream, each as its name and its data."""
 
     def read(lines: Iterator[str]) -> Iterator[tuple[str, Any]]:
         name = ""

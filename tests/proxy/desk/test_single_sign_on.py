@@ -77,8 +77,9 @@ CLIENTS = [  # as the real issuer knows them; of native ones it compares no port
 
 @pytest.fixture(scope="module")
 def issuers() -> Iterator[list[str]]:
-    """The addresses of node's oidc-provider: one whose ID tokens have all claims, and one that
-    keeps them for userinfo.
+    """Yield the addresses of node's oidc-provider.
+
+    One issuer puts all claims into ID tokens, the other keeps them for userinfo.
     """
     node = shutil.which("node")
     assert node, "Node is not installed; these tests need version 20 or newer and npm"
@@ -141,7 +142,7 @@ def authenticated(url: str, account: str) -> str:
 
 
 def came_back(page: httpx.Client, url: str) -> httpx.Response:
-    """The callback, as another site's redirect makes a browser ask for it."""
+    """Return the callback's response to a browser that another site redirected."""
     parts = urlsplit(url)
     headers = {"sec-fetch-site": "cross-site"}
     return page.get(f"{parts.path}?{parts.query}", headers=headers)
@@ -334,7 +335,10 @@ def lied_to(start_proxy: StartProxy, lying: LyingIssuer) -> LiveProxy:
 
 
 def entered(lied_to: LiveProxy, lying: LyingIssuer, query: str = "", **cookies: str) -> Any:
-    """A login with a code, as far as the desk lets it go."""
+    """Try a login with a code; return the desk's answer.
+
+    Checks that the session is open only if the answer is a redirect (303).
+    """
     with browser(lied_to) as page:
         asked = parse_qs(urlsplit(begun(page)).query)
         lying.nonce = asked["nonce"][0]

@@ -42,7 +42,10 @@ def proxy(start_proxy: StartProxy) -> LiveProxy:
 
 @pytest.fixture(scope="module")
 def refund(proxy: LiveProxy) -> str:
-    """The demo's refund of ten times what was asked for, held at a confidence of 0.5."""
+    """Return the id of the demo's refund of ten times the amount asked for.
+
+    It is held at a confidence of 0.5.
+    """
     [tools] = {json.dumps(list(row.tools)) for row in rows() if row.question == QUESTION}
     held = proxy.ask(QUESTION, "demo", tools=json.loads(tools))
     assert held.status_code == 422, held.text

@@ -50,7 +50,7 @@ def config(store_url: str, url: str, **webhook: Any) -> Config:
 
 @asynccontextmanager
 async def running(config: Config, **options: float) -> AsyncIterator[None]:
-    """A courier that does not take its time."""
+    """Run a courier with short waits during the block."""
     told = {"every_s": 0.02, "first_wait_s": 0.01, **options}
     courier = Courier(config, DESK_URL, Chat(config.admin, DESK_URL), **told)
     courier.start()

@@ -56,12 +56,12 @@ def proxy(
 
 
 def told(value: str) -> str:
-    """A value as a header field can carry it."""
+    """Return a value as a header field can carry it."""
     return "".join(each if each.isprintable() else quote(each, errors="replace") for each in value)
 
 
 def ask(proxy: LiveProxy, value: str, behaviour: str) -> httpx.Response:
-    """A question with the value in the model, the user, metadata, tools, text, headers, query."""
+    """Ask with the value as model, user, metadata, tools, text, header fields and query."""
     function = {"name": value, "description": value, "parameters": {"type": "object"}}
     more = {"user": value, "metadata": {value: value}, "stop": [value], "seed": 2**63}
     tools = {"tools": [{"type": "function", "function": function}]} if behaviour == "tools" else {}

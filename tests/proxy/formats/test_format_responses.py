@@ -59,7 +59,10 @@ def assembled(stream: bytes) -> ResponsesAssembler:
 
 
 def accumulated(stream: bytes) -> Any:
-    """What the official client makes of a stream; its accumulator raises where order is wrong."""
+    """Return the state of the official client's accumulator after a stream.
+
+    It raises if events are out of order.
+    """
     state: ResponseStreamState[Any] = ResponseStreamState(input_tools=omit, text_format=omit)
     for event in read(stream):
         value: Any = construct_type(

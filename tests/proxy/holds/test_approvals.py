@@ -50,7 +50,7 @@ HOLD = policy("{hold: {expires: 1h}}")
 
 
 def asked(text: str, **fields: Any) -> Json:
-    """A question that the upstream answers with a call."""
+    """Return a question that the upstream answers with a call."""
     return question(text, "tools", tools=[WEATHER], **fields)
 
 
@@ -59,7 +59,7 @@ def ask(proxy: LiveProxy, body: Json, **headers: str) -> httpx.Response:
 
 
 def hold(proxy: LiveProxy, body: Json, state: str = "", **headers: str) -> str:
-    """The review id of the reply, which is held and then decided on."""
+    """Return the review id of a held reply, after the decision `state`, if any."""
     response = ask(proxy, body, **headers)
     id: str = response.headers[REVIEW_ID]
     if state:

@@ -42,12 +42,12 @@ OFF = 0.25
 
 
 def less_often_right(rng: np.random.Generator, count: int) -> Floats:
-    """The usual questions, answered right less often by a quarter."""
+    """Return the usual probabilities of being right, all lower by a quarter."""
     return np.clip(usual_truth(rng, count) - OFF, 0.01, 1.0)
 
 
 def without_noticing(truth: Floats) -> Floats:
-    """What the calibrator says of these: the same as of the usual answers."""
+    """Return the calibrator's confidences if it does not notice the shift."""
     return overconfident(np.clip(truth + OFF, 0.0, 1.0))
 
 
@@ -59,7 +59,10 @@ def live(
     says: Callable[[Floats], Floats] = overconfident,
     half: int = HALF,
 ) -> Month:
-    """A month; audited replies get their verdicts at once from the third week on."""
+    """Simulate a month and return its results.
+
+    From the third week on, audited replies get their verdicts at once.
+    """
     traffic = Traffic(folder, seed)
     traffic.pass_by(half, 14, audit_share=1.15 * LABELS / half)
     labels = traffic.label(LABELS)

@@ -231,7 +231,7 @@ class GoneTransport(asyncio.Transport):
         return True
 
     def write(self, data: Any) -> None:
-        """It goes nowhere."""
+        """Discard the data."""
 
     def write_eof(self) -> None:
         raise OSError(errno.ENOTCONN, "not connected")

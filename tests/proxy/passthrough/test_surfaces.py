@@ -271,7 +271,7 @@ def test_an_unknown_path(proxy: LiveProxy) -> None:
 
 
 def send_raw(proxy: LiveProxy, request: str) -> tuple[int, dict[str, str], Any]:
-    """Sends the bytes of a request as they are; status, header fields and JSON of the answer."""
+    """Send the bytes of a request unchanged; return the answer's status, header fields and JSON."""
     with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as connection:
         connection.sendall(request.encode("latin-1"))
         answer = b""

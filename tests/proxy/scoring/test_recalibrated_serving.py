@@ -38,7 +38,7 @@ def config_of(folder: Path, upstream: FaultyUpstream) -> str:
 
 
 def asked(proxy: ProxyProcess, model: str = "ok", **headers: str) -> tuple[float, str, float]:
-    """The confidence and the calibrator in the headers, and the confidence in the body."""
+    """Return the confidence and the calibrator in the headers, and the confidence in the body."""
     reply = httpx.post(
         f"{proxy.base_url}/chat/completions",
         json=question("why?", model),
@@ -52,7 +52,7 @@ def asked(proxy: ProxyProcess, model: str = "ok", **headers: str) -> tuple[float
 
 
 def other_calibrators() -> str:
-    """The file of a recalibration that was fitted for another calibrator."""
+    """Return the file of a recalibration that was fitted for another calibrator."""
     found = Recalibration("platt", Platt(), labels=100, calibrator="embedded@1234")
     return json.dumps({"name": found.name, **found.as_dict()})
 

@@ -84,7 +84,7 @@ def told(member: dict[str, Any]) -> list[Any]:
 
 @contextmanager
 def both(first: Scorer, second: Scorer, **options: Any) -> Iterator[WithStandIn]:
-    """A calibrator, corrected by a curve of its own, and its stand-in, by another."""
+    """Yield a calibrator with its stand-in, each corrected by a curve of its own."""
     its, curves = Scoring(lambda: first, **options), Recalibrations(OTHERS_CURVE)
     instead = Scoring(lambda: second)
     for each in (its, instead):

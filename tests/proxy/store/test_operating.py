@@ -27,7 +27,7 @@ MOST_CONNECTIONS = 30  # of one process, as the page says
 
 
 def grants() -> list[str]:
-    """The statements that the page gives to whoever owns the database."""
+    """Return the statements that the page gives to whoever owns the database."""
     block = PAGE.split("```sql\n")[1].split("```")[0]
     return [line.strip() for line in block.split(";") if line.strip()]
 
@@ -36,7 +36,7 @@ def grants() -> list[str]:
 def with_least_rights(
     postgres: PostgresServer, postgres_url: str, upstream: FaultyUpstream, tmp_path: Path
 ) -> Iterator[LiveProxy]:
-    """A proxy that may read and write rows of a migrated store, and make nothing in it."""
+    """Yield a proxy that may read and write rows of a migrated store, but create nothing in it."""
     open_engine(postgres_url).dispose()  # as `pinocchio migrate` does
     name = postgres_url.rpartition("/")[2]
     told = [each.replace("pinocchio_db", name).replace("SECRET", "app") for each in grants()]
@@ -136,7 +136,7 @@ def test_a_backup_of_sqlite_has_what_is_in_the_log_of_writes(
 
 
 def ids_in(path: Path) -> set[str]:
-    """The held replies of a copy; none where even the tables are missing."""
+    """Return the ids of held replies in a copy, empty if even the table is missing."""
     with closing(sqlite3.connect(path)) as store:
         tables = {name for (name,) in store.execute("SELECT name FROM sqlite_master")}
         if "held_replies" not in tables:

@@ -120,7 +120,7 @@ def test_without_days_exchanges_stay(store_url: str) -> None:
 
 
 def decided(id: str, state: str, days: float, **fields: object) -> HeldReply:
-    """A reply that was decided on so many days ago."""
+    """Return a reply that was decided on this many days ago."""
     at = time.time() - days * DAY_S
     told = {"decided_at": at, "expires_at": at + 60, "request": b"{}", "request_id": f"req_{id}"}
     return replace(REPLY, id=id, state=state, **(told | fields))  # type: ignore[arg-type]

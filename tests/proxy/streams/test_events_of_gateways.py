@@ -137,7 +137,7 @@ def upstream() -> Iterator[AnyUpstream]:
 def proxy(
     request: pytest.FixtureRequest, upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiveProxy]:
-    """A proxy that observes, gates calls, or decides on everything before it is sent."""
+    """Yield a proxy that observes, gates calls, or decides on everything before it is sent."""
     policy = {"observe": OBSERVE, "calls": CALLS, "buffered": BUFFERED}[request.param]
     folder = tmp_path_factory.mktemp(request.param)
     proxy = LiveProxy(upstream.base_url, folder, policy=policy, upstream={"speaks": "both"})
@@ -158,7 +158,7 @@ def observing(
 
 @pytest.fixture(scope="module")
 def gating(upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveProxy]:
-    """A proxy that holds every call."""
+    """Yield a proxy that holds every call."""
     folder = tmp_path_factory.mktemp("gating")
     proxy = LiveProxy(upstream.base_url, folder, policy=CALLS, upstream={"speaks": "both"})
     yield proxy

@@ -48,7 +48,10 @@ def receiver() -> Iterator[OtlpReceiver]:
 
 @pytest.fixture
 def start(upstream: FaultyUpstream, receiver: OtlpReceiver, tmp_path: Path) -> Iterator[Start]:
-    """Starts a proxy that tells the receiver; it stops in the end."""
+    """Yield a function that starts a proxy that exports to the receiver.
+
+    All of them stop in the end.
+    """
     started: list[LiveProxy] = []
 
     def start(otel: dict[str, Any] | None = None, **options: Any) -> LiveProxy:

@@ -51,7 +51,10 @@ def section_of(server: LangfuseServer | PhoenixServer) -> dict[str, Any]:
 
 @pytest.fixture
 def start(upstream: FaultyUpstream, tmp_path: Path) -> Iterator[Start]:
-    """Starts a proxy that tells these servers; it stops in the end."""
+    """Yield a function that starts a proxy that exports to these servers.
+
+    All of them stop in the end.
+    """
     started: list[LiveProxy] = []
 
     def start(*servers: Any, **options: Any) -> LiveProxy:
@@ -229,7 +232,7 @@ def labels(proxy: LiveProxy) -> dict[str, bool]:
 
 
 def asked(proxy: LiveProxy, *headers: dict[str, str]) -> list[str]:
-    """The ids of requests, once their records are written."""
+    """Return the ids of requests, once their records are written."""
     ids = [proxy.ask("p=0.5", headers=each).headers["x-pinocchio-request-id"] for each in headers]
     findings = Findings(proxy.config.store)
     until(lambda: all(find(findings.engine, id) for id in ids), 20)

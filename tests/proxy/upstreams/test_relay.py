@@ -36,7 +36,7 @@ OURS = "x-pinocchio-"
 
 @pytest.fixture(scope="module")
 def bare(start_proxy: StartProxy) -> LiveProxy:
-    """A proxy that puts the confidence into headers only."""
+    """Start a proxy that puts the confidence into headers only."""
     return start_proxy(attach={"body": False})
 
 

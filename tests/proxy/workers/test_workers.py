@@ -286,7 +286,7 @@ def test_workers_share_the_memory_of_the_calibrator(
 
 
 def confidence(client: httpx.Client) -> str:
-    """What a worker says of a reply, once it scores."""
+    """Return a worker's confidence in a reply, once it scores."""
     until(lambda: "x-pinocchio-confidence" in ask(client).headers)
     return ask(client).headers["x-pinocchio-confidence"]
 

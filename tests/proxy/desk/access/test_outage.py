@@ -26,7 +26,7 @@ from tests.servers.faulty_upstream import FaultyUpstream
 
 @pytest.fixture(scope="module")
 def own_postgres() -> Iterator[PostgresServer]:
-    """A server of these tests alone: they stop it."""
+    """Yield a server of these tests alone: they stop it."""
     with PostgresServer() as server:
         yield server
 

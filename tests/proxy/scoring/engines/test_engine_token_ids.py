@@ -46,7 +46,7 @@ ITEMS = [
 def text_checkpoint(
     tiny_bases: Callable[[Family], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """A checkpoint that reads text only, with a recalibration of its own."""
+    """Return a checkpoint that reads text only, with its own recalibration."""
     folder = tmp_path_factory.mktemp("text") / "tiny"
     base = tiny_bases("qwen3_5_text")
     return write_tiny_adapter(
@@ -56,7 +56,7 @@ def text_checkpoint(
 
 @pytest.fixture(scope="module")
 def own(text_checkpoint: Path) -> LlmCalibrator:
-    """The same in this process."""
+    """Return the same calibrator, loaded in this process."""
     scorer = load_scorer(str(text_checkpoint), "cpu")
     assert isinstance(scorer, LlmCalibrator)
     return scorer

@@ -62,7 +62,7 @@ async def completed(upstream: LiteLLMUpstream, **fields: Any) -> ChatCompletion:
 
 
 async def streamed(upstream: LiteLLMUpstream, **fields: Any) -> list[ChatCompletionChunk]:
-    """The chunks of a stream that ends with [DONE]."""
+    """Return the chunks of a stream that ends with [DONE]."""
     reply = await upstream.send(request(stream=True, **fields))
     assert reply.status == 200
     assert (reply.header(b"content-type") or "").startswith("text/event-stream")
@@ -76,7 +76,7 @@ async def streamed(upstream: LiteLLMUpstream, **fields: Any) -> list[ChatComplet
 
 
 def assembled(chunks: list[ChatCompletionChunk]) -> ChatCompletion:
-    """What OpenAI's own client makes of a stream."""
+    """Return the completion that OpenAI's own client assembles from a stream."""
     state = ChatCompletionStreamState()
     for chunk in chunks:
         state.handle_chunk(chunk)
