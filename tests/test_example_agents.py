@@ -73,7 +73,7 @@ class Agent(WarmProcess):
             )
 
     def line(self) -> str:
-        """Return the agent's next line, once it is printed, or the rest if the agent ends before."""
+        """Return the agent's next line, once printed, or the rest if the agent ends before."""
         until(lambda: "\n" in self._unread() or self.poll() is not None, within_s=60)
         line = self._unread().partition("\n")[0]
         self._was_read += len(line) + 1

@@ -56,7 +56,7 @@ class Reader:
         (self.folder / name).write_text(text)
 
     def _apart(self) -> str:
-        """Return the configuration that separates the reader's proxy from others on this machine."""
+        """Return the configuration that separates this proxy from others on this machine."""
         store = f"sqlite:///{self.folder}/held.db"
         checkpoint = "embedded" if self.is_shipped else "fake:0.4"
         calibrator = f'{{checkpoint: "{checkpoint}", timeout_s: 30}}'  # the machine may be busy

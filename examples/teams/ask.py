@@ -33,7 +33,7 @@ def new_client(team: str) -> OpenAI:
 
 
 def action(client: OpenAI, policy: str | None = None) -> str:
-    """Return what was done with the answer, and by which policy; `policy` selects a stricter one."""
+    """Return the action on the answer and the policy behind it; `policy` selects a stricter one."""
     headers = {"x-pinocchio-policy": policy} if policy else {}
     reply = client.chat.completions.with_raw_response.create(
         model="demo", messages=MESSAGES, extra_headers=headers

@@ -64,9 +64,7 @@ class Mutant:
 def tests_run(
     folder: Path, tests: Sequence[str], timeout_s: float
 ) -> subprocess.CompletedProcess[str] | None:
-    """What pytest came to in a copy of the tree, at the first failure; None where it took too
-    long.
-    """
+    """Run tests in a copy of the tree up to the first failure; return None after `timeout_s`."""
     options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-rfE"]
     there = {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     try:

@@ -88,7 +88,7 @@ def load_tests(rng: random.Random, count: int, worth: Worth = usual) -> Iterator
 
 
 def examples(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[Asked]:
-    """Yield the requests of an application that puts the same two examples before every question."""
+    """Yield the requests of an application that puts two fixed examples before every question."""
     shown = [_said("What is 1 + 1?"), _answered("2"), _said("What is 2 + 2?"), _answered("4")]
     for _ in range(count):
         yield Asked(_asking(*shown, _user(rng)), worth(rng))

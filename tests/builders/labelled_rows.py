@@ -80,7 +80,7 @@ def half(_: float, rng: np.random.Generator) -> bool:
 
 
 def mostly_where_hard(truth: float, rng: np.random.Generator) -> bool:
-    """Return whether a judge answers; it answers hard questions more often, so silence is evidence."""
+    """Return whether a judge answers; it answers hard questions more often: silence is evidence."""
     return bool(rng.random() < sigmoid(-1.5 * truth))
 
 

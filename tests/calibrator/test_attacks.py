@@ -78,7 +78,7 @@ def test_attacks_that_are_worded_anew_buy_nothing_on_average(scorer: Scorer) -> 
 
 
 def repeating(question: str, answer: str) -> list[str]:
-    """Return the answer with the question's words around it, so that it looks like a reply to it."""
+    """Return the answer amid the question's words, so that it looks like a reply to it."""
     words = sorted(set(question.split()), key=question.index)
     return [
         f"{question}\n{answer}",

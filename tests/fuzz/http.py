@@ -137,7 +137,7 @@ def _request(server: h11.Connection) -> Seen | None:
 
 
 def _path(target: bytes) -> bytes:
-    """Return the path of a target, which may have a host; servers and upstreams see only the path."""
+    """Return the path of a target, which may have a host; the upstreams see only the path."""
     if not target.lower().startswith((b"http://", b"https://")):
         return target
     return b"/" + target.split(b"/", 3)[3] if target.count(b"/") > 2 else b"/"

@@ -206,7 +206,7 @@ class Cluster(Killed):
     # --- afterwards -------------------------------------------------------------------------------
 
     def lost_verdicts(self) -> set[str]:
-        """Return the replies without a label although a reviewer was told that a verdict was saved."""
+        """Return the replies without a label although their verdict was confirmed to a reviewer."""
         query = (
             "SELECT held_replies.id FROM held_replies "
             "JOIN verdicts ON verdicts.request_id = held_replies.request_id"

@@ -161,7 +161,7 @@ def run_warm(
 
 
 def shell_command() -> str:
-    """Return the command that shell scripts run for `pinocchio`: `run_warm` with the shell's files."""
+    """Return the command that scripts run for `pinocchio`: `run_warm` with the shell's files."""
     return f"{sys.executable} -m tests.running.warm_cli {begin_server()} {RUN}"
 
 

@@ -187,7 +187,7 @@ def _check_tool(tool: Json, at: str) -> None:
 
 
 def _check_messages(messages: list[Json]) -> None:
-    """Check that the first message is the user's, and that exactly the results follow tool calls."""
+    """Check that the first message is the user's, and that each tool call's result follows it."""
     _require(bool(messages), "messages: at least one message is required")
     _require(messages[0].get("role") == "user", "messages: first message must use the user role")
     open_calls: set[str] = set()

@@ -1,8 +1,8 @@
-"""A server that plays a script, byte by byte: what no HTTP library would let a test send.
+r"""A server that plays a script, byte by byte: what no HTTP library would let a test send.
 
     def script(peer: Peer) -> None:
         peer.request()
-        peer.send(b"HTTP/1.1 200 OK\\r\\n", b"content-length: 0\\r\\n\\r\\n")
+        peer.send(b"HTTP/1.1 200 OK\r\n", b"content-length: 0\r\n\r\n")
 
     with RawServer(script) as server:
         ...

@@ -110,7 +110,7 @@ class ResponsesUpstream(ServedUpstream):
             await _send(send, body)
 
     def _on_mcp_server(self, asked: Json) -> list[Json]:
-        """Return the output items of an MCP tool: a request for approval, or the result after one."""
+        """Return the output items of an MCP tool: a request for approval, or its outcome."""
         given = asked.get("input")
         told = [item for item in given if isinstance(item, dict)] if isinstance(given, list) else []
         answers = [item for item in told if item.get("type") == "mcp_approval_response"]

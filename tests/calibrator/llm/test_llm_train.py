@@ -263,7 +263,7 @@ train_llm(Path(sys.argv[2]), LlmTrainConfig(**given), progress=progress, save_ev
 def test_a_run_that_was_killed_at_every_step_ends_with_the_same_scores(
     config: LlmTrainConfig, finished: Path, tmp_path: Path
 ) -> None:
-    """kill -9 after each step in turn: the same command goes on to the same scores."""
+    """A run killed with -9 after each step in turn goes on to the same scores when repeated."""
     asked = json.dumps(config.as_dict())
     steps = config_in(finished).training["steps"]
     for step in range(1, steps + 1):

@@ -164,7 +164,7 @@ def test_ids_may_be_numbers(tmp_path: Path) -> None:
 
 
 def hearing(count: int) -> tuple[HearingScorer, list[Row]]:
-    """Return a scorer that reads other replies, and rows of which every second has an agreeing one."""
+    """Return a scorer that reads other replies, and rows; every second has an agreeing reply."""
     rows = [replace(row, answer="Paris p=0.5") for row in labelled(count, seed=1)]
     agreeing = (OtherReply("Paris"),)
     return HearingScorer(), [

@@ -22,7 +22,7 @@ COLUMNS = ("facts",)
 
 @pytest.fixture(scope="module")
 def proxy(start_proxy: StartProxy) -> LiveProxy:
-    """Start a proxy with the pack `doubtful-calls` and a scorer that is always sure, without marks."""
+    """Start a proxy with the pack `doubtful-calls` and a scorer that is always sure, no marks."""
     return start_proxy(policy=pack_text("doubtful-calls"), scorer=FakeScorer(0.9))
 
 

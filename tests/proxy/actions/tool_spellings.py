@@ -201,7 +201,7 @@ def _typed(events: list[Json]) -> Response:
 
 
 def _object(arguments: str) -> Any:
-    """Return the value of arguments where an API wants an object, or their text if it is no JSON."""
+    """Return the arguments as an object, for APIs that want one, or their text if it is no JSON."""
     try:
         return json.loads(arguments)
     except ValueError:

@@ -74,7 +74,7 @@ def proxy(start_proxy: StartProxy) -> LiveProxy:
 
 
 def body_of(city: str, before: str = "", **fields: Any) -> Json:
-    """Return a request whose reply calls a tool with this city; `before` makes it another request."""
+    """Return a request whose reply calls a tool with this city; `before` makes it differ."""
     asked = question(city, "tools", tools=[WEATHER], **fields)
     if before:
         asked["messages"].insert(0, {"role": "system", "content": before})

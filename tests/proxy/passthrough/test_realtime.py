@@ -644,7 +644,7 @@ async def test_clients_that_are_still_sending_can_read_why_they_are_refused(
 
 
 def _refused_code(url: str) -> int | None:
-    """Return the close code that OpenAI's blocking client would see, or None; it uses this library."""
+    """Return the close code that OpenAI's blocking client, built on this library, would see."""
     with blocking_connect(url, proxy=None) as session:
         try:
             session.send(b"x" * (8 * LIMIT))

@@ -60,7 +60,7 @@ def a_later_version(
 
 
 def differences(url: str) -> list[object]:
-    """Return the differences between this version's metadata and the database, in both directions."""
+    """Return the differences between this version's metadata and the database, both ways."""
     engine = open_engine(url)
     try:
         with engine.connect() as connection:
