@@ -504,8 +504,9 @@ class Module:
 
 
 def statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the tree and all statements in it; walking expressions too would take ten times as
-    long.
+    """Yield the tree and all statements in it.
+
+    Walking through expressions, too, would take ten times as long.
     """
     left = [tree]
     while left:

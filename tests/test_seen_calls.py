@@ -45,8 +45,9 @@ def events(parts: list[Json]) -> bytes:
 
 
 def heard(body: bytes, kind: str = "application/json", *, is_kept: bool = False) -> SeenCalls:
-    """Return the calls seen once a client has read a reply, in pieces or from the transport's
-    buffer.
+    """Return the calls seen once a client has read a reply.
+
+    The reply arrives in pieces, or is kept by the transport.
     """
     seen = SeenCalls()
     pieces = [body[:40], body[40:]]

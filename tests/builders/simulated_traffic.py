@@ -41,9 +41,7 @@ store: sqlite:///FOLDER/store.db
 
 
 def overconfident(truth: Floats) -> Floats:
-    """Return the simulated calibrator's confidences for replies that are right with probability
-    `truth`.
-    """
+    """Return the simulated calibrator's confidences for replies that are right with `truth`."""
     return np.asarray(sigmoid(2 * logit(truth) + 0.5))
 
 
@@ -221,8 +219,7 @@ class Traffic:
         return json.loads(done.stdout)
 
     def calibration_error(self, truth: Floats) -> float:
-        """Return the calibration error of the current confidences for replies with these
-        probabilities.
+        """Return the current confidences' calibration error, from the true probabilities.
 
         It is the mean distance from the truth over 15 bins, as in ECE.
         """

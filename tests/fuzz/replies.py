@@ -93,8 +93,9 @@ class _Upstream:
         self._server.close()
 
     def begin_to_ask(self) -> Future[tuple[Read | None, Read | None]]:
-        """Start reading the case's reply and the next one through the pool; None stands for an
-        error.
+        """Start reading the case's reply and the next one through the pool.
+
+        The future has both; None stands for an error.
         """
         return asyncio.run_coroutine_threadsafe(self._ask_twice(), self._loop)
 

@@ -179,9 +179,7 @@ class Killed:
         return lost + [f"{id} was released and is {rows[id]['state']}" for id in undone]
 
     def _twice(self, rows: dict[str, dict[str, Any]]) -> list[str]:
-        """Return the requests that have more than one reply, or one that is not marked as handed
-        out.
-        """
+        """Return the requests with more than one reply, or one that is not marked as handed out."""
         of_request = defaultdict(set)
         for id, row in rows.items():
             of_request[row["request_digest"]].add(id)

@@ -582,8 +582,9 @@ class FaultyUpstream:
             writer.transport.abort()
 
     async def _read(self, reader: asyncio.StreamReader) -> Received | None:
-        """Return the next request, or None at the end; its body has a length, as the proxy sends
-        one.
+        """Return the next request, or None at the end.
+
+        Its body has a length, as the proxy always sends one.
         """
         try:
             head = await reader.readuntil(b"\r\n\r\n")

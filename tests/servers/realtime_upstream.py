@@ -205,8 +205,9 @@ async def _echo(socket: ServerConnection, session: Session) -> None:
 
 
 async def _obey(message: str, socket: ServerConnection, session: Session) -> bool:
-    """Obey a message such as `close 4000 why`, `vanish`, `large N`, `parts`; return whether it is
-    one.
+    """Obey a message such as `close 4000 why`, `vanish`, `large N` or `parts`.
+
+    Returns whether the message is such an order.
     """
     word, _, rest = message.partition(" ")
     code, _, reason = rest.partition(" ")

@@ -172,9 +172,7 @@ class Client:
 def serve_config(
     cluster: RayCluster,
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Return deploy/'s Serve configuration for machines that share ports, its application and
-    deployment.
-    """
+    """Return deploy/'s Serve configuration for shared ports, its application and its deployment."""
     config = yaml.safe_load((DEPLOY / "serve_config.yaml").read_text())
     config["proxy_location"] = "HeadOnly"
     config["http_options"]["port"] = cluster.serve_port

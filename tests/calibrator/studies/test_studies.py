@@ -349,8 +349,9 @@ class Reader:
 
 
 def telling() -> list[Row]:
-    """Return rows whose label follows from the question and the answer's second word; half are
-    right.
+    """Return rows whose label follows from the question and the answer's second word.
+
+    Half the rows are right.
     """
     rows = []
     for n in range(60):

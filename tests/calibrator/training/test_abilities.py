@@ -193,8 +193,9 @@ def test_an_operators_own_name_states_nothing(name: str) -> None:
 
 
 def stating_rows(*, is_larger_better: bool = True) -> list[Row]:
-    """Return replies of models whose names state their size, which determines how often they are
-    right.
+    """Return replies of models whose names state their size.
+
+    The size determines how often they are right.
     """
     rng, rows = np.random.default_rng(5), []
     for billions in (1, 2, 4, 8, 16, 32, 64, 128):

@@ -58,7 +58,7 @@ def rows_in(done: Result) -> list[dict[str, Any]]:
 
 
 def recorded(url: str, count: int) -> None:
-    """Wait until this many exchanges are recorded, and all but one of their replies."""
+    """Wait until this many exchanges are written, and held replies of all but one."""
     until(lambda: execute(url, "SELECT count(*) FROM exchanges") == [(count,)])
     until(lambda: execute(url, "SELECT count(*) FROM held_replies") >= [(count - 1,)])
 

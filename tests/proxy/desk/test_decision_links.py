@@ -172,7 +172,7 @@ def test_a_rejection_tells_the_app_why(proxy: LiveProxy, page: httpx.Client) -> 
 
 
 def altered(path: str) -> str:
-    """Return a link with another reply's content and the signature of the original."""
+    """Return a link that names another reply and reviewer, with the original's signature."""
     said, _, signature = path.removeprefix(LINKS).partition(".")
     other = SIGNER.token(Link("chatcmpl-other", "mallory", None, int(time.time()) + 600))
     assert said != other.partition(".")[0]

@@ -158,7 +158,7 @@ def test_a_broken_certificate_is_refused_and_the_one_before_stays(
 
 
 def drift(proxy: LiveProxy) -> int:
-    """Send replies of a lower kind until all are blocked; return how many it took."""
+    """Send replies of a lower kind until all are blocked; return how many rounds it took."""
     for number in range(400):
         if action(proxy, 0.6) == action(proxy, 0.95) == "block":
             return number

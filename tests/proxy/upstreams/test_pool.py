@@ -545,9 +545,7 @@ class Recorded(asyncio.Transport):
 
 
 def parsed(pieces: list[bytes]) -> tuple[Got, bool]:
-    """Return what a connection reads from exactly these reads and an end, and whether it is
-    reusable.
-    """
+    """Return what a connection reads from these reads and an end, and whether it is reusable."""
     loop = asyncio.new_event_loop()
     free: list[Connection] = []
     connection = Connection(loop, "http://x", 1, free.append, lambda _: None, Bursts())
@@ -851,9 +849,7 @@ def test_connecting_does_not_take_for_ever(run: Run[Any], monkeypatch: pytest.Mo
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write a self-signed certificate for localhost, with its key in the same file; return its
-    path.
-    """
+    """Write a self-signed certificate for localhost and its key into one file; return its path."""
     if shutil.which("openssl") is None:
         pytest.skip("needs openssl")
     folder = tmp_path_factory.mktemp("tls")
