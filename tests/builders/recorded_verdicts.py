@@ -41,8 +41,8 @@ def record(
 ) -> list[str]:
     """Record a scored exchange for each row and return the request ids in the order of the rows.
 
-    The exchanges are spread over `days`; the last one is two minutes old. A `share` of them is
-    stored for review.
+    The exchanges are spread over `days`; the last one is about two minutes old. Each is stored for
+    review, as one of an audit of this `share` or as a held reply.
     """
     rng = np.random.default_rng(seed)
     parsed = [parse_row(row) for row in rows]

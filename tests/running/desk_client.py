@@ -42,7 +42,7 @@ def desk_url(proxy: LiveProxy) -> str:
 
 
 def stranger(proxy: LiveProxy, **headers: str) -> httpx.Client:
-    """A client of the desk that brings no secret."""
+    """Return a client of the desk that sends no secret."""
     return httpx.Client(
         base_url=desk_url(proxy), headers=headers, trust_env=False, timeout=PATIENCE_S
     )

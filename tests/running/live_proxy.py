@@ -522,7 +522,7 @@ def left_behind(port: int, body: Json) -> Iterator[None]:
 
 
 def until(holds: Callable[[], object], within_s: float = PATIENCE_S) -> None:
-    """Waits for a condition; fails when it does not come true in time, other work apart."""
+    """Wait for a condition; fail if it does not become true in time."""
     deadline = time.monotonic() + within_s
     while not holds():
         assert time.monotonic() < deadline, "waited too long"

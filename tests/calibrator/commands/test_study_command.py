@@ -134,7 +134,8 @@ def test_the_calibrator_is_trained_on_the_folds_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """K04: a fold's rows go through the ordinary training, inspector and knowledge too are fitted
-    anew without what is left out; asked again, it does not train again."""
+    anew without what is left out; asked again, it does not train again.
+    """
     from calibrator.studies.embedded_fit import EmbeddedFit, as_shipped
     from tests.calibrator.training.tiny_runs import small_training, with_made_vectors
 

@@ -65,7 +65,8 @@ def test_a_database_that_hangs_does_not_keep_a_scrape_waiting(
     postgres_url: str, upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
     """What is known without it comes at once, for the token and for an admin's key, however long
-    the tables stay locked; afterwards the rest is there again."""
+    the tables stay locked; afterwards the rest is there again.
+    """
     proxy = LiveProxy(upstream.base_url, tmp_path, policy=HOLD, store=postgres_url, **DESK)
     key = {"authorization": f"Bearer {make_key(proxy, 'admin', 'prometheus')}"}
     engine = sa.create_engine(postgres_url.replace("postgresql://", "postgresql+psycopg://"))

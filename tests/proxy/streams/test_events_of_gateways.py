@@ -149,7 +149,7 @@ def proxy(
 def observing(
     upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiveProxy]:
-    """A proxy whose policy changes nothing."""
+    """Yield a proxy whose policy changes nothing."""
     folder = tmp_path_factory.mktemp("observing")
     proxy = LiveProxy(upstream.base_url, folder, policy=OBSERVE, upstream={"speaks": "both"})
     yield proxy
