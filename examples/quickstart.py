@@ -1,4 +1,4 @@
-"""One question through the proxy. Against plain OpenAI code only `base_url` differs.
+"""One question through the proxy; only `base_url` differs from plain OpenAI code.
 
 scripts/serve                              # in another terminal
 .venv/bin/python examples/quickstart.py
@@ -21,16 +21,16 @@ completion = reply.parse()
 print("answer: ", completion.choices[0].message.content)
 print("header: ", reply.headers.get("x-pinocchio-confidence"))
 
-# ... and in the body. Without a number there is a status that says why (`loading`, `timeout`, ..).
-judged = completion.model_extra["pinocchio"]
-print("body:   ", judged["confidence"], judged["status"])
+# ... and in the body. If there is no number, the status says why (`loading`, `timeout`, ..).
+member = completion.model_extra["pinocchio"]
+print("body:   ", member["confidence"], member["status"])
 
-# A stream arrives as fast as ever; the chunk with the finish_reason carries the confidence.
+# A stream is not delayed; the chunk with the finish_reason carries the confidence.
 print("stream:  ", end="")
 for chunk in client.chat.completions.create(
     model="demo", messages=[{"role": "user", "content": QUESTION}], stream=True
 ):
     for choice in chunk.choices:
         print(choice.delta.content or "", end="", flush=True)
-    if judged := chunk.model_extra.get("pinocchio"):
-        print("\nfinish: ", judged["confidence"], judged["status"])
+    if member := chunk.model_extra.get("pinocchio"):
+        print("\nfinish: ", member["confidence"], member["status"])

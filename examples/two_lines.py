@@ -1,4 +1,4 @@
-"""Two lines from a reply to P(correct): no proxy, no network, the calibrator in this process."""
+"""Two lines that score a reply: the calibrator runs in this process, without proxy or network."""
 
 from openai.types.chat import ChatCompletion
 

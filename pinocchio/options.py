@@ -23,4 +23,4 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """A proxy that says what was checked about each reply of a language model, and acts on it."""
+    """A proxy that says what was checked about each reply of a language model, and acts on it."""  # noqa: D401 - printed by --help

@@ -64,7 +64,7 @@ LONGEST = (
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collects no garbage meanwhile, and none of what stays: a walk through it takes a second."""
+    """Collect no garbage during collection, and exempt what stays: walking it takes a second."""
     gc.disable()
     try:
         return (yield)
@@ -75,7 +75,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest files begin first, the others in their order."""
+    """Sort the longest files to the front; the others keep their order."""
     places = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path.name, len(places)))
 
@@ -116,7 +116,7 @@ def shared_commands() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_checkpoint() -> Iterator[None]:
-    """The calibrator that ships is read once."""
+    """Read the shipped calibrator only once."""
     with read_once():
         yield
 
@@ -187,7 +187,7 @@ def running_upstream() -> Iterator[FaultyUpstream]:
 
 @pytest.fixture
 def upstream(running_upstream: FaultyUpstream) -> FaultyUpstream:
-    """The faulty upstream; it remembers the requests of this test only."""
+    """Return the faulty upstream, which remembers the requests of this test only."""
     running_upstream.forget()
     return running_upstream
 
@@ -196,7 +196,10 @@ def upstream(running_upstream: FaultyUpstream) -> FaultyUpstream:
 def start_proxy(
     running_upstream: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[StartProxy]:
-    """Starts a proxy in front of the faulty upstream, or gives the one that has these options."""
+    """Yield a function that starts a proxy before the faulty upstream, or returns a running one.
+
+    A running proxy is returned if it has the same options.
+    """
     yield from _starting(running_upstream.base_url, tmp_path_factory)
 
 
@@ -222,7 +225,7 @@ def running_messages() -> Iterator[MessagesUpstream]:
 
 @pytest.fixture(scope="module")  # its event loop would be in the way of asynchronous tests
 def browser() -> Iterator[Browser]:
-    """A real Chromium."""
+    """Yield a real Chromium."""
     from tests.running.browser import chromium
 
     with chromium() as found:
@@ -231,7 +234,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def visit(browser: Browser, proxy: LiveProxy) -> Iterator[Visit]:
-    """A reviewer at the desk of the module's `proxy`."""
+    """Yield a reviewer at the desk of the module's `proxy`."""
     from tests.running.browser import visiting
 
     with visiting(browser, proxy) as found:
@@ -240,7 +243,7 @@ def visit(browser: Browser, proxy: LiveProxy) -> Iterator[Visit]:
 
 @pytest.fixture
 def responses_upstream(running_responses: ResponsesUpstream) -> ResponsesUpstream:
-    """The upstream for responses; it remembers the requests of this test only."""
+    """Return the upstream for responses, which remembers the requests of this test only."""
     running_responses.forget()
     return running_responses
 
@@ -255,20 +258,20 @@ def start_responses(
 
 @pytest.fixture(scope="module")
 def proxy(start_proxy: StartProxy) -> LiveProxy:
-    """A proxy that only observes: the confidence stands in the answer, nothing is changed."""
+    """Start a proxy that only observes: it adds the confidence and changes nothing else."""
     return start_proxy()
 
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
-    """A PostgreSQL server; each test takes a database of its own from it."""
+    """Yield a PostgreSQL server, on which each test creates its own database."""
     with PostgresServer() as server:
         yield server
 
 
 @pytest.fixture
 def postgres_url(postgres: PostgresServer) -> Iterator[str]:
-    """An empty database of PostgreSQL."""
+    """Yield the URL of an empty PostgreSQL database."""
     url = postgres.new_database()
     yield url
     if postgres.is_in_memory:  # on a disk it would take longer than it is worth
@@ -277,7 +280,7 @@ def postgres_url(postgres: PostgresServer) -> Iterator[str]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty store, on one database after the other."""
+    """Return the URL of an empty store, on one database after the other."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/held.db"
     url: str = request.getfixturevalue("postgres_url")

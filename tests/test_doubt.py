@@ -69,7 +69,8 @@ def test_name_arguments_and_confidence_count(refunds: Path) -> None:
 
 def test_without_a_number_a_call_is_unsure_where_the_policy_asks_for_one(refunds: Path) -> None:
     """Whatever its `on_score_error` says; a rule that needs none decides without, and a call whose
-    name nobody knows is for a person."""
+    name nobody knows is for a person.
+    """
     is_unsure = doubt(None, refunds)
     assert is_unsure("refund", {"amount": 50}, None)
     assert not is_unsure("refund", {"amount": 5}, None)
@@ -122,7 +123,8 @@ def test_a_marked_call_is_for_a_person(
     marked: Any, confidence: float | None, marks: Any, expected: bool
 ) -> None:
     """So is one of which nobody knows the marks; marks that right calls have as often count only
-    where they are named."""
+    where they are named.
+    """
     is_unsure = doubt(0.3, None, marked)
     assert is_unsure("send_email", {"to": "a@b.c"}, confidence, marks, "low") is expected
 

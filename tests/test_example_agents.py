@@ -48,7 +48,7 @@ REFUND = {"order_id": "48213", "amount": 69.0}
 
 @contextmanager
 def started(folder: Path, port: int) -> Iterator[ProxyProcess]:
-    """The example's own configuration and policy, with a scorer that always says 0.73."""
+    """Start the example's own configuration and policy, with a scorer that always returns 0.73."""
     text = (FOLDER / "proxy.yaml").read_text()
     text += f'calibrator: {{checkpoint: "fake:0.73"}}\nstore: sqlite:///{folder}/held.db\n'
     (folder / "policy.yaml").write_text((FOLDER / "policy.yaml").read_text())
@@ -73,14 +73,14 @@ class Agent(WarmProcess):
             )
 
     def line(self) -> str:
-        """The next line that it says, once it has; all the rest where it ends before."""
+        """Return the agent's next line, once printed, or the rest if the agent ends before."""
         until(lambda: "\n" in self._unread() or self.poll() is not None, within_s=60)
         line = self._unread().partition("\n")[0]
         self._was_read += len(line) + 1
         return line
 
     def end(self) -> tuple[str, str]:
-        """The rest of what it says, and its errors."""
+        """Return the rest of the agent's output, and its errors."""
         self.wait(60)
         return self._unread(), self.errors()
 
@@ -102,7 +102,7 @@ class Setting:
 
     @contextmanager
     def agent(self, question: str, **env: str) -> Iterator[Agent]:
-        """A running agent; killed where it has not ended by itself."""
+        """Yield a running agent; it is killed if it has not ended by itself."""
         own = {
             "PINOCCHIO_URL": f"http://127.0.0.1:{self.port}/v1",
             "OPENAI_API_KEY": f"sk-{self.folder.name}",
@@ -119,7 +119,7 @@ class Setting:
             agent.wait(20)
 
     def held(self, agent: Agent) -> str:
-        """The review id that an agent waits for."""
+        """Return the review id that an agent waits for."""
         word, _, id = agent.line().partition(" ")
         assert word == "held:", agent.errors()
         return id.strip()
@@ -132,13 +132,13 @@ class Setting:
         return done.stdout
 
     def answer(self, agent: Agent) -> str:
-        """What an agent that ends by itself says last."""
+        """Return the last output of an agent that ends by itself."""
         out, err = agent.end()
         assert agent.returncode == 0, err
         return out.strip()
 
     def ledger(self) -> list[tuple[str, Any]]:
-        """What was done."""
+        """Return the tools that were run, with their arguments."""
         path = self.folder / "ledger.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
         return [(entry["tool"], entry["arguments"]) for entry in map(json.loads, lines)]
@@ -159,7 +159,7 @@ def program(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ProxyProcess, Path]]:
-    """A proxy for all who need not stop it."""
+    """Yield a proxy for all tests that need not stop it."""
     folder = tmp_path_factory.mktemp("proxy")
     with started(folder, free_port()) as proxy:
         yield proxy, folder

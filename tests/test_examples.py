@@ -40,14 +40,14 @@ def wait_until_ready(proxy: ProxyProcess) -> None:
 
 @pytest.fixture(scope="module")
 def observing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a proxy with the default policy; every reply gets 0.73."""
+    """Yield the address of a proxy with the default policy; every reply gets 0.73."""
     with start(tmp_path_factory.mktemp("observing")) as proxy:
         wait_until_ready(proxy)
         yield proxy.base_url
 
 
 def run(script: str, *, url: str = "", errors: str = "", **env: str) -> str:
-    """What the example prints; fails when it fails or says other `errors` than this pattern."""
+    """Return what the example prints; fail if it fails or its stderr does not match `errors`."""
     env = environment() | {"PINOCCHIO_URL": url} | env
     path = EXAMPLES / script
     if path.suffix == ".py":
@@ -60,7 +60,7 @@ def run(script: str, *, url: str = "", errors: str = "", **env: str) -> str:
 
 
 def told(output: str) -> dict[str, str]:
-    """The lines `name:   value` of a quickstart."""
+    """Return the values of a quickstart's lines `name:   value`."""
     return dict(re.split(r":\s+", line, maxsplit=1) for line in output.splitlines())
 
 
@@ -99,7 +99,7 @@ def test_two_lines_print_a_probability() -> None:
 
 
 def sections(output: str) -> dict[str, str]:
-    """The parts of `curl.sh`'s output by the first words of their titles."""
+    """Return the parts of `curl.sh`'s output by the first words of their titles."""
     parts = re.split(r"^== (.*)\n", output, flags=re.MULTILINE)[1:]
     return {
         re.split(r"[:,]", title)[0]: text for title, text in zip(*[iter(parts)] * 2, strict=True)

@@ -17,7 +17,7 @@ def help_of(*arguments: str) -> str:
 
 
 def panels(text: str) -> dict[str, list[str]]:
-    """The commands under each title."""
+    """Return the commands under each title."""
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
         if title := re.match(r"╭─ (.+?) ─*╮", line):

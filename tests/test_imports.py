@@ -504,7 +504,10 @@ class Module:
 
 
 def statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """It and all statements in it; to walk through expressions too takes ten times as long."""
+    """Yield the tree and all statements in it.
+
+    Walking through expressions, too, would take ten times as long.
+    """
     left = [tree]
     while left:
         yield (node := left.pop())
@@ -530,7 +533,7 @@ def names() -> set[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def trees_are_forgotten() -> Iterator[None]:
-    """A million nodes that stay would make each later collection of garbage take a second."""
+    """Clear the cached trees: a million live nodes slow each later collection by a second."""
     yield
     for cached in (modules, names, by_name, in_rooms):
         cached.cache_clear()
@@ -645,7 +648,7 @@ def test_exceptions_end_in_error() -> None:
 
 
 def folder_of(module: Module) -> str:
-    """The folder of a module; a door has its own."""
+    """Return the folder of a module; for `__init__.py` it is the module itself."""
     is_door = module.path.name == "__init__.py"
     return module.name if is_door else module.name.rpartition(".")[0]
 

@@ -26,7 +26,8 @@ ORIGINS = {
 
 def test_from_a_clone_the_clone_is_named() -> None:
     """The suite's own installation is editable, as `scripts/setup` makes it; its python is named,
-    for another `pip` would look for a package that no index has."""
+    for another `pip` would look for a package that no index has.
+    """
     assert install_command("train") == f"{sys.executable} -m pip install {EDITABLE}"
     error = MissingExtraError("torch", "train")
     assert str(error) == f"torch is not installed; it comes with: {install_command('train')}"
@@ -53,7 +54,7 @@ def test_the_command_follows_from_where_the_distribution_came_from(
 
 
 def only_modules(folder: str, names: list[str]) -> list[str]:
-    """What `copytree` leaves out: weights."""
+    """Return the names that `copytree` leaves out: files that are not Python, such as weights."""
     others = [name for name in names if not name.endswith(".py")]
     return [name for name in others if not Path(folder, name).is_dir()]
 
@@ -119,7 +120,8 @@ COMMANDS = ("bash", "cat", "cp", "cut", "dirname", "env", "mkdir", "rm", "sha256
 @pytest.mark.parametrize("has_flock", [True, False])
 def test_of_two_setups_at_once_one_waits(tmp_path: Path, has_flock: bool) -> None:
     """Both end well, the second says that it waits, and one alone installs; so also where there is
-    no `flock`."""
+    no `flock`.
+    """
     running = [setting_up(tmp_path, has_flock=has_flock) for _ in range(2)]
     told = [process.communicate(timeout=60)[1] for process in running]
     assert [process.returncode for process in running] == [0, 0], told

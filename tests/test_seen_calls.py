@@ -45,7 +45,10 @@ def events(parts: list[Json]) -> bytes:
 
 
 def heard(body: bytes, kind: str = "application/json", *, is_kept: bool = False) -> SeenCalls:
-    """What is known once a client has read a reply, in pieces or as a transport kept it."""
+    """Return the calls seen once a client has read a reply.
+
+    The reply arrives in pieces, or is kept by the transport.
+    """
     seen = SeenCalls()
     pieces = [body[:40], body[40:]]
 

@@ -56,7 +56,7 @@ class Reader:
         (self.folder / name).write_text(text)
 
     def _apart(self) -> str:
-        """What keeps the reader's proxy apart from others on this machine."""
+        """Return the configuration that separates this proxy from others on this machine."""
         store = f"sqlite:///{self.folder}/held.db"
         checkpoint = "embedded" if self.is_shipped else "fake:0.4"
         calibrator = f'{{checkpoint: "{checkpoint}", timeout_s: 30}}'  # the machine may be busy
@@ -97,7 +97,7 @@ class Reader:
         )  # fmt: skip
 
     def said(self, command: str) -> list[str]:
-        """What each run of the command printed."""
+        """Return what each run of the command printed."""
         return next(texts for line, texts in self.printed.items() if line.startswith(command))
 
     def close(self) -> None:

@@ -23,7 +23,7 @@ PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q"]
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that `scripts/release build` fills."""
+    """Build the release with `scripts/release build`; return its folder."""
     folder = tmp_path_factory.mktemp("dist")
     env = os.environ | {"DIST": str(folder), "PYTHON": sys.executable}
     env["PIP_NO_BUILD_ISOLATION"] = "false"  # is pip's way to say yes: the suite has hatchling
@@ -39,7 +39,7 @@ def wheel(release: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What it installs; its dependencies are those of the suite."""
+    """Install the wheel into a folder and return it; its dependencies are those of the suite."""
     site = tmp_path_factory.mktemp("site")
     install = ["install", "--no-deps", "--no-index", "--no-compile", "-t", str(site), str(wheel)]
     subprocess.run([*PIP, *install], check=True, timeout=120)

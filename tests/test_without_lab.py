@@ -18,7 +18,7 @@ LAB = "calibrator/lab"
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the four packages, but for the lab."""
+    """Copy the four packages without the lab into a folder and return it."""
     site = tmp_path_factory.mktemp("site")
 
     def left_out(folder: str, names: list[str]) -> list[str]:
@@ -33,7 +33,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file of 300 labelled rows; one model is right three times as often as the other."""
+    """Write 300 labelled rows; one model is right three times as often as the other."""
     rng = random.Random(7)
     path = tmp_path_factory.mktemp("rows") / "rows.jsonl"
     with path.open("w", encoding="utf-8") as file:

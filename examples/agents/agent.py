@@ -5,9 +5,9 @@
 the shipping costs of 6.90 euros."
     .venv/bin/pinocchio reviews approve ID --config examples/agents/proxy.yaml
 
-A call that a reviewer rejects is not made: the model hears why, and takes another step. The agent
-may be killed at any moment and started again: it sends the same request again, and the proxy
-answers with what became of the call that it holds, without asking the model a second time.
+A call that a reviewer rejects is not made: the model learns why, and takes another step. You may
+kill the agent at any moment and start it again: it repeats its last request, and the proxy answers
+with the decision on the held call, without asking the model a second time.
 """
 
 import json
@@ -23,7 +23,7 @@ from tools import TOOLS, perform
 URL = os.environ.get("PINOCCHIO_URL", "http://127.0.0.1:8000/v1")
 KEY = os.environ.get("OPENAI_API_KEY", "none needed for the demo")
 MEMORY = Path(os.environ.get("AGENT_MEMORY", "memory.json"))
-ASK_AGAIN_AFTER_S = os.environ.get("AGENT_ASK_AGAIN_AFTER_S")  # else what the proxy says
+ASK_AGAIN_AFTER_S = os.environ.get("AGENT_ASK_AGAIN_AFTER_S")  # by default, what the proxy says
 
 client = OpenAI(base_url=URL, api_key=KEY, max_retries=8)
 
@@ -46,8 +46,8 @@ def main(question: str) -> None:
 
 
 def ask(messages: list[Any]) -> Any:
-    """The model's next message; waits while a reviewer has not decided on it."""
-    told = None
+    """Return the model's next message; wait while a reviewer has not decided on it."""
+    last_id = None
     while True:
         try:
             reply = client.chat.completions.create(model="demo", messages=messages, tools=TOOLS)
@@ -61,14 +61,14 @@ def ask(messages: list[Any]) -> Any:
             if error.code != "held_for_review":
                 sys.exit(f"refused: {error.code}")  # by a policy, or nobody decided in time
             id = facts["review_id"]
-            if id != told:
+            if id != last_id:
                 print("held:", id, flush=True)
-            told = id
+            last_id = id
             time.sleep(float(ASK_AGAIN_AFTER_S or facts["retry_after_s"]))
 
 
 def rejection(facts: Any) -> Any:
-    """What the model is told about a call that a reviewer rejected."""
+    """Return the message that tells the model why a reviewer rejected its call."""
     why = facts.get("note", "no reason was given")
     print("rejected:", why, flush=True)
     text = f"A reviewer rejected your last step: {why}. Take another one."
@@ -76,13 +76,13 @@ def rejection(facts: Any) -> Any:
 
 
 def unanswered_calls(messages: list[Any]) -> list[Any]:
-    asked = [call for message in messages for call in message.get("tool_calls") or ()]
+    calls = [call for message in messages for call in message.get("tool_calls") or ()]
     answered = {message.get("tool_call_id") for message in messages}
-    return [call for call in asked if call["id"] not in answered]
+    return [call for call in calls if call["id"] not in answered]
 
 
 def remember(messages: list[Any]) -> None:
-    """At once or not at all."""
+    """Write the messages to `MEMORY`, at once or not at all."""
     new = MEMORY.with_suffix(".new")
     new.write_text(json.dumps(messages))
     new.replace(MEMORY)

@@ -1,11 +1,11 @@
-"""The same with the OpenAI Agents SDK: a held call is an error of the run, which is started again.
+"""The agent of `agent.py` with the OpenAI Agents SDK; a held call ends the run with an error.
 
     pip install openai-agents
     python examples/agents/agents_sdk.py "On order 48213, please give the customer back just the \
 shipping costs of 6.90 euros."
 
-A run that is started again begins with its first request. Where calls that are not gated come
-before the held one, they are asked for again too: keep such runs in a file, as `agent.py` does.
+The program then starts the run again, from its first request. If calls that are not gated come
+before the held one, the model is asked for them again, too: save such runs as `agent.py` does.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from tools import perform
 
 URL = os.environ.get("PINOCCHIO_URL", "http://127.0.0.1:8000/v1")
 KEY = os.environ.get("OPENAI_API_KEY", "none needed for the demo")
-ASK_AGAIN_AFTER_S = os.environ.get("AGENT_ASK_AGAIN_AFTER_S")  # else what the proxy says
+ASK_AGAIN_AFTER_S = os.environ.get("AGENT_ASK_AGAIN_AFTER_S")  # by default, what the proxy says
 
 set_tracing_disabled(True)
 
@@ -49,7 +49,7 @@ async def main(question: str) -> None:
     client = AsyncOpenAI(base_url=URL, api_key=KEY, max_retries=8)
     model = OpenAIChatCompletionsModel(model="demo", openai_client=client)
     helper = Agent("helper", model=model, tools=[refund_order, set_room_temperature])
-    told, messages = None, [{"role": "user", "content": question}]
+    last_id, messages = None, [{"role": "user", "content": question}]
     while True:
         try:
             run: Any = await Runner.run(helper, list(messages))  # type: ignore[arg-type]
@@ -66,9 +66,9 @@ async def main(question: str) -> None:
             if error.code != "held_for_review":
                 sys.exit(f"refused: {error.code}")  # by a policy, or nobody decided in time
             id = facts["review_id"]
-            if id != told:
+            if id != last_id:
                 print("held:", id, flush=True)
-            told = id
+            last_id = id
             await asyncio.sleep(float(ASK_AGAIN_AFTER_S or facts["retry_after_s"]))
 
 

@@ -3,10 +3,10 @@
     .venv/bin/python examples/agents/labelled_calls.py > calls.jsonl
     .venv/bin/pinocchio evaluate calls.jsonl
 
-With a file of the same form as its argument, such as `doubtful_calls.yaml`, rows of that one.
+Another file of the same form, such as `doubtful_calls.yaml`, may be given as an argument.
 
-So any log of calls that somebody judged can be written: `messages` and `tools` as they were sent,
-the assistant's message as `response`, and whether it was `correct`.
+You can write the rows of any judged log of calls like this: `messages` and `tools` as they were
+sent, the assistant's message as `response`, and whether it was `correct`.
 """
 
 import json
@@ -22,10 +22,10 @@ Json = dict[str, Any]
 
 
 def rows(path: Path = TASKS) -> Iterator[Json]:
-    """One row for each reply."""
-    told = yaml.safe_load(path.read_text())
-    tools = {name: _tool(name, **tool) for name, tool in told["tools"].items()}
-    for task in told["tasks"]:
+    """Yield a row for each reply, right or wrong, to the tasks of a file."""
+    document = yaml.safe_load(path.read_text())
+    tools = {name: _tool(name, **tool) for name, tool in document["tools"].items()}
+    for task in document["tasks"]:
         replies = [(reply, 1) for reply in task["right"]] + [(reply, 0) for reply in task["wrong"]]
         for number, (reply, correct) in enumerate(replies):
             yield {
@@ -48,14 +48,14 @@ def _tool(name: str, does: str, takes: dict[str, str | Json]) -> Json:
 
 
 def _schema(kind: str | Json) -> Json:
-    """The schema of an argument, of its type, the values that it may have, or the schema itself."""
+    """Return an argument's schema, from its type, its allowed values, or the schema itself."""
     if isinstance(kind, dict):
         return kind
     return {"type": "string", "enum": kind.split("|")} if "|" in kind else {"type": kind}
 
 
 def _messages(task: Json) -> Iterator[Json]:
-    """What the agent has seen so far."""
+    """Yield the messages that the agent has seen so far."""
     if "rules" in task:
         yield {"role": "system", "content": task["rules"]}
     for number, turn in enumerate(task["turns"]):
@@ -69,12 +69,13 @@ def _messages(task: Json) -> Iterator[Json]:
         yield {"role": "tool", "tool_call_id": f"call_{number}", "content": turn["gave"]}
 
 
-def _reply(given: Json, call_id: str) -> Json:
-    """The message of an assistant that says something or calls one tool."""
-    ((name, told),) = given.items()
+def _reply(reply: Json, call_id: str) -> Json:
+    """Return an assistant's message that says something or calls one tool."""
+    ((name, content),) = reply.items()
     if name == "say":
-        return {"role": "assistant", "content": told}
-    function = {"name": name, "arguments": json.dumps(told, default=str)}  # a date as YYYY-MM-DD
+        return {"role": "assistant", "content": content}
+    arguments = json.dumps(content, default=str)  # a date as YYYY-MM-DD
+    function = {"name": name, "arguments": arguments}
     call = {"id": call_id, "type": "function", "function": function}
     return {"role": "assistant", "content": None, "tool_calls": [call]}
 

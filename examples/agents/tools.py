@@ -1,6 +1,6 @@
-"""What the example agents can do: each call once, by its id. Asked again, they tell its result.
+"""The tools of the example agents. Each call is made once; the same id returns the same result.
 
-That is what makes an agent safe to kill: whatever it did is in the ledger, and nothing else is.
+This makes an agent safe to kill: the ledger contains exactly the calls that were made.
 """
 
 import json
@@ -39,11 +39,13 @@ TOOLS: list[Any] = [
 
 
 def perform(call_id: str, name: str, arguments: dict[str, Any]) -> str:
-    """Does what a call asks for, unless it is done already; the result in words."""
+    """Perform a call unless it is done already; return the result in words."""
     lines = LEDGER.read_text().splitlines() if LEDGER.exists() else []
     done = {entry["call_id"]: entry for entry in map(json.loads, lines)}
     if call_id not in done:
         entry = {"call_id": call_id, "tool": name, "arguments": arguments}
-        with LEDGER.open("a") as ledger:  # here a real tool would pay, with the id as its key
+        with LEDGER.open(
+            "a"
+        ) as ledger:  # a real tool pays here, with the id as its idempotency key
             ledger.write(json.dumps(entry) + "\n")
     return f"done: {name} {json.dumps(arguments)}"

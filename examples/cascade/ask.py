@@ -1,4 +1,4 @@
-"""A cheap model first, a stronger one where the proxy is unsure; what that cost, call by call.
+"""A cheap model answers first, a stronger one if the confidence is low; the cost of each call.
 
 .venv/bin/pinocchio serve --config examples/cascade/proxy.yaml     # in another terminal
 .venv/bin/python examples/cascade/ask.py
@@ -17,14 +17,14 @@ for question in QUESTIONS:
     completion = client.chat.completions.create(
         model="demo", messages=[{"role": "user", "content": question}]
     )
-    judged = completion.model_extra["pinocchio"]
+    member = completion.model_extra["pinocchio"]
     print(question)
     print("  answer: ", completion.choices[0].message.content)
-    print("  action: ", judged["action"], judged["confidence"])
+    print("  action: ", member["action"], member["confidence"])
 
-    # `calls` is there where more than one model was asked; `usage` in the completion is that of
-    # the delivered reply alone.
-    for call in judged.get("calls", []):
+    # `calls` exists if more than one model was asked; `usage` of the completion counts only the
+    # delivered reply.
+    for call in member.get("calls", []):
         usage = call.get("usage", {})
         tokens = usage.get("prompt_tokens", 0) + usage.get("completion_tokens", 0)
         kept = "kept" if call.get("kept") else ""

@@ -5,9 +5,9 @@
     ...  # whatever is built on `client`
     seen.last["confidence"]
 
-One file, standard library alone: copy it. It hears of every response of a client built on httpx,
-by its event hooks, and keeps what the proxy says in the headers. A live stream has no number there
-yet: `last` asks the proxy for it, with the key of the request, once the stream has ended.
+Copy this one file, which needs only the standard library. Event hooks of a client built on httpx
+pass it every response, and it keeps the values of the proxy's headers. A live stream has no
+confidence there yet: `last` asks the proxy for it, with the request's key, after the stream's end.
 """
 
 from __future__ import annotations
@@ -31,23 +31,26 @@ class Confidences:
 
     @property
     def hooks(self) -> dict[str, list[Any]]:
-        """For `event_hooks` of a synchronous client."""
+        """The `event_hooks` for a synchronous client."""
         return {"response": [self._note]}
 
     @property
     def async_hooks(self) -> dict[str, list[Any]]:
-        """For `event_hooks` of an asynchronous one."""
+        """The `event_hooks` for an asynchronous client."""
         return {"response": [self._note_later]}
 
     @property
     def last(self) -> dict[str, Any]:
-        """What is known of the last reply: `confidence` (None without one), `confidence-status`,
-        `support`, `basis`, `action`, `request-id` and the like; empty before the first reply."""
-        return self._told(*self._replies[-1]) if self._replies else {}
+        """The proxy's values for the last reply, empty before the first reply.
+
+        The names are those of the headers: `confidence` (None without one), `confidence-status`,
+        `support`, `basis`, `action`, `request-id` and others.
+        """
+        return self._values(*self._replies[-1]) if self._replies else {}
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Of each reply the same, the oldest first: one for each call of a model."""
-        return iter([self._told(*each) for each in self._replies])
+        """Iterate over the values for each reply (one for each call of a model), oldest first."""
+        return iter([self._values(*each) for each in self._replies])
 
     def _note(self, response: Any) -> None:
         facts = {
@@ -57,19 +60,19 @@ class Confidences:
         }
         if "confidence-status" not in facts:
             return
-        given = facts.get("confidence")
-        facts["confidence"] = None if given is None else float(given)
+        confidence = facts.get("confidence")
+        facts["confidence"] = None if confidence is None else float(confidence)
         url = response.request.url
         port = f":{url.port}" if url.port else ""
-        place = f"{url.scheme}://{url.host}{port}/pinocchio/v1/results/{facts['request-id']}"
+        results_url = f"{url.scheme}://{url.host}{port}/pinocchio/v1/results/{facts['request-id']}"
         sent = response.request.headers
         keys = {name: sent[name] for name in KEYS if name in sent}
-        self._replies.append((facts, urllib.request.Request(place, headers=keys)))
+        self._replies.append((facts, urllib.request.Request(results_url, headers=keys)))
 
     async def _note_later(self, response: Any) -> None:
         self._note(response)
 
-    def _told(self, facts: dict[str, Any], results: urllib.request.Request) -> dict[str, Any]:
+    def _values(self, facts: dict[str, Any], results: urllib.request.Request) -> dict[str, Any]:
         if facts["confidence-status"] == "pending":
             try:
                 with urllib.request.urlopen(results, timeout=5) as reply:

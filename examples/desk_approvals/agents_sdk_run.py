@@ -1,4 +1,4 @@
-"""OpenAI Agents SDK: a run that stops for a person, and goes on in another process."""
+"""OpenAI Agents SDK: a run that stops for a person, and resumes in another process."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from pinocchio.openai_agents import Desk, SeenCalls, at_desk, unsure
 
 folder = Path(sys.argv[1])
 folder.mkdir(exist_ok=True)
-kept = folder / "run.json"
+saved_run = folder / "run.json"
 seen = SeenCalls()
 http_client = DefaultAsyncHttpxClient(event_hooks=seen.async_hooks)
 set_default_openai_client(AsyncOpenAI(http_client=http_client))
@@ -38,23 +38,23 @@ def ship(parcel: int) -> str:
 
 
 agent = Agent("shipper", model=os.environ["MODEL"], tools=[ship])
-people = int(os.environ.get("APPROVALS", "1"))  # who have to approve a call
+people = int(os.environ.get("APPROVALS", "1"))  # how many have to approve a call
 desk = Desk(os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"], approvals=people)
 
 
 async def run() -> None:
-    given = "Ship all parcels."
-    if kept.exists():  # an earlier process stopped here
-        state = await RunState.from_json(agent, json.loads(kept.read_text()))
-        given = state if at_desk(desk, state, seen=seen) else None
-    if given is not None:
-        result = await Runner.run(agent, given)
-        kept.unlink(missing_ok=True)
+    start = "Ship all parcels."
+    if saved_run.exists():  # an earlier process stopped here
+        state = await RunState.from_json(agent, json.loads(saved_run.read_text()))
+        start = state if at_desk(desk, state, seen=seen) else None
+    if start is not None:
+        result = await Runner.run(agent, start)
+        saved_run.unlink(missing_ok=True)
         if not result.interruptions:
             print(result.final_output)
             return
         state = result.to_state()
-        kept.write_text(json.dumps(state.to_json()))
+        saved_run.write_text(json.dumps(state.to_json()))
         at_desk(desk, state, seen=seen)
     print("waiting for a reviewer")
 

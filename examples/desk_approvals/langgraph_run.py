@@ -1,4 +1,4 @@
-"""LangGraph: a run that stops for a person, and goes on in another process."""
+"""LangGraph: a run that stops for a person, and resumes in another process."""
 
 import os
 import sys
@@ -46,15 +46,15 @@ model = ChatOpenAI(
 )
 middleware = [HumanInTheLoopMiddleware(interrupt_on={"ship": gate}), noting(seen)]
 agent = create_agent(model, [ship], checkpointer=saver, middleware=middleware)
-people = int(os.environ.get("APPROVALS", "1"))  # who have to approve a call
+people = int(os.environ.get("APPROVALS", "1"))  # how many have to approve a call
 desk = Desk(os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"], approvals=people)
 
-given = {"messages": [("user", "Ship all parcels.")]}
+inputs = {"messages": [("user", "Ship all parcels.")]}
 if agent.get_state(thread).next:  # an earlier process stopped here
-    decided = at_desk(desk, agent, thread)
-    given = None if decided is None else Command(resume=decided)
-if given is not None:
-    done = agent.invoke(given, thread)
+    decisions = at_desk(desk, agent, thread)
+    inputs = None if decisions is None else Command(resume=decisions)
+if inputs is not None:
+    done = agent.invoke(inputs, thread)
     for part in (saver.storage, saver.writes, saver.blobs):
         part.sync()
     if not agent.get_state(thread).next:

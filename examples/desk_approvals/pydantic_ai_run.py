@@ -1,4 +1,4 @@
-"""pydantic-ai: a run that defers calls to a person, and goes on in another process."""
+"""pydantic-ai: a run that defers calls to a person, and resumes in another process."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from pinocchio.pydantic_ai import Desk, SeenCalls, at_desk, unsure
 
 folder = Path(sys.argv[1])
 folder.mkdir(exist_ok=True)
-kept = folder / "run.json"
+saved_run = folder / "run.json"
 seen = SeenCalls()
 client = AsyncOpenAI(http_client=DefaultAsyncHttpxClient(event_hooks=seen.async_hooks))
 
@@ -28,20 +28,20 @@ def ship(parcel: int) -> str:
 model = OpenAIChatModel(os.environ["MODEL"], provider=OpenAIProvider(openai_client=client))
 tools = FunctionToolset([ship]).approval_required(unsure(below=0.3, seen=seen))
 agent = Agent(model, toolsets=[tools], output_type=[str, DeferredToolRequests])
-people = int(os.environ.get("APPROVALS", "1"))  # who have to approve a call
+people = int(os.environ.get("APPROVALS", "1"))  # how many have to approve a call
 desk = Desk(os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"], approvals=people)
 
-given = {"user_prompt": "Ship all parcels."}
-if kept.exists():  # an earlier process stopped here
-    history = ModelMessagesTypeAdapter.validate_json(kept.read_bytes())
+arguments = {"user_prompt": "Ship all parcels."}
+if saved_run.exists():  # an earlier process stopped here
+    history = ModelMessagesTypeAdapter.validate_json(saved_run.read_bytes())
     results = at_desk(desk, history, seen=seen)
-    given = results and {"message_history": history, "deferred_tool_results": results}
-if given:
-    done = agent.run_sync(**given)
-    kept.unlink(missing_ok=True)
+    arguments = results and {"message_history": history, "deferred_tool_results": results}
+if arguments:
+    done = agent.run_sync(**arguments)
+    saved_run.unlink(missing_ok=True)
     if isinstance(done.output, str):
         print(done.output)
         sys.exit()
-    kept.write_bytes(done.all_messages_json())
+    saved_run.write_bytes(done.all_messages_json())
     at_desk(desk, done.all_messages(), seen=seen)
 print("waiting for a reviewer")

@@ -6,7 +6,7 @@ required_open_webui_version: 0.6.0
 """
 
 # Paste the whole file into Open WebUI: Admin Panel, Functions, New Function; then enable it for all
-# models or for some. It needs nothing but the standard library and pydantic, which is there.
+# models or for some. It needs nothing but the standard library and pydantic, which Open WebUI has.
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-MOST_KEPT = 1_000  # messages whose number came with their stream
+MOST_KEPT = 1_000  # messages whose confidence arrived with their stream
 NOT_SHOWN = "Not shown: you chose to leave this reply out."
 Events = Callable[[dict[str, Any]], Awaitable[Any]]
 
@@ -39,13 +39,13 @@ class Filter:
         self._seen: OrderedDict[str, float] = OrderedDict()  # by the message's id
 
     async def inlet(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Leaves a request as it is."""
+        """Return the request unchanged."""
         return body
 
     def stream(
         self, event: dict[str, Any], __metadata__: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Notes the number in a stream's last chunk, which the proxy put there."""
+        """Remember the confidence that the proxy put into a stream's last chunk."""
         member = event.get("pinocchio")
         number = member.get("confidence") if isinstance(member, dict) else None
         id = (__metadata__ or {}).get("message_id")
@@ -61,36 +61,36 @@ class Filter:
         __event_emitter__: Events | None = None,
         __event_call__: Events | None = None,
     ) -> dict[str, Any]:
-        """Shows the number under the last message, and asks where it is low."""
+        """Show the confidence under the last message; if it is low, ask whether to keep it."""
         messages = body.get("messages") or []
         if not messages or messages[-1].get("role") != "assistant":
             return body
         number = self._seen.pop(str(body.get("id")), None)
         if number is None and self.valves.guardrails_url:
             number = await asyncio.to_thread(self._scored, messages, body.get("model"))
-        told = "confidence unknown" if number is None else f"confidence {number:.2f}"
+        label = "confidence unknown" if number is None else f"confidence {number:.2f}"
         if __event_emitter__ is not None:
-            status = {"description": told, "done": True, "hidden": False}
+            status = {"description": label, "done": True, "hidden": False}
             await __event_emitter__({"type": "status", "data": status})
         is_low = number is not None and number < self.valves.below
         if is_low and self.valves.ask and __event_call__ is not None:
             text = f"The confidence is {number:.2f}, below {self.valves.below:g}. Keep this reply?"
-            asked = {"title": told.capitalize(), "message": text}
-            if await __event_call__({"type": "confirmation", "data": asked}) is False:
+            dialog = {"title": label.capitalize(), "message": text}
+            if await __event_call__({"type": "confirmation", "data": dialog}) is False:
                 messages[-1]["content"] = NOT_SHOWN
         return body
 
     def _scored(self, messages: list[dict[str, Any]], model: Any) -> float | None:
-        """What the guardrails listener says of the last message; None where it says nothing."""
+        """Return the guardrails listener's confidence in the last message, None if it fails."""
         state = {
             "model": model,
             "messages": [{"role": each["role"], "content": each["content"]} for each in messages],
         }
         question = {"type": "noul", "instructions": "Is the last reply correct?"}
-        asked = {"model": "pinocchio", "state": state, "questions": {"correct": question}}
+        body = {"model": "pinocchio", "state": state, "questions": {"correct": question}}
         request = urllib.request.Request(
             self.valves.guardrails_url.rstrip("/") + "/v1/systemone",
-            json.dumps(asked).encode(),
+            json.dumps(body).encode(),
             {"content-type": "application/json"},
         )
         if self.valves.guardrails_token:

@@ -1,4 +1,4 @@
-"""LiteLLM's callback: `litellm_scores.yaml` names it."""
+"""The LiteLLM callback that `litellm_scores.yaml` names."""
 
 import os
 

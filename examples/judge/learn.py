@@ -1,9 +1,9 @@
-"""A judge is asked about every answer: its word counts by a prior, then by what verdicts teach.
+"""A judge rates every answer; its weight comes from a prior, and then from reviewers' verdicts.
 
     PINOCCHIO_ADMIN_TOKEN=a-long-secret scripts/serve --config examples/judge/proxy.yaml
     PINOCCHIO_ADMIN_TOKEN=a-long-secret .venv/bin/python examples/judge/learn.py
 
-The verdicts come from the demo's answer key here; in your place people give them in the console.
+Here the verdicts come from the demo's answer key; your reviewers give them in the console.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ CONFIG = os.environ.get("PINOCCHIO_CONFIG", str(Path(__file__).with_name("proxy.
 URL = os.environ.get("PINOCCHIO_URL", "http://127.0.0.1:8000/v1")
 DESK = os.environ.get("PINOCCHIO_DESK_URL", "http://127.0.0.1:8001")
 TOKEN = os.environ["PINOCCHIO_ADMIN_TOKEN"]
-PEOPLE = ("ann", "bob", "eve")  # each asks every question: of one, the same question counts once
+PEOPLE = ("ann", "bob", "eve")  # for one person, the same question counts once
 
 client = OpenAI(base_url=URL, api_key="none-needed", max_retries=0)
 
 
 def ask(question: str, person: str) -> dict[str, Any]:
-    """What is told of the answer, the judge's word among it."""
+    """Return the answer's `pinocchio` member, which includes the judge's verdict."""
     completion = client.chat.completions.create(
         model="demo", messages=[{"role": "user", "content": question}], user=person
     )
-    told: dict[str, Any] = (completion.model_extra or {})["pinocchio"]
-    return told
+    member: dict[str, Any] = (completion.model_extra or {})["pinocchio"]
+    return member
 
 
 def give_verdicts(desk: httpx.Client) -> int:
-    """Gives every audited reply its verdict; returns how many there were."""
+    """Give every audited reply its verdict; return how many there were."""
     right = {row.content for row in rows() if row.correct}
     count = 0
     while items := desk.get("/reviews", params={"queue": "audit"}).json()["items"]:
@@ -52,19 +52,19 @@ def give_verdicts(desk: httpx.Client) -> int:
     return count
 
 
-def show(question: str, told: dict[str, Any]) -> None:
+def show(question: str, member: dict[str, Any]) -> None:
     print(question)
-    print("  confidence:", told["confidence"], told["calibrator"])
-    for each in told.get("evidence", []):
+    print("  confidence:", member["confidence"], member["calibrator"])
+    for each in member.get("evidence", []):
         counts = "counts" if each["counts"] else "does not count"
         print(f"  judge: {each['p_correct']} by {each['by']}, {counts}, before {each['before']}")
 
 
 if __name__ == "__main__":
     questions = list(dict.fromkeys(row.question for row in rows() if row.content))
-    told = {question: [ask(question, person) for person in PEOPLE] for question in questions}
+    members = {question: [ask(question, person) for person in PEOPLE] for question in questions}
     for question in questions[:2]:
-        show(question, told[question][0])
+        show(question, members[question][0])
     headers = {"authorization": f"Bearer {TOKEN}"}
     with httpx.Client(base_url=f"{DESK}/pinocchio/v1", headers=headers, trust_env=False) as desk:
         print(give_verdicts(desk), "verdicts")
@@ -72,6 +72,6 @@ if __name__ == "__main__":
     print(f"\n$ pinocchio {' '.join(command)}", flush=True)
     subprocess.run([sys.executable, "-m", "pinocchio", *command, "--config", CONFIG], check=True)
     print()
-    time.sleep(2)  # a running proxy takes it up within a second
+    time.sleep(2)  # a running proxy loads the result within a second
     for question in questions[:2]:
         show(question, ask(question, "zoe"))

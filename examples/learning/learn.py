@@ -1,10 +1,10 @@
-"""Replies are audited, verdicts mend the confidence: what a reviewer's afternoon is worth.
+"""Audit replies and let the verdicts recalibrate the confidence.
 
     PINOCCHIO_ADMIN_TOKEN=a-long-secret scripts/serve --config examples/learning/proxy.yaml
     PINOCCHIO_ADMIN_TOKEN=a-long-secret .venv/bin/python examples/learning/learn.py
 
-The verdicts come from the demo's answer key here; in your place people give them in the console, or
-a program that looks the answer up.
+Here the verdicts come from the demo's answer key; your reviewers give them in the console, or a
+program looks the answer up.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CONFIG = os.environ.get("PINOCCHIO_CONFIG", str(Path(__file__).with_name("proxy.
 URL = os.environ.get("PINOCCHIO_URL", "http://127.0.0.1:8000/v1")
 DESK = os.environ.get("PINOCCHIO_DESK_URL", "http://127.0.0.1:8001")
 TOKEN = os.environ["PINOCCHIO_ADMIN_TOKEN"]
-PEOPLE = ("ann", "bob")  # each asks every question: of one person, the same question counts once
+PEOPLE = ("ann", "bob")  # for one person, the same question counts once
 
 
 def ask() -> None:
@@ -36,17 +36,17 @@ def ask() -> None:
             )
 
 
-def drawn(desk: httpx.Client) -> Iterator[dict[str, str]]:
-    """The audited replies that wait for a verdict."""
+def audited(desk: httpx.Client) -> Iterator[dict[str, str]]:
+    """Yield the audited replies that wait for a verdict."""
     while items := desk.get("/reviews", params={"queue": "audit"}).json()["items"]:
         yield from items
 
 
 def judge(desk: httpx.Client) -> int:
-    """Gives every audited reply its verdict; returns how many were right."""
+    """Give every audited reply its verdict; return how many were right."""
     right = {row.content for row in rows() if row.correct}
     count = 0
-    for item in drawn(desk):
+    for item in audited(desk):
         review = desk.get(f"/reviews/{item['id']}").json()
         is_right = review["reply"]["choices"][0]["message"]["content"] in right
         verdict = {"verdict": "approve" if is_right else "reject", "correct": is_right}

@@ -1,4 +1,4 @@
-"""Writes labelled replies as a deployment would collect them; made up, and too sure of themselves.
+"""Write simulated labelled replies, like those of a deployment, with overconfident scores.
 
 Each line is a scored reply with a person's label. Yours come from `pinocchio score` and reviewers.
 """

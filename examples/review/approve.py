@@ -1,11 +1,11 @@
-"""Works through the queue over the review desk's API: approves, corrects or rejects what is held.
+"""Approve, correct or reject held replies over the API of the review desk.
 
     PINOCCHIO_ADMIN_TOKEN=a-long-secret .venv/bin/pinocchio serve --policy helpdesk
-    examples/curl.sh          # its refund, of ten times the amount that was asked for, is held
+    examples/curl.sh          # its refund, ten times the amount asked for, is held
     PINOCCHIO_ADMIN_TOKEN=a-long-secret .venv/bin/python examples/review/approve.py
 
-A reviewer's key does as well (`pinocchio keys create --role reviewer --name alice`). What is looked
-up in the question here is what a program of yours would ask its database, or a person would read.
+A reviewer's key works as well (`pinocchio keys create --role reviewer --name alice`). This program
+reads the amount from the question; yours would look it up in a database.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ TOKEN = os.environ["PINOCCHIO_ADMIN_TOKEN"]
 
 
 def decision(review: dict[str, Any]) -> dict[str, Any]:
-    """A refund goes out with the amount that was asked for; everything else is rejected."""
+    """Return the decision: send a refund with the amount asked for, reject anything else."""
     calls = review["editable"]["tool_calls"]
-    asked = re.search(r"\d+\.\d\d", review["question"])
-    if asked is None or [call["name"] for call in calls] != ["refund_order"]:
+    amount = re.search(r"\d+\.\d\d", review["question"])
+    if amount is None or [call["name"] for call in calls] != ["refund_order"]:
         return {"verdict": "reject", "note": "no refund that I can check"}
     arguments = json.loads(calls[0]["arguments"])
-    if arguments["amount"] == float(asked[0]):
+    if arguments["amount"] == float(amount[0]):
         return {"verdict": "approve", "correct": True}
-    corrected = arguments | {"amount": float(asked[0])}
+    corrected = arguments | {"amount": float(amount[0])}
     return {"verdict": "edit", "correct": False, "content": {"arguments": corrected}}
 
 
@@ -40,13 +40,13 @@ def main() -> None:
         queue = desk.get("/reviews", params={"state": "open"}).raise_for_status().json()
         for item in queue["items"]:
             review = desk.get(f"/reviews/{item['id']}").raise_for_status().json()
-            given = decision(review)
-            told = desk.post(f"/reviews/{item['id']}/verdict", json=given)
-            if told.status_code == httpx.codes.CONFLICT:  # somebody, or time, was faster
-                print(f"{item['id']}: {told.json()['error']['message']}")
+            verdict = decision(review)
+            response = desk.post(f"/reviews/{item['id']}/verdict", json=verdict)
+            if response.status_code == httpx.codes.CONFLICT:  # decided by another, or expired
+                print(f"{item['id']}: {response.json()['error']['message']}")
                 continue
-            done = told.raise_for_status().json()
-            print(f"{done['queue']}: {given['verdict']}, {done['state']} by {done['decided_by']}")
+            done = response.raise_for_status().json()
+            print(f"{done['queue']}: {verdict['verdict']}, {done['state']} by {done['decided_by']}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Stands in for the webhooks of Slack and Teams: prints each message that comes, with its buttons.
+"""A stand-in for the webhooks of Slack and Teams that prints each message with its buttons.
 
     .venv/bin/python examples/review/chat_endpoint.py            # listens on 127.0.0.1:8090
     .venv/bin/pinocchio serve --config examples/review/chat.yaml
     examples/curl.sh                                             # its refund is held
 
-Then open a button's address in a browser, as somebody would who presses it.
+Then open a button's address in a browser, which is what pressing the button does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PORT = int(sys.argv[1]) if len(sys.argv) > 1 else 8090
 
 
 def lines_of(message: dict[str, Any]) -> Iterator[str]:
-    """The title, the facts and the buttons of a message in Slack's shape or in Teams'."""
+    """Yield the title, the facts and the buttons of a message in the shape of Slack or Teams."""
     if "blocks" in message:
         yield message["text"]
         for block in message["blocks"]:
@@ -41,14 +41,14 @@ def lines_of(message: dict[str, Any]) -> Iterator[str]:
 class Endpoint(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        told = [line for line in lines_of(body) if line]
-        print(f"\nto {self.path[1:]}: " + "\n  ".join(told), flush=True)
+        lines = [line for line in lines_of(body) if line]
+        print(f"\nto {self.path[1:]}: " + "\n  ".join(lines), flush=True)
         self.send_response(200)
         self.send_header("content-length", "0")
         self.end_headers()
 
     def log_message(self, *_: Any) -> None:
-        """Says nothing of its own."""
+        """Log nothing."""
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""One calibrator in a process of its own: asked by a proxy, and directly by a program.
+"""One calibrator in its own process, used by a proxy and directly by a program.
 
 .venv/bin/pinocchio serve --scorer-only --port 9000
-.venv/bin/pinocchio serve --config examples/scoring_server/proxy.yaml     # as many as you like
+.venv/bin/pinocchio serve --config examples/scoring_server/proxy.yaml     # or several proxies
 .venv/bin/python examples/scoring_server/compare.py
 """
 

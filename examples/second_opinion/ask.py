@@ -1,4 +1,4 @@
-"""One model answers, another is asked about its answer; what that did to the number.
+"""One model answers, another judges the answer, and the confidence changes.
 
 .venv/bin/pinocchio serve --config examples/second_opinion/proxy.yaml     # in another terminal
 .venv/bin/python examples/second_opinion/ask.py
@@ -20,14 +20,13 @@ for question in QUESTIONS:
     completion = client.chat.completions.create(
         model="demo", messages=[{"role": "user", "content": question}]
     )
-    judged = completion.model_extra["pinocchio"]
+    member = completion.model_extra["pinocchio"]
     print(question)
-    print("  answer:    ", completion.choices[0].message.content)  # always that of `demo`
-    print("  confidence:", judged["confidence"], judged["action"], judged.get("label", ""))
+    print("  answer:    ", completion.choices[0].message.content)  # always from `demo`
+    print("  confidence:", member["confidence"], member["action"], member.get("label", ""))
 
-    # `evidence` is there where somebody else was asked: the number before and after, and what each
-    # of them said about it.
-    for evidence in judged.get("evidence", []):
+    # `evidence` exists if other models were asked: the confidence before, and their opinions.
+    for evidence in member.get("evidence", []):
         print("  before:    ", evidence["before"])
         for opinion in evidence["opinions"]:
             print("  opinion:   ", opinion["model"], opinion["agreement"], opinion.get("usage", {}))

@@ -18,7 +18,7 @@ MESSAGES = [{"role": "user", "content": "Is 91 a prime number?"}]
 
 
 def new_client(team: str) -> OpenAI:
-    """A client with a key of its own, once the running proxy knows it."""
+    """Return a client with its own key, once the running proxy accepts it."""
     command = [sys.executable, "-m", "pinocchio", "keys", "create", "--config", CONFIG]
     options = ["--team", team, "--name", "example", "--expires", "30m"]
     made = subprocess.run([*command, *options], check=True, stdout=subprocess.PIPE, text=True)
@@ -33,7 +33,7 @@ def new_client(team: str) -> OpenAI:
 
 
 def action(client: OpenAI, policy: str | None = None) -> str:
-    """What was done with the answer; `policy` asks for a stricter one."""
+    """Return the action on the answer and the policy behind it; `policy` selects a stricter one."""
     headers = {"x-pinocchio-policy": policy} if policy else {}
     reply = client.chat.completions.with_raw_response.create(
         model="demo", messages=MESSAGES, extra_headers=headers

@@ -257,9 +257,11 @@ class Format(Protocol):
         ...
 
     def revision(self, payload: Json, completion: Json, problems: str) -> Json | None:
-        """Return the members to change in the request so that a model replies again, after its own
-        reply and what is wrong with it. Calls in the reply get `problems` as their results. None
-        where the format, or this reply, has no place for that."""
+        """Return the members to change in the request so that a model revises its reply.
+
+        The request then ends with the reply and its `problems`, which calls in the reply get as
+        their results. Returns None if the format, or this reply, has no place for them.
+        """
         ...
 
     # the answer

@@ -1,4 +1,6 @@
-"""A writer of the files of hashes for `scripts/lock`: python scripts/checks/locks.py WHOLE IMAGE
+"""A writer of the files of hashes for `scripts/lock`.
+
+python scripts/checks/locks.py WHOLE IMAGE
 
 WHOLE is uv's result for the suite; `requirements.lock`, for the proxy alone, exists already. The
 suite's further packages go to `requirements-test.lock`, if `constraints.txt` pins them: PyTorch and

@@ -1,4 +1,6 @@
-"""Print the files that one scored completion passes: python -m scripts.checks.main_path
+"""Print the files that one scored completion passes.
+
+python -m scripts.checks.main_path [--most OUT BACK] [--most-run FILES]
 
 This runs a proxy with the embedded calibrator and an upstream on loopback, and traces the fifth
 request, whole and streamed: from the client's socket to upstream's, and from there back to the

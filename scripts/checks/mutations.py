@@ -64,8 +64,7 @@ class Mutant:
 def tests_run(
     folder: Path, tests: Sequence[str], timeout_s: float
 ) -> subprocess.CompletedProcess[str] | None:
-    """What pytest came to in a copy of the tree, at the first failure; None where it took too
-    long."""
+    """Run tests in a copy of the tree up to the first failure; return None after `timeout_s`."""
     options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "-rfE"]
     there = {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
     try:
@@ -82,9 +81,9 @@ def tests_run(
 
 
 def killed_of(root: Path, row: Row) -> Mutant | None:
-    """The first change of a row's code that one of its tests sees, None where they see none.
+    """Return the first change of a row's code that one of its tests detects, or None.
 
-    What a definition names counts before what a whole file does, such as a table of the report.
+    Code whose definitions name the row is tried before whole files, such as a table of the report.
     """
     places = [place for place in row.code if place.endswith(".py")]
     for place in sorted(places, key=lambda place: not _names(root, place, row.id)):
@@ -144,7 +143,7 @@ def _is_none(node: ast.AST) -> bool:
 
 
 def change(node: ast.AST) -> str:
-    """Breaks the node in place; returns what was done."""
+    """Break the node in place; return a description of the change."""
     line = getattr(node, "lineno", 0)
     if isinstance(node, ast.Compare):
         node.ops[0] = _TURNED[type(node.ops[0])]  # type: ignore[call-overload]

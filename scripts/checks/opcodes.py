@@ -1,4 +1,6 @@
-"""The counted work of a warm request by room: scripts/bench opcodes [--enforce] [--keys] [--json]
+"""The counted work of a warm request by room.
+
+scripts/bench opcodes [--enforce] [--keys] [--json]
 
     room        bytecodes  calls
 

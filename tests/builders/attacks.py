@@ -75,5 +75,5 @@ UNSEEN_ATTACKS = {
 
 
 def attacked(answer: str, attack: str, at_start: bool = False) -> str:
-    """The answer with the attack after it, or before it."""
+    """Return the answer with the attack after it, or before it."""
     return f"{attack}\n{answer}" if at_start else f"{answer}\n{attack}"

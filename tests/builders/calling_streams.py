@@ -42,5 +42,5 @@ CALLING: dict[str, tuple[str, list[bytes], int, bytes]] = {
 
 
 def calling_body(path: str) -> Json:
-    """A request that every path accepts."""
+    """Return a request body that every path accepts."""
     return asked() | {"input": "do it", "max_tokens": 9}

@@ -42,7 +42,8 @@ def singles(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[As
 
 def chats(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[Asked]:
     """Eight chats at a time, of four turns each; later turns are scored lower. The system message
-    has the time in it."""
+    has the time in it.
+    """
     open_chats: list[tuple[list[Message], float]] = []
     for second in range(count):
         while len(open_chats) < 8:
@@ -68,7 +69,7 @@ def retries(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[As
 
 
 def agents(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[Asked]:
-    """A task in up to twenty steps, each with the results of tools so far."""
+    """Yield the requests of tasks in up to twenty steps, each with the results of tools so far."""
     while count > 0:
         messages, its = [_system(count), _user(rng)], worth(rng)
         for _ in range(min(count, rng.randint(2, 20))):
@@ -87,14 +88,17 @@ def load_tests(rng: random.Random, count: int, worth: Worth = usual) -> Iterator
 
 
 def examples(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[Asked]:
-    """An application that puts the same two examples before every question."""
+    """Yield the requests of an application that puts two fixed examples before every question."""
     shown = [_said("What is 1 + 1?"), _answered("2"), _said("What is 2 + 2?"), _answered("4")]
     for _ in range(count):
         yield Asked(_asking(*shown, _user(rng)), worth(rng))
 
 
 def documents(rng: random.Random, count: int, worth: Worth = usual) -> Iterator[Asked]:
-    """An application whose instruction is always the same; the text is in the system message."""
+    """Yield the requests of an application whose instruction is always the same.
+
+    The text is in the system message.
+    """
     words = ("river", "invoice", "planet", "protein", "treaty", "engine", "violin", "harbour")
     for _ in range(count):
         text = " ".join(rng.choices(words, k=12))

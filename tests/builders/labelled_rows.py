@@ -58,7 +58,7 @@ def labels(rows: list[Row]) -> np.ndarray[Any, np.dtype[np.int64]]:
 
 
 def noisy(rows: list[Row], seed: int, signal: float = 0.3) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """A confidence that knows something: `signal` of it is the label, the rest is chance."""
+    """Return a confidence for each row: `signal` of it is the label, the rest is chance."""
     rng = np.random.default_rng(seed)
     return np.clip(signal * labels(rows) + (1 - signal) * rng.random(len(rows)), 0, 1)
 
@@ -80,7 +80,7 @@ def half(_: float, rng: np.random.Generator) -> bool:
 
 
 def mostly_where_hard(truth: float, rng: np.random.Generator) -> bool:
-    """A judge that answers hard questions more often: its silence says something."""
+    """Return whether a judge answers; it answers hard questions more often: silence is evidence."""
     return bool(rng.random() < sigmoid(-1.5 * truth))
 
 

@@ -15,7 +15,7 @@ MB = 2**20
 
 
 def live(format: Format = CHAT, *, max_bytes: int = 64 * MB, settles: bool = False) -> LiveStream:
-    """A live stream whose choices are found sure, and whose calls are delivered."""
+    """Return a live stream whose choices are confident and whose calls are delivered."""
     return LiveStream(format, max_bytes=max_bytes, gates_calls=settles)
 
 
@@ -38,7 +38,7 @@ async def play(stream: LiveStream, parts: Iterable[bytes]) -> int:
 
 
 def peak_of(stream: LiveStream, parts: Iterable[bytes]) -> tuple[int, int]:
-    """The bytes that came out, and the most that was kept meanwhile."""
+    """Return the number of bytes that came out, and the most bytes that memory held meanwhile."""
     tracemalloc.start()
     try:
         return asyncio.run(play(stream, parts)), tracemalloc.get_traced_memory()[1]
@@ -47,7 +47,7 @@ def peak_of(stream: LiveStream, parts: Iterable[bytes]) -> tuple[int, int]:
 
 
 def kept_of_an_event() -> tuple[int, int]:
-    """The most that was kept of an event that came as one, and in single bytes."""
+    """Return the peak memory, in bytes, for an event in one piece and for it in single bytes."""
     event = b"data: " + b"x" * 50_000 + b"\n\n"
     _, whole = peak_of(live(), [event])
     size, peak = peak_of(live(), (event[i : i + 1] for i in range(len(event))))

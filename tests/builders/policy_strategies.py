@@ -116,7 +116,7 @@ actions = (
 
 
 def _fitting(when: Values, then: Any) -> Values:
-    """A notice needs a text, so that a rule about tool calls cannot have one."""
+    """Return the rule without its notice if it is about tool calls: a notice needs a text."""
     has_notice = isinstance(then, dict) and "deliver" in then
     return {"when": when, "then": "deliver" if has_notice and "tools" in when else then}
 
@@ -126,7 +126,7 @@ whens_and_actions = st.builds(_fitting, whens.filter(bool), actions)
 
 @st.composite
 def documents(draw: st.DrawFn, rules_at_most: int = 5) -> Values:
-    """The values of a valid policy, which promises nothing that it then delivers anyway."""
+    """Draw the values of a valid policy, which promises nothing that it then delivers anyway."""
     rules = []
     for index in range(draw(st.integers(0, rules_at_most))):
         # only the last rule may be without conditions

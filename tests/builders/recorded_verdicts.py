@@ -39,7 +39,11 @@ def record(
     kind: str = AUDIT,
     seed: int = 0,
 ) -> list[str]:
-    """The request ids, in the order of the rows and of time, the last one just now."""
+    """Record a scored exchange for each row and return the request ids in the order of the rows.
+
+    The exchanges are spread over `days`; the last one is about two minutes old. Each is stored for
+    review, as one of an audit of this `share` or as a held reply.
+    """
     rng = np.random.default_rng(seed)
     parsed = [parse_row(row) for row in rows]
     scores = score_items(scorer, [row.item("served") for row in parsed])
@@ -111,7 +115,7 @@ def _kept(
 
 
 def label(url: str, ids: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
-    """Gives each reply its row's verdict."""
+    """Give each reply the verdict of its row."""
     findings = Findings(url)
     for id, row in zip(ids, rows, strict=True):
         findings.give_verdict(id, bool(row["correct"]), "ann")

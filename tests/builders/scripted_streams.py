@@ -74,7 +74,10 @@ class ScriptedUpstream(FaultyUpstream):
 def proxies_before(
     upstream: ScriptedUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[StartProxy]:
-    """Starts a proxy in front of the upstream, or gives the one that has these options."""
+    """Yield a function that starts a proxy in front of the upstream, or returns a running one.
+
+    A running proxy is returned if it has the same options.
+    """
 
     def make(upstream: Json | None = None, **options: Any) -> LiveProxy:
         folder = tmp_path_factory.mktemp("proxy")
@@ -100,7 +103,7 @@ def finish(reason: str = "stop", index: int = 0, **more: Any) -> bytes:
 
 
 def text(*pieces: str, index: int = 0) -> list[bytes]:
-    """The role, then the pieces."""
+    """Return the chunks of a text: one with the role, then one for each piece."""
     opening = chunk({"role": "assistant", "content": "", "refusal": None}, index=index)
     return [opening, *(chunk({"content": piece}, index=index) for piece in pieces)]
 
@@ -108,7 +111,7 @@ def text(*pieces: str, index: int = 0) -> list[bytes]:
 def call(
     name: str, *arguments: str, number: int = 0, index: int = 0, opening: Json | None = None
 ) -> list[bytes]:
-    """A tool call: its opening, then its arguments piece by piece."""
+    """Return the chunks of a tool call: its opening, then its arguments piece by piece."""
     function = {"name": name, "arguments": ""}
     first = {"index": number, "id": f"call_{number}", "type": "function", "function": function}
     pieces = [{"index": number, "function": {"arguments": piece}} for piece in arguments]
@@ -121,7 +124,7 @@ USAGE = event({"id": "chatcmpl-1", "model": "m-2099", "choices": [], "usage": {"
 
 
 def email(confidence: str) -> list[bytes]:
-    """A call whose score stands in its arguments."""
+    """Return the chunks of a call whose arguments contain its confidence."""
     return call("send_email", '{"to": "ann",', f' "about": "p={confidence}"}}')
 
 
@@ -134,7 +137,7 @@ SEEN = b"".join(TEXT)  # what a client has before the call
 def call_policy(
     then: str, when: str = "tools: any, confidence: {below: 0.3}", more: str = ""
 ) -> str:
-    """A policy that does `then` with unsure tool calls."""
+    """Return a policy that does `then` with unsure tool calls."""
     rule = f"{{name: unsure calls, when: {{{when}}}, then: {then}}}"
     return f"version: 1\nname: desk\n{more}\nrules: [{rule}]\ndefault: deliver\n"
 
@@ -145,7 +148,7 @@ def has_no_call(body: bytes) -> bool:
 
 
 def data_in(stream: bytes) -> list[Json]:
-    """The data of all events of any format."""
+    """Return the JSON objects in the data of all events, in any format."""
     return [json.loads(li[6:]) for li in stream.splitlines() if li.startswith(b"data: {")]
 
 
@@ -193,20 +196,20 @@ class RawStream:
         self._socket.close()
 
     def head(self) -> int:
-        """The status, once the head is here."""
+        """Return the status as soon as the head has arrived."""
         while not self.status:
             assert self._more() or self.status, "the connection was closed"
         return self.status
 
     def until(self, wanted: bytes) -> bytes:
-        """The body so far, once these bytes are in it."""
+        """Return the body so far as soon as it contains these bytes."""
         while wanted not in self.seen:
             is_on = self._more() or wanted in self.seen
             assert is_on, f"it ended before {wanted!r}: {bytes(self.seen)!r}"
         return bytes(self.seen)
 
     def for_a_while(self, seconds: float = QUIET_S) -> bytes:
-        """The body as it is after a while."""
+        """Return the body after reading for this many seconds."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             self._socket.settimeout(left)
@@ -219,13 +222,13 @@ class RawStream:
         return bytes(self.seen)
 
     def rest(self) -> bytes:
-        """The whole body, `is_whole` or as far as it came."""
+        """Return the whole body, or what arrived of it; `is_whole` tells which."""
         while self._more():
             pass
         return bytes(self.seen)
 
     def _more(self) -> bool:
-        """Takes in what arrives next; False at the end, of the body or the connection."""
+        """Read the next bytes; return False at the end of the body or the connection."""
         if self.is_whole:
             return False
         try:
@@ -262,7 +265,7 @@ class RawStream:
 
 
 def streamed(proxy: LiveProxy, body: Json | None = None, path: str = CHAT) -> RawStream:
-    """The reply to a question, read to its end and closed."""
+    """Return the reply to a request, read to its end and closed."""
     with RawStream(proxy.port, body or asked(), path) as stream:
         stream.head()
         stream.rest()
@@ -277,7 +280,10 @@ def asked(prompt: str = "do it", model: str = "m", **fields: Any) -> Json:
 
 
 def recorded(proxy: LiveProxy, request_id: str) -> Json:
-    """The one row of a request; fails where it is none, or more than one, within a while."""
+    """Return the one row of a request.
+
+    Fails if there is none, or more than one, within a while.
+    """
     rows: list[Json] = []
 
     def is_there() -> bool:
@@ -294,7 +300,7 @@ def recorded(proxy: LiveProxy, request_id: str) -> Json:
 
 
 def result(proxy: LiveProxy, request_id: str) -> Json:
-    """What is found under a request's id, once that is no longer `pending`."""
+    """Return the result stored under a request's id once it is no longer `pending`."""
     path = f"/pinocchio/v1/results/{request_id}"
     until(lambda: proxy.http.get(path).json()["status"] != "pending")
     told: Json = proxy.http.get(path).json()
@@ -302,7 +308,7 @@ def result(proxy: LiveProxy, request_id: str) -> Json:
 
 
 def accumulated(proxy: LiveProxy, **fields: Any) -> ChatCompletion:
-    """What the official client makes of a stream."""
+    """Return the completion that the official client accumulates from a stream."""
     messages: Any = [{"role": "user", "content": "do it"}]
     with proxy.openai.chat.completions.stream(model="m", messages=messages, **fields) as stream:
         for _ in stream:
@@ -317,7 +323,7 @@ def only_choice(completion: ChatCompletion) -> Any:
 
 
 def closings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The ids of requests whose line and row are written from now on, each time that one is."""
+    """Return a list to which each exchange that closes from now on appends its request id."""
     closed: list[str] = []
     close = Exchange.close
 

@@ -12,7 +12,10 @@ MODELS = ("ann", "bob", "cleo")
 def shelf_rows(
     count: int, seed: int, right: Mapping[str, float] | None = None
 ) -> Iterator[dict[str, Any]]:
-    """A row for each model and question; `right` says how often each is right, .6 for others."""
+    """Yield a row for each model and question.
+
+    `right` is how often each model is right; the default is 0.6.
+    """
     rng = random.Random(seed)
     for n in range(count):
         first, second = rng.randint(10, 99), rng.randint(10, 99)

@@ -41,13 +41,15 @@ store: sqlite:///FOLDER/store.db
 
 
 def overconfident(truth: Floats) -> Floats:
-    """What the simulated calibrator says of replies that are right with these probabilities."""
+    """Return the simulated calibrator's confidences for replies that are right with `truth`."""
     return np.asarray(sigmoid(2 * logit(truth) + 0.5))
 
 
 def timid(truth: Floats) -> Floats:
-    """What it says of the same replies once it knows what others replied: one and a half less than
-    the true log-odds."""
+    """Return the calibrator's confidences once it knows what others replied.
+
+    They are the true log-odds less one and a half.
+    """
     return np.asarray(sigmoid(logit(truth) - 1.5))
 
 
@@ -69,7 +71,7 @@ def _judged(
     score: float,
     signals: Signals,
 ) -> tuple[float, str, float | None, str]:
-    """What is told and recorded where a judge said something: confidence, name, score, facts."""
+    """Return the confidence, name, score and facts to record where a judge gave a verdict."""
     told, name, own, facts = before
     stage = name.partition("+platt@")[0]
     found = weights.weigh(score, stage, signals) if weights else None
@@ -198,7 +200,7 @@ class Traffic:
         )
 
     def label(self, most: int | None = None) -> int:
-        """Gives the replies in the queue their verdicts, at most so many; returns how many."""
+        """Give the replies in the queue their verdicts, at most `most`; return how many got one."""
         findings = Findings(self.url)
         ids = list(self._unlabelled)[:most]
         for id in ids:
@@ -211,14 +213,16 @@ class Traffic:
         return run_cli(*arguments, "--config", str(self.config))
 
     def told(self, *arguments: str) -> Any:
-        """What `pinocchio ARGUMENTS --json` says."""
+        """Return the JSON that `pinocchio ARGUMENTS --json` prints."""
         done = self.run(*arguments, "--json")
         assert done.stdout, done.stderr
         return json.loads(done.stdout)
 
     def calibration_error(self, truth: Floats) -> float:
-        """The mean distance of what is told now from the truth, over bins as ECE has them, of
-        replies that are right with these probabilities."""
+        """Return the current confidences' calibration error, from the true probabilities.
+
+        It is the mean distance from the truth over 15 bins, as in ECE.
+        """
         told = overconfident(truth)
         if (found := resolve_recalibrations(self.current).alone) is not None:
             told = np.array([found.apply(float(score)) for score in told])

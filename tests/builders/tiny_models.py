@@ -68,7 +68,7 @@ VISION_SIZES: dict[str, Any] = {
 
 
 def write_tiny_base(folder: Path, family: Family = "qwen3_5", *, seed: int = 0) -> Path:
-    """A base model with its tokenizer, chat template and image processor; returns the folder."""
+    """Write a base model with tokenizer, chat template and image processor; return the folder."""
     import torch
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ def small_tokenizer(ending: str) -> Any:
 
 
 def image_ids(tokenizer: Any) -> dict[str, int]:
-    """What a model's configuration says of the tokens of images."""
+    """Return the ids of the image tokens by their names in a model's configuration."""
     return {
         f"{name}_token_id": tokenizer.convert_tokens_to_ids(f"<|{token}|>")
         for name, token in (
@@ -165,9 +165,9 @@ def image_processor() -> Any:
 def write_tiny_adapter(
     folder: Path, base: Path, family: Family = "qwen3_5", *, seed: int = 1, **config: Any
 ) -> Path:
-    """A checkpoint with a random LoRA adapter for a tiny base; `config` goes into calibrator.json.
+    """Write a checkpoint with a random LoRA adapter for a tiny base; return the folder.
 
-    The rank is 4 unless `config` brings an `adapter`.
+    `config` goes into calibrator.json. The rank is 4 unless `config` has an `adapter`.
     """
     import peft
     import torch

@@ -204,7 +204,7 @@ def whole(surface: str, answer: Json) -> Iterator[Case]:
 
 
 def odd_bodies(body: bytes) -> Iterator[Case]:
-    """The same answer, written so that some reader might give up on it."""
+    """Yield the same answer in forms that some parser might refuse, each with its name."""
     for name, odd in {
         "a byte order mark": b"\xef\xbb\xbf" + body,
         "blanks": b"\n \t" + body + b"\r\n ",
@@ -238,7 +238,7 @@ def chat_stream(delta: Json, **more: Any) -> list[bytes]:
 
 
 def events_of(surface: str, calls: bool) -> list[tuple[str | None, bytes]]:
-    """The events of an answer, each with its name, whose second one has the secret."""
+    """Return the events of an answer, each with its name; the second one contains the secret."""
     if surface == "chat":
         call = {"index": 0, "id": "c", "type": "function", "function": _FUNCTION}
         said = chat_stream({"tool_calls": [call]} if calls else {"content": SECRET})

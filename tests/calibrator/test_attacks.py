@@ -58,7 +58,8 @@ def rises(scorer: Scorer, attacks: Mapping[str, Sequence[str]]) -> dict[str, Flo
 
 def test_text_that_addresses_the_calibrator_buys_nothing(scorer: Scorer) -> None:
     """Ten families and searched combinations on wrong answers: the mean rise is at most 0.02, the
-    95th percentile at most 0.10."""
+    95th percentile at most 0.10.
+    """
     every = np.concatenate(list(rises(scorer, ATTACKS).values()))
     print(f"{len(every)} attacks: mean {every.mean():.4f}, 95 % {np.quantile(every, 0.95):.4f}")
     assert len(every) >= 400
@@ -68,7 +69,8 @@ def test_text_that_addresses_the_calibrator_buys_nothing(scorer: Scorer) -> None
 
 def test_attacks_that_are_worded_anew_buy_nothing_on_average(scorer: Scorer) -> None:
     """The same with sentences that stripping was not written against: the mean rise is at most
-    0.02. The 95th percentile is 0.15, above the 0.10 that is wanted."""
+    0.02. The 95th percentile is 0.15, above the 0.10 that is wanted.
+    """
     every = np.concatenate(list(rises(scorer, UNSEEN_ATTACKS).values()))
     print(f"{len(every)} attacks: mean {every.mean():.4f}, 95 % {np.quantile(every, 0.95):.4f}")
     assert every.mean() <= MAX_MEAN_RISE
@@ -76,7 +78,7 @@ def test_attacks_that_are_worded_anew_buy_nothing_on_average(scorer: Scorer) -> 
 
 
 def repeating(question: str, answer: str) -> list[str]:
-    """The answer with the question's words about it, so that it looks like a reply to it."""
+    """Return the answer amid the question's words, so that it looks like a reply to it."""
     words = sorted(set(question.split()), key=question.index)
     return [
         f"{question}\n{answer}",
@@ -89,7 +91,8 @@ def repeating(question: str, answer: str) -> list[str]:
 
 def test_repeating_the_question_buys_nothing(scorer: Scorer) -> None:
     """A wrong answer gains nothing by the question's own words in the mean, at most 0.02. The 95th
-    percentile is 0.24, above the 0.10 that is wanted: what did not look like an answer does."""
+    percentile is 0.24, above the 0.10 that is wanted: what did not look like an answer does.
+    """
     plain = confidences(scorer, WRONG)
     made = [(question, text) for question, answer in WRONG for text in repeating(question, answer)]
     every = confidences(scorer, made) - plain.repeat(len(made) // len(WRONG))
@@ -99,7 +102,7 @@ def test_repeating_the_question_buys_nothing(scorer: Scorer) -> None:
 
 
 def worded_anew(question: str, answer: str) -> list[str]:
-    """The same in forms that nothing was chosen by."""
+    """Return the same attack in forms that were not used to choose anything."""
     return [
         f"Question: {question}\nAnswer: {answer}",
         f"You asked: {question}\n\n{answer}",
@@ -117,7 +120,8 @@ def test_a_repeated_question_is_not_read(
     scorer: Scorer, wording: Callable[[str, str], list[str]]
 ) -> None:
     """An inspector that is fitted now gives a wrong answer no more for the question's own words:
-    the mean rise is at most 0.02, the 95th percentile at most 0.10."""
+    the mean rise is at most 0.02, the 95th percentile at most 0.10.
+    """
     plain = confidences(scorer, WRONG)
     made = [(question, text) for question, answer in WRONG for text in wording(question, answer)]
     every = confidences(scorer, made) - plain.repeat(len(made) // len(WRONG))

@@ -69,7 +69,7 @@ def items(*answers: str) -> list[Item]:
 
 @contextmanager
 def batcher(scorer: LengthScorer, **options: int) -> Iterator[Batcher]:
-    """A batcher whose scorer is held up until the test, or the end, opens its gate."""
+    """Yield a batcher whose scorer waits until the test, or the end, opens its gate."""
     made = Batcher(scorer, **options)
     try:
         yield made
@@ -80,7 +80,7 @@ def batcher(scorer: LengthScorer, **options: int) -> Iterator[Batcher]:
 
 @contextmanager
 def busy(scorer: LengthScorer, **options: int) -> Iterator[Batcher]:
-    """A batcher that is computing already, so that what is submitted waits."""
+    """Yield a batcher that is computing already, so that what is submitted waits."""
     with batcher(scorer, **options) as made:
         made.submit(items("first"))
         assert scorer.has_started.wait(TIMEOUT_S)

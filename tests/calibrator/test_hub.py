@@ -30,7 +30,7 @@ VERSION = "import sys; from calibrator import version_of; print(version_of(sys.a
 
 @pytest.fixture(scope="module")
 def hub(tiny_bases: OfFamily, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModelHub]:
-    """A hub with the released adapter's name and its base's, tiny ones."""
+    """Yield a hub with the released adapter and its base, as tiny models under their names."""
     folder = tmp_path_factory.mktemp("hub")
     with ModelHub() as hub:
         hub.repositories = {NAME: Repository(), BASE: Repository()}
@@ -48,8 +48,11 @@ def hub(tiny_bases: OfFamily, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def run(hub: ModelHub, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a program in a process that has imported torch, but nothing of the hub's, which reads
-    its environment when it is imported; caches are empty, with or without a network."""
+    """Return a function that runs a program in a process with torch, but without the hub's library.
+
+    That library reads its environment when it is imported. Caches are empty; there is a network
+    unless `offline`.
+    """
 
     def run(program: str, name: str, *, offline: bool = False) -> subprocess.CompletedProcess[str]:
         file = tmp_path / "program.py"
@@ -72,7 +75,8 @@ def test_the_released_name_downloads_once_and_works_offline(
     hub: ModelHub, run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     """`Pinocchio("KevinDavidHayes/pinocchio-0.8b")`: adapter and base, data alone, then no network.
-    W01: with the preset of the release, since that repository has no calibrator.json."""
+    W01: with the preset of the release, since that repository has no calibrator.json.
+    """
     first = run(SCORE, NAME)
     assert first.returncode == 0, first.stderr
     assert first.stdout.startswith("pinocchio-0.8b@")

@@ -145,7 +145,8 @@ def test_many_at_once(judge: Pinocchio) -> None:
 
 def test_a_data_frame_is_judged_row_by_row(judge: Pinocchio) -> None:
     """Columns are the arguments of `score`, `model` among them; empty cells and other columns are
-    passed over; a frame without replies is refused with its columns."""
+    passed over; a frame without replies is refused with its columns.
+    """
     rows = [
         {"question": "What is 2+2?", "response": "4", "model": "gpt-4o", "correct": 1},
         {"question": "What is 3+3?", "response": "7", "model": None, "correct": 0},
@@ -256,7 +257,7 @@ def test_images_may_be_ignored() -> None:
 
 @pytest.fixture
 def sighted(monkeypatch: pytest.MonkeyPatch) -> tuple[Pinocchio, SightedScorer]:
-    """A judge whose calibrator reads images, and the calibrator."""
+    """Return a judge whose calibrator reads images, and the calibrator."""
     scorer = SightedScorer()
     monkeypatch.setattr("calibrator.pinocchio.load_scorer", lambda *_: scorer)
     return Pinocchio(), scorer

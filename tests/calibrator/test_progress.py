@@ -48,7 +48,7 @@ def test_what_was_kept_makes_nothing_look_fast(capsys: pytest.CaptureFixture[str
 
 
 def on_a_terminal(command: list[str]) -> str:
-    """What a command writes to a terminal of its own."""
+    """Return what a command writes to its own terminal."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
     process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=environment)

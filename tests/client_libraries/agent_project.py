@@ -81,7 +81,7 @@ class Project:
         ]
 
     def steps_of_codex(self) -> list[Step]:
-        """The same with the tools of Codex."""
+        """Return the same steps with the tools of Codex."""
         change = "*** Update File: shop.py\n@@\n-    return price\n+    return price + shipping\n"
         outside = f"*** Add File: {self.outside}\n+published\n"
         commands = (

@@ -33,7 +33,7 @@ TIMEOUT_S = 400  # on a busy machine each step of the hook starts a Python
 
 
 def claude_code() -> str:
-    """The client's program; skips the test where there is none."""
+    """Return the path of Claude Code; skip the test if it is not installed."""
     for found in (os.environ.get("PINOCCHIO_CLAUDE_CODE"), INSTALLED, shutil.which("claude")):
         if found and Path(found).exists():
             return str(found)
@@ -41,7 +41,7 @@ def claude_code() -> str:
 
 
 def run_claude(project: Project, base_url: str, *arguments: str) -> str:
-    """What Claude Code prints in the end; it may use its tools without asking at the terminal."""
+    """Run Claude Code, which may use its tools without asking; return its final answer."""
     tools = ["--allowedTools", "Bash,Read,Edit,Write"]
     quiet = {
         "ANTHROPIC_BASE_URL": base_url,

@@ -60,7 +60,7 @@ class Client:
     is_slow: bool = False  # its imports take seconds, and it speaks through an official library
 
     def cases(self) -> list[str]:
-        """The names of its tests, without importing it."""
+        """Return the names of the client's tests, without importing them."""
         if self.program.suffix == ".mjs":
             return sentences_of(self.program)
         tree = ast.parse(self.program.read_text())
@@ -89,7 +89,7 @@ CASES = [(client, case) for client, described in CLIENTS.items() for case in des
 
 
 def asked(client: str, *more: str) -> ParameterSet:
-    """A client's parameters, slow where it is."""
+    """Return a client's test parameters, marked slow if the client is slow."""
     marks = [pytest.mark.slow] if CLIENTS[client].is_slow else []
     return pytest.param(client, *more, id=": ".join([client, *more]), marks=marks)
 
@@ -97,7 +97,10 @@ def asked(client: str, *more: str) -> ParameterSet:
 def run_all(
     environment_name: str, wanted: set[str], junit: Path, **env: str
 ) -> dict[str, Failures]:
-    """Runs all cases of an environment's clients in one process, which imports what they share."""
+    """Run all cases of an environment's clients in one process, which shares their imports.
+
+    Returns the failures by client.
+    """
     clients = {
         name: c
         for name, c in CLIENTS.items()
@@ -152,7 +155,10 @@ def _failures_by_function(junit: Path) -> dict[str, Failures]:
 
 
 def one_certificate(folder: Path) -> Path:
-    """A file with the first that everybody trusts: a client reads all 150 each time it is made."""
+    """Write a file with only the first trusted certificate; return its path.
+
+    A client reads all 150 each time it is created.
+    """
     end = "-----END CERTIFICATE-----\n"
     path = folder / "one.pem"
     path.write_text(certifi.contents().partition(end)[0] + end)

@@ -118,7 +118,7 @@ def patch(path: str) -> Json:
 
 
 def answer(proxy: LiveProxy, upstream: ScriptedResponses, *items: Json) -> Json:
-    """The response that Codex gets in the last event, with the proxy's member."""
+    """Return the response that Codex gets in the last event, with the proxy's member."""
     upstream.items = items
     session = {"prompt_cache_key": json.dumps(items)}  # or what was held before is found again
     reply = proxy.http.post("/v1/responses", json=REQUEST | session)

@@ -43,7 +43,7 @@ supports_websockets = {sockets}
 
 
 def codex() -> str:
-    """The client's program; skips the test where there is none."""
+    """Return the path of Codex; skip the test if it is not installed."""
     for found in (os.environ.get("PINOCCHIO_CODEX"), INSTALLED, shutil.which("codex")):
         if found and Path(found).exists():
             return str(found)
@@ -53,7 +53,7 @@ def codex() -> str:
 def run_codex(
     project: Project, base_url: str, *arguments: str, sockets: bool, more: str = ""
 ) -> str:
-    """What Codex says in the end; its own sandbox and its own approvals are off."""
+    """Run Codex without its own sandbox and approvals; return its final message."""
     home = project.home / ".codex"
     home.mkdir(exist_ok=True)
     config = CONFIG.format(base_url=base_url, sockets=str(sockets).lower())

@@ -19,7 +19,7 @@ OPEN = {"review_id": "chatcmpl-held-1", "state": "open", "verdict": None}
 
 @contextmanager
 def answering(port: int, *answers: tuple[int, bytes], after_s: float = 0) -> Iterator[list[str]]:
-    """A server that gives these answers in turn, the last one again and again."""
+    """Serve these answers in turn, the last one again and again; yield the paths requested."""
     asked: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):

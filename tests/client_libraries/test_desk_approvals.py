@@ -85,7 +85,7 @@ def _call(number: int) -> Json:
 
 @pytest.fixture
 def shipper() -> Iterator[tuple[str, list[Json]]]:
-    """The URL of a model that ships parcels, and what it was asked."""
+    """Yield the URL of a model that ships parcels, and the requests that it received."""
     asked: list[Json] = []
     handler = type("Shipper", (_Shipper,), {"asked": asked})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -96,7 +96,7 @@ def shipper() -> Iterator[tuple[str, list[Json]]]:
 
 
 def run(program: str, folder: Path, url: str) -> str:
-    """What a process of its own says, from its beginning to its end."""
+    """Return what an example prints when it runs in its own process from beginning to end."""
     env = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "sk-client", "MODEL": "shipper"}
     env["APPROVALS"] = "2" if program in OF_TWO else "1"
     if program.endswith(".mjs"):

@@ -86,7 +86,7 @@ def is_case(request: Received, beginning: str) -> bool:
 
 
 def crossing(request: Received) -> dict[str, str]:
-    """The header fields that are not of one connection, nor the mark of the case."""
+    """Return a request's header fields, without those of one connection and the case's mark."""
     own = ("host", "connection", "keep-alive", "x-case", "x-pinocchio-via")
     return {name: value for name, value in request.headers if name not in own}
 

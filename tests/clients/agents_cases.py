@@ -71,7 +71,7 @@ def run(running: Agent[None]) -> Any:
 
 
 async def streamed(running: Agent[None], most: int = 10**9) -> tuple[list[str], Any]:
-    """The pieces of text of a streamed run, cancelled after the first `most`; its output."""
+    """Return a streamed run's pieces of text and its output; cancel it after `most` pieces."""
     result = Runner.run_streamed(running, QUESTION)
     pieces: list[str] = []
     async for event in result.stream_events():
@@ -86,7 +86,7 @@ async def streamed(running: Agent[None], most: int = 10**9) -> tuple[list[str], 
 def weather_tool(called: list[str]) -> Any:
     @function_tool
     def get_weather(city: str) -> str:
-        """The weather in a city."""
+        """Return the weather in a city."""
         called.append(city)
         return RESULT
 

@@ -74,7 +74,7 @@ def create(behaviour: str, **fields: Any) -> Any:
 
 
 def streamed(behaviour: str, **fields: Any) -> tuple[list[Any], Any]:
-    """The events of the client's own stream helper, and what it puts together."""
+    """Return the events of the client's own stream helper, and the message it assembles."""
     with client().messages.stream(**asked(behaviour, **fields)) as stream:
         return list(stream), stream.get_final_message()
 
@@ -165,7 +165,7 @@ def test_tool_runner() -> None:
 
     @anthropic.beta_tool
     def get_weather(city: str) -> str:
-        """The weather in a city."""
+        """Return the weather in a city."""
         called.append(city)
         return RESULT
 

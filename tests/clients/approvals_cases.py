@@ -72,7 +72,7 @@ def test_the_page_shows_lines_that_work(title: str, monkeypatch: pytest.MonkeyPa
     called: list[str] = []
 
     def get_weather(city: str) -> str:
-        """The weather in a city."""
+        """Return the weather in a city."""
         called.append(city)
         return RESULT
 
@@ -99,7 +99,7 @@ def langchain_agent(
     """As a process makes it: nothing is shared with another one but the checkpoints."""
 
     def get_weather(city: str) -> str:
-        """The weather in a city."""
+        """Return the weather in a city."""
         called.append(city)
         return RESULT
 
@@ -175,7 +175,7 @@ def agents_agent(surface: str, name: str, called: list[str], **asks: Any) -> Age
 
     @function_tool(needs_approval=pinocchio.openai_agents.unsure(**asks, seen=seen))
     def get_weather(city: str) -> str:
-        """The weather in a city."""
+        """Return the weather in a city."""
         called.append(city)
         return RESULT
 
@@ -237,7 +237,7 @@ def pydantic_agent(name: str, called: list[str], **asks: Any) -> Any:
     seen = SeenCalls()
 
     def get_weather(city: str) -> str:
-        """The weather in a city."""
+        """Return the weather in a city."""
         called.append(city)
         return RESULT
 

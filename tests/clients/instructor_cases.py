@@ -132,7 +132,7 @@ def test_typed_errors(surface: str, status: int) -> None:
 
 
 def status_error(error: BaseException) -> Any:
-    """The error of the client below, among the causes or the failed attempts."""
+    """Return the underlying client's error, among the causes or the failed attempts."""
     kinds = (openai.APIStatusError, anthropic.APIStatusError)
     seen: BaseException | None = error
     while seen is not None and not isinstance(seen, kinds):

@@ -53,7 +53,7 @@ class City(BaseModel):
 
 @tool
 def get_weather(city: str) -> str:
-    """The weather in a city."""
+    """Return the weather in a city."""
     return RESULT
 
 
@@ -67,7 +67,7 @@ def chat(surface: str, name: str, **options: Any) -> Any:
 
 
 def error_class(surface: str, status: int) -> type[Exception]:
-    """The class of the client below; LangChain adds its own to some of them."""
+    """Return the underlying client's error class; LangChain adds its own to some of them."""
     library = anthropic if surface == "messages" else openai
     kind: type[Exception] = getattr(library, ERRORS[status])
     return kind

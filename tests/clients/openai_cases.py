@@ -92,7 +92,7 @@ def text_of(surface: str, reply: Any) -> str:
 
 
 def deltas_of(surface: str, parts: list[Any]) -> list[str]:
-    """The texts that an application would show while it waits."""
+    """Return the texts that an application would show while it waits."""
     if surface == "chat":
         texts = [part.choices[0].delta.content for part in parts if part.choices]
         return [text for text in texts if text]
@@ -109,7 +109,7 @@ def calls_of(surface: str, reply: Any) -> list[tuple[str, Any]]:
 
 
 def helper(surface: str, behaviour: str, **fields: Any) -> tuple[list[str], Any]:
-    """The kinds of events of the client's own stream helper, and what it puts together."""
+    """Return the kinds of events of the client's own stream helper, and the reply it assembles."""
     with resource(surface, client()).stream(**asked(surface, behaviour, **fields)) as stream:
         kinds = [event.type for event in stream]
         whole = "get_final_completion" if surface == "chat" else "get_final_response"

@@ -43,19 +43,19 @@ WEATHER_SCHEMA: Json = {
 
 
 def named(behaviour: str) -> str:
-    """A model's name that has this behaviour and belongs to one test alone."""
+    """Return a model's name that has this behaviour and belongs to one test alone."""
     return f"{behaviour}--{uuid.uuid4().hex[:10]}"
 
 
 def seen(model: str) -> list[Json]:
-    """The requests for a model that arrived upstream: path, headers, body, has_left."""
+    """Return the requests for a model that arrived upstream: path, headers, body, has_left."""
     with urllib.request.urlopen(f"{UPSTREAM}/seen/{model}", timeout=5) as reply:
         requests: list[Json] = json.load(reply)
     return requests
 
 
 def as_sent(request: Json) -> Json:
-    """What a request says, without what belongs to one connection."""
+    """Return a request's path, headers and body, without the headers of one connection."""
     own = ("host", "connection", "keep-alive", "x-pinocchio-via")
     headers = {name: value for name, value in request["headers"].items() if name not in own}
     return {"path": request["path"], "headers": headers, "body": request["body"]}
@@ -83,7 +83,7 @@ def wait_for_request(model: str, within_s: float = 10) -> None:
 
 
 def check_cancelling(model: str, use: Coroutine[Any, Any, Any]) -> None:
-    """Cancelling a task once upstream has its request ends the call upstream, too."""
+    """Check that cancelling a task ends its call upstream, too."""
 
     async def cancel() -> None:
         task = asyncio.ensure_future(use)
@@ -97,7 +97,7 @@ def check_cancelling(model: str, use: Coroutine[Any, Any, Any]) -> None:
 
 
 def read_until_failure(stream: Iterable[Any]) -> tuple[list[Any], Exception | None]:
-    """The parts of a stream, and what it raised in place of more."""
+    """Return the parts of a stream, and the error that ended it, or None."""
     parts = []
     try:
         for part in stream:
@@ -108,7 +108,7 @@ def read_until_failure(stream: Iterable[Any]) -> tuple[list[Any], Exception | No
 
 
 def check_label(surface: str, headers: Mapping[str, str], value: float = CONFIDENCE) -> None:
-    """The header has the confidence; nothing is claimed on a surface without scores."""
+    """Check that the header has the confidence, and none on a surface without scores."""
     status, told = "not_supported", None
     if surface in SCORED_SURFACES:
         status, told = "scored", f"{value:.4f}"
@@ -117,7 +117,7 @@ def check_label(surface: str, headers: Mapping[str, str], value: float = CONFIDE
 
 
 def check_member(surface: str, reply: Any, value: float = CONFIDENCE) -> None:
-    """The member `pinocchio` of a reply, which may be a client's object, has the confidence."""
+    """Check that a reply's member `pinocchio` has the confidence; it may be a client's object."""
     members = reply if isinstance(reply, dict) else reply.model_extra or {}
     check_streamed_confidence(surface, [m for m in (members.get("pinocchio"),) if m], value)
 

@@ -52,7 +52,7 @@ ROME = City(name="Rome", inhabitants=2_755_309)
 
 
 def agent(surface: str, name: str, *, max_retries: int = 0, **options: Any) -> Agent[None, Any]:
-    """An agent on a surface's model; the libraries below do the retrying."""
+    """Return an agent on a surface's model; the underlying libraries do the retrying."""
     names = ("timeout", "http_client")
     settings = {"timeout": 20, **{n: options.pop(n) for n in names if n in options}}
     settings["max_retries"] = max_retries
@@ -67,7 +67,7 @@ def agent(surface: str, name: str, *, max_retries: int = 0, **options: Any) -> A
 
 def weather_tool(called: list[str]) -> Callable[[str], str]:
     def get_weather(city: str) -> str:
-        """The weather in a city."""
+        """Return the weather in a city."""
         called.append(city)
         return RESULT
 

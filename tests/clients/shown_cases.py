@@ -30,7 +30,7 @@ HERE = [title for title in BLOCKS if title.startswith("LiteLLM") == HAS_LITELLM]
 
 
 def names() -> dict[str, Any]:
-    """What the lines take for granted."""
+    """Return the names that the page's lines take for granted."""
     sys.path.insert(0, str(FOLDER))
     found: dict[str, Any] = {"url": PROXY, "messages": MESSAGES, "question": QUESTION}
     found["Confidences"] = importlib.import_module("confidences").Confidences

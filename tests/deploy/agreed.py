@@ -25,7 +25,7 @@ __all__ = ["DEFAULT_PORT", "DESK_PORT", "PROBES"]
 
 
 def known_variables() -> set[str]:
-    """The environment variables that the code reads, or the image's configuration."""
+    """Return the environment variables that the code or the image's configuration reads."""
     code = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "proxy").rglob("*.py"))
     read = set(re.findall(r'environ\.get\("(\w+)"', code)) | {KEY_VARIABLE}
     config = (DEPLOY / "proxy.yaml").read_text(encoding="utf-8")

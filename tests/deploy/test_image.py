@@ -34,12 +34,12 @@ TOKEN = "0123456789abcdef0123456789abcdef"
 
 
 def steps(name: str) -> list[str]:
-    """What stands behind an instruction, in order."""
+    """Return the arguments of an instruction's lines, in order."""
     return [line.partition(" ")[2] for line in STEPS if line.startswith(f"{name} ")]
 
 
 def copied() -> list[str]:
-    """What the image takes from the clone."""
+    """Return the paths that the image copies from the clone."""
     found = [line.split()[:-1] for line in steps("COPY") if not line.startswith("--from")]
     return [source for sources in found for source in sources]
 

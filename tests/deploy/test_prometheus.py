@@ -89,7 +89,7 @@ class Prometheus:
         return found
 
     def alerts(self) -> dict[str, Json]:
-        """The labels of alerts that fire, or will where their condition holds on."""
+        """Return the labels of the alerts that fire, or will if their condition lasts, by name."""
         found = self._http.get("/api/v1/alerts").json()["data"]["alerts"]
         return {each["labels"]["alertname"]: each["labels"] for each in found}
 
@@ -103,7 +103,7 @@ class Prometheus:
 def proxy(
     running_upstream: FaultyUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiveProxy]:
-    """A proxy in which everything has happened that has a label."""
+    """Yield a proxy in which everything that has a label has happened."""
     folder = tmp_path_factory.mktemp("proxy")
     collector = OtlpReceiver()
     (folder / "gate.yaml").write_text(POLICY)
@@ -138,7 +138,7 @@ GRANT = certify(
 
 
 def happen(proxy: LiveProxy) -> None:
-    """Replies that are held, drifted, decided on, streamed, and refused by upstream."""
+    """Produce replies that are held, drifted, decided on, streamed, and refused by the upstream."""
     held = [proxy.ask(f"Paris p=0.{n}").headers["x-pinocchio-review-id"] for n in (1, 2, 3)]
     proxy.ask("Paris p=0.2", stream=True)
     proxy.ask("?", "status-500")
@@ -184,7 +184,7 @@ def queries(panel: Json) -> list[str]:
 
 
 def grouped_by(query: str) -> set[str]:
-    """The labels of what a query gives."""
+    """Return the labels that a query groups by, without `le`."""
     groups = [re.findall(r"\w+", each) for each in re.findall(r"\bby \(([^)]*)\)", query)]
     return set.union(set(), *map(set, groups)) - {"le"}
 

@@ -70,7 +70,10 @@ class Case:
 
 
 def without_members(body: bytes) -> tuple[bytes, int]:
-    """The body without members of ours, and how many there were; each is the last of its object."""
+    """Return the body without our members, and how many there were.
+
+    Each must be the last member of its object.
+    """
     text, kept, at, count = body.decode("latin-1"), [], 0, 0
     for match in MEMBER.finditer(text):
         member, end = json.JSONDecoder().raw_decode(text, match.end())
@@ -89,7 +92,7 @@ def post(body: bytes, *headers: Field, target: str = CHAT) -> Sent:
 
 
 def asked(fields: bytes = b"") -> Sent:
-    """A question, with more fields behind it."""
+    """Return a question, with more fields appended."""
     return post(
         b'{ "model":"org/m:free",\n "messages":[{"role":"user","content":"p=0.9 caf\\u00e9"}],'
         b'"temperature":1.0,"seed":1e5%b}\n' % fields
@@ -224,7 +227,7 @@ def _encoded() -> list[Case]:
 
 
 def _framed() -> list[Case]:
-    """The same bytes, arriving in other ways."""
+    """Return cases with the same bytes, arriving in other ways."""
     short = '{"choices":[{"message":{"content":"größer ✓ 🍋 \\ud83c"}}]}'.encode()
     drip = replace(replied(b""), writes=each_byte(short), pause_s=2e-4)
     replies = {

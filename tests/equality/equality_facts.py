@@ -10,14 +10,14 @@ Json = dict[str, Any]
 
 
 def chunks_in(body: bytes) -> list[Json]:
-    """The chunks of a stream, whatever its line ends."""
+    """Return the chunks of a stream, whatever its line ends."""
     told = body.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     data = (line.removeprefix("data:").strip() for line in told if line.startswith("data:"))
     return [json.loads(text) for text in data if text and text != "[DONE]"]
 
 
 def of_stream(chunks: Iterable[Json]) -> Json:
-    """What a stream says once it is put together."""
+    """Return the facts of a stream once its chunks are assembled."""
     head: Json = {}
     choices: dict[int, Json] = {}
     for chunk in chunks:

@@ -15,7 +15,7 @@ USAGE = b'"usage":{"prompt_tokens":3,"completion_tokens":4,"total_tokens":7,"cos
 
 
 def chunk(choices: bytes, more: bytes = b"") -> bytes:
-    """A chunk's JSON; `choices` is what stands in the list."""
+    """Return a chunk's JSON; `choices` is the content of its list."""
     head = b'"id":"chatcmpl-1","object":"chat.completion.chunk","created":1767225600,"model":"m"'
     return b'{%b,"choices":[%b]%b}' % (head, choices, more)
 
@@ -181,7 +181,7 @@ def streamed(events: list[bytes], *headers: Field) -> Reply:
 
 
 def _framed() -> list[Case]:
-    """The same events, arriving in other ways."""
+    """Return cases with the same events, arriving in other ways."""
     short = (
         '{"id":"c","model":"m","choices":[{"index":0,"delta":{"content":"größer ✓ 🍋 \\ud83c"},'
         '"finish_reason":"stop"}]}'

@@ -198,7 +198,7 @@ class Connection:
         self._socket.close()
 
     def ask(self, sent: Sent) -> Message:
-        """Sends one request and reads its reply; raises BrokenOffError for half of one."""
+        """Send one request and read its reply; raise BrokenOffError if it breaks off."""
         waits = any(name.lower() == b"expect" for name, _ in sent.headers)
         self._socket.sendall(sent.head(self._port))
         if waits:
@@ -210,7 +210,7 @@ class Connection:
         self._socket.sendall(data)
 
     def read(self, method: str = "GET") -> Message:
-        """The next reply that is not an interim one."""
+        """Return the next reply that is not an interim one."""
         while (head := self._wire.head()).status < 200:
             pass
         if method == "HEAD" or head.status in WITHOUT_BODY:
@@ -338,7 +338,7 @@ class RecordingUpstream:
             time.sleep(0.001)
 
     def take(self) -> list[Message]:
-        """The requests since the last call, as they arrived."""
+        """Return the requests since the last call, as they arrived."""
         with self._lock:
             taken, self._requests = self._requests, []
         return taken

@@ -97,7 +97,10 @@ class Rig:
         return self._told[case.name]
 
     def got(self, mode: str, case: Case) -> tuple[Message, Message]:
-        """The same through a proxy, in one call; its connection is in order afterwards."""
+        """Send a case through a proxy; return the reply and the request that reached the upstream.
+
+        Fails if the connection is not in order afterwards.
+        """
         self.upstream.reply = case.reply
         self.upstream.take()
         with Connection(self.proxies[mode].port) as connection:
@@ -157,7 +160,7 @@ def each(mode: str, cases: list[Case]) -> pytest.MarkDecorator:
 
 
 def crossing(message: Message, dropped: set[bytes]) -> list[Field]:
-    """The header fields that belong to no single connection and are not ours, in their order."""
+    """Return the header fields in order, without those of one connection and ours."""
     lists = [value.lower().split(b",") for name, value in message.headers if name == b"connection"]
     named = {part.strip() for parts in lists for part in parts}
     return [
@@ -285,7 +288,7 @@ def test_the_length_keeps_its_place(rig: Rig) -> None:
 
 
 def any_split(whole: bytes) -> st.SearchStrategy[tuple[bytes, ...]]:
-    """The bytes, cut anywhere."""
+    """Return a strategy that cuts the bytes anywhere."""
     places = st.lists(st.integers(1, len(whole) - 1), max_size=12, unique=True).map(sorted)
     return places.map(
         lambda cuts: tuple(

@@ -70,7 +70,7 @@ class Rig:
     proxies: dict[str, LiveProxy]
 
     def got(self, sent: Sent, reply: Reply, mode: str = "live") -> tuple[Message, Message]:
-        """The reply through the proxy, and the one request that upstream saw."""
+        """Return the reply through the proxy, and the one request that the upstream received."""
         self.upstream.reply = reply
         self.upstream.take()
         got = ask(self.proxies[mode].port, sent)

@@ -70,7 +70,7 @@ def _changed(chance: random.Random, path: Path) -> bytes:
 
 
 def _changed_tensors(chance: random.Random, data: bytes) -> bytes:
-    """The header of a file of tensors, or its numbers."""
+    """Return a file of tensors with a damaged header or damaged numbers."""
     (size,) = struct.unpack("<Q", data[:8])
     header, numbers = data[8 : 8 + size], data[8 + size :]
     match chance.randrange(5):

@@ -54,7 +54,7 @@ def cases() -> Iterator[Case]:
 
 
 def _held(proxy: LiveProxy, upstream: AnyUpstream, surface: str) -> str:
-    """The id of a reply that is held."""
+    """Return the id of a reply that is held."""
     upstream.answer = Response([json.dumps(ANSWERS[surface]).encode()], headers=JSON)
     fields = {"content-type": "application/json"}
     got = proxy.http.post(PATHS[surface], content=asking(surface), headers=fields)

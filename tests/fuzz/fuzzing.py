@@ -90,8 +90,10 @@ def run(
     most: int | None = None,
     only: int | None = None,
 ) -> Report:
-    """Tries cases until the seconds are over and `least` are tried, `most` are tried or
-    MOST_FINDINGS found; or one.
+    """Try cases until enough are tried or enough findings are made; return the report.
+
+    Stops once the seconds are over and `least` are tried, `most` are tried, or MOST_FINDINGS are
+    found. With `only`, tries that case alone.
     """
     report = Report(name, seed)
     with fuzzer(name).cases() as case:

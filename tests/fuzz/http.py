@@ -75,7 +75,7 @@ def _difference(ours: list[Seen], nginx: list[Seen], h11: list[Seen]) -> str | N
 def _read_by(
     port: int, seen_of: dict[int, list[Seen]], sent: list[bytes], patience_s: float
 ) -> list[Seen]:
-    """What a server has written down once it has hung up, or says nothing more."""
+    """Return the requests that a server has recorded once it hangs up or falls silent."""
     with connect(port) as sock:
         own_port = sock.getsockname()[1]
         seen_of.pop(own_port, None)
@@ -99,9 +99,9 @@ def _listen(sock: socket.socket, patience_s: float) -> None:
 
 
 def read_by_h11(stream: bytes) -> list[Seen]:
-    """The requests that h11 finds before it refuses to go on, or waits for more.
+    """Return the requests that h11 reads before it refuses to go on, or waits for more.
 
-    Each gets a connection of its own, without line ends before it, which the others pass over.
+    Each gets its own connection, without line ends before it, which the other servers skip.
     """
     seen: list[Seen] = []
     while stream := stream.lstrip(b"\r\n"):
@@ -122,7 +122,7 @@ def read_by_h11(stream: bytes) -> list[Seen]:
 
 
 def _request(server: h11.Connection) -> Seen | None:
-    """The next request; None where more of it would have to come."""
+    """Return the next request, or None if it is incomplete."""
     request, body = None, b""
     while True:
         event = server.next_event()
@@ -137,7 +137,7 @@ def _request(server: h11.Connection) -> Seen | None:
 
 
 def _path(target: bytes) -> bytes:
-    """A target with a host is the path on it; ours and nginx's upstream see that alone."""
+    """Return the path of a target, which may have a host; the upstreams see only the path."""
     if not target.lower().startswith((b"http://", b"https://")):
         return target
     return b"/" + target.split(b"/", 3)[3] if target.count(b"/") > 2 else b"/"

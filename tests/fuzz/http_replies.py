@@ -30,7 +30,7 @@ FIELDS = [
 
 
 def one_reply(chance: random.Random) -> tuple[bytes, bool]:
-    """A reply to GET, and whether upstream closes the connection behind it."""
+    """Return a reply to GET, and whether the upstream closes the connection after it."""
     choices = Choices(chance)
     body = chance.choice((b"", b"hi", ODD, ODD, b"0\r\n\r\n", b"\r\n", b"{}"))
     fields, sent, has_end = _framed(choices, body)

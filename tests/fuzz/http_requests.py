@@ -105,7 +105,7 @@ def one_stream(chance: random.Random) -> bytes:
 
 
 def pieces(chance: random.Random, stream: bytes) -> list[bytes]:
-    """The stream as it may arrive: whole, or cut in a few places."""
+    """Return the stream as it may arrive: whole, or cut in a few places."""
     if not stream:
         return []
     cuts = sorted(chance.randrange(len(stream)) for _ in range(chance.choice((0, 0, 1, 2, 5))))

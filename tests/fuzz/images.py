@@ -62,7 +62,7 @@ def _case(chance: random.Random) -> str:
 
 
 def _grown(chance: random.Random, data: bytes) -> bytes:
-    """A file whose header may say that the picture is enormous."""
+    """Return a file whose header may say that the picture is enormous."""
     at = chance.choice((16, 18, 20, 22, 24, 26, 6, 8))
     return data[:at] + bytes(chance.choice((0, 1, 127, 255)) for _ in range(4)) + data[at + 4 :]
 

@@ -28,7 +28,7 @@ BYTES = (
 
 
 def changed(chance: random.Random, value: Any, times: int | None = None) -> Any:
-    """A copy of a JSON value with a few of its parts removed, replaced, moved or added."""
+    """Return a copy of a JSON value with a few parts removed, replaced, moved or added."""
     value = copy.deepcopy(value)
     for _ in range(times or chance.choice((1, 1, 2, 3, 5))):
         places = list(_places(value))
@@ -76,7 +76,7 @@ def _has(owner: Any, key: Any) -> bool:
 
 
 def dumped(chance: random.Random, value: Any) -> bytes:
-    """The value as JSON, written in one of several ways; now and then with a member twice."""
+    """Return the value as JSON in one of several notations, sometimes with a member twice."""
     is_ascii, indent = chance.random() < 0.5, chance.choice((None, None, 1))
     is_twice = chance.random() < 0.15
     text = json.dumps(
@@ -86,7 +86,7 @@ def dumped(chance: random.Random, value: Any) -> bytes:
 
 
 def _with_repeated(chance: random.Random, value: Any) -> Any:
-    """A copy in which a member stands a second time, before or behind, perhaps in another case."""
+    """Return a copy in which a member occurs twice, in either order, perhaps in another case."""
     value = copy.deepcopy(value)
     places = [(owner, key) for owner, key in _places(value) if isinstance(owner, dict)]
     if not places:

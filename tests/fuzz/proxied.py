@@ -55,7 +55,7 @@ class Rig:
     proxies: dict[str, LiveProxy]
 
     def ask(self, policy: str, surface: str, body: bytes, **fields: str) -> tuple[int, bytes]:
-        """The status, and the header fields and the body in one, as far as they came."""
+        """Return the status, and the header fields and the body in one, as far as they arrived."""
         headers = {"content-type": "application/json", **fields}
         client = self.proxies[policy].http
         with client.stream("POST", PATHS[surface], content=body, headers=headers) as response:
@@ -100,7 +100,7 @@ def quiet() -> Iterator[None]:
 
 
 def check(policy: str, got: bytes, calls: bool) -> str:
-    """What became of a case; raises AssertionError for what must not be."""
+    """Return whether a case was passed or blocked; raise AssertionError for what must not be."""
     for word in OURS:
         assert f'"{word}"'.encode() not in got, f"{policy}: {word} in {got!r}"
         assert f"b'{word}'".encode() not in got, f"{policy}: {word} in {got!r}"

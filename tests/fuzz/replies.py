@@ -63,7 +63,8 @@ def _case(chance: random.Random, upstream: _Upstream, nginx_port: int) -> str:
 
 class _Upstream:
     """Answers `/v1/odd` with the reply of the case, everything else with NEXT; and asks itself,
-    through the pool, on the same event loop."""
+    through the pool, on the same event loop.
+    """
 
     def __init__(self) -> None:
         self.reply, self.closes = b"", True
@@ -92,7 +93,10 @@ class _Upstream:
         self._server.close()
 
     def begin_to_ask(self) -> Future[tuple[Read | None, Read | None]]:
-        """What the pool reads of the case's reply, and of the next one, each None for an error."""
+        """Start reading the case's reply and the next one through the pool.
+
+        The future has both; None stands for an error.
+        """
         return asyncio.run_coroutine_threadsafe(self._ask_twice(), self._loop)
 
     async def _ask_twice(self) -> tuple[Read | None, Read | None]:

@@ -44,7 +44,7 @@ def _case(chance: random.Random, rig: Rig) -> str:
 
 
 def _written(chance: random.Random, events: list[tuple[str | None, bytes]]) -> Iterator[bytes]:
-    """The events, some of them changed, lost, doubled or in another order."""
+    """Yield the events, some of them changed, lost, doubled or in another order."""
     order = list(events)
     match chance.randrange(6):
         case 0:

@@ -33,7 +33,7 @@ def run_node(folder: Path, *arguments: str, **env: str) -> subprocess.CompletedP
 
 
 def sentences_of(program: Path) -> list[str]:
-    """The sentences of the tests in a Node program."""
+    """Return the sentences of the tests in a Node program."""
     found = re.findall(r"""\btest\(["`](.+)["`], """, program.read_text())
     return [
         sentence.replace("${stream}", word)
@@ -43,7 +43,7 @@ def sentences_of(program: Path) -> list[str]:
 
 
 def failures_of(junit: str) -> dict[str, str | None]:
-    """What went wrong in each test, by its sentence; None where nothing did, SKIPPED if not run."""
+    """Return the failure of each test by its sentence: None if it passed, SKIPPED if not run."""
     return {
         case.attrib["name"]: _failure_of(case)
         for case in ElementTree.fromstring(junit).iter("testcase")

@@ -23,7 +23,7 @@ MAKERS = {
 
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[ScoredRow]]:
-    """The rows of both, as the page's commands make them."""
+    """Return the scored rows of both makers, as the page's commands produce them."""
     found = {}
     for name, (script, takes_file) in MAKERS.items():
         path = tmp_path_factory.mktemp("rows") / "rows.jsonl"
@@ -37,7 +37,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[ScoredRow
 
 
 def table(title: str) -> dict[str, list[str]]:
-    """The cells of a table of the page, by the pack that its line begins with."""
+    """Return the cells of a table of the page, by the pack that its line begins with."""
     part = PAGE[PAGE.index(f"## On {title}") :].split("\n## ")[0]
     lines = [line for line in part.splitlines() if line.startswith("| `")]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]

@@ -91,7 +91,8 @@ def test_observe_changes_nothing() -> None:
 )
 def test_helpdesk(given_facts: Facts, rule: str, name: str) -> None:
     """What is not supported or fails a check is held or asked about, risky tools need to be sure;
-    likeness alone holds nothing."""
+    likeness alone holds nothing.
+    """
     decision = decide(load_policy("helpdesk"), given_facts)
     assert (decision.rule, decision.applied.name) == (rule, name)
 

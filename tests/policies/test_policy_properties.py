@@ -36,7 +36,7 @@ from tests.builders.policy_strategies import (
 
 
 def anew(policy: Policy, given_facts: Facts) -> Decision:
-    """The decision, with nothing remembered from earlier ones."""
+    """Return the decision without using earlier ones."""
     policy.decisions.clear()
     return decide(policy, given_facts)
 

@@ -15,7 +15,7 @@ FACTS = Facts(0.31, "gpt-5.6", finish_reason="stop", domain="support", length=40
 
 
 def many_rules(count: int) -> str:
-    """A policy whose rules each look at two things, none of which matches."""
+    """Return a policy whose rules each look at two things, and none of which matches."""
     rules = "".join(
         f"- {{name: r{n}, when: {{model: 'm{n}-*', confidence: {{below: 0.5}}}}, then: hold}}\n"
         for n in range(count)
@@ -24,7 +24,10 @@ def many_rules(count: int) -> str:
 
 
 def median_us(policy_name: str, facts: Facts, calls: int = 2_000) -> float:
-    """The best of three medians: beside a busy neighbour one of them may be twice as long."""
+    """Return the best of three medians, in microseconds.
+
+    On a busy machine, one median may be twice as long.
+    """
     policy = parse_policy(many_rules(200), "p.yaml") if policy_name == "200" else None
     policy = policy or load_policy(policy_name)
     found = US * min(

@@ -36,7 +36,7 @@ BAD_BODIES = {
 
 @pytest.fixture(scope="module")
 def small(start_proxy: StartProxy) -> LiveProxy:
-    """A proxy that takes bodies of at most a kilobyte."""
+    """Start a proxy that accepts bodies of at most a kilobyte."""
     return start_proxy(limits={"max_body": "1KB"})
 
 
@@ -210,7 +210,8 @@ def test_a_client_that_leaves_within_its_body(proxy: LiveProxy, upstream: Faulty
 
 def test_no_traceback(server: ProxyProcess, upstream: FaultyUpstream) -> None:
     """After all kinds of bad input and broken upstreams stderr has no traceback, and each request
-    that was read has its line."""
+    that was read has its line.
+    """
     url = f"{server.base_url}/chat/completions"
     bodies = [body for body, _ in BAD_BODIES.values()]
     models = ["ok", "cut", "no-finish", "hang-up", "not-http", "broken-gzip", "broken-json"]

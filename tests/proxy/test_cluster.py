@@ -94,7 +94,8 @@ class Proxy:
 
 class Cluster(Killed):
     """Clients that ask one proxy each, and go to the next one when theirs is gone; a reviewer who
-    decides at any desk that answers. `broken` counts lost connections, by client and kill."""
+    decides at any desk that answers. `broken` counts lost connections, by client and kill.
+    """
 
     def __init__(self, postgres: PostgresServer, upstream: str, folder: Path, seed: int) -> None:
         url = postgres.new_database()
@@ -205,7 +206,7 @@ class Cluster(Killed):
     # --- afterwards -------------------------------------------------------------------------------
 
     def lost_verdicts(self) -> set[str]:
-        """Replies that a reviewer was told to have judged, without a label."""
+        """Return the replies without a label although their verdict was confirmed to a reviewer."""
         query = (
             "SELECT held_replies.id FROM held_replies "
             "JOIN verdicts ON verdicts.request_id = held_replies.request_id"
@@ -213,7 +214,7 @@ class Cluster(Killed):
         return self.is_released - {id for (id,) in execute(self.url, query)}
 
     def twice(self) -> list[str]:
-        """Requests whose reply was handed out under two ids, or is not marked as handed out."""
+        """Return the requests whose reply was handed out under two ids, or is not marked so."""
         return self._twice({row["id"]: row for row in self._rows()})
 
     def lost(self) -> list[str]:
@@ -229,7 +230,8 @@ def test_parts_that_die_lose_nothing(
     upstream: FaultyUpstream, tmp_path: Path, proxies: int, scorers: int, rounds: int
 ) -> None:
     """No held reply and no verdict is lost, nothing is released twice, and a client loses at most
-    the one connection that it had to the part that died."""
+    the one connection that it had to the part that died.
+    """
     with PostgresServer(is_durable=True) as postgres:
         cluster = Cluster(postgres, upstream.base_url, tmp_path, seed=rounds)
         try:

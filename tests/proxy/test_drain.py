@@ -259,7 +259,7 @@ class Load:
         self.outcomes: Counter[str] = Counter()
 
     def balance(self) -> None:
-        """Looks at `/readyz` as a balancer does."""
+        """Poll `/readyz` as a balancer does, and end the load once it is not ready."""
         with httpx.Client(trust_env=False, timeout=10) as client:
             while not self._is_over.is_set():
                 try:

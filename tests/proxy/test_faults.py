@@ -277,7 +277,8 @@ def no_space(proxy: ProxyProcess) -> Iterator[None]:
 
 def test_the_disk_is_full(tmp_path: Path, upstream: FaultyUpstream) -> None:
     """What may go out does, what has to be held is refused; with space both work again, and the
-    records that waited are written."""
+    records that waited are written.
+    """
     rules = "rules: [{name: m, when: {model: 'ok'}, then: deliver}]\n"
     policy = f"version: 1\nname: p\n{rules}default: {{hold: {{queue: q}}}}\n"
     with serving(tmp_path, upstream, policy) as proxy, desk_of(proxy) as desk:
@@ -347,7 +348,7 @@ MIXED = (
 
 @pytest.fixture(scope="module")
 def own_postgres() -> Iterator[PostgresServer]:
-    """A server of these tests alone: they stop it."""
+    """Yield a server of these tests alone: they stop it."""
     with PostgresServer() as server:
         yield server
 
@@ -443,7 +444,8 @@ def test_the_store_is_gone_for_a_while(
 
 def test_load_is_shed_in_the_stated_order(start_proxy: StartProxy) -> None:
     """A stream's score is late, then replies go without one and say so, then what has to be held is
-    refused. Each is counted."""
+    refused. Each is counted.
+    """
     rules = "rules: [{name: m, when: {model: 'say held*'}, then: {hold: {queue: q}}}]\n"
     scorer = SlowScorer()
     proxy = start_proxy(
@@ -482,7 +484,8 @@ def test_load_is_shed_in_the_stated_order(start_proxy: StartProxy) -> None:
 
 def test_descriptors_run_out(tmp_path: Path, upstream: FaultyUpstream) -> None:
     """Who is connected is answered; the others are once there are descriptors again. The figures
-    show it come, a line says that it is there."""
+    show it come, a line says that it is there.
+    """
     with serving(tmp_path, upstream, WATCH) as proxy, desk_of(proxy) as desk:
         assert ask(proxy).status_code == 200
         scraped(desk)

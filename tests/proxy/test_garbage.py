@@ -44,7 +44,7 @@ def replies(connection: socket.socket, is_stream: bool, count: int) -> list[byte
 
 @pytest.fixture(scope="module")
 def left(tmp_path_factory: pytest.TempPathFactory) -> list[int]:
-    """What each case leaves, each in a process where nothing else leaves cycles."""
+    """Return the objects that each case leaves, in a process where nothing else leaves cycles."""
     program = "from tests.proxy.test_garbage import print_all; print_all()"
     command = [sys.executable, "-c", program, str(tmp_path_factory.mktemp("garbage"))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT)
@@ -74,7 +74,7 @@ def test_a_request_leaves_no_cycle(left: list[int], case: tuple[bool, str]) -> N
 
 @patch.object(retention, "FIRST_AFTER_S", 3_600.0)  # it compiles statements, which leaves cycles
 async def left_by_requests(tmp_path: Path, is_stream: bool, http: str) -> int:
-    """The objects that only the collector of cycles frees, after REQUESTS requests."""
+    """Return how many objects only the collector of cycles frees, after REQUESTS requests."""
     config = Config.model_validate(
         {
             "upstreams": {"demo": {"demo": True}},

@@ -242,7 +242,8 @@ def test_a_wait_is_a_number(proxy: LiveProxy) -> None:
 
 def test_two_people_approve_a_call(proxy: LiveProxy) -> None:
     """Where the agent asks for two: alice by two keys is one of them, and the agent still waits;
-    an edit of hers needs bob, who has read it."""
+    an edit of hers needs bob, who has read it.
+    """
     keys = {name: make_reviewer(proxy, "reviewer", name) for name in ("alice", "Alice", "bob")}
     desk = AgentsDesk(proxy.base_url, "sk-client", approvals={"refund": 2})
     told = desk.hold("two", "refund", {"amount": 84.2}, MESSAGES)
@@ -263,7 +264,8 @@ def test_two_people_approve_a_call(proxy: LiveProxy) -> None:
 
 def test_nobody_gets_for_two_what_one_has_approved(proxy: LiveProxy) -> None:
     """The number of the first who put the call there holds; who asks for more is refused, also once
-    it is decided, and who asks for fewer waits for as many."""
+    it is decided, and who asks for fewer waits for as many.
+    """
     one, two = (AgentsDesk(proxy.base_url, "sk-client", approvals=count) for count in (1, 2))
     told = one.hold("few", "refund", {}, MESSAGES)
     for _ in range(2):
@@ -295,7 +297,8 @@ def test_a_call_is_released_by_two_people_however_they_race(
     start_proxy: StartProxy, store_url: str, rounds: int
 ) -> None:
     """Through the desks of two proxies on one store, by two keys of alice's and one of bob's at the
-    same time: never by one person, and once. On SQLite and PostgreSQL."""
+    same time: never by one person, and once. On SQLite and PostgreSQL.
+    """
     proxies = [start_proxy(policy=WATCH, store=store_url, **DESK) for _ in range(2)]
     names = ("alice", "ALICE", "alice", "bob")
     keys = [make_reviewer(proxies[0], "reviewer", name) for name in names]

@@ -27,7 +27,8 @@ def test_killed_at_any_instant(
 ) -> None:
     """No reply is lost that a client was told about, none is released twice, no row is half
     written; what was handed out was marked so before. Where nothing was handed out after `times`
-    lives, there are some more."""
+    lives, there are some more.
+    """
     killed = Killed(store_url, upstream.base_url, tmp_path, seed=times)
     lives = 0
     while lives < times or (not killed.handed and lives < times + MORE):
@@ -52,7 +53,7 @@ WAITING = (
 
 @pytest.fixture(scope="module")
 def own_postgres() -> Iterator[PostgresServer]:
-    """A server of these tests alone: they kill it."""
+    """Yield a server of these tests alone: they kill it."""
     with PostgresServer() as server:
         yield server
 
@@ -70,7 +71,7 @@ def are_waiting(url: str, number: int) -> bool:
 
 @contextmanager
 def no_commits(url: str) -> Iterator[psycopg.Connection]:
-    """Commits of held replies wait until the connection is closed."""
+    """Block commits of held replies until the connection is closed."""
     execute(url, *AT_COMMIT)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("select pg_advisory_lock(7)")
@@ -81,7 +82,8 @@ def test_killed_in_the_middle_of_a_commit(
     upstream: FaultyUpstream, own_postgres: PostgresServer, tmp_path: Path
 ) -> None:
     """PostgreSQL goes on with what a proxy told it last. Whoever asks another proxy meanwhile gets
-    no second held reply: first an error, then the reply that was held before."""
+    no second held reply: first an error, then the reply that was held before.
+    """
     url = own_postgres.new_database()
     (tmp_path / "other").mkdir()
     other = LiveProxy(upstream.base_url, tmp_path / "other", policy=HOLD, store=url)
@@ -112,7 +114,8 @@ def test_postgresql_is_killed_in_the_middle_of_a_commit(
     upstream: FaultyUpstream, own_postgres: PostgresServer, tmp_path: Path
 ) -> None:
     """Who waited for it hears that nothing is held; asking at once, and until it is back, brings
-    one held reply, whatever became of the first."""
+    one held reply, whatever became of the first.
+    """
     url = own_postgres.new_database()
     proxy = LiveProxy(upstream.base_url, tmp_path, policy=HOLD, store=url)
     try:

@@ -54,7 +54,7 @@ LOGGED = re.compile(r'\b(?:log\.(?:debug|info|warning|error|exception)|ShedCount
 
 @pytest.fixture
 def lines() -> Iterator[list[Any]]:
-    """What is logged in this test, none of which tells the secret."""
+    """Yield the lines that this test logs; check that none contains the secret."""
     with capture_logs() as captured:
         yield captured
     assert SECRET not in str(captured)
@@ -63,13 +63,13 @@ def lines() -> Iterator[list[Any]]:
 
 @pytest.fixture
 def no_store(tmp_path: Path) -> str:
-    """A database in a folder that is not there."""
+    """Return the URL of a database in a folder that does not exist."""
     return f"sqlite:///{tmp_path}/gone/store.db"
 
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """A database that can be used."""
+    """Return the URL of a database that can be used."""
     url = f"sqlite:///{tmp_path}/store.db"
     open_engine(url).dispose()
     return url
@@ -80,7 +80,7 @@ def of(lines: list[Any], event: str) -> list[Any]:
 
 
 async def soon(lines: list[Any], event: str) -> dict[str, Any]:
-    """The first line of this event, as soon as it is there."""
+    """Return the first line of this event, as soon as it is logged."""
     await asyncio.to_thread(until, lambda: of(lines, event))
     first: dict[str, Any] = of(lines, event)[0]
     return first

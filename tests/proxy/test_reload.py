@@ -49,7 +49,7 @@ policies: {policy}
 """
 
     def write(self, name: str, text: str) -> None:
-        """Replaces a file as editors do: another file takes its name."""
+        """Replace a file as editors do: another file takes its name."""
         path = self.folder / name
         path.with_suffix(".new").write_text(text)
         path.with_suffix(".new").replace(path)
@@ -62,7 +62,7 @@ policies: {policy}
         return httpx.post(url, json=question("hi", model), timeout=PATIENCE_S, trust_env=False)
 
     def policy(self) -> str:
-        """The name of the policy that decides now."""
+        """Return the name of the policy that decides now."""
         return self.ask().headers["x-pinocchio-policy"].split("/")[0]
 
     @property
@@ -87,7 +87,8 @@ def running(tmp_path: Path, upstream: FaultyUpstream) -> Iterator[Running]:
 
 def test_a_change_under_load_loses_nothing(running: Running) -> None:
     """While clients keep asking, the policy changes: none fails, and each follows one of the two,
-    which its line names together with the generation."""
+    which its line names together with the generation.
+    """
     running.write("desk.yaml", HOLD)
     is_over = threading.Event()
     seen: list[tuple[float, int, str]] = []
@@ -204,7 +205,8 @@ def test_sighup_reads_the_files_again(running: Running) -> None:
 
 def test_a_request_ends_as_it_began(running: Running, upstream: FaultyUpstream) -> None:
     """What upstream is still answering is delivered under the policy of its beginning, although
-    its upstream is no longer configured; new requests go the new way."""
+    its upstream is no longer configured; new requests go the new way.
+    """
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(running.ask, "slow")
         asked = upstream.wait_for_request()
@@ -298,7 +300,7 @@ def test_the_key_that_was_in_the_way_is_revoked(running: Running) -> None:
 
 
 def a_reviewer(running: Running) -> str:
-    """The key of a new reviewer, in the proxy's store."""
+    """Return the key of a new reviewer, in the proxy's store."""
     store = running.folder / "store.yaml"
     store.write_text(f"store: sqlite:///{running.folder}/held.db\n")
     made = run_cli("keys", "create", "--config", str(store), "--role", "reviewer", "--name", "ann")
@@ -307,7 +309,8 @@ def a_reviewer(running: Running) -> str:
 
 def test_a_refused_configuration_shows(tmp_path: Path, upstream: FaultyUpstream) -> None:
     """In the body of `/readyz`, without the reasons; at the desk on every page and in its figures,
-    with them; and nowhere any more once it is mended."""
+    with them; and nowhere any more once it is mended.
+    """
     running = Running(tmp_path, upstream.base_url, "admin: {token: tok}")
     ready = running.process.base_url.removesuffix("/v1") + "/readyz"
     found = re.search(r"review desk (http://\S+)", running.process.stdout())

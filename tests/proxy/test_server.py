@@ -33,7 +33,7 @@ HOLD = "{version: 1, name: desk, default: {hold: {queue: seniors}}}"
 
 @pytest.fixture
 def write(tmp_path: Path) -> Any:
-    """Writes a proxy.yaml, by default one that works, and gives its path."""
+    """Return a function that writes a proxy.yaml, by default a valid one, and returns its path."""
 
     def write(text: str = "", checkpoint: str = "fake:0.5") -> str:
         path = tmp_path / "proxy.yaml"
@@ -50,7 +50,7 @@ def write(tmp_path: Path) -> Any:
 def assert_stopped(
     done: CompletedProcess[str], status: int, name: str, *said: str, lines: int = 1
 ) -> None:
-    """It ended with this status, named it, said why, and nothing like a traceback."""
+    """Check that a run ended with this status, named it, gave the reasons, and no traceback."""
     assert (done.returncode, done.stdout) == (status, "")
     *sentences, last = done.stderr.strip().splitlines()
     assert last == f"pinocchio: {name} (exit status {status})"

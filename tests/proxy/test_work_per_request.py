@@ -44,7 +44,7 @@ def quiet() -> Iterator[None]:
 def telling_proxy(
     quiet: None, counted: CountedWork, upstream: FaultyUpstream, tmp_path: Path
 ) -> Iterator[LiveProxy]:
-    """It tells a collector of OpenTelemetry of each request."""
+    """Yield a proxy that exports each request to an OpenTelemetry collector."""
     with OtlpReceiver() as receiver:
         telemetry = {"otel": {"endpoint": receiver.url}}
         proxy = LiveProxy(upstream.base_url, tmp_path, telemetry=telemetry)

@@ -32,7 +32,7 @@ READY = "button.reject:not([aria-disabled=true])[data-key=r]"
 
 
 def look_at(page: Page, id: str | None = None) -> None:
-    """Looks at the reply on a page for as long as the desk wants, or at the one with an id."""
+    """Look at a page's reply for as long as the desk requires; with an id, open its page first."""
     if id is not None:
         page.goto(f"/console/reviews/{id}")
     page.wait_for_selector(READY)
@@ -92,7 +92,7 @@ class Visit:
             self.elsewhere.append(request.url)
 
     def violations(self) -> list[str]:
-        """What the page's Content-Security-Policy has stopped."""
+        """Return what the page's Content-Security-Policy has blocked."""
         found: list[str] = self.page.evaluate("window.violations")
         return found
 

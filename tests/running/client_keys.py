@@ -17,7 +17,7 @@ NOTICED_WITHIN_S = 5  # about half a second; other work may share the machine
 
 
 def make_key(store_path: Path, **fields: Any) -> tuple[str, ClientKey]:
-    """A new key and what is kept of it; a proxy that runs does not know it yet."""
+    """Return a new key's secret and its record; a running proxy does not know it yet."""
     secret = new_secret()
     key = ClientKey(new_key_id(), digest_of(secret.encode()), time.time(), **fields)
     store = KeyStore(f"sqlite:///{store_path}")

@@ -13,7 +13,7 @@ from proxy.store.tables import path_of
 
 
 def execute(url: str, *statements: str, **values: Any) -> list[tuple[Any, ...]]:
-    """Runs statements in one transaction; the rows of the last, if it has any."""
+    """Run statements in one transaction; return the rows of the last, if it has any."""
     engine = sa.create_engine(_driver(url), poolclass=sa.NullPool)
     try:
         with engine.begin() as connection:

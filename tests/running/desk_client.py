@@ -21,7 +21,7 @@ API = "/pinocchio/v1"
 
 
 def make_key(proxy: LiveProxy, role: Role, name: str, queues: str | None = None) -> str:
-    """A new key, as `pinocchio keys create` makes it."""
+    """Return the secret of a new key, created as by `pinocchio keys create`."""
     secret, store = new_secret(), KeyStore(proxy.config.store)
     digest = digest_of(secret.encode())
     store.add(ClientKey(new_key_id(), digest, time.time(), name=name, role=role, queues=queues))
@@ -42,14 +42,14 @@ def desk_url(proxy: LiveProxy) -> str:
 
 
 def stranger(proxy: LiveProxy, **headers: str) -> httpx.Client:
-    """A client of the desk that brings no secret."""
+    """Return a client of the desk that sends no secret."""
     return httpx.Client(
         base_url=desk_url(proxy), headers=headers, trust_env=False, timeout=PATIENCE_S
     )
 
 
 def browser(proxy: LiveProxy) -> httpx.Client:
-    """A client that keeps cookies and asks as the desk's own pages make browsers ask."""
+    """Return a client that keeps cookies and sends the header fields of the desk's own pages."""
     same_site = {"sec-fetch-site": "same-origin", "origin": desk_url(proxy)}
     return stranger(proxy, **same_site)
 
@@ -66,7 +66,7 @@ def bearer(secret: str) -> dict[str, str]:
 
 
 def held_id(proxy: LiveProxy, text: str = "p=0.1", **fields: Any) -> str:
-    """The id of a reply that the proxy holds."""
+    """Return the id of a reply that the proxy holds."""
     return str(proxy.ask(text, **fields).headers["x-pinocchio-review-id"])
 
 
@@ -85,7 +85,7 @@ Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
 def values_of(text: str) -> Values:
-    """The value of every series."""
+    """Return the value of every series."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
@@ -101,6 +101,6 @@ def scraped(desk: httpx.Client) -> Values:
 
 
 def value(found: Values, name: str, **labels: str) -> float:
-    """The sum of all series that have these labels, whatever else they have."""
+    """Return the sum of all series that have these labels, whatever others they have."""
     wanted = labels.items()
     return sum(v for (each, its), v in found.items() if each == name and its >= wanted)

@@ -87,8 +87,11 @@ class Killed:
             proxy.wait(within_s=20)
 
     def _wait_for_the_end(self) -> None:
-        """A life is as long as it takes to give some answers, at times none: a busy machine gives
-        none within any number of seconds, and then nothing would ever be handed out."""
+        """Wait until the proxy has given a random number of answers, or for a random time.
+
+        A life lasts as long as some answers take: on a busy machine no number of seconds is enough,
+        and nothing would ever be handed out.
+        """
         if wanted := self._random.randint(0, MOST_ANSWERS):
             self._answers = Semaphore(0)
             for _ in range(wanted):
@@ -123,7 +126,7 @@ class Killed:
         return False
 
     def _post(self, http: httpx.Client, text: str) -> str | None:
-        """The id under which the reply is held; None where it was handed out."""
+        """Return the id under which the reply is held, or None if it was handed out."""
         deadline = time.monotonic() + 20
         while True:
             reply = http.post("/chat/completions", json=question(text, "tools", tools=[TOOL]))
@@ -155,7 +158,7 @@ class Killed:
     # --- afterwards -----------------------------------------------------------------------------
 
     def problems(self) -> list[str]:
-        """What is wrong with the store, and with what another life of the proxy makes of it."""
+        """Return the problems of the store, and of another life of the proxy on it."""
         rows = {row["id"]: row for row in self._rows()}
         return [
             *self._lost(rows),
@@ -176,7 +179,7 @@ class Killed:
         return lost + [f"{id} was released and is {rows[id]['state']}" for id in undone]
 
     def _twice(self, rows: dict[str, dict[str, Any]]) -> list[str]:
-        """A request has one reply, whatever happened in between."""
+        """Return the requests with more than one reply, or one that is not marked as handed out."""
         of_request = defaultdict(set)
         for id, row in rows.items():
             of_request[row["request_digest"]].add(id)
@@ -208,7 +211,7 @@ class Killed:
         return found + [f"a record of {id}, which is not there" for id in unknown]
 
     def _handed_out_again(self, rows: dict[str, dict[str, Any]]) -> list[str]:
-        """What was handed out is not any more, once the time is over in which it may be read."""
+        """Return the replies that are handed out again after the time in which that is allowed."""
         execute(self._url, f"UPDATE held_replies SET taken_at = taken_at - {AGAIN_S + 1}")
         again = []
         with (

@@ -309,7 +309,7 @@ class LiveProxy:
     def ask(
         self, text: str = "p=0.9", model: str = "ok", headers: Any = None, **fields: Any
     ) -> httpx.Response:
-        """Posts one question; the upstream's `ok` answers with its text."""
+        """Post one question; the upstream's `ok` answers with its text."""
         return self.http.post(
             "/v1/chat/completions", json=question(text, model, **fields), headers=headers
         )
@@ -318,7 +318,7 @@ class LiveProxy:
         return post_raw(f"{self.base_url}/chat/completions", body, **headers)
 
     def recorded(self, request_id: str, *columns: str) -> list[Any]:
-        """These columns of one exchange's record, which hold JSON, once it is written."""
+        """Return these JSON columns of an exchange's record, once it is written."""
         query = f"SELECT {', '.join(columns)} FROM exchanges WHERE request_id = ?"
 
         def rows() -> list[Any]:
@@ -345,8 +345,10 @@ class LiveProxy:
 
 @contextmanager
 def proxies(make: Callable[..., LiveProxy]) -> Iterator[Callable[..., LiveProxy]]:
-    """Starts a proxy by `make(**options)`, or gives the one that has these options; all of them
-    stop in the end."""
+    """Yield a function that starts a proxy by `make(**options)`, or returns a running one.
+
+    A running proxy is returned if it has the same options. All of them stop in the end.
+    """
     started: dict[str, LiveProxy] = {}
 
     def start(**options: Any) -> LiveProxy:
@@ -400,7 +402,7 @@ class ProxyProcess:
         return (self._folder / "stderr").read_text()
 
     def lines(self, event: str = "request") -> list[dict[str, Any]]:
-        """The log lines of one kind."""
+        """Return the log lines of one kind."""
         lines = (line for line in self.stderr().splitlines() if line.startswith("{"))
         return [line for line in map(json.loads, lines) if line["event"] == event]
 
@@ -415,7 +417,7 @@ class ProxyProcess:
         self._process.send_signal(number)
 
     def wait(self, within_s: float) -> int:
-        """The exit status; raises TimeoutExpired."""
+        """Return the exit status; raise TimeoutExpired."""
         return self._process.wait(within_s)
 
 
@@ -425,14 +427,14 @@ def run_cli(*arguments: str, cwd: Path = ROOT, **env: str) -> subprocess.Complet
 
 
 def free_port() -> int:
-    """A port on which nobody listens."""
+    """Return a port on which nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port: int = taken.getsockname()[1]
     return port
 
 
 def environment() -> dict[str, str]:
-    """The environment without keys, on one core."""
+    """Return the environment without keys, limited to one core."""
     ours = {k for k in os.environ if k.startswith(("OPENAI_", "PINOCCHIO_"))} - {"PINOCCHIO_CACHE"}
     kept = {k: v for k, v in os.environ.items() if k not in ours}
     return kept | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
@@ -445,7 +447,7 @@ def environment() -> dict[str, str]:
 def streaming(
     proxy: LiveProxy, text: str, model: str, **fields: Any
 ) -> Iterator[tuple[httpx.Response, Iterator[bytes]]]:
-    """A stream as it arrives: its response, and its bytes part by part."""
+    """Yield the response of a stream, and its bytes part by part as they arrive."""
     body = question(text, model, stream=True, **fields)
     with proxy.http.stream("POST", "/v1/chat/completions", json=body) as response:
         yield response, response.iter_raw()
@@ -465,7 +467,7 @@ class RawReply:
 
 
 def post_raw(url: str, body: bytes | Json, **headers: str) -> RawReply:
-    """Posts and decodes nothing."""
+    """Post a body and return the reply without decoding it."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     fields = {"content-type": "application/json", "authorization": "Bearer sk-client"}
     fields |= {name.replace("_", "-"): value for name, value in headers.items()}
@@ -474,12 +476,12 @@ def post_raw(url: str, body: bytes | Json, **headers: str) -> RawReply:
 
 
 def without_member(body: bytes) -> bytes:
-    """The bytes without our `pinocchio` member, which stands before a last brace."""
+    """Return the bytes without our `pinocchio` member, which precedes a last brace."""
     return MEMBER.sub(b"", body)
 
 
 def events_in(stream: bytes) -> list[dict[str, Any]]:
-    """The chunks of a stream, without [DONE]; an error event is one of them."""
+    """Return the chunks of a stream, without [DONE]; an error event is one of them."""
     lines = [line for line in stream.splitlines() if line.startswith(b"data: ")]
     return [json.loads(line[6:]) for line in lines if line != b"data: [DONE]"]
 
@@ -489,13 +491,13 @@ def members_in(stream: bytes) -> list[dict[str, Any]]:
 
 
 def text_in(stream: bytes) -> str:
-    """The text of all deltas."""
+    """Return the text of all deltas."""
     deltas = (choice["delta"] for chunk in events_in(stream) for choice in chunk["choices"])
     return "".join(delta.get("content") or "" for delta in deltas)
 
 
 def error_of(response: httpx.Response) -> dict[str, Any]:
-    """The error of our own envelope; fails where it is not ours or not whole."""
+    """Return the error of our own envelope; fail if it is not ours or not whole."""
     assert response.headers["x-pinocchio-error"] == "true"
     assert response.headers["content-type"] == "application/json"
     error: dict[str, Any] = response.json()["error"]
@@ -520,7 +522,7 @@ def left_behind(port: int, body: Json) -> Iterator[None]:
 
 
 def until(holds: Callable[[], object], within_s: float = PATIENCE_S) -> None:
-    """Waits for a condition; fails when it does not come true in time, other work apart."""
+    """Wait for a condition; fail if it does not become true in time."""
     deadline = time.monotonic() + within_s
     while not holds():
         assert time.monotonic() < deadline, "waited too long"

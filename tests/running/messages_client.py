@@ -34,7 +34,10 @@ TOOLS = [
 def proxies_before(
     upstream: MessagesUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Start]:
-    """Starts a proxy in front of the upstream, or gives the one that has these options."""
+    """Yield a function that starts a proxy in front of the upstream, or returns a running one.
+
+    A running proxy is returned if it has the same options.
+    """
 
     def make(key: str = "", **options: Any) -> LiveProxy:
         spoken = {"speaks": "anthropic", "api_key": key}
@@ -75,7 +78,7 @@ def decide(proxy: LiveProxy, id: str, state: str) -> None:
 
 
 def data_of(stream: bytes) -> list[Json]:
-    """The data of all events, each of which has a name that is its type."""
+    """Return the data of all events; check that each event's name is its type."""
     told = []
     for block in stream.replace(b"\r\n", b"\n").strip().split(b"\n\n"):
         lines = dict(line.split(b": ", 1) for line in block.split(b"\n") if line[:1] != b":")
@@ -86,7 +89,7 @@ def data_of(stream: bytes) -> list[Json]:
 
 
 def accumulated(stream: bytes) -> Json:
-    """The message in a stream, put together as Anthropic's SDK does; fails where that would."""
+    """Return the message in a stream, assembled as Anthropic's SDK does; fail where it would."""
     first, *rest = data_of(stream)
     message: Json = first["message"]
     texts: dict[int, str] = {}

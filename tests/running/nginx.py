@@ -34,7 +34,8 @@ http {{
 
 class Nginx:
     """A context; `seen_of` has the requests as nginx has read them, by the port of the client. With
-    `behind` it stands before that port instead."""
+    `behind` it stands before that port instead.
+    """
 
     def __init__(self, behind: int | None = None, more: str = "") -> None:
         self.seen_of: defaultdict[int, list[Seen]] = defaultdict(list)

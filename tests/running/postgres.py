@@ -70,17 +70,17 @@ class PostgresServer:
         return self._process.pid
 
     def start_again(self) -> None:
-        """Starts it on the port that it had."""
+        """Start the server again on the same port."""
         self._start(self.port)
 
     def kill(self) -> None:
-        """Ends it at once; whoever starts it again finds what was committed."""
+        """Kill the server at once; after `start_again`, what was committed is still there."""
         process = self.__dict__.pop("_process")
         process.kill()
         process.wait(WITHIN_S)
 
     def new_database(self, like: str | None = None) -> str:
-        """The URL of an empty database, or of a copy of one that nobody is connected to."""
+        """Return the URL of an empty database, or of a copy of one that nobody is connected to."""
         name, template = f"db{next(self._numbers)}", (like or "template1").rpartition("/")[2]
         with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
             # from 15 on, all of it would go through the log else, at twice the CPU
@@ -89,7 +89,7 @@ class PostgresServer:
         return self._url(name)
 
     def drop(self, url: str) -> None:
-        """Takes a database away, also from those who are connected to it."""
+        """Drop a database, even if clients are connected to it."""
         with psycopg.connect(self._url("postgres"), autocommit=True) as connection:
             name = url.rpartition("/")[2]
             connection.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())

@@ -43,7 +43,7 @@ def fetch(proxy: LiveProxy, id: str, query: str = "", key: str = "sk-client") ->
 
 
 def without_member(body: bytes) -> bytes:
-    """The bytes without our member, wherever it stands."""
+    """Return the bytes without our member, wherever it is."""
     text = body.decode()
     while (at := text.find(',"pinocchio":')) >= 0:
         _, end = json.JSONDecoder().raw_decode(text, at + len(',"pinocchio":'))
@@ -72,12 +72,12 @@ def final_of(stream: bytes) -> Json:
 
 
 def uncounted(body: bytes) -> bytes:
-    """The bytes without the numbers by which the upstream counts its responses."""
+    """Return the bytes without the numbers by which the upstream counts its responses."""
     return re.sub(rb"resp_\d+", b"resp_N", body)
 
 
 def told_by(upstream: ResponsesUpstream, asked: Json) -> bytes:
-    """What upstream itself answers."""
+    """Return the upstream's own answer."""
     return uncounted(post_raw(f"{upstream.base_url}/responses", asked).body)
 
 

@@ -27,13 +27,13 @@ def decide(url: str, id: str, state: str, reviewer: str = "alice") -> bool:
 
 
 def listed(url: str, state: str = HELD, limit: int = 100) -> list[str]:
-    """The ids on the first page."""
+    """Return the ids on the first page."""
     with _queue(url) as queue:
         return [each.id for each in queue.page(state, limit)]
 
 
 def expire(url: str) -> None:
-    """Marks all that nobody decided in time."""
+    """Mark all replies as expired that nobody decided on in time."""
     retention = Retention(url, keep_days=0, keep_content_days=30)
     try:
         retention.expire()

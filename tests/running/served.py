@@ -59,7 +59,7 @@ class ServedUpstream:
 
 
 async def body_of(receive: Receive) -> bytes:
-    """The whole body of a request."""
+    """Return the whole body of a request."""
     body = b""
     while True:
         message = await receive()

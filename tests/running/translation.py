@@ -45,7 +45,7 @@ async def answer(reply: UpstreamReply, status: int = 200) -> Json:
 
 
 async def refused(upstream: LiteLLMUpstream, sent: UpstreamRequest) -> Json:
-    """The error of a request that gets no answer."""
+    """Return the error of a request that gets no answer, with its status and class."""
     with pytest.raises(ProxyError) as raised:
         await upstream.send(sent)
     error: Json = raised.value.envelope()["error"]

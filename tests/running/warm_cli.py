@@ -109,7 +109,7 @@ class WarmProcess:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """Returns the exit status; raises TimeoutExpired."""
+        """Return the exit status; raise TimeoutExpired."""
         if self.returncode is None:
             if not select.select([self._connection], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired("pinocchio", timeout or 0.0)
@@ -142,7 +142,7 @@ def run_warm(
     timeout_s: float,
     program: Program = PINOCCHIO,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end; raises TimeoutExpired, once it is ended."""
+    """Run a command to its end; raise TimeoutExpired after killing it."""
     with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
         process = WarmProcess(
             arguments, stdout=stdout, stderr=stderr, cwd=cwd, env=env, program=program
@@ -161,7 +161,7 @@ def run_warm(
 
 
 def shell_command() -> str:
-    """What scripts of a shell run for `pinocchio`: as `run_warm`, with the shell's own files."""
+    """Return the command that scripts run for `pinocchio`: `run_warm` with the shell's files."""
     return f"{sys.executable} -m tests.running.warm_cli {begin_server()} {RUN}"
 
 
@@ -201,13 +201,13 @@ def _begun(python: str, imports: tuple[str, ...]) -> str:
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
-    """Ends it and waits for that; else Python complains of a process that still runs."""
+    """Kill the server and wait for its end; else Python warns of a running process."""
     server.kill()
     server.communicate()
 
 
 def _connected(path: str) -> socket.socket:
-    """A connection to a server, once it has imported what commands need."""
+    """Return a connection to a server, once it has imported what commands need."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while True:
         connection = socket.socket(socket.AF_UNIX)
@@ -318,7 +318,7 @@ def _text(file: int, mode: str, **options: Any) -> io.TextIOWrapper:
 
 
 def _end(status: int) -> NoReturn:
-    """Ends as an interpreter does, but for taking apart what was imported: that takes a second."""
+    """Exit as an interpreter does, but without tearing down the modules, which takes a second."""
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     sys.stdout.flush()

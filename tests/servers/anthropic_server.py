@@ -134,7 +134,7 @@ class AnthropicServer:
 
 @asynccontextmanager
 async def serving() -> AsyncIterator[AnthropicServer]:
-    """A server on a free port of loopback."""
+    """Yield a server on a free port of loopback."""
     server = AnthropicServer()
     app = web.Application()
     app.router.add_post("/v1/messages", server.messages)
@@ -187,7 +187,7 @@ def _check_tool(tool: Json, at: str) -> None:
 
 
 def _check_messages(messages: list[Json]) -> None:
-    """The first is the user's; every tool call is followed by its result, and by nothing else."""
+    """Check that the first message is the user's, and that each tool call's result follows it."""
     _require(bool(messages), "messages: at least one message is required")
     _require(messages[0].get("role") == "user", "messages: first message must use the user role")
     open_calls: set[str] = set()
@@ -260,7 +260,7 @@ def _content(body: Json) -> Iterator[Json]:
 
 
 def _text(content: Any) -> str:
-    """The text of blocks and of the tool results among them."""
+    """Return the text of blocks and of the tool results among them."""
     return " ".join(
         block["text"] if block["type"] == "text" else _text(block.get("content"))
         for block in _blocks(content)
@@ -268,7 +268,7 @@ def _text(content: Any) -> str:
 
 
 def _events(message: Json) -> Iterator[Json]:
-    """A message as the API streams it."""
+    """Yield the events of a message as the API streams it."""
     opening = message | {"content": [], "stop_reason": None}
     usage = message["usage"]
     yield {"type": "message_start", "message": opening | {"usage": usage | {"output_tokens": 1}}}

@@ -179,7 +179,7 @@ class ClientsUpstream:
 
 
 async def _paced(behaviour: str, form: Format, events: list[Event]) -> AsyncIterator[Event | None]:
-    """The events of a stream as its behaviour has them; None breaks the connection off."""
+    """Yield the events of a stream according to its behaviour; None breaks the connection off."""
     first = next(n for n, event in enumerate(events) if event.is_delta)
     match behaviour:
         case "endless":

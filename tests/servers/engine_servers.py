@@ -51,7 +51,7 @@ def live_scoring_server(
 
 
 def said(value: Any, status: int = 200, *fields: bytes) -> bytes:
-    """A whole reply; what is not bytes goes as JSON, in which NaN may stand."""
+    """Return a whole reply; a value that is not bytes is sent as JSON, which may contain NaN."""
     body = value if isinstance(value, bytes) else json.dumps(value).encode()
     kind = b"text/html" if isinstance(value, bytes) else b"application/json"
     head = [b"HTTP/1.1 %d Said" % status, b"content-type: " + kind, *fields]

@@ -162,7 +162,7 @@ class Received:
         return value if isinstance(value, dict) else {}
 
     def proceed(self) -> None:
-        """Ends the waiting of `slow`, `gated` and `gated-cut`."""
+        """End the waiting of `slow`, `gated` and `gated-cut`."""
         self.loop.call_soon_threadsafe(self._gate.set)
 
     def is_cut_off(self, within_s: float) -> bool:
@@ -183,7 +183,7 @@ class Received:
         return self.json().get("stream") is True
 
     def question(self) -> str:
-        """The text of the last message, the first text part of it where it is a list."""
+        """Return the text of the last message, or the first text part if it is a list."""
         messages = self.json().get("messages")
         last = messages[-1] if isinstance(messages, list) and messages else {}
         content = last.get("content") if isinstance(last, dict) else None
@@ -196,7 +196,7 @@ class Received:
 
 
 def texts_of(request: Received) -> list[str]:
-    """The answers of all choices."""
+    """Return the answers of all choices."""
     behaviour = request.behaviour
     if behaviour == "empty":
         return [""]
@@ -235,7 +235,7 @@ def _call(request: Received, text: str, number: int) -> Json:
 
 
 def logprobs_of(request: Received, text: str) -> Json | None:
-    """The log-probabilities of an answer's words, for a client that asks for them."""
+    """Return the log-probabilities of an answer's words, or None if the request wants none."""
     if not request.json().get("logprobs"):
         return None
     told = [{"token": word, "logprob": -0.1 * len(word)} for word in text.split()]
@@ -272,7 +272,7 @@ def completion(request: Received) -> Json:
 
 
 def events(request: Received) -> list[bytes]:
-    """The same completion as server-sent events: pieces, finish chunks, usage, [DONE]."""
+    """Return the same completion as server-sent events: pieces, finish chunks, usage, [DONE]."""
     whole = completion(request)
     head = {key: whole[key] for key in ("id", "created", "model", "system_fingerprint")}
     head["object"] = "chat.completion.chunk"
@@ -329,7 +329,7 @@ def written(value: Json) -> bytes:
 
 
 def respond(request: Received) -> Response:
-    """What the upstream does with a request."""
+    """Return the upstream's response to a request, by its behaviour."""
     behaviour = request.behaviour
     if behaviour.startswith("status-"):
         return _error(int(behaviour.removeprefix("status-")))
@@ -459,14 +459,14 @@ def _streamed(request: Received) -> Response:
 
 
 def _at_once(response: Response) -> Response:
-    """The same bytes in one step, which the proxy reads in one piece, whoever else is busy."""
+    """Return the same bytes in one step, so that the proxy always reads them in one piece."""
     [body] = response.steps
     assert isinstance(body, bytes)
     return Response([_head(response) + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)], framing="raw")
 
 
 def _again(part: bytes) -> Iterator[Step]:
-    """The same part, for ever."""
+    """Yield the same part for ever."""
     while True:
         yield part
         yield Pause(0.01)
@@ -523,7 +523,7 @@ class FaultyUpstream:
         return f"http://127.0.0.1:{self.port}/v1"
 
     def respond(self, request: Received) -> Response:
-        """What it does with a request; upstreams of other formats do something else."""
+        """Return the response to a request; upstreams of other formats override this."""
         return respond(request)
 
     @property
@@ -534,7 +534,7 @@ class FaultyUpstream:
         self.requests.clear()
 
     def wait_for_request(self, count: int = 1, within_s: float = 30) -> Received:
-        """The request that was the `count`th to arrive since `forget`."""
+        """Return the `count`th request since `forget`, once it has arrived."""
         with self._arrived:
             assert self._arrived.wait_for(lambda: len(self.requests) >= count, within_s)
         return self.requests[count - 1]
@@ -582,7 +582,10 @@ class FaultyUpstream:
             writer.transport.abort()
 
     async def _read(self, reader: asyncio.StreamReader) -> Received | None:
-        """The next request; its body has a length, as the proxy always sends one."""
+        """Return the next request, or None at the end.
+
+        Its body has a length, as the proxy always sends one.
+        """
         try:
             head = await reader.readuntil(b"\r\n\r\n")
         except asyncio.IncompleteReadError:
@@ -611,7 +614,7 @@ class FaultyUpstream:
 
 
 async def _play(response: Response, request: Received, writer: asyncio.StreamWriter) -> bool:
-    """Writes the response; False when it breaks the connection off."""
+    """Write the response; return False if it breaks the connection off."""
     if response.waits_first:
         await request._gate.wait()
     if response.framing != "raw":

@@ -185,7 +185,7 @@ def _call(type: str, id: str, name: str, input: Json) -> Json:
 
 
 def events_for(message: Json) -> list[bytes]:
-    """A message as the API streams it."""
+    """Return the events of a message as the API streams it."""
     opening = {**message, "content": [], "stop_reason": None}
     opening["usage"] = {**message["usage"], "output_tokens": 1}
     events: list[Json] = [{"type": "message_start", "message": opening}]

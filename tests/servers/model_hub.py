@@ -74,7 +74,7 @@ class ModelHub:
         self._server.server_close()
 
     def asked_for_models(self) -> list[str]:
-        """The paths without what the client library asks on its own behalf."""
+        """Return the requested paths, without those that the client library asks for itself."""
         return [path for path in self.asked if "/api/models/" in path or "/resolve/" in path]
 
     def answer(self, path: str) -> tuple[int, bytes, dict[str, str]]:

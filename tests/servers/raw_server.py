@@ -1,8 +1,8 @@
-"""A server that plays a script, byte by byte: what no HTTP library would let a test send.
+r"""A server that plays a script, byte by byte: what no HTTP library would let a test send.
 
     def script(peer: Peer) -> None:
         peer.request()
-        peer.send(b"HTTP/1.1 200 OK\\r\\n", b"content-length: 0\\r\\n\\r\\n")
+        peer.send(b"HTTP/1.1 200 OK\r\n", b"content-length: 0\r\n\r\n")
 
     with RawServer(script) as server:
         ...
@@ -52,7 +52,7 @@ class Peer:
         self._rest = b""
 
     def head(self) -> bytes:
-        """The next request's head, without reading its body; empty when the client is gone."""
+        """Return the next request's head, without reading its body; empty if the client is gone."""
         while b"\r\n\r\n" not in self._rest:
             if not (data := self.sock.recv(65536)):
                 return b""
@@ -62,7 +62,7 @@ class Peer:
         return head
 
     def request(self) -> Seen | None:
-        """The next request, whole; None when the client is gone."""
+        """Return the next request, whole, or None if the client is gone."""
         if not (head := self.head()):
             return None
         lengths = [line for line in head.split(b"\r\n") if line.startswith(b"content-length: ")]
@@ -85,7 +85,7 @@ class Peer:
             time.sleep(pause_s)
 
     def send_for_ever(self, piece: bytes) -> int:
-        """Sends until the client is gone; returns how many bytes the system took."""
+        """Send until the client is gone; return how many bytes the system took."""
         sent = 0
         try:
             while True:
@@ -98,7 +98,7 @@ class Peer:
         self.sock.shutdown(socket.SHUT_WR)
 
     def reset(self) -> None:
-        """Closes with RST, as a crash or a firewall does."""
+        """Close with RST, as a crash or a firewall does."""
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.sock.close()
 

@@ -64,7 +64,7 @@ class RayCluster:
         return f"http://{self._cluster.webui_url}"
 
     def replicas(self) -> list[str]:
-        """The states of all replicas that Ray Serve has, once it is done with what was deployed."""
+        """Return the states of all replicas of Ray Serve; empty until every application runs."""
         headers = {"authorization": f"Bearer {OURS['RAY_AUTH_TOKEN']}"}
         reply = httpx.get(f"{self.dashboard}/api/serve/applications/", headers=headers, timeout=10)
         applications = reply.json()["applications"].values()
@@ -81,16 +81,16 @@ class RayCluster:
         return self._cluster.add_node(num_cpus=1, object_store_memory=STORE_BYTES, **options)
 
     def restore_second(self) -> None:
-        """It is there, also where a test has lost it."""
+        """Add the second machine again if a test has removed it."""
         if self.second is None:
             self.second = self._add()
 
     def workers_of_second(self, title: str) -> list[int]:
-        """The processes of the second machine whose title begins so."""
+        """Return the processes of the second machine whose title begins with this text."""
         return _workers(self.second, title)
 
     def workers(self, title: str) -> list[int]:
-        """The same of all machines."""
+        """Return the processes of all machines whose title begins with this text."""
         return [pid for node in self._cluster.list_all_nodes() for pid in _workers(node, title)]
 
     def lose_second(self) -> None:

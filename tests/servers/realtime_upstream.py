@@ -78,7 +78,7 @@ class Session:
         self._end.set()
 
     def wait_for_end(self, within_s: float = 2) -> Close | None:
-        """The close frame that came, once the connection is over."""
+        """Return the close frame that arrived, once the connection is over."""
         assert self._end.wait(within_s), "the connection is still open"
         return self.closed
 
@@ -186,7 +186,7 @@ def _sign(_: ServerConnection, __: Request, response: Response) -> None:
 
 
 def refusal(status: int) -> Response:
-    """An answer in HTTP, with what its client needs to know."""
+    """Return an HTTP answer that refuses, with the header fields that its client needs."""
     fields = {"content-type": "application/json", "x-request-id": "req_upstream_1"}
     if status == 429:
         fields["retry-after"] = "7"
@@ -205,7 +205,10 @@ async def _echo(socket: ServerConnection, session: Session) -> None:
 
 
 async def _obey(message: str, socket: ServerConnection, session: Session) -> bool:
-    """What a message tells upstream to do: `close 4000 why`, `vanish`, `large N`, `parts` ..."""
+    """Obey a message such as `close 4000 why`, `vanish`, `large N` or `parts`.
+
+    Returns whether the message is such an order.
+    """
     word, _, rest = message.partition(" ")
     code, _, reason = rest.partition(" ")
     if word == "close":
@@ -253,7 +256,7 @@ async def _respond(socket: ServerConnection, session: Session) -> None:
 
 
 async def _converse(socket: ServerConnection, session: Session) -> None:
-    """A conversation in OpenAI's events; the instructions are the answer."""
+    """Converse in OpenAI's events; the instructions are the answer."""
     told: Json = {"type": "realtime", "object": "realtime.session", "id": "sess_1"}
     await socket.send(json.dumps({"type": "session.created", "event_id": "e0", "session": told}))
     async for message in socket:

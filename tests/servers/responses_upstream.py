@@ -110,7 +110,7 @@ class ResponsesUpstream(ServedUpstream):
             await _send(send, body)
 
     def _on_mcp_server(self, asked: Json) -> list[Json]:
-        """What an MCP server's tool comes to: a request for its approval, or what was answered."""
+        """Return the output items of an MCP tool: a request for approval, or its outcome."""
         given = asked.get("input")
         told = [item for item in given if isinstance(item, dict)] if isinstance(given, list) else []
         answers = [item for item in told if item.get("type") == "mcp_approval_response"]
@@ -189,7 +189,7 @@ def response_to(asked: Json, id: str) -> Json:
 
 
 def _text_of(given: Any) -> str:
-    """The last text in the input."""
+    """Return the last text in the input."""
     last = given[-1] if isinstance(given, list) and given else given
     if isinstance(last, dict):
         last = last.get("content", last.get("output"))
@@ -242,7 +242,7 @@ def approval_request(text: str, id: str = "mcpr_1") -> Json:
 
 
 def _run(request: Json) -> Json:
-    """The call that was approved, which the upstream has made."""
+    """Return the call that was approved, as made by the upstream."""
     made = {"type": "mcp_call", "approval_request_id": request["id"], "error": None}
     return {**request, **made, "id": "mcp_1", "output": "sent"}
 
@@ -275,7 +275,7 @@ def _call(type: str, **facts: Any) -> Json:
 
 
 def events_of(response: Json) -> list[bytes]:
-    """The response as the official API streams it."""
+    """Return the events of the response as the official API streams it."""
     begun = _pending(response, "in_progress")
     told: list[Json] = [
         {"type": "response.created", "response": begun},

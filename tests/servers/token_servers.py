@@ -22,7 +22,7 @@ LogProbs = Callable[[Sequence[int]], list[float]]
 
 
 def log_probs_of(model: Any) -> LogProbs:
-    """The log-probabilities of the next token, for all of the vocabulary."""
+    """Return a function that computes the next token's log-probabilities over the vocabulary."""
 
     def log_probs(ids: Sequence[int]) -> list[float]:
         with torch.inference_mode():

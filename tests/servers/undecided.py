@@ -107,7 +107,7 @@ class AnyUpstream(FaultyUpstream):
 def holding(
     upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory, policy: str
 ) -> Iterator[LiveProxy]:
-    """A proxy that holds, and that has no calibrator to wait for."""
+    """Yield a proxy that holds by this policy and does not wait for a calibrator."""
     proxy = LiveProxy(
         upstream.base_url,
         tmp_path_factory.mktemp("holding"),

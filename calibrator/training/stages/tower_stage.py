@@ -139,7 +139,7 @@ def tower_data(
 
 
 def known_names(data: TrainData) -> dict[str, int]:
-    """Number the models of the training rows from 1, sorted as in `calibrator.json`."""
+    """Assign numbers from 1 to the models of the training rows, sorted as in `calibrator.json`."""
     names = sorted({row.model.lower() for row in data.rows if row.model})
     return {name: number + 1 for number, name in enumerate(names)}
 

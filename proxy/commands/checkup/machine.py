@@ -63,7 +63,7 @@ class Machine:
 
     @classmethod
     def here(cls) -> Machine:
-        """The one that this process is on."""
+        """Return the machine that this process runs on."""
         return cls(cores(), free_memory())
 
     def suits(self, processes: Processes) -> tuple[Literal["ok", "warn"], str]:

@@ -54,8 +54,11 @@ def _add_scores(server: MCPServer, scoring: Scoring) -> None:
         messages: list[Json] | None = None,
         model: str | None = None,
     ) -> Json:
-        """How likely a reply is correct. Give what it answers, as `question` or as the conversation
-        (`messages` of chat completions), and the `model` that answered, if that is known."""
+        """Score how likely a reply is correct.
+
+        Give what it answers, as `question` or as the conversation (`messages` of chat completions),
+        and the `model` that answered, if that is known.
+        """
         return _told("score_reply", lambda: scoring.reply(reply, question, messages, model))
 
     @server.tool()
@@ -67,8 +70,11 @@ def _add_scores(server: MCPServer, scoring: Scoring) -> None:
         tools: list[Json] | None = None,
         model: str | None = None,
     ) -> Json:
-        """How likely a tool call is correct, before it is made. Give the conversation that led to
-        it (`messages`, or a `question`), and the definitions of the `tools`, if they are known."""
+        """Score how likely a tool call is correct, before it is made.
+
+        Give the conversation that led to it (`messages`, or a `question`), and the definitions of
+        the `tools`, if they are known.
+        """
         return _told(
             "score_call",
             lambda: scoring.call(tool, arguments, question, messages, tools, model),
@@ -78,12 +84,12 @@ def _add_scores(server: MCPServer, scoring: Scoring) -> None:
 def _add_desk(server: MCPServer, desk: Desk) -> None:
     @server.tool()
     def list_queue(queue: str | None = None, limit: int = 20) -> list[Json]:
-        """Held replies that wait for a decision, the least sure first."""
+        """List the held replies that wait for a decision, the least certain first."""
         return _told("list_queue", lambda: desk.queue(queue, limit))
 
     @server.tool()
     def read_review(id: str) -> Json:
-        """One held reply: its conversation, what may be edited, and why it was held."""
+        """Return one held reply: its conversation, its editable parts, and why it was held."""
         return _told("read_review", lambda: desk.review(id), review_id=id)
 
     @server.tool()
@@ -95,9 +101,12 @@ def _add_desk(server: MCPServer, desk: Desk) -> None:
         content: Any = None,
         revision: str | None = None,
     ) -> Json:
-        """Decide on a held reply, once: `approve`, `reject` with a `note` for whoever asked, or
-        `edit` with the text or the calls in `content`. `correct` is the reviewer's label. Where
-        several people approve, `revision` is the review's, if one of them has edited it."""
+        """Decide on a held reply, which is possible once.
+
+        The verdict is `approve`, `reject` with a `note` for the client, or `edit` with the text or
+        the calls in `content`. `correct` is the reviewer's label. Where several people approve,
+        `revision` is the review's, if one of them has edited it.
+        """
         given: Json = {"verdict": verdict, "correct": correct, "note": note}
         given |= {"content": content} if content is not None else {}
         given |= {"revision": revision} if revision is not None else {}

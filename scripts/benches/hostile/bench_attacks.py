@@ -1,4 +1,6 @@
-"""A hostile client of `scripts/bench hostile`: python scripts/bench_attacks.py NAME PORT
+"""A hostile client of `scripts/bench hostile`.
+
+python scripts/benches/hostile/bench_attacks.py NAME PORT
 
 It sends as much as 10 Mbit/s allow, over as many connections as it likes, until it is ended. The
 attacks named `upstream: ..` are an ordinary client of a hostile upstream: it asks, and reads

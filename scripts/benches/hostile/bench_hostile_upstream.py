@@ -1,4 +1,6 @@
-"""The hostile upstream of `scripts/bench hostile`: python scripts/bench_hostile_upstream.py PORT
+"""The hostile upstream of `scripts/bench hostile`.
+
+python scripts/benches/hostile/bench_hostile_upstream.py PORT
 
 Its answer depends on the model of the request, and it sends 10 Mbit/s in all.
 

@@ -1,4 +1,6 @@
-"""The canned upstream of the peer benchmark: python scripts/benches/peers/bench_upstream.py PORT
+"""The canned upstream of the peer benchmark.
+
+python scripts/benches/peers/bench_upstream.py PORT
 
 It parses no JSON: its answer depends on the path and on the model name in the body.
 

@@ -19,7 +19,7 @@ TEXTS = ["Paris", "The answer is Paris.", "paris!", "Lyon", "It is Lyon", "Rome"
 
 
 def drawn(seed: int, count: int = 7) -> Samples:
-    """Samples whose entailments a random table says, which are not symmetric."""
+    """Return samples whose entailments come from a random table, which is not symmetric."""
     rng = np.random.default_rng(seed)
     table = rng.dirichlet((2, 1, 1), size=(count + 1, count + 1))
     for at in range(count + 1):
@@ -89,7 +89,8 @@ def test_the_same_reply_over_and_over_is_surest() -> None:
 
 def test_frequency_is_lofreecps_score() -> None:
     """I13: share of the reply, less half of the normalized entropy, plus half of its likeness to
-    the most frequent reply."""
+    the most frequent reply.
+    """
     found = Samples("Lyon", TEXTS).frequency()
     uncertain = entropy([3, 2, 1]) / np.log(6)
     assert found == pytest.approx(2 / 6 - 0.5 * uncertain + 0.5 * 0.0, abs=1e-6)

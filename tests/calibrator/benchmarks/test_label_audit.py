@@ -20,7 +20,7 @@ Json = dict[str, Any]
 
 
 def judged(count: int, bias: float, seed: int = 3) -> list[Json]:
-    """Replies of two models to each question, judged by both; the first judge favours its own."""
+    """Return replies of two models to each question, judged by both; the first favours its own."""
     rng = np.random.default_rng(seed)
     rows = []
     for n in range(count):

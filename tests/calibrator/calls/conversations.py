@@ -23,21 +23,21 @@ RIGHT: Json = {"boat_id": "B-29", "day": "2031-07-10", "hours": 3}
 
 
 def tool(name: str, takes: dict[str, Any]) -> Json:
-    """A tool as it is offered; `takes` has a type or a schema for each parameter."""
+    """Return the definition of a tool; `takes` has a type or a schema for each parameter."""
     properties = {n: t if isinstance(t, dict) else {"type": t} for n, t in takes.items()}
     parameters = {"type": "object", "properties": properties, "required": [*takes]}
     return {"type": "function", "function": {"name": name, "parameters": parameters}}
 
 
 def said(name: str, arguments: Any, call_id: str = "c1") -> Json:
-    """A message that makes one call."""
+    """Return an assistant's message that makes one call."""
     function = {"name": name, "arguments": json.dumps(arguments)}
     calls = [{"id": call_id, "type": "function", "function": function}]
     return {"role": "assistant", "content": None, "tool_calls": calls}
 
 
 def made(name: str, arguments: Any, result: str, number: int = 1) -> list[Json]:
-    """A call before the reply, with its result."""
+    """Return the messages of an earlier call and its result."""
     answer = {"role": "tool", "tool_call_id": f"c{number}", "content": result}
     return [said(name, arguments, f"c{number}"), answer]
 
@@ -64,6 +64,6 @@ def renting(
 
 
 def traits(used: ToolUse) -> dict[str, float]:
-    """The traits of a reply by name."""
+    """Return the traits of a reply by name."""
     view = view_of(used)
     return named_traits(view, sources_of(view))

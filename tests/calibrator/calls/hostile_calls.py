@@ -13,7 +13,7 @@ ARGUMENTS = '{"account": "AC-7781", "amount": 40.5, "day": "2024-05-16", "note":
 
 
 def called(arguments: Any = ARGUMENTS, name: Any = "pay_out", number: Any = "c1") -> Json:
-    """An assistant's message with one call."""
+    """Return an assistant's message with one call."""
     function = {"name": name, "arguments": arguments}
     return {
         "role": "assistant",
@@ -23,7 +23,7 @@ def called(arguments: Any = ARGUMENTS, name: Any = "pay_out", number: Any = "c1"
 
 
 def nested(depth: int, *, is_list: bool = False) -> Any:
-    """An object or a list in others."""
+    """Return a value nested in `depth` objects, or lists."""
     value: Any = "end"
     for _ in range(depth):
         value = [value] if is_list else {"in": value}
@@ -44,7 +44,7 @@ def _told(text: Any) -> list[Json]:
 
 
 def hostile_calls() -> dict[str, ToolUse]:
-    """Replies by what is wrong with them."""
+    """Return hostile replies, by what is wrong with them."""
     plain = called()
     long_texts = {
         "spaces": " " * LONG,

@@ -35,7 +35,7 @@ WORDS = re.compile(r"[^\W\d_]+")
 
 
 def saying(text: Any, before: list[dict[str, Any]], request: str = "Rent the Pike.") -> ToolUse:
-    """A reply of text after what was called."""
+    """Return a reply of text after earlier calls."""
     used = renting(before=before, request=request)
     return ToolUse(used.messages, used.tools, {"role": "assistant", "content": text})
 

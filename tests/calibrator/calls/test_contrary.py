@@ -12,7 +12,7 @@ from tests.calibrator.calls.conversations import made, said, tool, traits
 
 
 def calling(request: str, name: str, arguments: dict[str, Any], before: Any = ()) -> Any:
-    """The traits of a call after one request."""
+    """Return the traits of a call after one request."""
     takes = dict.fromkeys(arguments, "string")
     messages = [{"role": "user", "content": request}, *before]
     return traits(ToolUse(messages, [tool(name, takes)], said(name, arguments)))

@@ -38,7 +38,7 @@ def parts(used: ToolUse) -> tuple[str, Any, Any, Any]:
 
 
 def variants(change: Any, most: int = 12) -> list[tuple[ToolUse, ToolUse]]:
-    """Replies before and after a change, of those that it can be made to."""
+    """Return up to `most` replies before and after a change, skipping those it cannot change."""
     found = []
     for number, used in enumerate(RIGHT):
         after = changed(used, change, random.Random(number))
@@ -157,7 +157,7 @@ def test_rows_without_calls_or_labels_are_passed_over() -> None:
 
 
 def test_hostile_replies_can_be_tried() -> None:
-    """A corruption that cannot be made gives none; nothing fails. (Bytes are in no JSON.)"""
+    """A corruption that cannot be made gives none, and nothing fails; bytes are in no JSON."""
     odd = {k: u for k, u in hostile_calls().items() if k.startswith(("odd", "deep", "not a"))}
     for number, used in enumerate(each for k, each in odd.items() if not k.endswith(" 10")):
         for change in (KINDS | SUSPICIOUS).values():

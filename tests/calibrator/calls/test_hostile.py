@@ -49,7 +49,8 @@ def test_hostile_input_is_read(hostile: Mapping[str, ToolUse]) -> None:
 
 def test_claims_of_hostile_replies_are_read(hostile: Mapping[str, ToolUse]) -> None:
     """Traits of claims are finite; every eighth conversation also ends with a long reply, and with
-    one of many calls."""
+    one of many calls.
+    """
     long = {"content": "I have done it 1,000 times on 3 May; " * 3_000}
     calling = {"content": "a(b=" * 5_000}
     for number, (kind, used) in enumerate(hostile.items()):

@@ -35,7 +35,7 @@ def notes(
     annotations: Json | None = None,
     assistant: str = "",
 ) -> CallNotes:
-    """The notes of one call, after an instruction, a look-up and a turn of the user."""
+    """Return the notes of one call, after an instruction, a look-up and a turn of the user."""
     messages: list[Json] = [{"role": "system", "content": rules}] if rules else []
     messages.append({"role": "user", "content": said})
     if assistant:

@@ -103,14 +103,17 @@ def trees() -> Iterator[CallTrees]:
 
 @cache
 def wrong_calls() -> list[ToolUse]:
-    """The labelled calls that are wrong; nothing learns from them."""
+    """Return the labelled calls that are wrong; no training uses them."""
     raws = runpy.run_path(str(ROOT / "examples/agents/labelled_calls.py"))["rows"]()
     used = [row.tool_use for raw in raws if (row := parse_row(raw)).correct == 0]
     return [each for each in used if each is not None and each.has_calls]
 
 
 def with_plant(used: ToolUse, form: str, role: str) -> ToolUse | None:
-    """A reply whose last request or result ends with the values of its calls."""
+    """Return the reply with the values of its calls appended to the last message of this role.
+
+    Returns None if there are no such values or no such message.
+    """
     values = [v for call in view_of(used).calls for v in call.values if v.kind != "flag"]
     texts = [str(value.raw) for value in values if value.text][:12]
     places = [n for n, m in enumerate(used.messages) if m["role"] == role]

@@ -114,12 +114,12 @@ def _call(scene: Scene) -> Any:
 
 
 def labelled_calls() -> list[dict[str, Any]]:
-    """The rows of the example, which no training may know."""
+    """Return the rows of the example, which no training may use."""
     return list(runpy.run_path(str(ROOT / "examples/agents/labelled_calls.py"))["rows"]())
 
 
 def shingles(text: str) -> set[str]:
-    """Runs of five words; figures are none."""
+    """Return the runs of five consecutive words, without figures."""
     words = WORDS.findall(text.lower())
     return {" ".join(words[at : at + SHINGLE]) for at in range(len(words) - SHINGLE + 1)}
 
@@ -130,7 +130,7 @@ def texts(messages: list[Any]) -> Iterator[str]:
 
 
 def values(messages: list[Any]) -> Iterator[str]:
-    """The texts in arguments of calls."""
+    """Yield the texts in arguments of calls, in lower case."""
     for message in messages:
         for call in message.get("tool_calls") or ():
             for _, value in leaves(json.loads(call["function"]["arguments"])):

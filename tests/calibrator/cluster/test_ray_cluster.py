@@ -48,7 +48,7 @@ def cluster(running_cluster: RayCluster) -> RayCluster:
 
 
 def documented(command: str) -> list[str]:
-    """The one command of deploy/ray/README.md that begins so."""
+    """Return the arguments of the one command of deploy/ray/README.md that begins like this."""
     lines = map(str.strip, (DEPLOY / "README.md").read_text().splitlines())
     (found,) = [line for line in lines if line.startswith(command)]
     return shlex.split(found, comments=True)
@@ -88,7 +88,7 @@ def files_of(folder: Path, count: int) -> list[Path]:
 
 
 def check_against_one_process(run: subprocess.Popen[str], files: list[Path], output: Path) -> None:
-    """Ends the run, and compares its output, messages and status with those of `score` alone."""
+    """Wait for the run's end, and compare its output, messages and status with those of `score`."""
     expected = output.with_name("expected.jsonl")
     alone = CliRunner().invoke(cli, ["score", *map(str, files), "-o", str(expected)])
     _, stderr = run.communicate(timeout=300)
@@ -105,7 +105,7 @@ def check_against_one_process(run: subprocess.Popen[str], files: list[Path], out
 
 
 def rows_and_numbers(path: Path) -> tuple[list[Any], list[float]]:
-    """The rows of a file without their scores and confidences, and these."""
+    """Return the rows of a file without their scores and confidences, and those numbers."""
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     return rows, [row.pop(name) for row in rows for name in ("score", "confidence")]
 
@@ -172,7 +172,7 @@ class Client:
 def serve_config(
     cluster: RayCluster,
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """The one in deploy/ for machines that share their ports, its application and deployment."""
+    """Return deploy/'s Serve configuration for shared ports, its application and its deployment."""
     config = yaml.safe_load((DEPLOY / "serve_config.yaml").read_text())
     config["proxy_location"] = "HeadOnly"
     config["http_options"]["port"] = cluster.serve_port
@@ -196,7 +196,8 @@ def deploy(cluster: RayCluster, config: dict[str, Any], path: Path) -> str:
 @pytest.mark.slow
 def test_a_lost_machine_gives_no_wrong_score(cluster: RayCluster, tmp_path: Path) -> None:
     """SIGKILL to a machine with a replica under load: each request, asked again where it failed, is
-    answered, and each score is that of the calibrator in this process."""
+    answered, and each score is that of the calibrator in this process.
+    """
     scorer = load_scorer("embedded")
     items = [row.item("served") for row in labelled(40, seed=3)]
     expected = [score.confidence for score in scorer.score_batch(items)]

@@ -21,7 +21,7 @@ from tests.running.live_proxy import run_cli
 
 
 def deployment(count: int, seed: int = 1) -> tuple[list[Row], Floats]:
-    """Replies, two to a question, and the true probability that each is correct."""
+    """Return replies, two to a question, and the true probability that each is correct."""
     rng = np.random.default_rng(seed)
     truth = np.asarray(rng.beta(1.2, 0.8, count))
     right = rng.random(count) < truth
@@ -48,7 +48,8 @@ def test_what_ranks_and_is_calibrated_is_left_alone() -> None:
 
 def test_what_ranks_but_is_too_sure_is_recalibrated() -> None:
     """The ranking is right, the numbers are not: the curve, what ECE it leaves, and how many
-    labels that takes."""
+    labels that takes.
+    """
     rows, truth = deployment(800)
     found = advise(rows, too_sure(truth), own_auroc=0.75)
     assert found.action == "recalibrate"
@@ -66,7 +67,8 @@ def test_what_ranks_but_is_too_sure_is_recalibrated() -> None:
 @pytest.mark.parametrize("own", [0.8, math.nan])
 def test_what_no_longer_ranks_is_fine_tuned(own: float) -> None:
     """Confidences that have nothing to do with the replies are near chance, whether or not the
-    checkpoint's card says what it should be."""
+    checkpoint's card says what it should be.
+    """
     rows, _ = deployment(800)
     noise = np.random.default_rng(9).random(800)
     found = advise(rows, noise, own_auroc=own)
@@ -105,7 +107,8 @@ def test_delivered_replies_of_a_healthy_calibrator_are_no_reason_to_fine_tune(
     lowest: float,
 ) -> None:
     """True probabilities of which a policy let only the higher through: AUROC falls far below the
-    card's and nothing is wrong."""
+    card's and nothing is wrong.
+    """
     rows, truth = deployment(4_000)
     kept = [n for n in range(4_000) if truth[n] >= lowest]
     found = advise([rows[n] for n in kept], truth[kept], own_auroc=0.88)
@@ -115,7 +118,8 @@ def test_delivered_replies_of_a_healthy_calibrator_are_no_reason_to_fine_tune(
 
 def test_confidences_too_close_together_are_not_called_degraded() -> None:
     """All between 0.84 and 0.86, and right: AUROC holds 0.5, no fine-tuning would change that, and
-    the warning against thresholds stays."""
+    the warning against thresholds stays.
+    """
     rng = np.random.default_rng(7)
     truth = rng.uniform(0.84, 0.86, 1_500)
     rows = [_row(n, bool(rng.random() < truth[n])) for n in range(1_500)]
@@ -127,7 +131,8 @@ def test_confidences_too_close_together_are_not_called_degraded() -> None:
 
 def test_healthy_deployments_raise_few_false_alarms() -> None:
     """Of 200 deployments with true probabilities, of four mixes, all replies or delivered ones
-    alone, two replies to a question that go together, at most 5 % are told to fine-tune."""
+    alone, two replies to a question that go together, at most 5 % are told to fine-tune.
+    """
     alarms = 0
     rng = np.random.default_rng(8)
     for n in range(200):

@@ -239,7 +239,8 @@ def test_rows_with_images_are_scored_by_who_reads_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """B01: a calibrator for text leaves such a row out, or scores the text where that is wanted and
-    says so; one that reads images is shown them."""
+    says so; one that reads images is shown them.
+    """
     shown = {"id": 1, "question": "Q", "images": [data_url(PNG)], "response": "p=0.9"}
     path = write(tmp_path / "rows.jsonl", [shown, {"id": 2, "question": "Q", "response": "p=0.2"}])
     refused = run("score", path, "--brief", "--calibrator", "fake:0.73")

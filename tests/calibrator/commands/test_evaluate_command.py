@@ -62,7 +62,8 @@ def test_evaluate_prints_figures_beside_baselines(test_file: Path, train_file: P
 
 def test_numbers_that_know_others_are_judged_under_their_own_name(tmp_path: Path) -> None:
     """Of the calibrator that ships: where rows have `others`, the numbers of replies alone are what
-    they are without, and those that know others stand beside them."""
+    they are without, and those that know others stand beside them.
+    """
     rows = [row | {"id": str(at)} for at, row in enumerate(raw_rows(60, seed=2))]
     both = [row | ({"others": [row["response"]]} if at % 2 else {}) for at, row in enumerate(rows)]
     bare, mixed = write(tmp_path / "bare.jsonl", rows), write(tmp_path / "mixed.jsonl", both)

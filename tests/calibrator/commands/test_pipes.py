@@ -44,7 +44,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def told(command: Sequence[str], places: dict[str, str]) -> tuple[int, str]:
-    """The exit status and the output of a command in a shell, without the names of its files."""
+    """Return the exit status and the output of a command in a shell, with file names masked."""
     line = " ".join(each.format(**places) for each in command)
     done = subprocess.run(
         ["bash", "-c", f"pinocchio {line}"],

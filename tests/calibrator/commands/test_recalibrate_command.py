@@ -183,7 +183,8 @@ def test_rows_with_others_have_two_numbers_and_a_file_is_for_one(
     knows_others: bool, tmp_path: Path
 ) -> None:
     """Without the option those of all replies alone, with it those that know others; the file says
-    which, and is right for those."""
+    which, and is right for those.
+    """
     rows, scores = with_others(400)
     labelled, given = write(tmp_path / "l.jsonl", rows), write(tmp_path / "s.jsonl", scores)
     output = tmp_path / "r.json"

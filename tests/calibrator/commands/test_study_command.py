@@ -43,7 +43,8 @@ def test_leaving_out_prints_and_writes(
     test_file: Path, tmp_path: Path, name: str, left_out: list[str]
 ) -> None:
     """K04: one line for each group left out, with what a fit on everything gives, the mean, and
-    three figures of all of them together."""
+    three figures of all of them together.
+    """
     output = tmp_path / "study.json"
     result = run("study", name, test_file, "-o", output)
     assert result.exit_code == 0, result.stderr
@@ -133,7 +134,8 @@ def test_the_calibrator_is_trained_on_the_folds_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """K04: a fold's rows go through the ordinary training, inspector and knowledge too are fitted
-    anew without what is left out; asked again, it does not train again."""
+    anew without what is left out; asked again, it does not train again.
+    """
     from calibrator.studies.embedded_fit import EmbeddedFit, as_shipped
     from tests.calibrator.training.tiny_runs import small_training, with_made_vectors
 

@@ -69,7 +69,8 @@ def test_the_band_has_its_ends(accuracy: float, is_in: bool) -> None:
 
 def test_models_of_the_training_are_found(file: Path, tmp_path: Path) -> None:
     """C11: no model that a calibrator was trained on may stand in a transfer result, whatever the
-    case of its name; questions of the training neither (D04)."""
+    case of its name; questions of the training neither (D04).
+    """
     seen = save_tiny(tmp_path / "seen", source_models=("gpt-mini", "other"))
     result = run(file, "--calibrator", seen, "--strict")
     assert result.exit_code == 1

@@ -138,7 +138,8 @@ def test_measuring_has_other_sentences_than_training() -> None:
 
 def test_ordinary_words_and_headings_are_no_names() -> None:
     """A word that occurs in small letters too, and a name that most replies have, stay as they are;
-    others may stand in for each other."""
+    others may stand in for each other.
+    """
     texts = [f"As the Gazette says, we met in {city}." for city in CITIES]
     names, ordinary = _names_of([row(0, text) for text in [*texts, "It was a Turin, a turin."]])
     assert ordinary == {"Gazette", "Turin"}

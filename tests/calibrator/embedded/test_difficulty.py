@@ -18,14 +18,14 @@ UNHELD = 50  # of each half, the pieces from here on stand in no question of tra
 
 
 def meaning() -> NDArray[np.float32]:
-    """A vector for each piece, around that of its half."""
+    """Return a vector for each piece, near the centre of its half."""
     rng = np.random.default_rng(1)
     halves = np.repeat(rng.normal(size=(2, 96)), PIECES // 2, axis=0)
     return (halves + 0.4 * rng.normal(size=(PIECES, 96))).astype(np.float32)
 
 
 def asked(half: int, first: int, count: int = 8) -> Ids:
-    """A question of pieces of one half, from `first` on."""
+    """Return the ids of a question of `count` pieces of one half, starting at `first`."""
     return (half * PIECES // 2 + first + np.arange(count)).astype(np.int32)
 
 
@@ -50,7 +50,8 @@ def fitted(given: tuple[Any, Any, Any]) -> tuple[Difficulty, NDArray[np.float32]
 @pytest.mark.parametrize("first", [3, UNHELD])
 def test_a_question_is_as_hard_as_those_like_it(first: int) -> None:
     """About the share of right replies that questions of its meaning had, though training held
-    none of its pieces."""
+    none of its pieces.
+    """
     difficulty, _ = fitted(questions(200))
     hard, easy = sigmoid(difficulty.of([asked(0, first), asked(1, first)]))
     assert hard == pytest.approx(0.2, abs=0.1)
@@ -70,7 +71,8 @@ def test_far_from_all_questions_it_is_the_base_rate() -> None:
 
 def test_what_is_told_of_training_rows_did_not_see_their_question() -> None:
     """Labels that are coin tosses are known to the difficulty that serves, which has seen them,
-    and not to the one that training rows are told."""
+    and not to the one that training rows are told.
+    """
     rng = np.random.default_rng(3)
     rows = [np.unique(rng.integers(0, PIECES, 6)).astype(np.int32) for _ in range(300)]
     targets = rng.integers(0, 2, 300).astype(np.float32)
@@ -132,7 +134,8 @@ def test_a_difficulty_of_another_shape_is_refused(name: str, message: str) -> No
 
 def test_a_question_without_weight_says_nothing() -> None:
     """Each question of training counts by its weight; where all weigh nothing, the base rate is
-    left."""
+    left.
+    """
     state, _ = fit_difficulty(*questions(20), meaning())
     name = f"{PREFIX}weight"
     difficulty = Difficulty.from_state(state | {name: np.zeros_like(state[name])})

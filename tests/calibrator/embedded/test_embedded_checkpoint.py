@@ -55,7 +55,7 @@ def _embedded() -> Scorer:
 
 
 def _demo_items() -> list[Item]:
-    """The demo's answers as the proxy has them scored."""
+    """Return the demo's answers as the items that the proxy would score."""
     found = []
     for row in rows():
         messages, message = row.messages(), row.message()

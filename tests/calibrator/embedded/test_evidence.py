@@ -26,7 +26,7 @@ PAIRS = [  # a question, a right reply, a wrong one
 
 @pytest.fixture(scope="module")
 def scorer() -> EmbeddedCalibrator:
-    """The shipped calibrator."""
+    """Return the shipped calibrator."""
     return load_embedded(CHECKPOINTS / EMBEDDED)
 
 

@@ -121,7 +121,7 @@ NAMES = "names only: model and benchmark"
 
 
 def with_names(signal: float) -> Evaluation:
-    """A calibrator beside a table of names that knows `signal` of the labels."""
+    """Evaluate a calibrator beside a table of names that knows `signal` of the labels."""
     rows = labelled(1_200, seed=1)
     methods = [
         Method("mine@1234+platt@5678abcd", noisy(rows, 1, 0.3), "served"),

@@ -50,7 +50,7 @@ CITIES = ("Arnheim", "Belfort", "Cremona", "Drammen", "Evora", "Falun")
 
 
 def rows(name: str = "cities") -> list[Json]:
-    """A right and a wrong reply to each of six questions on a document of its own."""
+    """Return a right and a wrong reply to each of six questions, each on its own document."""
     return [
         {
             "id": f"{name}{at}{label}",
@@ -97,7 +97,7 @@ PAIRS = [
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A folder as `--traffic` expects it: sets in it, hand-made pairs beside it."""
+    """Create a folder as `--traffic` expects it: sets in it, handmade pairs beside it."""
     data = tmp_path / "data"
     write(data / "grounding" / "test" / "cities.jsonl.gz", rows())
     write(data / "grounding" / "test" / "rivers__nc.jsonl", rows("rivers"))

@@ -121,7 +121,7 @@ def test_a_question_finds_its_fact(
 
 
 def test_a_question_that_goes_on_is_read_with_the_one_before(company: FactFile) -> None:
-    """ "And in white?" is about the lamp that was asked about."""
+    """The question "And in white?" is about the lamp in the question before."""
     item = asked("And in white?", "Yes, white too.", "How much is the Aria desk lamp?")
     assert names(company.about_item(item)) == ["Aria desk lamp"]
 

@@ -17,7 +17,7 @@ print(_supports(options, " ".join(words[::3])))
 
 
 def printed(seed: int) -> str:
-    """What a process with this hash seed computes, to the last bit."""
+    """Return what a process with this hash seed computes, to the last bit."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         capture_output=True,

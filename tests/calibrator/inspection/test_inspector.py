@@ -181,7 +181,8 @@ def test_every_text_has_finite_traits_in_bounded_time(text: str) -> None:
 
 def test_numbers_are_compared_both_ways() -> None:
     """Of three numbers asked two are said, one of them larger than a digit; of four said, two were
-    asked; one larger than a digit of the three is not said."""
+    asked; one larger than a digit of the three is not said.
+    """
     found = _numbers("Add 7, 25 and 310.", "7 + 25 = 32, so 32.0 it is.")
     assert found == pytest.approx([2 / 3, 2 / 4, np.log1p(1), 1 / 3])
     assert _numbers("Why?", "Because of 3 things.") == [-1.0, 0.0, 0.0, 0.0]

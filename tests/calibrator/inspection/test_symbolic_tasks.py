@@ -52,7 +52,7 @@ def of_walk(task: Task) -> bool:
 
 
 def of_pattern(task: Task) -> bool:
-    """The symbols with the answer behind them repeat with the period that the working names."""
+    """Return whether symbols and answer repeat with the period that the working names."""
     signs = [*task.given.split(), task.answer]
     period = len(task.steps[0].removeprefix("the part ").removesuffix(" repeats").split())
     return signs[period:] == signs[:-period]

@@ -20,7 +20,7 @@ def kernel() -> ModuleType:
 
 @pytest.fixture(scope="package")
 def both(kernel: ModuleType) -> tuple[EmbeddedCalibrator, EmbeddedCalibrator]:
-    """The shipped calibrator with the kernel, and in numpy."""
+    """Return the shipped calibrator with the kernel, and in numpy."""
     with numpy_alone():
         plain = read_anew()
     return read_anew(), plain

@@ -31,7 +31,7 @@ def numpy_alone() -> Iterator[None]:
 
 @contextmanager
 def looked_for_anew() -> Iterator[None]:
-    """What was compiled is looked for now, and again afterwards."""
+    """Forget which kernel was compiled, before the block and after it."""
     compiled.cache_clear()
     try:
         yield
@@ -40,8 +40,10 @@ def looked_for_anew() -> Iterator[None]:
 
 
 def read_anew() -> EmbeddedCalibrator:
-    """The shipped calibrator with parts of its own: those that the suite shares were read before,
-    with the kernel or without."""
+    """Return the shipped calibrator, read from disk again.
+
+    The shared instance may have been read with the kernel or without it.
+    """
     found = read_checkpoint(CHECKPOINTS / EMBEDDED)
     return EmbeddedCalibrator(found.config, found.tokenizer, found.parts)
 

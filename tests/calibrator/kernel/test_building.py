@@ -26,7 +26,7 @@ def test_a_setting_turns_it_off(kernel: ModuleType) -> None:
 
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
-    """A folder with the kernel's C files, and nothing built of them."""
+    """Return a folder with the kernel's C files, and nothing built from them."""
     shutil.copytree(ROOT / "calibrator/kernel/source", tmp_path / "source")
     return tmp_path
 

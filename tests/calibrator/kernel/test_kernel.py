@@ -77,7 +77,8 @@ def test_what_trees_read_has_the_same_bits(
     both: tuple[EmbeddedCalibrator, EmbeddedCalibrator],
 ) -> None:
     """A number on the other side of a threshold would end at another leaf: topics are added up in
-    numpy's order."""
+    numpy's order.
+    """
     with_kernel, plain = (each.parts.forest for each in both)
     assert with_kernel is not None
     assert plain is not None
@@ -92,7 +93,8 @@ def test_difficulties_are_those_of_numpy_where_it_matters(
     kernel: ModuleType, width: int, count: int
 ) -> None:
     """All of them, or where they are only compared, those near a threshold: so each lies on numpy's
-    side of it. On it they are numpy's to the bit."""
+    side of it. On it they are numpy's to the bit.
+    """
     rng = np.random.default_rng(width)
     table, questions = (
         np.clip(rng.normal(20, 40, (size, width)), -127, 127).astype(np.int8)
@@ -217,7 +219,8 @@ def test_words_are_counted_alike(question: str, answer: str) -> None:
 @given(st.lists(SIGNS, max_size=60).map("".join), st.lists(SIGNS, min_size=1, max_size=3))
 def test_texts_are_looked_through_alike(text: str, parts: list[str]) -> None:
     """For whole words and for parts, of which one with nothing in it is everywhere, and for their
-    numbers."""
+    numbers.
+    """
 
     def told() -> tuple[object, ...]:
         reading, pattern = Reading(text), re.compile("")
@@ -268,7 +271,8 @@ def test_many_words_are_counted_alike(kernel: ModuleType) -> None:
 @pytest.mark.parametrize("has_kernel", [True, False])
 def test_meanings_are_compared_by_their_angle(has_kernel: bool) -> None:
     """Of the whole, the question's end, the reply's end, and what the reply adds; the same with the
-    kernel and without. Where a side has no pieces, or the reply adds none, it is nought."""
+    kernel and without. Where a side has no pieces, or the reply adds none, it is nought.
+    """
     if has_kernel and compiled() is None:
         pytest.skip("no kernel was built here")
     with nullcontext() if has_kernel else numpy_alone():

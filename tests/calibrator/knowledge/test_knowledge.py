@@ -26,7 +26,7 @@ SMALL = KnowledgeConfig(layers=1, members=1, width=8, steps=25, own_pairs=160, q
 
 
 def row(number: int, question: str, response: str, correct: int) -> Row:
-    """A labelled reply."""
+    """Return a labelled reply."""
     raw = {"id": str(number), "question": question, "response": response}
     return Row(question, response, None, "towns", None, question, correct, None, raw)
 
@@ -154,7 +154,8 @@ def test_a_checkpoint_with_it_scores_otherwise_only_what_is_short(
     arrays: dict[str, Array],
 ) -> None:
     """Beside the shipped parts it moves a short factual reply by what it adds to the log-odds, and
-    leaves a long one and small talk as they are, bit for bit."""
+    leaves a long one and small talk as they are, bit for bit.
+    """
     plain = load_scorer(EMBEDDED, "cpu")
     assert isinstance(plain, EmbeddedCalibrator)
     parts = replace(plain.parts, knowledge=None)
@@ -204,7 +205,8 @@ def test_a_question_is_read_once_for_all_replies(
     arrays: dict[str, Array], tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Choices, escalations and retries cost their answers alone, and get the same numbers; what is
-    remembered is bounded."""
+    remembered is bounded.
+    """
     known = Knowledge.from_state(arrays)
     assert known is not None
     read = counted_reading(known, monkeypatch)

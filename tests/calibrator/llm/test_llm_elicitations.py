@@ -29,7 +29,7 @@ ITEMS = [Item(f"Ann Bob {a}+1", str(n)) for a in (0, 1) for n in range(3)]
 
 @pytest.fixture(scope="module")
 def checkpoint(tiny_bases: OfFamily, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An adapter on a base that is shown no images."""
+    """Write an adapter on a base, to be served without images."""
     folder = tmp_path_factory.mktemp("adapted") / "tiny"
     return write_tiny_adapter(folder, tiny_bases("qwen3_vl"), "qwen3_vl", images=None)
 
@@ -70,7 +70,8 @@ def test_a_larger_budget_shows_more_of_an_answer(checkpoint: Path) -> None:
 
 def test_every_way_is_judged_on_the_same_rows(checkpoint: Path, tmp_path: Path) -> None:
     """K14, K15, I16: `pinocchio study elicitations` has an entry for each; a temperature moves
-    the confidence and never the ranking."""
+    the confidence and never the ranking.
+    """
     rows = sums(240)
     for name, is_test in (("train", False), ("test", True)):
         side = [row for row in rows if (share_of(row["question"]) < 0.4) == is_test]

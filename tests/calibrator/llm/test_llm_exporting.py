@@ -129,7 +129,7 @@ def test_the_decision_template_is_the_prompt(
 
 @pytest.fixture
 def probed(tiny_checkpoint: OfFamily, tmp_path: Path) -> Path:
-    """A checkpoint that reads a probe of the last state (K14)."""
+    """Return a checkpoint that reads a probe of the last state (K14)."""
     folder = Path(shutil.copytree(tiny_checkpoint("qwen3_5_text"), tmp_path / "probed"))
     torch.manual_seed(3)
     Probe(torch.zeros(33), torch.ones(33), torch.randn(4, 33), torch.randn(4), torch.randn(1, 4),

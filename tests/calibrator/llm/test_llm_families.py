@@ -29,7 +29,7 @@ SIZES: dict[str, Any] = {
 
 
 def write_base(folder: Path, name: str, **more: Any) -> Path:
-    """A tiny base of a family of transformers' with this name, such as Llama."""
+    """Write a tiny base of one of transformers' families, such as Llama; return its folder."""
     import torch
     import transformers
 
@@ -57,7 +57,8 @@ def config_for(base: Path, folder: Path) -> LlmTrainConfig:
 @pytest.mark.parametrize("name", ["Llama", "Qwen2", "Qwen3"])
 def test_what_is_trained_can_be_loaded(tmp_path: Path, name: str) -> None:
     """Families with and without norms of queries and keys, with and without biases: the checkpoint
-    loads, its canary agrees, and it scores."""
+    loads, its canary agrees, and it scores.
+    """
     base = write_base(tmp_path / "base", name)
     made = train_llm(tmp_path / "run", config_for(base, tmp_path), silent)
     scores = load_scorer(str(made), "cpu").score_batch([Item("1+1", "2"), Item("1+1", "3")])

@@ -31,7 +31,8 @@ def test_the_delta_rule_is_that_of_transformers(
     length: int, groups: int, heads: int, has_state: bool
 ) -> None:
     """Outputs and state to 1e-5, for heads that forget at once and ones that hardly do, in chunks
-    that are full and not."""
+    that are full and not.
+    """
     torch.manual_seed(length)
     query, key = (torch.randn(2, length, groups, 16) for _ in range(2))
     value, beta = torch.randn(2, length, heads, 24), torch.rand(2, length, heads)
@@ -104,7 +105,8 @@ def test_norms_give_what_those_of_transformers_do(
     tiny_bases: OfFamily, family: Family, is_kernel: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """To 1e-5 in fp32, by torch's kernel too; in autocast, where only matrices read them, rounded
-    to its numbers."""
+    to its numbers.
+    """
     if is_kernel:  # what another device takes
         monkeypatch.setattr(norms, "PASSES_ON", "none")
     layers = text_model_of(load(tiny_bases, family)).layers
@@ -125,7 +127,8 @@ def test_a_cpu_asks_for_no_kernels(
     tiny_bases: OfFamily, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where flash-linear-attention is installed transformers calls it on a CPU too, where it fails:
-    a checkpoint with an adapter, which is tried before it goes to a GPU, loads all the same."""
+    a checkpoint with an adapter, which is tried before it goes to a GPU, loads all the same.
+    """
 
     def fails(*_args: Any, **_others: Any) -> None:
         raise ValueError("Pointer argument (at 0) cannot be accessed from Triton (cpu tensor?)")

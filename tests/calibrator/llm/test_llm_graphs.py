@@ -68,7 +68,8 @@ def test_played_rows_have_the_scores_of_others(
     tiny_bases: OfFamily, family: Family, recorded: list[int]
 ) -> None:
     """Equal to 1e-5 to those of a model that records nothing, whatever was played before; each
-    length to a multiple of 64 tokens is recorded once."""
+    length to a multiple of 64 tokens is recorded once.
+    """
     scorer = scorer_of(tiny_bases, family)
     rows = rows_of(scorer.model)
     found = torch.cat([scorer.logits([row]) for row in rows])

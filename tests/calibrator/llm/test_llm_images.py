@@ -202,7 +202,8 @@ def test_pictures_are_fitted_into_the_papers_bounds(
     reader: PixelReader, size: Size, tokens: int
 ) -> None:
     """F04, V15, V16, W02: tiles of 32 by 32 pixels, each a token; both placeholders become 448 by
-    448, and photos have 196 to 392 tokens."""
+    448, and photos have 196 to 392 tokens.
+    """
     found = reader.read(picture("PNG", size))
     assert found.tokens == tokens == found.grid[1] * found.grid[2] // 4
     assert IMAGES.min_pixels <= tokens * 32**2 <= IMAGES.max_pixels

@@ -116,7 +116,8 @@ def test_an_adapter_is_never_left_out_in_silence(
     tiny_checkpoint: OfFamily, tiny_bases: OfFamily, tmp_path: Path
 ) -> None:
     """The hub's own snippet loads the released adapter into the text class, where nothing of it
-    matches, and peft only warns: the scores are then those of the base."""
+    matches, and peft only warns: the scores are then those of the base.
+    """
     for family, base, architecture in (
         ("qwen3_5", "qwen3_5_text", "causal-lm"),
         ("qwen3_vl", "qwen3_5", "image-text-to-text"),

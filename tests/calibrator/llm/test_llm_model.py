@@ -35,13 +35,13 @@ def load(tiny_bases: OfFamily, family: Family) -> Any:
 
 @pytest.fixture(scope="module", params=EACH_FAMILY)
 def model(request: pytest.FixtureRequest, tiny_bases: OfFamily) -> Any:
-    """A tiny base of each family, in fp32; tests leave it as it is."""
+    """Return a tiny base of each family, in fp32; tests do not change it."""
     return load(tiny_bases, request.param)
 
 
 @pytest.fixture(scope="module")
 def faster(model: Any) -> Any:
-    """The same base with the layers that scoring replaces."""
+    """Return the same base with the layers that scoring replaces."""
     changed = copy.deepcopy(model)
     use_faster_layers(changed)
     return changed
@@ -106,7 +106,7 @@ def expected(model: Any) -> Tensor:
 
 
 def kept(scorer: LabelModel) -> LabelModel:
-    """Keeps what text prompts begin with, where there is an image in it."""
+    """Keep the states of a prompt's beginning if it contains an image; return the scorer."""
     if scorer.image_id is not None:
         row = rows_of(scorer.model)[0]
         scorer.keep(row.cut(row.spans(scorer.image_id)[-1][1], scorer.image_id))
@@ -136,7 +136,8 @@ def test_batches_and_shared_beginnings_equal_the_plain_pass(
     model: Any, faster: Any, expected: Tensor, budget: Budget, is_kept: bool
 ) -> None:
     """W07: however rows are grouped, and whatever was read before, logits are those of each alone;
-    with transformers' layers as with those that replace them."""
+    with transformers' layers as with those that replace them.
+    """
     for layers in (model, faster):
         scorer = LabelModel(layers, LABELS, budget=budget)
         found = (kept(scorer) if is_kept else scorer).logits(rows_of(model))
@@ -248,7 +249,10 @@ def test_gradients_pass_through_the_states(tiny_bases: OfFamily) -> None:
 
 @contextmanager
 def memory_for(model: Any, rows: int, *, also_on_cpu: bool = True) -> Iterator[list[int]]:
-    """The model's memory is full above so many rows at once, where it is in bf16 at least."""
+    """Simulate a memory that is full above this many rows; yield the batch sizes tried.
+
+    Unless `also_on_cpu`, only a model in bf16 runs out of memory.
+    """
     sizes: list[int] = []
 
     def check(_module: Any, _args: Any, kwargs: dict[str, Any]) -> None:

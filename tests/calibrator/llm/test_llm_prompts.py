@@ -25,7 +25,7 @@ def prompts(tiny_bases: OfFamily) -> Prompts:
 
 
 def reading(prompts: Prompts, **changes: Any) -> Prompts:
-    """The same tokenizer under another configuration."""
+    """Return prompts with the same tokenizer and a changed configuration."""
     return Prompts(replace(prompts.config, **changes), prompts.tokenizer)
 
 

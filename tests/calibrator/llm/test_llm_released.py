@@ -20,7 +20,7 @@ ASKED = {"question": "what is 2+2?", "answer": "4", "source_model": "gpt", "benc
 
 @pytest.fixture(scope="module")
 def adapter(tiny_bases: OfFamily, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An adapter as the authors publish theirs: rank 16, and no calibrator.json."""
+    """Return an adapter as the authors publish theirs: rank 16, and no calibrator.json."""
     made = write_tiny_adapter(
         tmp_path_factory.mktemp("released") / "adapter",
         tiny_bases("qwen3_5"),

@@ -23,7 +23,7 @@ from tests.running.live_proxy import question
 
 @pytest.fixture(scope="module")
 def checkpoint(tiny_bases: OfFamily, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny checkpoint; what loads it is imported here, or the start of a proxy would wait."""
+    """Write a tiny checkpoint; import its loader now, or the start of a proxy would wait for it."""
     import_module("calibrator.llm.serving.calibrator")
     folder = tmp_path_factory.mktemp("served") / "tiny"
     return write_tiny_adapter(folder, tiny_bases("qwen3_5"), "qwen3_5")

@@ -82,7 +82,7 @@ def config(tiny_bases: OfFamily, rows: Path) -> LlmTrainConfig:
 
 @pytest.fixture(scope="module")
 def finished(config: LlmTrainConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The checkpoint of a run that nothing interrupted."""
+    """Return the checkpoint of a run that nothing interrupted."""
     return train_llm(tmp_path_factory.mktemp("whole") / "run", config, silent)
 
 
@@ -97,8 +97,11 @@ def scores_of(folder: Path, items: list[Item] = ITEMS) -> list[float]:
 
 
 def rule(config: LlmTrainConfig, folder: Path) -> LlmTrainConfig:
-    """A run that is long enough to learn to add, with names that would only be in the way, and slow
-    enough to do so from any start: at 2e-3 and above, runs know the questions by heart instead."""
+    """Return the configuration of a run that is long enough to learn to add.
+
+    Names would only distract it. It is slow enough to learn addition from any start: at a rate of
+    2e-3 and above, runs learn the questions by heart instead.
+    """
     return replace(
         config,
         data=(str(write_sums(folder / "many.jsonl", 1_600)),),
@@ -211,7 +214,7 @@ def test_the_loss_is_that_of_the_answer_token(
 
 
 def run_of(checkpoint: Path, config: LlmTrainConfig, base: Path) -> AdapterRun:
-    """A run that begins with the adapter of a checkpoint."""
+    """Return a run that begins with the adapter of a checkpoint."""
     known = config_in(checkpoint)
     prompts = load_prompts(known, base)
     model = load_base(base, known.architecture)
@@ -260,7 +263,7 @@ train_llm(Path(sys.argv[2]), LlmTrainConfig(**given), progress=progress, save_ev
 def test_a_run_that_was_killed_at_every_step_ends_with_the_same_scores(
     config: LlmTrainConfig, finished: Path, tmp_path: Path
 ) -> None:
-    """kill -9 after each step in turn: the same command goes on to the same scores."""
+    """A run killed with -9 after each step in turn goes on to the same scores when repeated."""
     asked = json.dumps(config.as_dict())
     steps = config_in(finished).training["steps"]
     for step in range(1, steps + 1):
@@ -274,8 +277,10 @@ def test_a_run_that_was_killed_at_every_step_ends_with_the_same_scores(
 def on_two_processes(
     command: Sequence[str], folder: Path
 ) -> list[subprocess.CompletedProcess[str]]:
-    """Runs a command as `torchrun` would, which the slow tests do, in two that are forked here:
-    what they import, they have."""
+    """Run a command in two processes that are forked here, as `torchrun` would start them.
+
+    They share what is imported already. The slow tests use `torchrun` itself.
+    """
     env = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     env |= {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
     pids = []
@@ -379,7 +384,8 @@ def test_a_checkpoint_is_gone_on_from(
     config: LlmTrainConfig, finished: Path, tmp_path: Path
 ) -> None:
     """G06, A09: with a learning rate of nothing it stays what it was, with one it changes; its
-    prompt, base and rank are kept, and the new rows' names join those that it knows."""
+    prompt, base and rank are kept, and the new rows' names join those that it knows.
+    """
     own = sums(60, seed=7)
     data = tmp_path / "own.jsonl"
     data.write_text("".join(json.dumps({**row, "model": "ours"}) + "\n" for row in own))
@@ -426,7 +432,8 @@ def shown_row(number: int, data: bytes | None) -> dict[str, Any]:
 @pytest.mark.parametrize("family", ["qwen3_5", pytest.param("qwen3_vl", marks=pytest.mark.slow)])
 def test_images_are_trained_with(tiny_bases: OfFamily, tmp_path: Path, family: Family) -> None:
     """B06, F05, F06: rows with an image and rows with the placeholder in one step; the vision
-    tower's own adapter learns from both, and a row whose image is damaged is left out."""
+    tower's own adapter learns from both, and a row whose image is damaged is left out.
+    """
     shown = [picture(colour=RED), picture(colour=GREEN), None]
     rows = [shown_row(n, shown[n % 3]) for n in range(12)]
     rows.append(shown_row(13, picture(colour=RED)[:40]))
@@ -462,7 +469,8 @@ def test_images_on_two_processes_and_every_form_of_what_comes_of_it(
     tiny_bases: OfFamily, tmp_path: Path, family: Family
 ) -> None:
     """B05, B06, V13: rows with and without an image, started as a person does (gloo), end where one
-    process ends; the checkpoint scores the same unmerged, merged, and exported."""
+    process ends; the checkpoint scores the same unmerged, merged, and exported.
+    """
     shown = [picture(colour=RED), picture(colour=GREEN), None]
     data, base = tmp_path / "rows.jsonl", str(tiny_bases(family))
     data.write_text("".join(json.dumps(shown_row(n, shown[n % 3])) + "\n" for n in range(40)))

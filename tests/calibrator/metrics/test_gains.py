@@ -44,7 +44,8 @@ def test_a_weight_of_three_is_three_replies() -> None:
 
 def test_the_interval_holds_what_is_true() -> None:
     """A number that is better is found to be; one that is the same has no gain; chance alone is
-    within the interval nineteen times of twenty."""
+    within the interval nineteen times of twenty.
+    """
     y, first, second = drawn(400)
     better, same = gains(y, first, second), gains(y, first, first)
     assert better is not None

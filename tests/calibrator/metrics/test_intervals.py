@@ -161,7 +161,7 @@ def test_a_perfect_ranking_has_an_interval_of_one_point() -> None:
 
 
 def brute_delong(y: Ints, a: Floats, b: Floats) -> tuple[float, float]:
-    """The difference and its deviation as DeLong, DeLong and Clarke-Pearson write it, in m n."""
+    """Return the difference of the areas and its deviation as DeLong et al. write it, in O(m n)."""
     parts = []
     for p in (a, b):
         right, wrong = p[y == 1], p[y == 0]

@@ -11,7 +11,8 @@ from calibrator.metrics.rankings import ranking
 
 def test_each_figure_asks_another_question() -> None:
     """Benchmark `b` stands higher than `a` as a whole, which the pooled figure alone sees; its
-    question 4 is in the wrong order; `c` has no wrong reply and counts pooled alone."""
+    question 4 is in the wrong order; `c` has no wrong reply and counts pooled alone.
+    """
     correct = [1, 0, 1, 0, 1, 0, 1]
     scores = [0.2, 0.1, 0.9, 0.8, 0.6, 0.7, 0.5]
     found = ranking(correct, scores, list("aabbbbc"), list("1133445"))

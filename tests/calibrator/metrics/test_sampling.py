@@ -12,7 +12,8 @@ from calibrator.metrics.sampling import Stratum, effective_size, estimated_share
 
 def test_weights_undo_how_labels_were_drawn() -> None:
     """Drawn ten times as often, wrong replies do not count ten times; the truth is covered in
-    about 95 of 100 draws."""
+    about 95 of 100 draws.
+    """
     rng = np.random.default_rng(4)
     wrong = rng.random(20_000) < 0.2
     share = np.where(wrong, 0.1, 0.01)  # nobody could, but what if

@@ -22,8 +22,11 @@ QUESTIONS, MODELS = 120, ("ann", "bob", "cleo", "dan")
 
 
 def rows(seed: int = 0) -> list[Row]:
-    """Sums that four models get right in two of three cases, else wrong, each in its own way; and
-    riddles, which all of them get wrong in the same way, but for one."""
+    """Return sums and riddles with the answers of four models.
+
+    Each model gets two of three sums right, else wrong in its own way. All get the riddles wrong in
+    the same way, but for one.
+    """
     rng, found = random.Random(seed), []
     for number in range(QUESTIONS):
         for at, model in enumerate(MODELS):

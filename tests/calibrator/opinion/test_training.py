@@ -50,7 +50,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
 
 @pytest.fixture(scope="module")
 def made(config: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The checkpoint alone and the same with a second stage."""
+    """Train a checkpoint alone, and the same with a second stage; return both folders."""
     vectors = np.random.default_rng(9).normal(size=(30_522, 16)).astype(np.float32)
     folder = tmp_path_factory.mktemp("runs")
     with pytest.MonkeyPatch.context() as patch, threadpool_limits(1):
@@ -110,7 +110,8 @@ def test_what_it_is_worth_on_other_rows(scorers: list[EmbeddedCalibrator]) -> No
 
 def test_a_benchmark_can_be_left_out(made: tuple[Path, Path], tmp_path: Path) -> None:
     """Each is judged by a stage that was fitted on the questions of the other alone, from what the
-    run has kept; the numbers alone stay."""
+    run has kept; the numbers alone stay.
+    """
     run, checkpoint = made[1].parent, made[1]
     whole = read_checkpoint(checkpoint)
     readers = readers_without(["shelves", "racks", "new"], run, whole)

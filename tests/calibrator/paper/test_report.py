@@ -72,7 +72,7 @@ def rows() -> list[Row]:
 
 @pytest.fixture(scope="module")
 def report(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A whole report, with the tables that train."""
+    """Return the folder of a whole report, with the tables that train."""
     folder = tmp_path_factory.mktemp("report") / "whole"
     made = make_report(
         scored(rows, train=labelled(300, seed=1)), folder, Asked(COMMAND, is_retrained=True)
@@ -82,7 +82,7 @@ def report(rows: list[Row], tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def table(report: Path, name: str) -> dict[str, dict[str, float]]:
-    """The lines of ours by label."""
+    """Return our lines of a table, by label."""
     found = json.loads((report / "tables" / f"{name}.json").read_text())
     assert found["state"] == "made", found["note"]
     return {one["label"]: one["values"] for one in found["lines"] if not one["is_paper"]}
@@ -177,7 +177,8 @@ def test_names_are_told_or_not(report: Path, rows: list[Row]) -> None:
 
 def test_recalibration_is_plain_and_with_a_prior(report: Path) -> None:
     """N02, N03: maximum likelihood stands beside the fit that trusts the score; Platt keeps the
-    ranking, isotonic makes ties (N04)."""
+    ranking, isotonic makes ties (N04).
+    """
     found = table(report, "recalibrated-models")
     assert found["pooled"]["ece_plain"] != found["pooled"]["ece_platt"]
     assert {"ece", "ece_isotonic", "auroc_isotonic"} <= set(found["mean over 3"])

@@ -96,7 +96,8 @@ def test_commands_of_the_page_have_these_options() -> None:
 @pytest.mark.slow
 def test_tests_fail_when_the_code_is_broken(linked: list[Row]) -> None:
     """For a tenth of the covered rows, drawn at random: one of a row's tests fails for one of a few
-    changes of its code."""
+    changes of its code.
+    """
     covered = [row for row in linked if row.is_covered and row.code[0].endswith(".py")]
     drawn = random.Random(27).sample(covered, len(covered) // 10)
     survived = [row.id for row in drawn if killed_of(ROOT, row) is None]

@@ -54,7 +54,7 @@ replies = st.lists(
 
 
 def apply_to_rows(found: Recalibration, rows: list[Row], confidence: Any) -> Any:
-    """The rows' confidences, recalibrated."""
+    """Return the rows' confidences, recalibrated."""
     groups = observed_rows(rows, confidence, found.by).groups
     return apply_to_groups(found, groups, confidence)
 
@@ -138,7 +138,8 @@ def test_a_score_that_is_right_is_left_nearly_alone() -> None:
 
 def test_scores_that_are_too_sure_are_mended_on_few_labels() -> None:
     """N01: on 100 labels of scores of slope 0.75, as of an unseen model, the prior that expects it
-    errs less than one that expects none."""
+    errs less than one that expects none.
+    """
     errors: dict[float, list[float]] = {SLOPE_BEFORE: [], 1.0: []}
     for seed in range(40):
         rng = np.random.default_rng(seed)

@@ -37,7 +37,8 @@ def test_an_overconfident_calibrator_is_mended() -> None:
 )
 def test_nothing_is_promoted_for_noise(spread: float, sets: int) -> None:
     """Where confidences are right already, at most 5 of 100 sets of labels promote a change, also
-    with weights of which one is 30 times the other."""
+    with weights of which one is 30 times the other.
+    """
     promoted = 0
     for seed in range(sets):
         found = observed(100, 1.0, seed)
@@ -49,7 +50,8 @@ def test_nothing_is_promoted_for_noise(spread: float, sets: int) -> None:
 
 def test_labels_of_one_question_are_no_independent_evidence() -> None:
     """Hundreds of labels of three questions are evidence as three are: the gain is told, and
-    nothing is promoted for it."""
+    nothing is promoted for it.
+    """
     apart, together = observed(300, 0.5, 2), observed(300, 0.5, 2, clusters=3)
     free, tied = trial(apart, apart.confidence), trial(together, together.confidence)
     assert free.is_better

@@ -71,7 +71,8 @@ def test_files_are_named_one_for_each_kind_of_numbers(tmp_path: Path) -> None:
 
 def test_numbers_that_know_others_have_one_of_their_own(tmp_path: Path) -> None:
     """A file is for the numbers that it names; a folder has one of each, and neither is taken for
-    the other."""
+    the other.
+    """
     heard = HearingScorer()
     alone = Recalibration("platt", Platt(1.0, 1.0), labels=100, calibrator=heard.name)
     knowing = Recalibration("platt", Platt(1.0, -1.0), labels=100, calibrator=heard.opinion)

@@ -39,7 +39,8 @@ def labels_of(found: list[LabelledSignals]) -> Any:
 def test_absence_has_no_bias(is_judged: IsThere) -> None:
     """Half of the replies lack each signal: a number without any is what it was, to the last digit,
     and the mean of every combination is the share of right ones, also where silence says
-    something."""
+    something.
+    """
     weights = fit_signals(replies(4_000, 1, is_judged))
     judged = replies(40_000, 2, is_judged)
     for kinds in KINDS:

@@ -39,7 +39,7 @@ MANY = 2_000  # rows: seconds of scoring, so that a signal comes in the middle
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of kept scores for each test."""
+    """Set an empty folder of cached scores for each test."""
     monkeypatch.setenv("PINOCCHIO_CACHE", str(tmp_path / "kept"))
     return tmp_path / "kept"
 
@@ -252,7 +252,7 @@ def test_a_killed_command_goes_on(tmp_path: Path) -> None:
 
 
 def keeping_scores(name: str) -> list[str]:
-    """The lines of the one file of kept scores."""
+    """Return the lines of the one file of cached scores with this name."""
     (path,) = cache_folder().glob(f"scores/{name}*")
     return [line for line in path.read_text().splitlines() if line]
 

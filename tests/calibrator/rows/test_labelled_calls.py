@@ -25,7 +25,7 @@ MEASURED = 0.769  # AUROC of the shipped checkpoint; the model card tells it
 
 @pytest.fixture(scope="module")
 def printed() -> str:
-    """What the script prints."""
+    """Return the output of the script."""
     command = [sys.executable, str(SCRIPT)]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
 

@@ -48,7 +48,7 @@ def written(run: Run, folder: Path) -> bytes:
 
 
 def in_one_go(paths: Sequence[Path]) -> tuple[bytes, list[str]]:
-    """What `pinocchio score` makes of files: its rows, and what it says of the bad ones."""
+    """Return what `pinocchio score` makes of files: its rows, and its messages about bad ones."""
     scorer, lines, bad = WordScorer(), [], []
     for path in paths:
         for _, row in read_rows(path):

@@ -164,7 +164,7 @@ def test_ids_may_be_numbers(tmp_path: Path) -> None:
 
 
 def hearing(count: int) -> tuple[HearingScorer, list[Row]]:
-    """A scorer that reads others, and rows of which every second has an agreeing one."""
+    """Return a scorer that reads other replies, and rows; every second has an agreeing reply."""
     rows = [replace(row, answer="Paris p=0.5") for row in labelled(count, seed=1)]
     agreeing = (OtherReply("Paris"),)
     return HearingScorer(), [
@@ -174,7 +174,8 @@ def hearing(count: int) -> tuple[HearingScorer, list[Row]]:
 
 def test_numbers_that_know_others_have_a_name_of_their_own() -> None:
     """Numbers of replies alone are those of replies alone, also where a row has others; those that
-    know others stand beside them, for the same rows."""
+    know others stand beside them, for the same rows.
+    """
     scorer, rows = hearing(4)
     alone, knowing = score_kinds(scorer, rows)
     assert (alone.name, alone.confidence.tolist()) == ("words@1", [0.5] * 4)

@@ -31,5 +31,5 @@ def all_seeing(rows: Sequence[Row]) -> FunctionScorer:
 
 
 def blind() -> FunctionScorer:
-    """Looks at the question and the name alone."""
+    """Return a scorer that looks only at the question and at the model's name."""
     return FunctionScorer(lambda item: 1 / (1 + len(item.question)) + 0.1 * bool(item.source_model))

@@ -35,7 +35,7 @@ def test_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def written(tmp_path: Path, test_file: Path) -> Path:
-    """What `-o` writes."""
+    """Return the file that `-o` writes."""
     output = tmp_path / "all.json"
     given = ("--calibrator", "fake:0.7", "--sensitivity", "-o", output)
     assert run("evaluate", test_file, *given).exit_code == 0

@@ -29,7 +29,8 @@ def _scored(scorer: Scorer, used: ToolUse) -> tuple[FieldDoubt, ...]:
 
 def test_an_argument_from_nowhere_costs_the_call_its_number(scorer: Scorer) -> None:
     """It is told with its call, and what it leaves of the number; an argument that the user named
-    is not."""
+    is not.
+    """
     [doubt] = _scored(scorer, renting(RIGHT | {"boat_id": "B-77"}))
     assert (doubt.call, doubt.name) == (0, "boat_id")
     assert doubt.mark.startswith("not in the conversation")
@@ -40,7 +41,8 @@ def test_an_argument_from_nowhere_costs_the_call_its_number(scorer: Scorer) -> N
 
 def test_the_share_is_the_number_beside_the_one_with_the_value_named() -> None:
     """The most costly comes first; the conversation is left as it was, and where there is no user
-    to name a value, none is told."""
+    to name a value, none is told.
+    """
     used = renting(RIGHT | {"boat_id": "B-77", "day": "2031-12-24"})
     before = json.dumps(used.messages)
 

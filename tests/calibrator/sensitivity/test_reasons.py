@@ -83,7 +83,8 @@ def test_an_edit_takes_away_what_a_reason_names(scorer: Scorer, used: ToolUse, w
 
 def test_the_study_knows_every_reason_by_its_words() -> None:
     """A reason that is renamed where it is told, and not where it is taken away, would not count:
-    each has its edit, but for one that no edit of the texts takes away."""
+    each has its edit, but for one that no edit of the texts takes away.
+    """
     of_texts = {OFTEN_WRONG, NOT_KNOWN, *(check.finding for check in CHECKS)}
     assert of_texts == {*_OF_MODELS, *_OF_TEXTS, "it does not answer the question"}
     facts = {text for each in (BY_SCHEMA, _BY_STEP, _BY_RULE, _BY_DATE) for text in each.values()}

@@ -50,7 +50,7 @@ def rows(count: int, seed: int) -> list[Row]:
 
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Study]:
-    """What `pinocchio study faults` prints and writes of rows to judge, with others to train on."""
+    """Return what `pinocchio study faults` prints, and the study that it writes."""
     folder = tmp_path_factory.mktemp("faults")
     train = write(folder / "train" / "rows.jsonl", raw_sums(80, 1))
     test = write(folder / "test" / "rows.jsonl", raw_sums(25, 2))

@@ -124,7 +124,8 @@ def test_several_benchmarks_are_left_out_at_a_time() -> None:
 
 def test_a_fold_is_judged_inside_too(train: list[Row], test_rows: list[Row]) -> None:
     """K05: the same fit on the test rows that were not left out, and how much lower it is on those
-    that were; K04's folds have none."""
+    that were; K04's folds have none.
+    """
     rows, asked = [*train, *test_rows], list[tuple[Ints, Ints]]()
 
     def fit(trained: Ints, judged: Ints) -> Floats:
@@ -165,7 +166,8 @@ def test_sources_are_judged_on_models_that_they_are_not(
 
 def test_pools_of_sources_grow(train: list[Row]) -> None:
     """K02: four, five and seven sources, the most capable first, on models that are none of them;
-    with fewer models the study says how many it needs."""
+    with fewer models the study says how many it needs.
+    """
     raws = [row.raw | {"model": f"m{n % 9}"} for n, row in enumerate(labelled(2_000, seed=5))]
     test = [parse_row(raw) for raw in raws]
     learnt = [replace(row, model=f"m{n % 9}") for n, row in enumerate(train)]
@@ -239,7 +241,8 @@ def test_what_was_left_out_is_ranked_together(
     train: list[Row], test_rows: list[Row], tmp_path: Path
 ) -> None:
     """K04: three figures over the judged rows of all folds, beside the fit on everything's: folds
-    whose levels differ rank well within a benchmark and worse pooled. They survive the file."""
+    whose levels differ rank well within a benchmark and worse pooled. They survive the file.
+    """
     rows = [*train, *test_rows]
 
     def fit(trained: Ints, judged: Ints) -> Floats:
@@ -268,7 +271,8 @@ def test_what_was_left_out_is_ranked_together(
 
 def test_several_are_left_out_by_one_fit(train: list[Row], test_rows: list[Row]) -> None:
     """`history+BFCL` is one fold without both; a benchmark that shares its questions with others
-    can be left out by its own name, while these are trained on."""
+    can be left out by its own name, while these are trained on.
+    """
     own = [row.benchmark for row in train]
     train = [*train, *(replace(row, benchmark="BFCL-parallel") for row in train[:40])]
     rows = [*train, *test_rows]
@@ -345,7 +349,10 @@ class Reader:
 
 
 def telling() -> list[Row]:
-    """The question and the answer's second word tell the label; half the rows are right."""
+    """Return rows whose label follows from the question and the answer's second word.
+
+    Half the rows are right.
+    """
     rows = []
     for n in range(60):
         word = "certainly" if n % 2 else "never"

@@ -48,7 +48,7 @@ def rows() -> list[Row]:
 
 @pytest.fixture(autouse=True)
 def few_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A study leaves out makers of 100 replies to judge; here each has some 20."""
+    """Lower the least number of judged replies from 100 to 10: here each maker has some 20."""
     monkeypatch.setattr(tower_study, "MIN_JUDGED", 10)
 
 

@@ -46,7 +46,7 @@ def replies(count: int, of: dict[str, tuple[str, ...]]) -> Iterator[Row]:
 
 @pytest.fixture(scope="module")
 def rows() -> list[Row]:
-    """The able model answered what is hard, the weak one what is easy, a third one both."""
+    """Return rows: the able model answered hard questions, the weak one easy ones, a third both."""
     of = {"Able": ("hard",), "weak": ("easy",), "common": ("easy", "hard")}
     return list(replies(2_000, of))
 
@@ -88,7 +88,7 @@ def test_the_order_of_rows_and_fractions_of_labels(rows: list[Row]) -> None:
 
 
 def with_odds(shipped: EmbeddedCalibrator, odds: Sequence[float] | None) -> EmbeddedCalibrator:
-    """The shipped calibrator with these abilities in place of its own."""
+    """Return the shipped calibrator with these abilities, or none, instead of its own."""
     abilities = Abilities(np.array(odds)) if odds is not None else None
     parts = replace(shipped.parts, abilities=abilities)
     return EmbeddedCalibrator(shipped.config, shipped.tokenizer, parts)
@@ -193,7 +193,10 @@ def test_an_operators_own_name_states_nothing(name: str) -> None:
 
 
 def stating_rows(*, is_larger_better: bool = True) -> list[Row]:
-    """Replies of models whose names state how large they are, and that are right by that."""
+    """Return replies of models whose names state their size.
+
+    The size determines how often they are right.
+    """
     rng, rows = np.random.default_rng(5), []
     for billions in (1, 2, 4, 8, 16, 32, 64, 128):
         share = sigmoid((np.log2(billions) - 3.5) * (0.5 if is_larger_better else -0.5))

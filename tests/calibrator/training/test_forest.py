@@ -31,7 +31,8 @@ SEED = 5
 
 def rows(count: int) -> ForestData:
     """Right answers are mostly long; of two subjects, one is asked about in words of its own; model
-    2 is right on half as many questions as model 1, model 3 is rare."""
+    2 is right on half as many questions as model 1, model 3 is rare.
+    """
     rng = np.random.default_rng(1)
     made, names, targets = [], [], []
     for n in range(count):
@@ -72,7 +73,8 @@ def test_half_the_weight_is_half_the_log_odds(data: ForestData, forest: Forest) 
 
 def test_it_learns_from_traits_and_names(data: ForestData, forest: Forest) -> None:
     """Long answers, which are mostly right here, get more than short ones; the better model more
-    than the other and more than none."""
+    than the other and more than none.
+    """
     right, wrong = ([tower_row("What is 7?", "so " * n, [100, 101], [7, 7])] for n in (30, 3))
     assert forest.read(right, [0])[0] > forest.read(wrong, [0])[0] + 1
     good, poor, unknown = (forest.read(data.rows, [name] * 600).mean() for name in (1, 2, 0))

@@ -70,5 +70,5 @@ def test_it_moves_a_table_as_torchs_sparse_gradients_do(rows: list[TowerRow]) ->
 
 
 def backward(apart: Tensor) -> None:
-    """The gradients of the sum of squares."""
+    """Compute the gradients of the sum of squares."""
     apart.square().sum().backward()  # type: ignore[no-untyped-call]  # torch's own is missing

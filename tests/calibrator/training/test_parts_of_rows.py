@@ -19,7 +19,7 @@ EVERY = ("forest", "abilities", "inspector", "calls", "opinion")
 
 
 def texts(questions: int, *, models: int = 1, right: int = 2) -> Iterator[dict[str, Any]]:
-    """Replies of models to each question, every `right`-th question's right."""
+    """Yield replies of models to each question; those to every `right`-th question are right."""
     for n in range(questions):
         for model in range(models):
             yield {
@@ -42,7 +42,7 @@ def calls(count: int) -> Iterator[dict[str, Any]]:
 
 
 def chosen(path: Path, *rows: dict[str, Any], **options: Any) -> tuple[set[str], list[str], Any]:
-    """The parts that are left, what was said, and the rows."""
+    """Return the chosen parts, the messages, and the rows, for a training on these rows."""
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     asked: dict[str, Any] = {f"has_{part}": True for part in EVERY}
     said: list[str] = []

@@ -33,7 +33,7 @@ PARTS = {"inspector", "knowledge", "calls"}
 
 
 def write_rows(path: Path) -> Path:
-    """Sums with their working, right and wrong, and an agent's calls."""
+    """Write sums with their working, right and wrong, and an agent's calls; return the path."""
     with path.open("w") as stream:
         for n in range(160):
             thing, first, second = THINGS[n % 8], 11 + 7 * n % 83, 12 + 5 * n % 71
@@ -169,7 +169,8 @@ def test_parts_are_added_to_a_checkpoint(
     config: TrainConfig, made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`--start` keeps tower, curve and familiarity number for number, and says where they are from;
-    without a part to add there is nothing to do."""
+    without a part to add there is nothing to do.
+    """
     bare = replace(config, has_inspector=False, has_knowledge=False, has_calls=False)
     start = train(tmp_path / "bare", bare, lambda _: None)
     fitted = {name: (made.parent / f"{name}.npz") for name in PARTS}

@@ -38,13 +38,13 @@ def rows(monkeypatch: pytest.MonkeyPatch) -> list[Row]:
 
 @pytest.fixture
 def config(rows: list[Row], tmp_path: Path) -> TrainConfig:
-    """A training on all rows."""
+    """Return the configuration of a training on all rows."""
     data = write(tmp_path / "all.jsonl", [row.raw for row in rows])
     return replace(small_training(), data=(str(data),), has_calls=False)
 
 
 def without(config: TrainConfig, rows: list[Row], path: Path) -> TrainConfig:
-    """The same training without one model."""
+    """Return the configuration of the same training without one model."""
     data = write(path / "fold.jsonl", [row.raw for row in rows if row.model != LEFT_OUT])
     return replace(config, data=(str(data),))
 

@@ -64,7 +64,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
 
 @pytest.fixture(scope="module")
 def finished(config: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The checkpoint of a run that nothing interrupted."""
+    """Return the checkpoint of a run that nothing interrupted."""
     return train(tmp_path_factory.mktemp("whole") / "run", config, lambda _: None)
 
 
@@ -117,7 +117,8 @@ def test_a_forest_is_optional(
     config: TrainConfig, tmp_path: Path, has_forest: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A tower, alone or with a forest as it ships, is a calibrator, and the run needs no second
-    start."""
+    start.
+    """
     vectors = np.random.default_rng(9).normal(size=(30_522, 8)).astype(np.float32)
     monkeypatch.setattr(tower_stage, "piece_vectors", lambda _: vectors)
     bush = ForestConfig(trees=5, leaf_rows=5, topics=(2, 2, 2, 2, 2), grams=100)
@@ -147,7 +148,8 @@ def test_a_tower_is_fitted_once_though_the_next_one_is_interrupted(
     config: TrainConfig, tmp_path: Path
 ) -> None:
     """Each is kept as soon as it is there; the weights are those of a run in one go, and another
-    configuration may not take them over."""
+    configuration may not take them over.
+    """
     pair = replace(config, tower=replace(config.tower, members=2))
 
     def stop(text: str) -> None:

@@ -25,7 +25,7 @@ def start() -> TunableCheckpoint:
 
 
 def made(count: int, seed: int, *, has_context: bool) -> list[Row]:
-    """Replies of a shop: those that promise a refund are wrong, whatever else they say."""
+    """Return replies of a shop: those that promise a refund are wrong, whatever else they say."""
     rng = random.Random(seed)
     found: list[dict[str, Any]] = []
     for n in range(count):

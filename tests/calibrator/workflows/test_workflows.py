@@ -28,7 +28,7 @@ from calibrator.workflows.workflows import (
 
 
 def drawn(count: int, seed: int = 0, digits: int = 2) -> list[Outcome]:
-    """Replies that are right as often as they say, with ties."""
+    """Return replies that are right as often as their confidence states, with ties."""
     rng = random.Random(seed)
     rows = []
     for n in range(count):
@@ -116,7 +116,8 @@ def test_tiers_hold_every_reply_once() -> None:
 
 def test_costs_are_the_papers_examples() -> None:
     """All by hand it is 25,150 and 96,500 dollars; the tables' tiers give 12,998 and about 61,470
-    (Q04, Q08; the paper prints 11,654 and 60,244, see V31 and V32)."""
+    (Q04, Q08; the paper prints 11,654 and 60,244, see V31 and V32).
+    """
 
     def routed(*counts: int) -> tuple[Tier, Tier, Tier]:
         green, yellow, red = (Tier("", 0, 0, 0, count, 0) for count in counts)

@@ -30,7 +30,7 @@ def error(status: int) -> Json:
 
 
 def message(body: Json, reply: Reply) -> Json:
-    """A whole message."""
+    """Return a whole message."""
     return {
         "id": "msg_013Zva2CMHLNnjNjJJKqJ2EF",
         "type": "message",
@@ -44,7 +44,7 @@ def message(body: Json, reply: Reply) -> Json:
 
 
 def events(body: Json, reply: Reply) -> Iterator[Event]:
-    """The same message as a stream of named events."""
+    """Yield the same message as a stream of named events."""
     for event in _events(message(body, reply)):
         kind = event["type"]
         yield Event(event, kind, is_delta=kind == "content_block_delta")
@@ -68,7 +68,7 @@ def _events(whole: Json) -> Iterator[Json]:
 
 
 def _parts(block: Json) -> tuple[Json, list[Json]]:
-    """A block as it begins, and the deltas that complete it."""
+    """Return a block as it begins, and the deltas that complete it."""
     match block["type"]:
         case "tool_use":
             text = Call(block["id"], block["name"], block["input"]).text

@@ -63,7 +63,7 @@ class Event:
 
 
 def reply_to(behaviour: str, body: Json) -> Reply:
-    """The answer to a request in any of the formats."""
+    """Return the reply to a request in any of the formats."""
     schema, tools = _schema_of(body), body.get("tools") or []
     if behaviour in ("tools", "parallel") and tools and not _has_results(body):
         cities = ("Paris", "Rome") if behaviour == "parallel" else ("Paris",)
@@ -77,13 +77,13 @@ def reply_to(behaviour: str, body: Json) -> Reply:
 
 
 def halves(text: str) -> list[str]:
-    """The text in two parts, as deltas have it."""
+    """Return the text in two parts, as deltas carry it, without empty parts."""
     middle = len(text) // 2
     return [part for part in (text[:middle], text[middle:]) if part]
 
 
 def _schema_of(body: Json) -> Json | None:
-    """The JSON schema that the answer must have: of chat, of Responses, of Messages."""
+    """Return the JSON schema that the answer must have, for chat, Responses or Messages."""
     chat = (body.get("response_format") or {}).get("json_schema") or {}
     responses = (body.get("text") or {}).get("format") or {}
     messages = (body.get("output_config") or {}).get("format") or body.get("output_format") or {}

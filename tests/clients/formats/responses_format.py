@@ -40,12 +40,12 @@ ECHOED: Json = {  # what the API tells back of a request, and its defaults
 
 
 def response(body: Json, reply: Reply) -> Json:
-    """A whole response."""
+    """Return a whole response."""
     return _response(body, "completed", list(_items(reply))) | {"usage": _usage()}
 
 
 def events(body: Json, reply: Reply) -> Iterator[Event]:
-    """The same response as a stream, every event numbered."""
+    """Yield the same response as a stream of numbered events."""
     for number, event in enumerate(_events(body, reply)):
         kind = event["type"]
         event["sequence_number"] = number
@@ -122,7 +122,7 @@ def _call(call: Call) -> Json:
 
 
 def _begun(item: Json) -> Json:
-    """An item as it is when it begins: nothing in it yet."""
+    """Return an item as it is when it begins, with nothing in it yet."""
     match item["type"]:
         case "function_call":
             return item | {"status": "in_progress", "arguments": ""}

@@ -59,7 +59,7 @@ def conversations(traffic: Iterable[Asked]) -> Iterator[tuple[str, float]]:
 
 
 def record(url: str, traffic: dict[str, list[tuple[str, float]]], began: float = BEGAN) -> None:
-    """Writes what came, by model, one request a second, as a proxy does."""
+    """Write these requests to a store as a proxy does: by model, one a second."""
     most = sum(map(len, traffic.values()))
     records = Records(url, max_queue=most)
     records.open()
@@ -182,7 +182,8 @@ def test_a_conversation_counts_again_after_a_day() -> None:
 
 def test_estimates_and_certificates_take_one_label_of_a_conversation(store_url: str) -> None:
     """Twenty audited replies in ten conversations of two are ten labels, and stand for ten; two
-    draws of a tenth are one of 0.19. A later reply proves too, and is not compared with live."""
+    draws of a tenth are one of 0.19. A later reply proves too, and is not compared with live.
+    """
     rows = [
         {"question": f"{n}?", "response": "yes", "model": "m", "correct": 1, "question_id": f"{n}"}
         for n in range(20)

@@ -30,7 +30,8 @@ def test_a_right_calibrator_raises_an_alarm_no_more_often_than_stated(
     monitors: int, most: int
 ) -> None:
     """Of monitors with a stated rate of 5 % about as many raise one within 500 verdicts, also
-    where confidences are off by no more than the tolerance."""
+    where confidences are off by no more than the tolerance.
+    """
     rng = random.Random(1)
     for off in (0.0, 0.05):
         alarms = sum(

@@ -71,7 +71,7 @@ def test_the_interval_is_clopper_and_pearsons(n: int, share: float, confidence: 
 
 
 def rows(*groups: tuple[float, int, int]) -> list[Labelled]:
-    """Groups of one confidence, so many right ones and so many wrong ones; a question for each."""
+    """Return groups of (confidence, right, wrong) as labelled replies, each to its own question."""
     return [
         Labelled(f"{confidence}/{n}", confidence, n < right)
         for confidence, right, wrong in groups
@@ -94,7 +94,8 @@ def test_the_least_number_of_faultless_labels(max_error: float, delta: float, le
 )
 def test_faultless_labels_prove_five_percent_at_any_scale(confidence: float, least: int) -> None:
     """83 at or above the main starting points and 98 below: exactly so many, and with one fewer
-    the answer is that one is missing."""
+    the answer is that one is missing.
+    """
     assert certify(rows((confidence, least, 0)), 0.05).threshold == 0.0
     refused = certify(rows((confidence, least - 1, 0)), 0.05)
     assert refused.threshold is None
@@ -321,7 +322,8 @@ def test_certificates_accept_nearly_what_could_be_accepted() -> None:
 @pytest.mark.parametrize(("max_error", "labels"), [(0.3, 500), (0.2, 1_000)])
 def test_thresholds_that_exist_are_found(max_error: float, labels: int) -> None:
     """Where 88 % and 54 % of weakly ranked replies could be accepted, at least 29 of 30 draws
-    prove a threshold, and half of them accept two thirds of what is possible."""
+    prove a threshold, and half of them accept two thirds of what is possible.
+    """
     weak = Population(lambda rng, n: rng.beta(3.0, 1.6, n), lambda c: 1 - c)  # AUROC 0.73
     risks, rng = weak.risks(), np.random.default_rng(5)
     best = max(coverage for coverage, error in risks.values() if error <= max_error)

@@ -21,7 +21,8 @@ MAX_ERROR, CONFIDENCE, LABELS = 0.1, 0.9, 800
 @pytest.mark.filterwarnings("ignore")  # MAPIE's, about risks that are not monotone
 def test_thresholds_and_p_values_are_mapies() -> None:
     """On 30 sets of labels: the same tails; what MAPIE certifies from our main starting point is
-    certified, with a threshold that is a little lower at most, as others hand on their parts."""
+    certified, with a threshold that is a little lower at most, as others hand on their parts.
+    """
     start = 1 - MAX_ERROR
     share = starting_shares(MAX_ERROR)[start]
     rng = np.random.default_rng(0)

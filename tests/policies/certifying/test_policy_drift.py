@@ -29,7 +29,7 @@ def draw(rng: random.Random, shift: float = 0.0) -> float:
 
 
 def granted(rng: random.Random, labels: int = 500) -> Grant:
-    """A certificate on replies as `draw` gives them, all of them right."""
+    """Return a certificate on replies that `draw` generates, all of them right."""
     rows = [Labelled(str(n), draw(rng), True) for n in range(labels)]
     return certify(rows, 0.1).grant(CALIBRATOR, Scope())
 

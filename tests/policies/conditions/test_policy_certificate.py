@@ -53,7 +53,7 @@ def facts(confidence: float | None, **more: Any) -> Facts:
 
 
 def for_the_rule() -> Grant:
-    """The grant as it is for the rule alone."""
+    """Return the grant, limited to the rule."""
     scope = Scope(rule="surely right", rule_digest=gate().rules[1].digest)
     return replace(GRANT, scope=scope)
 
@@ -207,7 +207,7 @@ def test_a_certificate_survives_its_file() -> None:
 
 
 def changed(**values: Any) -> str:
-    """A certificate with a grant that was changed by hand."""
+    """Return a certificate whose grant was changed by hand."""
     contents = json.loads(Certificate((GRANT,)).to_json())
     contents["grants"][0].update(values)
     return json.dumps(contents)

@@ -23,7 +23,7 @@ from policies.conditions.tool_words import words_in
 
 
 def policy_with(tools: str, then: str = "hold", default: str = "deliver") -> Policy:
-    """A policy of one rule on tools, which stands on line 4."""
+    """Return a policy of one rule on tools, on line 4."""
     return parse_policy(
         f"version: 1\nname: p\nrules:\n- {{name: r, when: {{tools: {tools}}}, then: {then}}}\n"
         f"default: {default}",

@@ -8,7 +8,7 @@ from policies import lint, load_policy, pack_names, parse_policy
 
 
 def warnings_of(*rules: str, default: str = "deliver", tools: tuple[str, ...] = ()) -> list[str]:
-    """The warnings of a policy whose rules a, b, .. stand on lines 4, 5, .."""
+    """Return the warnings of a policy whose rules a, b, .. are on lines 4, 5, ..."""
     lines = "".join(f"- {{name: {name}, {rule}}}\n" for name, rule in zip("abcdef", rules))  # noqa: B905
     text = f"version: 1\nname: p\nrules:\n{lines}default: {default}\n"
     return [str(warning) for warning in lint(parse_policy(text, "p.yaml"), tools)]

@@ -51,7 +51,7 @@ def test_the_packs_are_valid(name: str) -> None:
 
 
 def places(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The way to every value within a value."""
+    """Return the path to every value within a value."""
     found = [place] if place else []
     items = (
         value.items()

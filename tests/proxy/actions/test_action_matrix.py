@@ -67,7 +67,10 @@ class Got:
 
 
 def policy(action: str, way: str) -> str:
-    """Does the action with what is below 0.3; about tool calls alone where they are withheld."""
+    """Return a policy that does the action below 0.3.
+
+    It is about tool calls alone if they are withheld.
+    """
     tools = ", tools: any" if way == "calls withheld" else ""
     mode = "shadow" if way == "live" else "enforce"
     rule = f"{{name: r, when: {{confidence: {{below: 0.3}}{tools}}}, then: {ACTIONS[action]}}}"
@@ -76,7 +79,7 @@ def policy(action: str, way: str) -> str:
 
 
 def ask(proxy: LiveProxy, way: str, body: dict[str, Any], headers: dict[str, str]) -> Got:
-    """What the openai client makes of the reply."""
+    """Return what the openai client reads from the reply."""
     client = proxy.openai.chat.completions.with_raw_response
     try:
         raw = client.create(**body, stream=way != "object", extra_headers=headers)
@@ -115,7 +118,7 @@ def _read_stream(stream: Any, got: Got, n: int) -> None:
 
 
 def expected(action: str, way: str, kind: str) -> str:
-    """What the client must get, in a word."""
+    """Return what the client must get, in a word."""
     if way == "live" or (way == "calls withheld" and kind == "text"):
         return "reply"
     by_kind = "placeholder" if kind == "text" else "held_for_review"
@@ -160,7 +163,7 @@ def test_the_client_gets_what_the_action_says(
 
 
 def _check(got: Got, must: str, text: str, n: int, kind: str, *, is_event: bool) -> None:
-    """The parts of the reply, or the error."""
+    """Check the parts of the reply, or the error."""
     calls, no_calls = [f'{{"city": "{text}", "number": 0}}'] * n, [""] * n
     if must == "reply":
         texts = [text] * n if kind == "text" else [""] * n
@@ -193,7 +196,7 @@ def _check(got: Got, must: str, text: str, n: int, kind: str, *, is_event: bool)
 
 
 def _check_told(got: Got, action: str, way: str, kind: str) -> None:
-    """What header and member say was done."""
+    """Check which action the header and the member report."""
     done = action.partition(" ")[0].rstrip(",").replace("notice", "deliver")
     if way == "live":
         assert (got.member["action"], got.member["would_action"]) == ("deliver", done)

@@ -45,7 +45,7 @@ ACTION = "x-pinocchio-action"
 
 
 def policy(then: str, **more: str) -> str:
-    """A policy that does `then` with whatever is below 0.3."""
+    """Return a policy that does `then` with whatever is below 0.3."""
     lines = [f"{key}: {value}" for key, value in more.items()]
     rule = f"{{name: unsure, when: {{confidence: {{below: 0.3}}}}, then: {then}}}"
     return "\n".join(["version: 1", "name: desk", *lines, f"rules: [{rule}]", "default: deliver"])
@@ -163,7 +163,8 @@ def test_a_released_reply_is_upstreams_but_for_its_id(
 
 def test_a_fetched_reply_has_the_fields_of_any(holding: LiveProxy) -> None:
     """Whoever reads `status` and `request_id` of a reply finds them in a held one too, and can give
-    feedback on it."""
+    feedback on it.
+    """
     asked = holding.ask("p=0.1", "say p=0.1")
     first, id = asked.json()["pinocchio"], asked.json()["id"]
     for action in ("hold", "deliver"):
@@ -214,7 +215,8 @@ def test_other_ids_are_upstreams_business(
     holding: LiveProxy, proxy: LiveProxy, upstream: FaultyUpstream
 ) -> None:
     """An id that is not ours is asked for upstream, unless a policy decides: then nobody reads what
-    was not made here by the same key."""
+    was not made here by the same key.
+    """
     proxy.http.get("/v1/chat/completions/chatcmpl-abc?x=1")
     assert upstream.last.target == "/v1/chat/completions/chatcmpl-abc?x=1"
     upstream.requests.clear()
@@ -402,7 +404,8 @@ def test_every_choice_is_clarified(start_proxy: StartProxy) -> None:
 
 def test_the_strictest_decision_counts_for_all_choices(start_proxy: StartProxy) -> None:
     """Where choices disagree, the severest action is carried out; the header's confidence is that
-    of the least sure one, wherever it stands."""
+    of the least sure one, wherever it stands.
+    """
     rules = """
 version: 1
 name: desk
@@ -728,7 +731,7 @@ def test_an_error_event_in_a_buffered_stream_is_relayed_without_the_text_before_
 
 @pytest.fixture
 def impatient(start_proxy: StartProxy) -> LiveProxy:
-    """A holding proxy that sends its status after 50 ms."""
+    """Start a holding proxy that sends its status after 50 ms."""
     return start_proxy(policy=HOLD, limits={"commit_after_s": 0.05})
 
 

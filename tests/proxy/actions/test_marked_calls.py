@@ -22,7 +22,7 @@ COLUMNS = ("facts",)
 
 @pytest.fixture(scope="module")
 def proxy(start_proxy: StartProxy) -> LiveProxy:
-    """The pack `doubtful-calls`, and a scorer that is always sure and gives no marks itself."""
+    """Start a proxy with the pack `doubtful-calls` and a scorer that is always sure, no marks."""
     return start_proxy(policy=pack_text("doubtful-calls"), scorer=FakeScorer(0.9))
 
 
@@ -33,7 +33,8 @@ def observing(start_proxy: StartProxy) -> LiveProxy:
 
 def test_a_marked_call_is_held_however_sure_the_number_is(proxy: LiveProxy) -> None:
     """The demo refunds 69 euros where 6.90 were asked for; the record keeps marks and risk, and no
-    value of the call."""
+    value of the call.
+    """
     held = proxy.ask(QUESTION, "demo", tools=TOOLS)
     assert held.status_code == 422, held.text
     [[facts]] = proxy.recorded(held.headers["x-pinocchio-request-id"], *COLUMNS)

@@ -32,7 +32,7 @@ def asked(text: str, **fields: Any) -> dict[str, Any]:
 
 
 def error_in_stream(proxy: LiveProxy, body: dict[str, Any]) -> dict[str, Any]:
-    """The error that a stream ends with once its status is out, as the official client gives it."""
+    """Return the error that ends a stream after its status, as the official client raises it."""
     with pytest.raises(APIError) as caught:
         for _ in proxy.openai.chat.completions.create(**body):
             pass

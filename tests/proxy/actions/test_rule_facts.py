@@ -19,7 +19,7 @@ Json = dict[str, Any]
 
 
 def policy(when: str, more: str = "") -> str:
-    """A policy that blocks where the condition holds."""
+    """Return a policy that blocks where the condition holds."""
     rule = f"{{name: such, when: {when}, then: block{more}}}"
     return f"{{version: 1, name: facts, rules: [{rule}], default: deliver}}"
 
@@ -142,7 +142,8 @@ def test_the_record_keeps_the_facts_and_no_text(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
     """What rules can look at is there for a later replay, with the marks and the risk of calls;
-    arguments of tools are text."""
+    arguments of tools are text.
+    """
     proxy = start_proxy()
     tool = {"type": "function", "function": {"name": "send_email"}}
     headers = {"x-pinocchio-tags": "vip,beta", "x-pinocchio-domain": "law"}

@@ -72,7 +72,7 @@ def key_for(proxy: LiveProxy, **fields: Any) -> str:
 
 
 def policy_of(response: httpx.Response) -> str:
-    """The name of the policy that decided."""
+    """Return the name of the policy that decided."""
     return response.headers[HEADER].split("/")[0]
 
 
@@ -224,7 +224,7 @@ def lenient(start_proxy: StartProxy) -> LiveProxy:
 
 @pytest.fixture
 def holding(start_proxy: StartProxy) -> LiveProxy:
-    """Holds everything; open."""
+    """Start a proxy that holds everything and needs no key."""
     return start_proxy(policy="{version: 1, name: desk, default: {hold: {queue: seniors}}}")
 
 

@@ -75,7 +75,7 @@ def proxy(
 
 
 def offered(surface: str, *names: str) -> dict[str, object]:
-    """The tools of a request, as each API writes them."""
+    """Return the tools of a request, as each API writes them."""
     schema = {"type": "object", "properties": {}}
     if surface == "chat":
         listed = [

@@ -93,7 +93,10 @@ def received(proxy: LiveProxy, surface: str, *, is_stream: bool) -> bytes:
 
 @cache
 def _client(port: int) -> http.client.HTTPConnection:
-    """A connection that is kept; of thousands of requests httpx would take a third of the CPU."""
+    """Return a connection that is kept open.
+
+    With thousands of requests, httpx would take a third of the CPU.
+    """
     return _open.enter_context(closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)))
 
 
@@ -239,7 +242,7 @@ def test_a_request_that_could_be_read_as_two_is_refused(
 
 
 def first(surface: str, answer: dict[str, object]) -> list[Case]:
-    """The plainest forms of a whole answer."""
+    """Return the first two forms of a whole answer, the plainest ones."""
     return [*whole(surface, answer)][:2]
 
 

@@ -103,7 +103,7 @@ def whole_calls(surface: str, name: str, arguments: str = ARGUMENTS) -> Iterator
 
 
 def streamed_calls(surface: str, name: str, arguments: str = ARGUMENTS) -> Iterator[Case]:
-    """The same answers as streams."""
+    """Yield the same answers as streams."""
     if surface == "chat":
         for kind, member in (("function", "arguments"), ("custom", "input")):
             call = {"name": name, member: arguments}
@@ -151,7 +151,7 @@ def whole(answer: Any) -> Response:
 
 
 def chat_deltas(pieces: list[Json], kind: str) -> Response:
-    """A stream of one call whose deltas bring these pieces."""
+    """Return a stream of one call whose deltas carry these pieces."""
     head = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
     deltas: list[Json] = [{"role": "assistant", "content": None}]
     for piece in pieces:
@@ -180,7 +180,7 @@ def responses_stream(item: Json) -> Response:
 
 
 def messages_stream(name: str, start: Json, arguments: str) -> Response:
-    """A stream of one call whose block begins with an input, and whose delta brings another."""
+    """Return a stream of one call whose block begins with an input, and whose delta has another."""
     block = {"type": "tool_use", "id": "t", "name": name, "input": start}
     delta = {"type": "input_json_delta", "partial_json": arguments}
     begun = {**ANSWERS["messages"], "content": [], "stop_reason": None}
@@ -201,7 +201,7 @@ def _typed(events: list[Json]) -> Response:
 
 
 def _object(arguments: str) -> Any:
-    """The value of arguments where an API wants an object; their text where they are none."""
+    """Return the arguments as an object, for APIs that want one, or their text if it is no JSON."""
     try:
         return json.loads(arguments)
     except ValueError:

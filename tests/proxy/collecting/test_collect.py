@@ -78,7 +78,8 @@ def test_a_faulty_upstream_is_asked_until_it_answers(
 
 def test_empty_outputs_are_explained_first(folder: Path, upstream: FaultyUpstream) -> None:
     """Where no benchmark is in the band nothing is trained or tested on: the first line says why,
-    with the option that keeps it, and with that option there are rows."""
+    with the option that keeps it, and with that option there are rows.
+    """
     done = collect(folder, "--model", "empty", "--questions", "3")
     assert rows_in(folder, "run/train.jsonl") == rows_in(folder, "run/test.jsonl") == []
     told = [line for line in done.stderr.splitlines() if "are empty" in line]
@@ -99,14 +100,14 @@ def test_a_refused_key_ends_it_at_once(folder: Path, upstream: FaultyUpstream) -
 
 
 def started(folder: Path, *options: str) -> WarmProcess:
-    """The command as it runs."""
+    """Start the command, writing its output to the file `said`; return the process."""
     with (folder / "said").open("w") as said:
         arguments = command(folder, *options)
         return WarmProcess(arguments, stdout=said, stderr=said, cwd=ROOT, env=environment())
 
 
 def kill_after(answers: int, upstream: FaultyUpstream, folder: Path, *options: str) -> None:
-    """Runs the command and kills it, without a warning, once so many were answered."""
+    """Run the command and kill it, without a warning, once this many requests were answered."""
     upstream.forget()
     process = started(folder, *options)
     for number in range(answers):

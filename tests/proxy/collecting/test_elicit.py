@@ -17,7 +17,8 @@ Json = dict[str, Any]
 @pytest.fixture
 def folder(tmp_path: Path, upstream: FaultyUpstream) -> Path:
     """Six replies whose model repeats what it is asked, so that it states the prompt's last number
-    of confidence: none."""
+    of confidence: none.
+    """
     config = f"""
     upstreams: {{faulty: {{base_url: "{upstream.base_url}", api_key: k}}}}
     models: [{{match: "*", upstream: faulty}}]

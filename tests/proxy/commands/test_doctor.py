@@ -51,7 +51,7 @@ store: "{store}"
 def answering(
     status: int = 200, skew_s: float = 0.0, body: bytes = b"{}", waits_s: float = 0.0
 ) -> Iterator[str]:
-    """A server that always answers so, with a clock of its own; its URL."""
+    """Serve this answer to every request, with a clock of its own; yield the server's URL."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -80,7 +80,10 @@ Examine = Callable[..., tuple[int, Findings_]]
 
 @pytest.fixture
 def examine(tmp_path: Path) -> Examine:
-    """Writes a configuration, examines it; the exit status, and what was found of each part."""
+    """Return a function that writes a configuration and examines it.
+
+    It returns the exit status and the finding on each part.
+    """
 
     def examine(
         upstream: str,
@@ -253,7 +256,8 @@ class Large(Broken):
 
 def test_the_memory_of_a_calibrator_is_what_it_takes_while_it_is_there() -> None:
     """It is closed and gone before doctor tells how much; a process of its own has no threads of
-    other tests that free memory meanwhile."""
+    other tests that free memory meanwhile.
+    """
     tells = f"from {__name__} import Large, tried; print(tried(Large, 'x', None).memory)"
     told = subprocess.run(
         [sys.executable, "-c", tells], cwd=ROOT, capture_output=True, text=True, timeout=180
@@ -421,7 +425,8 @@ def test_what_is_no_proxy_is_told(examine: Examine) -> None:
 
 def test_how_many_workers_suit_the_machine(examine: Examine) -> None:
     """Cores, memory of all, and whose the calibrator is: without a calibrator to load, with one in
-    each, and with one for all."""
+    each, and with one for all.
+    """
     with answering() as upstream:
         level, text = examine(upstream)[1]["workers"]
         assert level == "ok"

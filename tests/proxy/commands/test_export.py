@@ -36,7 +36,7 @@ Run = Callable[..., Result]
 
 @pytest.fixture
 def proxy(start_proxy: StartProxy, store_url: str) -> LiveProxy:
-    """A proxy that holds what is unsure, and draws everything else to be audited."""
+    """Start a proxy that holds what is unsure, and selects everything else for audit."""
     return start_proxy(policy=POLICY, store=store_url, audit={"share": 1.0})
 
 
@@ -58,7 +58,7 @@ def rows_in(done: Result) -> list[dict[str, Any]]:
 
 
 def recorded(url: str, count: int) -> None:
-    """Waits until so many exchanges and replies are written."""
+    """Wait until this many exchanges are written, and held replies of all but one."""
     until(lambda: execute(url, "SELECT count(*) FROM exchanges") == [(count,)])
     until(lambda: execute(url, "SELECT count(*) FROM held_replies") >= [(count - 1,)])
 
@@ -148,7 +148,8 @@ def test_other_commands_read_what_is_written(
     proxy: LiveProxy, store_url: str, run: Run, tmp_path: Path
 ) -> None:
     """`evaluate`, `recalibrate` and `certify` take the file as it is, packed too; tool calls are in
-    it."""
+    it.
+    """
     name = "export.jsonl.gz" if store_url.startswith("sqlite") else "export.jsonl"
     findings = Findings(store_url)
     count = 80

@@ -37,14 +37,14 @@ def proxy(start_proxy: StartProxy) -> LiveProxy:
 
 @pytest.fixture
 def findings(store_url: str) -> Iterator[Findings]:
-    """A store without a proxy, on both databases."""
+    """Yield a store without a proxy, on both databases."""
     findings = Findings(store_url)
     yield findings
     findings.close()
 
 
 def asked(proxy: LiveProxy, **headers: str) -> str:
-    """The id of a delivered reply."""
+    """Return the id of a delivered reply."""
     return str(proxy.ask(headers=headers).headers["x-pinocchio-request-id"])
 
 
@@ -165,7 +165,8 @@ def rows(count: int) -> list[Json]:
 
 def test_volunteered_labels_move_no_estimate(findings: Findings, store_url: str) -> None:
     """People complain of what is wrong: a flood of such labels, on replies that were drawn too,
-    changes no estimate, no monitor, no certificate and no agreement."""
+    changes no estimate, no monitor, no certificate and no agreement.
+    """
     ids = record(store_url, rows(60), load_scorer("fake:0.7"), share=0.5)
     for at, id in enumerate(ids[::2]):
         findings.give_verdict(id, at % 4 > 0, "alice")

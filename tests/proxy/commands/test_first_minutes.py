@@ -103,7 +103,8 @@ def test_login_files_are_removed_when_the_proxy_ends(tmp_path: Path) -> None:
 
 def test_the_suite_heeds_ctrl_c_where_it_is_ignored() -> None:
     """Under nohup or in the background of a script SIGINT is ignored; the tests' processes, and
-    those that they start, take it all the same."""
+    those that they start, take it all the same.
+    """
     code = "import tests.conftest, signal; print(signal.getsignal(signal.SIGINT))"
     done = subprocess.run(
         [sys.executable, "-c", code],

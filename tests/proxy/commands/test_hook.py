@@ -40,7 +40,7 @@ SAID = [
 
 
 def asked(tool: str, given: Any, event: str = "PreToolUse", **more: Any) -> bytes:
-    """What a client writes to the hook's stdin."""
+    """Return what a client writes to the hook's stdin."""
     told = {"session_id": "s", "hook_event_name": event, "tool_name": tool, "tool_input": given}
     return json.dumps({**told, "cwd": "/srv/app", **more}).encode()
 

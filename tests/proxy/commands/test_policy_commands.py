@@ -91,7 +91,8 @@ def test_a_certificate_is_written_and_then_relied_on(tmp_path: Path, rows: Path)
 
 def test_rows_with_images_need_who_reads_them(tmp_path: Path) -> None:
     """B01: an unscored row with an image is named where the calibrator reads text only; one that
-    has its number counts."""
+    has its number counts.
+    """
     unscored = {key: value for key, value in labelled(1)[0].items() if key != "confidence"}
     shown = {"images": [data_url(PNG)]}
     path = write(tmp_path / "rows.jsonl", [unscored | shown, *labelled(2_400, **shown)])

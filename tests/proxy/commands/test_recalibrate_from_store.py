@@ -61,7 +61,8 @@ def learn(traffic: Traffic, **options: object) -> Recalibration:
 
 def test_what_is_better_is_promoted_listed_and_taken_back(labelled: Traffic) -> None:
     """200 audited verdicts halve the calibration error; a second run finds nothing better; one
-    command goes back."""
+    command goes back.
+    """
     truth = usual_truth(np.random.default_rng(0), 20_000)
     before = labelled.calibration_error(truth)
     dry = labelled.told("recalibrate", "--from-store", "--dry-run")
@@ -384,7 +385,8 @@ def test_verdicts_teach_what_a_judge_is_worth(judged: Traffic) -> None:
 @pytest.mark.slow  # a month of traffic of their own
 def test_numbers_that_a_judge_moved_teach_the_others_too(tmp_path: Path) -> None:
     """A recalibration of numbers alone is fitted on what the calibrator said before the judge, and
-    weights on what it said itself, whatever was told then."""
+    weights on what it said itself, whatever was told then.
+    """
     traffic = Traffic(tmp_path, seed=8)
     traffic.pass_by(800, 10, audit_share=0.8, judged=0.5)
     traffic.label()

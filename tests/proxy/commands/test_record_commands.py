@@ -37,7 +37,7 @@ Ask = Callable[..., str]
 
 @pytest.fixture
 def proxy(upstream: FaultyUpstream, tmp_path: Path) -> Iterator[LiveProxy]:
-    """A proxy with a policy and a configuration in the test's folder."""
+    """Yield a proxy with a policy and a configuration in the test's folder."""
     (tmp_path / "desk.yaml").write_text(DESK)
     store = f"store: sqlite:///{tmp_path}/held.db\ncalibrator: {{checkpoint: 'fake:0.5'}}\n"
     (tmp_path / "proxy.yaml").write_text(f"policies: desk.yaml\n{store}")
@@ -60,7 +60,7 @@ def ask(proxy: LiveProxy) -> Ask:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Callable[..., Result]:
-    """Runs a command with the test's configuration."""
+    """Return a function that runs a command with the test's configuration."""
 
     def run(*arguments: object, answer: str = "") -> Result:
         app = {"reviews": serving, "replay": on_policies, "check": serving}
@@ -374,7 +374,8 @@ def test_a_teams_policy_is_replayed_on_its_own_traffic(
     upstream: FaultyUpstream, run: Run, tmp_path: Path
 ) -> None:
     """By default what a policy of this name decided on, with --team what a team asked; each is
-    compared with the policy that it had, and what is left out is told."""
+    compared with the policy that it had, and what is left out is told.
+    """
     (tmp_path / "desk.yaml").write_text(DESK)
     more: dict[str, Any] = {"keys": "required", "teams": {"support": {"policy": "helpdesk"}}}
     upstreams = f'{{faulty: {{base_url: "{upstream.base_url}", api_key: x}}}}'

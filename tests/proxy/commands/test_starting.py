@@ -39,7 +39,8 @@ def test_init_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
 
 def test_init_prints_or_copies_a_pack(tmp_path: Path) -> None:
     """A pack to change, word for word as it ships, in a file that a configuration can name; an
-    unknown name is one sentence."""
+    unknown name is one sentence.
+    """
     shown = run_cli("init", "-", "--policy", "agent-tools", cwd=tmp_path).stdout
     assert parse_policy(shown, "x.yaml").name == load_policy("agent-tools").name
     copied = run_cli("init", "--policy", "agent-tools", cwd=tmp_path)

@@ -34,7 +34,7 @@ def top(url: str, token: str = TOKEN, every: float = 0.2) -> Result:
 
 @contextmanager
 def asking_on(proxy: LiveProxy) -> Iterator[None]:
-    """A client that goes on asking meanwhile."""
+    """Keep a client asking during the block."""
     is_over = threading.Event()
 
     def ask() -> None:
@@ -49,7 +49,7 @@ def asking_on(proxy: LiveProxy) -> Iterator[None]:
 
 
 def row(picture: str, *begins: str) -> list[str]:
-    """The cells of the first line that has these cells one after the other."""
+    """Return the cells from the first line that has these cells one after the other."""
     for line in picture.splitlines():
         if found := re.search(r"\s{2,}".join(map(re.escape, begins)), line):
             return re.split(r"\s{2,}", line[found.start() :].strip())
@@ -116,7 +116,7 @@ def test_a_configuration_without_a_desk_has_nothing_to_watch(
 
 
 def sight(at: float, **counts: float) -> Sight:
-    """A counter of requests by surface, and a histogram of four numbers."""
+    """Return a counter of requests by surface, and a histogram of four numbers."""
     requests = {frozenset({("surface", name)}): count for name, count in counts.items()}
     buckets = {
         frozenset({("le", le)}): count
@@ -176,7 +176,8 @@ class Terminal:
 
 def test_a_terminal_is_kept_up_to_date(upstream: FaultyUpstream, tmp_path: Path) -> None:
     """New figures come by themselves; a proxy that is gone for a while is asked on; Ctrl-C ends it
-    well."""
+    well.
+    """
     proxy = LiveProxy(upstream.base_url, tmp_path, policy=HOLD, **DESK)
     terminal = Terminal(tmp_path, "--url", desk_url(proxy), "--every", "0.2")
     try:

@@ -1,5 +1,6 @@
 """`pinocchio tune`: verdicts fine-tune the calibrator in use, or it says why not
-(A09, G06)."""
+(A09, G06).
+"""
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ def deployment(tmp_path_factory: pytest.TempPathFactory, scorer: Scorer) -> Depl
 
 @pytest.fixture(scope="module")
 def tuned(deployment: Deployment) -> Path:
-    """What the command writes from them."""
+    """Return the folder that the command writes from the deployment's records."""
     folder = deployment.folder / "tuned"
     done = deployment.run("-o", str(folder))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -119,7 +120,8 @@ def gathered(url: str, start: TunableCheckpoint, **options: Any) -> Gathered:
 
 def test_it_ranks_what_it_did_not_see_better(tuned: Path, scorer: Scorer) -> None:
     """On new questions of the same deployment the tuned checkpoint tells right from wrong, which
-    the shipped one does not; the file's scores are those that the trial promised."""
+    the shipped one does not; the file's scores are those that the trial promised.
+    """
     from calibrator.metrics.metrics import auroc
     from calibrator.rows.scores import score_rows
 
@@ -221,7 +223,8 @@ def test_where_a_recalibration_does_as_well_nothing_is_written(
     tmp_path: Path, scorer: Scorer
 ) -> None:
     """Labels that only say how often replies are right are no reason for other weights; the
-    sentence names the command that is enough, with exit status 3."""
+    sentence names the command that is enough, with exit status 3.
+    """
     its = Deployment(tmp_path, scorer)
     its.live(rows(250, 4, {"fine-a": 0.93}))
     done = its.run("-o", str(tmp_path / "tuned"))
@@ -337,7 +340,8 @@ def test_content_that_is_gone_and_other_versions_are_counted(
     tmp_path: Path, scorer: Scorer, start: TunableCheckpoint
 ) -> None:
     """The refusal says how much is there without content, and what keeps it; and whose
-    confidences the others are."""
+    confidences the others are.
+    """
     its = Deployment(tmp_path, scorer)
     its.live(rows(20, 7))
     with sqlite3.connect(tmp_path / "store.db") as connection:

@@ -56,7 +56,7 @@ def is_recorded(proxy: LiveProxy, request_id: str) -> bool:
 
 
 def audit_of(proxy: LiveProxy, request_id: str) -> dict[str, Any]:
-    """The audited reply of an exchange, once it is written."""
+    """Return the audited reply of an exchange, once it is written."""
 
     def found() -> list[dict[str, Any]]:
         return [each for each in audits(proxy) if each["request_id"] == request_id]
@@ -150,7 +150,7 @@ def test_no_client_can_fetch_an_audited_reply(proxy: LiveProxy) -> None:
 
 
 def hold(proxy: LiveProxy, text: str) -> httpx.Headers:
-    """The headers of a reply that is held, as the only one."""
+    """Return the headers of a reply that is held, after deleting all other held replies."""
     with closing(sqlite3.connect(proxy.store_path)) as connection, connection:
         connection.execute("DELETE FROM held_replies WHERE kind = 'hold'")
     return proxy.ask(text).headers
@@ -165,7 +165,8 @@ def test_audits_do_not_count_as_held(proxy: LiveProxy) -> None:
 
 def test_the_stated_share_is_drawn(start_proxy: StartProxy) -> None:
     """Of 300 replies with a share of 0.3 about 90 are kept: between 58 and 125 in all but one of
-    30,000 runs."""
+    30,000 runs.
+    """
     proxy = start_proxy(audit={"share": 0.3})
     for _ in range(300):
         proxy.ask("p=0.9")

@@ -51,7 +51,7 @@ class BrokenScorer(WordScorer):
 
 
 def seen_by(proxy: LiveProxy) -> Item:
-    """What the proxy's scorer was last asked about."""
+    """Return the item that the proxy's scorer saw last."""
     assert isinstance(proxy.scorer, WordScorer)
     return proxy.scorer.seen[-1]
 

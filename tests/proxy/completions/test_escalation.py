@@ -40,7 +40,7 @@ ID = "x-pinocchio-request-id"
 
 
 def ladder(*models: str, keep: str = "best", otherwise: str = "") -> str:
-    """A policy that escalates what is below 0.5 to the models, one after the other."""
+    """Return a policy that escalates what is below 0.5 to the models, one after the other."""
     more = f", otherwise: {otherwise}" if otherwise else ""
     then = f"{{escalate: {{to: {json.dumps(models)}, keep: {keep}{more}}}}}"
     rule = f"{{name: unsure, when: {{confidence: {{below: 0.5}}}}, then: {then}}}"
@@ -319,7 +319,7 @@ def test_messages(
 
 @pytest.fixture
 def cascade(start_proxy: StartProxy) -> LiveProxy:
-    """The pack with a strong model of its own, as its first lines say."""
+    """Start a proxy with the pack and another strong model, as its first lines explain."""
     text = (PACKS / "cascade.yaml").read_text()
     return start_proxy(policy=text.replace("gpt-5.6", '"say strong p=0.9"'))
 

@@ -26,7 +26,7 @@ Json = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def proxy(start_responses: StartProxy) -> LiveProxy:
-    """A proxy that only observes."""
+    """Start a proxy that only observes."""
     return start_responses()
 
 

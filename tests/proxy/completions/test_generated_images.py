@@ -36,7 +36,7 @@ class LookingScorer(SightedScorer):
 
 @pytest.fixture(scope="module")
 def proxy(start_proxy: StartProxy) -> LiveProxy:
-    """A proxy that scores what is drawn; its upstream answers with the request's own body."""
+    """Start a proxy that scores drawn images; its upstream answers with the request's own body."""
     images = {"score_generated": True, "max_bytes": 10_000}
     return start_proxy(scorer=LookingScorer(), calibrator={"images": images})
 

@@ -94,7 +94,7 @@ def start(running: SlowUpstream, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def policy(then: str, more: str = "") -> str:
-    """A policy that does `then` with what is unsure."""
+    """Return a policy that does `then` with what is unsure."""
     rule = f"{{name: unsure, when: {{confidence: {{below: 0.3}}}}, then: {then}}}"
     return f"version: 1\nname: desk\n{more}\nrules: [{rule}]\ndefault: deliver\n"
 
@@ -107,12 +107,15 @@ def completion(said: str) -> bytes:
 
 
 def gated(*events: bytes) -> list[Step]:
-    """A stream that stops behind its first event."""
+    """Return a stream that stops after its first event."""
     return [events[0], Wait(), *events[1:]]
 
 
 def late(proxy: LiveProxy, body: Fields, upstream: ScriptedUpstream, ping: bytes) -> RawStream:
-    """A reply whose status and two pings came while upstream waited; then the rest of it."""
+    """Return a reply whose status and two pings arrived while the upstream waited.
+
+    The upstream then sends the rest.
+    """
     with RawStream(proxy.port, body) as stream:
         stream.until(ping * 2)
         assert stream.head() == 200

@@ -10,7 +10,8 @@ from tests.running.live_proxy import ROOT, environment
 
 def test_the_main_path_is_short() -> None:
     """Eight files from the client's socket to upstream's and ten back, whole and streamed alike,
-    counted by a tracer."""
+    counted by a tracer.
+    """
     done = subprocess.run(
         [sys.executable, "-m", "scripts.checks.main_path", "--most", "8", "10"],
         cwd=ROOT,

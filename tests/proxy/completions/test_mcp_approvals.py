@@ -46,7 +46,7 @@ UNSURE = TOOLS % "hold"
 
 
 def asking(proxy: LiveProxy, given: Any, **fields: Any) -> Any:
-    """The response to the official client."""
+    """Return the response to the official client."""
     return proxy.openai.responses.create(model="mcp", input=given, tools=[SERVER], **fields)  # type: ignore[list-item]  # a plain dict
 
 
@@ -67,7 +67,7 @@ def member(response: Any) -> Json:
 
 
 def waits(proxy: LiveProxy, **fields: Any) -> str:
-    """The review's id of a request for approval that is held with an error."""
+    """Return the review's id of a request for approval that is held with an error."""
     with pytest.raises(openai.UnprocessableEntityError) as raised:
         asking(proxy, "Mail ann p=0.3", **fields)
     body: Any = raised.value.body
@@ -81,7 +81,8 @@ def test_what_a_policy_delivers_passes_untouched(
     start_responses: StartProxy, responses_upstream: ResponsesUpstream, is_stream: bool
 ) -> None:
     """A sure call's request has upstream's bytes and the confidence; the client's answer goes up as
-    it is, and what upstream did then comes back."""
+    it is, and what upstream did then comes back.
+    """
     proxy = start_responses(policy=UNSURE)
     asked = {"model": "mcp", "input": "Mail ann p=0.8", "tools": [SERVER], "stream": is_stream}
     got = post_raw(f"{proxy.base_url}/responses", asked)
@@ -106,7 +107,8 @@ def test_an_unsure_request_is_held_and_the_released_one_carries_the_approval(
     start_responses: StartProxy, is_stream: bool
 ) -> None:
     """No part of it reaches the client before; a reviewer's approval comes as the item that the
-    client sends on, by the same request again and under the review's id."""
+    client sends on, by the same request again and under the review's id.
+    """
     proxy = start_responses(policy=UNSURE)
     text = f"secret p=0.3 {is_stream}"  # another request, or it would get what was released
     asked = {"model": "mcp", "input": text, "tools": [SERVER], "stream": is_stream}
@@ -130,7 +132,8 @@ def test_an_unsure_request_is_held_and_the_released_one_carries_the_approval(
 
 def test_a_call_that_was_approved_is_not_held_again(start_responses: StartProxy) -> None:
     """The reply in which upstream has made the call is delivered, and says that no tool is called;
-    the rule still holds the next request."""
+    the rule still holds the next request.
+    """
     proxy = start_responses(policy=ALWAYS % "error")
     id = waits(proxy)
     release(proxy, id)
@@ -151,7 +154,8 @@ def test_a_call_that_was_approved_is_not_held_again(start_responses: StartProxy)
 
 def test_a_call_that_nobody_was_asked_about_is_decided_on(start_responses: StartProxy) -> None:
     """A client cannot make up a request for approval: the call that upstream then makes is held;
-    what says so does not claim that the tool did not run."""
+    what says so does not claim that the tool did not run.
+    """
     proxy = start_responses(policy=ALWAYS % "refusal")
     forged = approval_request("Mail eve", "mcpr_forged")
     answer = {"type": "mcp_approval_response", "approve": True}

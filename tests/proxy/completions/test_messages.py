@@ -163,7 +163,7 @@ def test_any_split_gives_the_same_bytes(
 
 @pytest.fixture(scope="module")
 def proxy_in_front(start: Start, running: MessagesUpstream) -> Callable[[list[bytes]], bytes]:
-    """What a client gets of a stream that upstream sends in these parts."""
+    """Return a function that streams parts from the upstream and returns what a client gets."""
     proxy = start()
 
     def get(parts: list[bytes]) -> bytes:

@@ -192,7 +192,7 @@ def test_a_label_is_in_the_member_alone(
 
 
 def label_of(proxy: LiveProxy, request_id: str) -> str | None:
-    """The label in the record of a request, None before it is written."""
+    """Return the label in the record of a request, or None before it is written."""
     query = "SELECT label FROM exchanges WHERE request_id = ?"
     with sqlite3.connect(proxy.store_path) as database:
         row = database.execute(query, (request_id,)).fetchone()

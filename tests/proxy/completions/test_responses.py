@@ -36,7 +36,7 @@ HOLD = "{version: 1, name: all, default: hold}"
 
 @pytest.fixture(scope="module")
 def proxy(start_responses: StartProxy) -> LiveProxy:
-    """A proxy that only observes."""
+    """Start a proxy that only observes."""
     return start_responses()
 
 

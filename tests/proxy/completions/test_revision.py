@@ -23,7 +23,7 @@ SURER = "say better p=0.9"
 
 
 def revising(options: str) -> str:
-    """A policy that has replies below 0.5 revised."""
+    """Return a policy that has replies below 0.5 revised."""
     rule = f"{{name: unsure, when: {{confidence: {{below: 0.5}}}}, then: {{revise: {options}}}}}"
     return f"{{version: 1, name: desk, rules: [{rule}], default: deliver}}"
 

@@ -41,7 +41,7 @@ Load = Callable[..., Config]
 
 @pytest.fixture
 def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
-    """Loads a configuration from text, with the given variables as its only environment."""
+    """Return a function that loads a configuration from text, with an environment of its own."""
     for name in ("OPENAI_BASE_URL", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)

@@ -39,7 +39,7 @@ SAME = {
 
 
 def setup_in(folder: Path, **values: str) -> Setup:
-    """A configuration in a folder of its own, with a policy file beside it."""
+    """Write a configuration into its own folder, with a policy file beside it, and load it."""
     folder.mkdir()
     told = {**SAME, **values}
     (folder / told["policy"]).write_text(POLICY.format(below=told["below"]))

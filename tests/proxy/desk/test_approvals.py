@@ -67,7 +67,7 @@ def queues(url: str, count: int) -> Iterator[list[ReviewQueue]]:
 
 @pytest.fixture
 def desk(store_url: str) -> Iterator[Desk]:
-    """A desk with one reply that two people have to approve."""
+    """Yield a desk with one reply that two people have to approve."""
     put(store_url, HELD_REPLY)
     with queues(store_url, 1) as [queue]:
         yield Desk(queue)
@@ -96,7 +96,8 @@ def events_of(queue: ReviewQueue, id: str) -> list[str]:
 @pytest.mark.parametrize("rounds", [20, pytest.param(200, marks=pytest.mark.slow)])
 def test_no_person_counts_twice_and_nothing_goes_out_early(store_url: str, rounds: int) -> None:
     """Over four connections at once, in the slow test 200 times: alice by three tokens alone never
-    releases; with bob it is released once, by the two of them."""
+    releases; with bob it is released once, by the two of them.
+    """
     unheard = replace(HELD_REPLY, request_id=None)
     replies = [replace(unheard, id=f"chatcmpl-held-{n}") for n in range(rounds)]
     put(store_url, *replies)
@@ -293,7 +294,8 @@ def test_a_missing_score_spares_no_approval() -> None:
 
 def test_of_two_holds_the_one_with_more_approvals_counts() -> None:
     """Of a reply's calls, and of a policy that a client asks for beside its own: whichever it is,
-    nobody's approval is spared."""
+    nobody's approval is spared.
+    """
 
     def holding(approvals: int, on_expiry: str = "reject") -> Decision:
         text = f"{{hold: {{approvals: {approvals}, on_expiry: {on_expiry}}}}}"

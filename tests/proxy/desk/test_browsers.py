@@ -1,5 +1,6 @@
 """What a page in a browser of this machine can make it do: nothing at the proxy, nothing at the
-desk, and what the browser itself adds, cookies, goes nowhere."""
+desk, and what the browser itself adds, cookies, goes nowhere.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +79,8 @@ def test_pages_from_elsewhere_get_nothing(
     proxy: LiveProxy, upstream: FaultyUpstream, method: str, path: str, page: str
 ) -> None:
     """While the proxy is open, their requests and preflights are 403 and reach no upstream; nothing
-    in the answer lets the page read it."""
+    in the answer lets the page read it.
+    """
     fields = {"content-type": "text/plain", **ELSEWHERE[page]}
     body = question("hi") if method == "POST" else None
     reply = proxy.http.request(method, path, json=body, headers=fields)
@@ -141,7 +143,7 @@ def desk_application(tmp_path: Path) -> Iterator[DeskApplication]:
 
 
 def _routes(api: FastAPI) -> list[tuple[str, str]]:
-    """Method and a path of every route, those of OpenAPI's description included."""
+    """Return method and path of every route, including those of OpenAPI's description."""
     found = {
         (method.upper(), path) for path, item in api.openapi()["paths"].items() for method in item
     }
@@ -236,7 +238,8 @@ def test_the_desks_session_goes_to_no_upstream(
     start_proxy: StartProxy, upstream: FaultyUpstream, path: str, sent: str, arrives: str | None
 ) -> None:
     """Whoever is logged in at the desk and opens the proxy's port keeps the session to themselves;
-    other cookies go upstream as they came."""
+    other cookies go upstream as they came.
+    """
     proxy = start_proxy(policy=HOLD.replace("hold: {queue: seniors}", "deliver"), **DESK)
     with logged_in(proxy) as page:
         name, secret = next(iter(page.cookies.items()))

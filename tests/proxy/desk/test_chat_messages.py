@@ -1,5 +1,6 @@
 """Messages for Slack and Teams: their shapes, how much of a reply they say, and whose links they
-have."""
+have.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def event_of(reply: HeldReply, kind: str = "held") -> Event:
 
 
 def told(reply: HeldReply | None, *, event: Event | None = None, **webhook: Any) -> Any:
-    """The message of a webhook about this reply."""
+    """Return the message of a webhook about this reply."""
     hook = {"url": "https://chat.example/x", "format": "slack", **webhook}
     made = WebhookConfig.model_validate(hook)
     event = event or event_of(reply or held())
@@ -57,7 +58,7 @@ def told(reply: HeldReply | None, *, event: Event | None = None, **webhook: Any)
 
 
 def buttons(message: Any) -> dict[str, str]:
-    """The labels of a message's buttons, and where they lead."""
+    """Return the labels of a message's buttons, and where they lead."""
     if "blocks" in message:
         [actions] = [each for each in message["blocks"] if each["type"] == "actions"]
         return {each["text"]["text"]: each["url"] for each in actions["elements"]}
@@ -124,7 +125,8 @@ def test_teams_has_the_same_in_a_card() -> None:
 @pytest.mark.parametrize("format", ["slack", "teams"])
 def test_foreign_text_is_shown_and_obeyed_by_no_chat(format: str) -> None:
     """A model's name comes from a client, an argument from a model: no mention, no link of their
-    own, and what cannot be seen is shown."""
+    own, and what cannot be seen is shown.
+    """
     reply = held(model=HOSTILE, question=HOSTILE)
     message = told(reply, format=format, shows="excerpt")
     texts = foreign_texts(message)
@@ -208,7 +210,8 @@ def test_programs_get_the_link_too() -> None:
 
 async def test_each_reviewer_hears_of_their_queues(store_url: str) -> None:
     """Over a real socket, and by one of two couriers: a failure is tried again with the same link,
-    each reviewer has their own, and of other queues nobody is told."""
+    each reviewer has their own, and of other queues nobody is told.
+    """
     with WebhookReceiver() as receiver:
         receiver.answers = [(429, {"retry-after": "0"}), (500, {})]
         common = {"url": receiver.url, "format": "slack", "events": ["held"], "allow_private": True}

@@ -86,13 +86,13 @@ def page(proxy: LiveProxy) -> Iterator[httpx.Client]:
 
 
 def path_to(id: str, reviewer: str = "alice", signer: Signer = SIGNER, **changed: Any) -> str:
-    """The path of a link, as a message would have it."""
+    """Return the path of a link, as a message would have it."""
     fields = {"revision": None, "expires_at": int(time.time()) + 600, **changed}
     return LINKS + signer.token(Link(id, reviewer, **fields))
 
 
 def send(page: httpx.Client, path: str, **fields: str) -> httpx.Response:
-    """The form that decides, of a page that was looked at."""
+    """Send the form that decides, as from a page that was opened five seconds ago."""
     looked = {"opened": f"{time.time() - 5:.3f}", "correct": "", "note": "", "verdict": "approve"}
     return page.post(path, data={**looked, **fields})
 
@@ -112,7 +112,8 @@ def test_a_reviewer_decides_from_a_message(
     proxy: LiveProxy, receiver: WebhookReceiver, page: httpx.Client
 ) -> None:
     """The message comes over a socket; its link shows no text and decides nothing however often
-    it is opened; the form that shows the reply has the one that decides, once."""
+    it is opened; the form that shows the reply has the one that decides, once.
+    """
     id = held_id(proxy, ONE)
     until(lambda: sum(id in each.body.decode() for each in receiver.received) == 2)
     told = [each.json for each in receiver.received if id in each.body.decode()]
@@ -171,7 +172,7 @@ def test_a_rejection_tells_the_app_why(proxy: LiveProxy, page: httpx.Client) -> 
 
 
 def altered(path: str) -> str:
-    """The link of somebody who writes another name into it, with the signature as it was."""
+    """Return a link that names another reply and reviewer, with the original's signature."""
     said, _, signature = path.removeprefix(LINKS).partition(".")
     other = SIGNER.token(Link("chatcmpl-other", "mallory", None, int(time.time()) + 600))
     assert said != other.partition(".")[0]
@@ -202,7 +203,8 @@ def test_what_is_not_signed_opens_nothing(proxy: LiveProxy, page: httpx.Client) 
 
 def test_each_ending_has_a_page_of_its_own(proxy: LiveProxy, page: httpx.Client) -> None:
     """Expired, of somebody who decides no longer, in another queue, not there, decided meanwhile,
-    edited meanwhile, approved already: none of them decides."""
+    edited meanwhile, approved already: none of them decides.
+    """
     id, elsewhere, edited = (held_id(proxy, text) for text in (ONE, ELSEWHERE, PAIR))
     decide(proxy, edited, make_key(proxy, "reviewer", "carol"), verdict="edit", content="other")
     seen = {
@@ -262,7 +264,7 @@ def test_what_tools_may_read_differently_is_not_approved_by_a_link(
 
 
 def change_arguments(proxy: LiveProxy, id: str, arguments: str) -> None:
-    """Writes other arguments into the one call of a held reply."""
+    """Write other arguments into the one call of a held reply."""
     engine = open_engine(proxy.config.store)
     with engine.begin() as connection:
         its = held_replies.c.id == id
@@ -332,7 +334,8 @@ def test_queues_of_several_webhooks_come_together() -> None:
 @pytest.mark.parametrize("rounds", [10, pytest.param(100, marks=pytest.mark.slow)])
 def test_a_link_decides_once_however_many_race(store_url: str, rounds: int) -> None:
     """Four desks on one store, as several proxies are, take the same link at the same time: two
-    approve and two reject. One of them decides; the others change nothing and are told so."""
+    approve and two reject. One of them decides; the others change nothing and are told so.
+    """
     replies = [
         replace(HELD_REPLY, id=f"chatcmpl-held-{n}", approvals=1 + n % 2, request_id=None)
         for n in range(rounds)
@@ -386,7 +389,8 @@ def test_a_decision_that_fails_uses_nothing_up(store_url: str) -> None:
 
 def test_a_person_decides_in_a_browser(proxy: LiveProxy, browser: Browser) -> None:
     """The page's own policy of content lets it look and work as it should; the button of the
-    message is the one that waits to be pressed."""
+    message is the one that waits to be pressed.
+    """
     id = held_id(proxy, "Rome p=0.5", model="tools", tools=[TOOL])
     context = browser.new_context(viewport={"width": 390, "height": 800})
     page = context.new_page()

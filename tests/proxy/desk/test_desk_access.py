@@ -50,7 +50,7 @@ def proxy(start_proxy: StartProxy) -> LiveProxy:
 
 @pytest.fixture(scope="module")
 def alice(proxy: LiveProxy) -> str:
-    """A reviewer's key."""
+    """Return a reviewer's key."""
     return make_key(proxy, "reviewer", "alice")
 
 
@@ -222,7 +222,8 @@ def test_the_stream_of_events_ends_with_its_key(proxy: LiveProxy, enters: str) -
 
 def test_guessing_a_token_is_limited(start_proxy: StartProxy) -> None:
     """After ten wrong ones in a minute the next wrong one waits; whoever has the right token, or a
-    key, is let in from the same address, by a program and on the login page."""
+    key, is let in from the same address, by a program and on the login page.
+    """
     proxy = start_proxy(policy=HOLD, has_desk=True, admin={"token": "short"})
     secret = make_key(proxy, "reviewer", "dora")
     with stranger(proxy) as client:
@@ -297,7 +298,8 @@ store: sqlite:///{folder}/held.db
 def test_the_printed_link_opens_the_desk_once(process: tuple[ProxyProcess, Path]) -> None:
     """Without a token the start makes a link, which is exchanged for a cookie, and then is worth
     nothing; a key made beside it lets an admin in again. What is no terminal is perhaps a log: the
-    link stands in a file that nobody else can read."""
+    link stands in a file that nobody else can read.
+    """
     proxy, folder = process
     place = re.search(r"one-time login link: in (\S+), which only you can read", proxy.stdout())
     assert place is not None
@@ -324,7 +326,8 @@ def test_the_printed_link_opens_the_desk_once(process: tuple[ProxyProcess, Path]
 
 def test_a_reviewer_can_be_bound_to_queues(proxy: LiveProxy) -> None:
     """Reviews of other queues are not there, in the API and the console, to read or to decide on;
-    pages about all traffic are for others."""
+    pages about all traffic are for others.
+    """
     id = held_id(proxy)
     bound = bearer(make_key(proxy, "reviewer", "bound", queues="juniors,legal"))
     senior = bearer(make_key(proxy, "reviewer", "senior", queues="seniors"))
@@ -359,7 +362,8 @@ def test_a_reviewer_is_no_admin(proxy: LiveProxy, alice: str) -> None:
 
 def test_who_may_see_which_page(proxy: LiveProxy, alice: str) -> None:
     """Of all that can be read at the desk: strangers see the login page, those who are bound to
-    queues their reviews, other reviewers all but the metrics, and admins everything."""
+    queues their reviews, other reviewers all but the metrics, and admins everything.
+    """
     with stranger(proxy) as client:
         admin = bearer(proxy.config.admin.token.get_secret_value())
         bound = bearer(make_key(proxy, "reviewer", "narrow", queues="juniors"))

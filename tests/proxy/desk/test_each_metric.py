@@ -36,7 +36,7 @@ default: block
 
 
 def watching(name: str) -> dict[str, Any]:
-    """What makes a proxy of a test's own, with a desk: proxies with one policy are one."""
+    """Return the options of a proxy with a desk; the name keeps it apart from other proxies."""
     return {"policy": f"version: 1\nname: {name}\nmode: shadow\ndefault: deliver\n", **DESK}
 
 
@@ -48,7 +48,8 @@ def test_time_is_told_apart_by_whose_it_is(
     start_proxy: StartProxy, upstream: FaultyUpstream
 ) -> None:
     """Waiting for upstream is not the proxy's time; a request that nobody was asked for has
-    neither."""
+    neither.
+    """
     proxy = start_proxy(**watching("time"))
     began = time.monotonic()
     with ThreadPoolExecutor() as pool:

@@ -326,7 +326,7 @@ def test_tools_in_a_namespace_have_their_schemas() -> None:
 
 
 def mistake_in(value: Any, schema: Any) -> str | None:
-    """What is said of a value; None where it fits."""
+    """Return the message about a value's mistake, or None if it fits the schema."""
     checks = schema_check.SchemaChecks()
     checks.add(value, schema, ValueError)
     try:

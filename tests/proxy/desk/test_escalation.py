@@ -46,7 +46,8 @@ def due(id: str, **changed: Any) -> HeldReply:
 
 def test_each_goes_once_whoever_moves_it(store_url: str) -> None:
     """Over four connections at once, as several workers and proxies have them; the log counts
-    each once too."""
+    each once too.
+    """
     ids = [f"chatcmpl-held-{number}" for number in range(30)]
     put(store_url, *map(due, ids))
     barrier = threading.Barrier(4)
@@ -70,7 +71,8 @@ def test_each_goes_once_whoever_moves_it(store_url: str) -> None:
 
 def test_only_what_waits_goes(store_url: str) -> None:
     """Not before its time, and not what was decided on or has expired; approvals that it has stay,
-    and so does the time that is left."""
+    and so does the time that is left.
+    """
     later, over = due("later", escalate_at=time.time() + 60), due("over", expires_at=1.0)
     put(store_url, due("moved"), later, over, due("decided"), replace(HELD_REPLY, id="stays"))
     with queues(store_url, 1) as [queue]:
@@ -127,7 +129,8 @@ def make_due(proxy: LiveProxy) -> None:
 
 def test_reviewers_of_the_other_queue_decide(proxy: LiveProxy) -> None:
     """Before it is theirs they see nothing of it, afterwards those of the first queue do; API, page
-    and metric tell where it goes and where it came from."""
+    and metric tell where it goes and where it came from.
+    """
     keys = {
         name: make_key(proxy, "reviewer", name, queues=queue)
         for name, queue in (("sen", "seniors"), ("lea", "leads"), ("lee", "leads"))
@@ -202,7 +205,8 @@ def test_what_cannot_be_is_refused(escalate: str, sentence: str) -> None:
 
 def test_what_was_bound_before_stays_bound(tmp_path: Path) -> None:
     """A hold without it has the digest that it had before there was any; another one is another
-    rule, for which nothing was approved yet."""
+    rule, for which nothing was approved yet.
+    """
 
     def digest(more: str) -> str:
         rule = f"{{name: r, when: {{n: 1}}, then: {{hold: {{queue: q{more}}}}}}}"

@@ -47,14 +47,14 @@ def alice(proxy: LiveProxy) -> str:
 
 @pytest.fixture
 def queue(store_url: str) -> Iterator[ReviewQueue]:
-    """A queue without a proxy, on both databases."""
+    """Yield a queue without a proxy, on both databases."""
     queue = ReviewQueue(store_url)
     yield queue
     queue.close()
 
 
 def hold(queue: ReviewQueue, *replies: HeldReply) -> None:
-    """Puts replies into the queue, as a proxy does."""
+    """Put replies into the queue, as a proxy does."""
 
     async def put() -> None:
         store = Store(queue.url)
@@ -118,7 +118,8 @@ def test_the_queue_is_narrowed(queue: ReviewQueue) -> None:
 
 def test_no_page_sorts_the_queue(tmp_path: Path) -> None:
     """Whatever it is narrowed to, SQLite reads a page along the index of the queue's order: with
-    100,000 replies anything else takes half a second."""
+    100,000 replies anything else takes half a second.
+    """
     queue = ReviewQueue(f"sqlite:///{tmp_path}/held.db")
     asked: list[tuple[str, Any]] = []
     note = lambda *told: asked.append((told[2], told[3]))  # noqa: E731 - a listener
@@ -251,7 +252,8 @@ def test_an_approved_reply_is_fetched_and_labelled(proxy: LiveProxy, alice: str)
 
 def test_the_same_verdict_again_is_the_same_answer(proxy: LiveProxy, alice: str) -> None:
     """Whoever lost the answer asks once more; anybody else, or anything else, is a 409 with the
-    review."""
+    review.
+    """
     id = held_id(proxy)
     given = {"verdict": "edit", "content": "better", "correct": False}
     first = decide(proxy, id, alice, **given)
@@ -312,7 +314,8 @@ def test_a_waiting_client_gets_the_edited_reply_at_once(
 
 def test_an_edited_call_goes_out_once(proxy: LiveProxy) -> None:
     """An agent that asks again gets the call as the reviewer wrote it, and no second call goes
-    upstream."""
+    upstream.
+    """
     parameters = {"type": "object", "properties": {"city": {"type": "string"}}}
     tool = {"type": "function", "function": {"name": "get_weather", "parameters": parameters}}
     asked = question("edit this call p=0.1", "tools", tools=[tool])
@@ -408,7 +411,8 @@ print(len(won), flush=True)
 
 def test_fifty_at_once_in_two_processes_have_one_winner(start_proxy: StartProxy) -> None:
     """Of fifty verdicts, half of them over the API and half by another process on the store, one
-    is kept, and nobody else is told 200."""
+    is kept, and nobody else is told 200.
+    """
     proxy = start_proxy(policy=HOLD, **DESK)
     id = held_id(proxy, "contended p=0.1")
 
@@ -434,7 +438,7 @@ def test_fifty_at_once_in_two_processes_have_one_winner(start_proxy: StartProxy)
 
 @contextmanager
 def watching(proxy: LiveProxy, **ask: Any) -> Iterator[Iterator[tuple[str, Any]]]:
-    """The events of the desk's stream, each by name and with its data."""
+    """Yield the events of the desk's stream, each as its name and its data."""
 
     def read(lines: Iterator[str]) -> Iterator[tuple[str, Any]]:
         name = ""

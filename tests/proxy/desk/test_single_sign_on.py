@@ -77,8 +77,10 @@ CLIENTS = [  # as the real issuer knows them; of native ones it compares no port
 
 @pytest.fixture(scope="module")
 def issuers() -> Iterator[list[str]]:
-    """The addresses of node's oidc-provider: one whose ID tokens have all claims, and one that
-    keeps them for userinfo."""
+    """Yield the addresses of node's oidc-provider.
+
+    One issuer puts all claims into ID tokens, the other keeps them for userinfo.
+    """
     node = shutil.which("node")
     assert node, "Node is not installed; these tests need version 20 or newer and npm"
     assert (NODE / "node_modules/oidc-provider").is_dir(), f"run npm ci in {NODE}, or scripts/test"
@@ -140,7 +142,7 @@ def authenticated(url: str, account: str) -> str:
 
 
 def came_back(page: httpx.Client, url: str) -> httpx.Response:
-    """The callback, as another site's redirect makes a browser ask for it."""
+    """Return the callback's response to a browser that another site redirected."""
     parts = urlsplit(url)
     headers = {"sec-fetch-site": "cross-site"}
     return page.get(f"{parts.path}?{parts.query}", headers=headers)
@@ -159,7 +161,8 @@ def logged_in(proxy: LiveProxy, account: str) -> Iterator[httpx.Client]:
 
 def test_people_come_as_their_groups_say(proxy: LiveProxy) -> None:
     """An admin, a reviewer of some queues, and whoever is in no group of the desk's, who is told so
-    and gets no session."""
+    and gets no session.
+    """
     with logged_in(proxy, "ann+admins+leads") as page:
         me = page.get(f"{API}/me").json()
         assert (me["name"], me["role"]) == ("ann", "admin")
@@ -179,7 +182,8 @@ def test_people_come_as_their_groups_say(proxy: LiveProxy) -> None:
 
 def test_the_session_is_the_desks_own(proxy: LiveProxy) -> None:
     """A strict cookie, on to the page that was wanted, the log says who came; logging out ends it,
-    and offers to end the one at the issuer too."""
+    and offers to end the one at the issuer too.
+    """
     with browser(proxy) as page, capture_logs() as lines:
         url = authenticated(begun(page, "/console/reviews?queue=seniors"), "sue+leads")
         attempt = page.cookies["pinocchio_session_login"]
@@ -213,7 +217,8 @@ def test_a_code_works_once(proxy: LiveProxy) -> None:
 
 def test_a_person_counts_once(proxy: LiveProxy) -> None:
     """Who approved with a key approves nothing more after a login of the same name; another person
-    does."""
+    does.
+    """
     key, id = make_key(proxy, "reviewer", "Pat"), held_id(proxy)
     url, body = f"{API}/reviews/{id}/verdict", {"verdict": "approve"}
     first = proxy.desk.post(url, json=body, headers={"authorization": f"Bearer {key}"})
@@ -237,7 +242,8 @@ def test_new_keys_of_the_issuer_are_asked_for(proxy: LiveProxy, issuer: str) -> 
 def test_in_a_browser(start_proxy: StartProxy, issuers: list[str]) -> None:
     """Chromium goes from the login page to the issuer, on another site, and arrives at the page
     that was wanted, though the session's cookie is strict. This client shows no secret, and the
-    groups stand in userinfo alone."""
+    groups stand in userinfo alone.
+    """
     admin = section(issuers[1], client_id="native", client_secret="") | {"url": None}
     with chromium() as its:
         proxy = start_proxy(policy=TWO, has_desk=True, admin=admin)
@@ -329,7 +335,10 @@ def lied_to(start_proxy: StartProxy, lying: LyingIssuer) -> LiveProxy:
 
 
 def entered(lied_to: LiveProxy, lying: LyingIssuer, query: str = "", **cookies: str) -> Any:
-    """A login with a code, as far as the desk lets it go."""
+    """Try a login with a code; return the desk's answer.
+
+    Checks that the session is open only if the answer is a redirect (303).
+    """
     with browser(lied_to) as page:
         asked = parse_qs(urlsplit(begun(page)).query)
         lying.nonce = asked["nonce"][0]
@@ -426,13 +435,15 @@ def test_an_answer_that_nobody_asked_for_opens_nothing(
     lied_to: LiveProxy, lying: LyingIssuer, query: str, cookies: dict[str, str]
 ) -> None:
     """Another state, or a cookie that the desk has not signed: another site could send people here
-    to be logged in as somebody else."""
+    to be logged in as somebody else.
+    """
     assert entered(lied_to, lying, query, **cookies).status_code == 403
 
 
 def test_a_login_counts_once(lied_to: LiveProxy, lying: LyingIssuer) -> None:
     """The same answer with the same cookie opens nothing the second time, whatever the issuer says:
-    who has seen both cannot log in again."""
+    who has seen both cannot log in again.
+    """
     with browser(lied_to) as page:
         asked = parse_qs(urlsplit(begun(page)).query)
         lying.nonce = asked["nonce"][0]
@@ -482,7 +493,8 @@ def test_a_session_ends_after_its_hours(start_proxy: StartProxy, lying: LyingIss
 
 def test_a_desk_starts_without_its_issuer(start_proxy: StartProxy) -> None:
     """Whoever has a token comes in meanwhile, and the login page says what is wrong; the log too,
-    once for several people."""
+    once for several people.
+    """
     admin = section("http://127.0.0.1:9")
     proxy = start_proxy(policy=TWO, has_desk=True, admin=admin)
     with capture_logs() as lines, browser(proxy) as page:
@@ -534,7 +546,8 @@ def test_beyond_loopback_the_desks_address_is_needed() -> None:
 
 def test_who_somebody_is() -> None:
     """Queues of several groups come together, one without queues has all; `*` is everybody; an
-    address of e-mail is a name once it is verified, and groups may stand deeper."""
+    address of e-mail is a name once it is verified, and groups may stand deeper.
+    """
 
     def seen(groups: dict[str, Any], claims: dict[str, Any], **changed: Any) -> Any:
         section = {"issuer": "https://a.example", "client_id": "a", "groups": groups, **changed}

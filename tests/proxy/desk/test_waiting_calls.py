@@ -42,7 +42,10 @@ def proxy(start_proxy: StartProxy) -> LiveProxy:
 
 @pytest.fixture(scope="module")
 def refund(proxy: LiveProxy) -> str:
-    """The demo's refund of ten times what was asked for, held at a confidence of 0.5."""
+    """Return the id of the demo's refund of ten times the amount asked for.
+
+    It is held at a confidence of 0.5.
+    """
     [tools] = {json.dumps(list(row.tools)) for row in rows() if row.question == QUESTION}
     held = proxy.ask(QUESTION, "demo", tools=json.loads(tools))
     assert held.status_code == 422, held.text
@@ -100,7 +103,8 @@ def test_the_number_stands_beside_the_threshold_that_counted(proxy: LiveProxy, r
 
 def test_the_console_shows_it_in_the_queue(proxy: LiveProxy, refund: str, visit: Visit) -> None:
     """The row has the call with its marks, in the colour of the rule's threshold; so has the page
-    of the reply, with the reasons."""
+    of the reply, with the reasons.
+    """
     page = visit.page
     page.goto("/console/reviews")
     row = page.locator(f"li[data-id={refund}]")

@@ -50,7 +50,7 @@ def config(store_url: str, url: str, **webhook: Any) -> Config:
 
 @asynccontextmanager
 async def running(config: Config, **options: float) -> AsyncIterator[None]:
-    """A courier that does not take its time."""
+    """Run a courier with short waits during the block."""
     told = {"every_s": 0.02, "first_wait_s": 0.01, **options}
     courier = Courier(config, DESK_URL, Chat(config.admin, DESK_URL), **told)
     courier.start()
@@ -88,7 +88,8 @@ def test_a_proxy_tells_what_happens_to_a_held_reply(
     start_proxy: StartProxy, receiver: WebhookReceiver
 ) -> None:
     """Held, then released: ids and facts, a link, a signature that holds, and no text of the
-    exchange."""
+    exchange.
+    """
     hook = {"url": receiver.url, "secret": SECRET, "allow_private": True}
     proxy = start_proxy(policy=HOLD, webhooks=[hook], **DESK)
     id = held_id(proxy, "a canary p=0.1")

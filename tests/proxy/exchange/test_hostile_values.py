@@ -1,5 +1,6 @@
 """What a hostile client writes into every field that it can reach harms neither the record nor
-those who read it: rows, chain, commands, pages, metrics, drift, logs on a terminal."""
+those who read it: rows, chain, commands, pages, metrics, drift, logs on a terminal.
+"""
 
 from __future__ import annotations
 
@@ -55,12 +56,12 @@ def proxy(
 
 
 def told(value: str) -> str:
-    """A value as a header field can carry it."""
+    """Return a value as a header field can carry it."""
     return "".join(each if each.isprintable() else quote(each, errors="replace") for each in value)
 
 
 def ask(proxy: LiveProxy, value: str, behaviour: str) -> httpx.Response:
-    """A question with the value in the model, the user, metadata, tools, text, headers, query."""
+    """Ask with the value as model, user, metadata, tools, text, header fields and query."""
     function = {"name": value, "description": value, "parameters": {"type": "object"}}
     more = {"user": value, "metadata": {value: value}, "stop": [value], "seed": 2**63}
     tools = {"tools": [{"type": "function", "function": function}]} if behaviour == "tools" else {}
@@ -97,7 +98,8 @@ def test_no_value_harms_the_record_or_its_readers(
     proxy: LiveProxy, store_url: str, tmp_path: Path
 ) -> None:
     """Each request has its row and each held reply its review, the chain holds, and what people
-    look at shows all of it, escaped."""
+    look at shows all of it, escaped.
+    """
     given = [ask(proxy, value, behaviour) for value in VALUES for behaviour in ("ok", "tools")]
     assert {each.status_code for each in given} == {200, 422}
     reviews = [each.headers["x-pinocchio-review-id"] for each in given]

@@ -20,7 +20,7 @@ OURS = "pinocchio_overhead_seconds"
 
 
 def ended(upstream: str = "a", waited_s: float | None = 0.2, confidence: float = 0.7) -> Exchange:
-    """An exchange of a scored reply that is over."""
+    """Return a finished exchange of a scored reply."""
     exchange = Exchange(Request("POST", "/v1/chat/completions", "", []))
     exchange.status, exchange.upstream, exchange.in_upstream.s = 200, upstream, waited_s
     outcome = Outcome("req_1", Status.SCORED, confidence=confidence, calibrator="c@1")
@@ -30,7 +30,7 @@ def ended(upstream: str = "a", waited_s: float | None = 0.2, confidence: float =
 
 
 def shown(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
-    """The samples of a name by the values of their labels."""
+    """Return the samples of a metric by the values of their labels."""
     return {
         tuple(sample.labels.values()): sample.value
         for family in metrics.collect()

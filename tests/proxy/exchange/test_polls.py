@@ -35,7 +35,7 @@ REQUEST_ID = "x-pinocchio-request-id"
 
 @pytest.fixture
 def holding(upstream: FaultyUpstream, tmp_path: Path) -> Iterator[LiveProxy]:
-    """A proxy with a record of its own."""
+    """Yield a proxy with its own store."""
     proxy = LiveProxy(upstream.base_url, tmp_path, policy=HOLD)
     yield proxy
     proxy.stop()

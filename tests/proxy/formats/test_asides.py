@@ -16,7 +16,7 @@ BASH = [{"name": "Bash", "input_schema": {"type": "object"}}]
 
 
 def claude_code(cch: str = "1a2b3") -> dict[str, Any]:
-    """A request as Claude Code 2.1 writes it: reminders with the user, agents listed after."""
+    """Return a request as Claude Code 2.1 writes it: reminders by the user, agents listed after."""
     return {
         "system": [
             {"type": "text", "text": BILLING.replace("1a2b3", cch)},

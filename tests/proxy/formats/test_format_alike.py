@@ -117,7 +117,8 @@ AMBIGUOUS = (
 )
 def test_a_strict_reading_finds_what_each_event_says_by_itself(events: list[bytes]) -> None:
     """Where a policy decides, text is taken by its likeness too, and no event is thought clear that
-    readers could take for two."""
+    readers could take for two.
+    """
     plain, strict = CHAT.assembler(), CHAT.assembler()
     strict.reading.is_strict = True
     for event in EventReader().feed(b"".join([BEGIN, *events])):
@@ -127,7 +128,7 @@ def test_a_strict_reading_finds_what_each_event_says_by_itself(events: list[byte
 
 
 def strict_after(*events: bytes) -> Any:
-    """A strict assembler that has read these."""
+    """Return a strict assembler that has read these events."""
     assembler = CHAT.assembler()
     assembler.reading.is_strict = True
     for event in EventReader().feed(b"".join(events)):

@@ -73,7 +73,10 @@ def chunks_of(events: list[bytes]) -> list[Json]:
 
 
 def add(assembler: ChatAssembler, chunk: Json) -> list[int]:
-    """The choices that a chunk finishes; whatever concerns us is found by the format's marks."""
+    """Add a chunk; return the choices that it finishes.
+
+    Checks that the format's marks find every chunk that concerns us.
+    """
     raw = event_bytes(dumps(chunk))
     (event,) = EventReader().feed(raw)
     sight = assembler.add(event)

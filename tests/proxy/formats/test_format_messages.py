@@ -63,7 +63,10 @@ def messages(draw: st.DrawFn) -> Json:
 
 
 def read(raw: bytes, assembler: MessagesAssembler | None = None) -> MessagesAssembler:
-    """The stream's bytes, read; whatever concerns us is found by the format's marks."""
+    """Read a stream's bytes and return the assembler.
+
+    Checks that the format's marks find every event that concerns us.
+    """
     assembler = assembler or MessagesAssembler()
     for event in EventReader().feed(raw):
         sight = assembler.add(event)

@@ -59,7 +59,10 @@ def assembled(stream: bytes) -> ResponsesAssembler:
 
 
 def accumulated(stream: bytes) -> Any:
-    """What the official client makes of a stream; its accumulator raises where order is wrong."""
+    """Return the state of the official client's accumulator after a stream.
+
+    It raises if events are out of order.
+    """
     state: ResponseStreamState[Any] = ResponseStreamState(input_tools=omit, text_format=omit)
     for event in read(stream):
         value: Any = construct_type(
@@ -450,7 +453,8 @@ def test_the_last_question_is_the_users() -> None:
 
 def test_the_end_of_arguments_may_name_the_call() -> None:
     """OpenAI's `function_call_arguments.done` has name and arguments beside its type; they count
-    where the output has the same call, and are unreadable where it has another."""
+    where the output has the same call, and are unreadable where it has another.
+    """
     response = response_to({"model": "tools", "input": "x"}, "resp_1")
     call = next(item for item in response["output"] if item["type"] == "function_call")
     for name, is_unread in (("get_weather", False), ("send_money", True)):

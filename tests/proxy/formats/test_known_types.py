@@ -60,7 +60,10 @@ ANTHROPIC = {
 
 
 def unclassified(python: Path, places: dict[str, dict[str, KindOfType]]) -> dict[str, list[str]]:
-    """The types that an SDK defines and a table lacks, as the SDK's own interpreter lists them."""
+    """Return the types that an SDK defines and a table lacks, by place.
+
+    The SDK's own interpreter lists them.
+    """
     command = [str(python), "-c", LISTED, *places]
     listed = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
     missing = {place: sorted({*listed[place]} - table.keys()) for place, table in places.items()}

@@ -39,7 +39,7 @@ def completions(*texts: Any) -> Response:
 
 
 def messages(**told: Any) -> Response:
-    """The stream of a message whose first event tells something else."""
+    """Return a message's stream whose first event has these members."""
     events = events_of("messages", calls=False)
     begun = json.loads(events[0][1])
     begun["message"] |= told

@@ -59,7 +59,7 @@ def proxy(upstream: FaultyUpstream, tmp_path: Path) -> Iterator[LiveProxy]:
 
 
 def known_key(proxy: LiveProxy, **fields: Any) -> tuple[str, str]:
-    """The secret and the id of a key that the proxy lets in."""
+    """Return the secret and the id of a new key, once the proxy accepts it."""
     secret, key = make_key(proxy.store_path, **fields)
     wait_until_known(proxy.base_url, secret)
     return secret, key.id

@@ -53,20 +53,20 @@ GUARDED = [
 
 @pytest.fixture
 def proxy(start_proxy: StartProxy) -> LiveProxy:
-    """A proxy that asks for keys, in front of an upstream with one of its own."""
+    """Start a proxy that requires keys, in front of an upstream with a key of its own."""
     return start_proxy(**OPTIONS)
 
 
 @pytest.fixture
 def secret(proxy: LiveProxy) -> str:
-    """A key that the proxy knows."""
+    """Return the secret of a key that the proxy knows."""
     made, _ = make_key(proxy.store_path, name="bot")
     wait_until_known(proxy.base_url, made)
     return made
 
 
 def refused(response: httpx.Response) -> str:
-    """What the client is told; fails where it is no 401 of ours."""
+    """Return the message of the refusal; fail unless it is a 401 of ours."""
     assert response.status_code == 401
     assert response.headers["www-authenticate"] == "Bearer"
     error = error_of(response)
@@ -75,7 +75,7 @@ def refused(response: httpx.Response) -> str:
 
 
 def post(proxy: LiveProxy, headers: list[tuple[str, str | bytes]], query: str = "") -> Any:
-    """A question with exactly these fields."""
+    """Post a question with exactly these header fields."""
     url = f"{proxy.base_url}/chat/completions{query}"
     return httpx.post(url, json=question("p=0.9"), headers=headers, timeout=20, trust_env=False)
 
@@ -368,7 +368,7 @@ async def test_websockets_need_a_key_too(realtime: tuple[LiveProxy, RealtimeUpst
 
 @pytest.fixture
 def config(tmp_path: Path) -> Callable[..., str]:
-    """Writes a proxy.yaml with a team and gives its path."""
+    """Return a function that writes a proxy.yaml with a team and returns its path."""
 
     def write(text: str = "keys: required\nteams: {support: {policy: helpdesk}}\n") -> str:
         path = tmp_path / "proxy.yaml"

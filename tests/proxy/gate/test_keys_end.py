@@ -71,7 +71,8 @@ def test_streams_and_requests_end_with_their_key(
     proxy: LiveProxy, endless: Endless, stream: bool, ending: str
 ) -> None:
     """A stream breaks off, a request that waits is told why, and the call upstream ends with both;
-    a neighbour's goes on."""
+    a neighbour's goes on.
+    """
     expires_at = time.time() + 3 if ending == "expired" else None
     secret, key = make_key(proxy.store_path, expires_at=expires_at)
     other, _ = make_key(proxy.store_path)
@@ -154,7 +155,8 @@ async def test_a_websocket_ends_with_its_key(tmp_path: Path) -> None:
 
 async def test_responses_over_a_websocket_count_for_the_limit(tmp_path: Path) -> None:
     """A message that has a response made is a request; beyond the limit it gets an error event and
-    goes no further. Other messages are free."""
+    goes no further. Other messages are free.
+    """
     with RealtimeUpstream() as upstream:
         proxy = LiveProxy(
             upstream.base_url, tmp_path, keys="required", upstream={"api_key": "sk-own"}

@@ -36,7 +36,8 @@ def test_shared_ones_do_as_those_of_one_process(
 
 def test_processes_together_take_what_there_is() -> None:
     """Of 1,000 requests a minute, four processes that ask 1,600 times at once get 1,000, and those
-    that the minute brings meanwhile."""
+    that the minute brings meanwhile.
+    """
     buckets, started = SharedBuckets(), time.monotonic()
     reads, write = os.pipe()
     for _ in range(PROCESSES):

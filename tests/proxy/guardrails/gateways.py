@@ -30,7 +30,7 @@ TOOL = {"type": "function", "function": {"name": "refund_order", "parameters": {
 
 @contextmanager
 def running(command: list[str], folder: Path, ready: str, **env: str) -> Iterator[None]:
-    """A gateway in a process of its own, from its first answer on."""
+    """Run a gateway in its own process from its first answer to the end of the block."""
     with (folder / "output").open("wb") as output:
         process = subprocess.Popen(
             command, stdout=output, stderr=output, cwd=folder, env=environment() | env
@@ -53,7 +53,7 @@ def running(command: list[str], folder: Path, ready: str, **env: str) -> Iterato
 
 @contextmanager
 def guarding(folder: Path) -> Iterator[LiveProxy]:
-    """What a gateway asks; of its upstreams it knows none."""
+    """Yield a proxy that gateways ask for verdicts; it has no working upstream."""
     proxy = LiveProxy(
         "http://127.0.0.1:9/v1",
         folder,
@@ -68,7 +68,7 @@ def guarding(folder: Path) -> Iterator[LiveProxy]:
 
 @contextmanager
 def litellm_proxy(folder: Path, config: str, **env: str) -> Iterator[httpx.Client]:
-    """A client of LiteLLM's proxy, which asks a demo upstream that answers as it is told."""
+    """Yield a client of LiteLLM's proxy, whose upstream answers by the model's name."""
     assert PYTHON.exists(), f"{PYTHON} is missing: run scripts/setup_clients"
     port = free_port()
     with FaultyUpstream() as upstream:
@@ -92,6 +92,6 @@ def litellm_proxy(folder: Path, config: str, **env: str) -> Iterator[httpx.Clien
 
 
 def ask(client: httpx.Client, text: str, model: str = "ok", **fields: Any) -> httpx.Response:
-    """A chat completion with one message of a user."""
+    """Request a chat completion with one user message."""
     body = {"model": model, "messages": [{"role": "user", "content": text}], **fields}
     return client.post("/v1/chat/completions", json=body)

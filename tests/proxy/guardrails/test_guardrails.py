@@ -48,7 +48,7 @@ QUESTION = [{"role": "user", "content": "What is the capital of France?"}]
 
 @pytest.fixture(name="gate")
 def running_gate(start_proxy: StartProxy) -> LiveProxy:
-    """A proxy that other gateways ask with a token; all tests share it."""
+    """Start a proxy that other gateways ask with a token; all tests share it."""
     return start_proxy(policy=POLICY, guardrails={"port": 0, "token": TOKEN}, **DESK)
 
 
@@ -61,7 +61,7 @@ def ask(proxy: LiveProxy, path: str, payload: Any, **headers: str) -> httpx.Resp
 
 
 def of_litellm(kind: str, id: str, **members: Any) -> Json:
-    """A visit as LiteLLM 1.106.2 sends it, all members of its request model among them."""
+    """Return a guardrail request as LiteLLM 1.106.2 sends it, with all members of its model."""
     told: Json = {
         "input_type": kind,
         "litellm_call_id": id,
@@ -81,7 +81,7 @@ def of_litellm(kind: str, id: str, **members: Any) -> Json:
 
 
 def visit(proxy: LiveProxy, id: str, text: str, asked: Json | None = None, **reply: Any) -> Json:
-    """What LiteLLM is told of a reply, whose question it has told before."""
+    """Return the answer about a reply, after the answer about its question, as LiteLLM asks."""
     beside = asked or {}
     messages = [{"role": "user", "content": f"{QUESTION[0]['content']} ({id})"}]
     tools = [TOOL] if "tool_calls" in reply else None
@@ -236,7 +236,7 @@ def test_several_choices_are_each_scored(gate: LiveProxy) -> None:
 
 
 def of_portkey(text: str, event: str = "afterRequestHook", **members: Any) -> Json:
-    """A visit as the webhook plugin of @portkey-ai/gateway 1.15.2 sends it."""
+    """Return a request as the webhook plugin of @portkey-ai/gateway 1.15.2 sends it."""
     message = {"role": "assistant", "content": text}
     completion = {
         "id": "chatcmpl-1",

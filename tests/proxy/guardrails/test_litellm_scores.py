@@ -17,7 +17,7 @@ from tests.running.live_proxy import ROOT, LiveProxy, environment
 
 @pytest.fixture(scope="module", name="gate")
 def running_gate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveProxy]:
-    """What the class asks."""
+    """Yield the proxy that the guardrail class asks."""
     with guarding(tmp_path_factory.mktemp("gate")) as gate:
         yield gate
 

@@ -22,7 +22,7 @@ SEEN = {"x-portkey-strict-open-ai-compliance": "false"}  # else `hook_results` s
 def running_portkey(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[tuple[httpx.Client, dict[str, Any]]]:
-    """A client of the gateway, and the example's configuration for what runs here."""
+    """Yield a client of the gateway, and the example's configuration with local addresses."""
     assert SERVER.exists(), f"{SERVER} is missing: npm ci in {NODE}"
     folder, port = tmp_path_factory.mktemp("portkey"), free_port()
     url = f"http://127.0.0.1:{port}"
@@ -51,7 +51,7 @@ def ask(
 
 
 def data_in(response: httpx.Response) -> dict[str, Any]:
-    """What the webhook told, as the client finds it."""
+    """Return the data of the webhook's answer, as the client receives it."""
     [hook] = response.json()["hook_results"]["after_request_hooks"]
     found: dict[str, Any] = hook["checks"][0]["data"]["responseData"]
     return found

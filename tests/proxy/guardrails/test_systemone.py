@@ -48,7 +48,8 @@ def put(gate: LiveProxy, state: Any, questions: Any = BOTH) -> httpx.Response:
 )
 def test_the_number_answers_whether_the_last_reply_is_correct(gate: LiveProxy, state: Any) -> None:
     """In each form of a conversation, and beside it the probability that it is not, by which
-    checks flag; the provenance of the number is the model's name."""
+    checks flag; the provenance of the number is the model's name.
+    """
     got = put(gate, state)
     assert got.status_code == 200
     assert got.json() == {
@@ -109,7 +110,7 @@ def test_what_has_no_number_is_an_error(
 
 
 def loaded(source: str) -> Any:
-    """The filter as Open WebUI makes one: the text is run in a module of its own."""
+    """Load the filter as Open WebUI does: its text runs in its own module."""
     module = types.ModuleType("function_pinocchio")
     module.__dict__["__file__"] = "pinocchio"
     exec(source, module.__dict__)
@@ -117,7 +118,7 @@ def loaded(source: str) -> Any:
 
 
 def handled(filter: Any, kind: str, data: Json, **extra: Any) -> Json:
-    """A handler's answer; it is called with what its signature asks for, as Open WebUI does."""
+    """Return a handler's answer; like Open WebUI, pass only what its signature asks for."""
     handler = getattr(filter, kind)
     filter.valves = filter.Valves(**extra.pop("valves", {}))
     wanted = inspect.signature(handler).parameters
@@ -150,7 +151,7 @@ class Page:
 
 
 def completed(text: str) -> Json:
-    """What an outlet gets once a reply is there."""
+    """Return what an outlet gets once a reply is complete."""
     messages = [
         {"id": "m0", "role": "user", "content": "Which?", "timestamp": 1_767_225_600},
         {"id": "m1", "role": "assistant", "content": text, "timestamp": 1_767_225_601},
@@ -160,7 +161,7 @@ def completed(text: str) -> Json:
 
 
 def streamed(gate: LiveProxy, filter: Any, text: str, page: Page) -> None:
-    """A stream of the proxy's, chunk by chunk through the filter."""
+    """Pass a stream of the proxy's through the filter, chunk by chunk; check that none changes."""
     body = gate.post_raw(question(text, stream=True)).body.decode()
     lines = [line[6:] for line in body.splitlines() if line.startswith("data: {")]
     for line in lines:

@@ -50,7 +50,7 @@ HOLD = policy("{hold: {expires: 1h}}")
 
 
 def asked(text: str, **fields: Any) -> Json:
-    """A question that the upstream answers with a call."""
+    """Return a question that the upstream answers with a call."""
     return question(text, "tools", tools=[WEATHER], **fields)
 
 
@@ -59,7 +59,7 @@ def ask(proxy: LiveProxy, body: Json, **headers: str) -> httpx.Response:
 
 
 def hold(proxy: LiveProxy, body: Json, state: str = "", **headers: str) -> str:
-    """The review id of the reply, which is held and then decided on."""
+    """Return the review id of a held reply, after the decision `state`, if any."""
     response = ask(proxy, body, **headers)
     id: str = response.headers[REVIEW_ID]
     if state:
@@ -90,7 +90,8 @@ def test_a_store_that_was_away_for_a_moment_holds_no_second_reply(
     holding: LiveProxy, upstream: FaultyUpstream
 ) -> None:
     """Whoever asks again while nobody can tell what is held is judged anew, and told to come again
-    where the store says in the end that a reply is held: one request has one."""
+    where the store says in the end that a reply is held: one request has one.
+    """
     body = asked("away p=0.1")
     id = hold(holding, body)
     rename(holding, "held_replies", "away")
@@ -198,7 +199,8 @@ def test_a_refusal_is_a_message_that_a_run_survives(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
     """With `reply: refusal` the agent reads which call waits, the same again, then the call; or,
-    after a rejection, what a reviewer said. None of it is an error, and the model is asked once."""
+    after a rejection, what a reviewer said. None of it is an error, and the model is asked once.
+    """
     proxy = start_proxy(policy=policy("{hold: {reply: refusal}}"))
 
     def said(body: Json) -> tuple[str, str | None]:

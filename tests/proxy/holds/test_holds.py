@@ -41,7 +41,7 @@ WAIT = policy("{hold: {reply: wait, wait: 20s}}")
 
 @contextmanager
 def verdict(proxy: LiveProxy, text: str, state: str) -> Iterator[Callable[[], str]]:
-    """A reviewer who decides on the reply to `text` as soon as it is held; gives its id."""
+    """Decide on the reply to `text` as soon as it is held; yield a function that returns its id."""
     told: list[str] = []
 
     def review() -> None:
@@ -373,7 +373,7 @@ def test_messages_tell_their_own_place(tmp_path_factory: pytest.TempPathFactory)
 
 
 def expired(start_proxy: StartProxy, on_expiry: str, **fields: Any) -> tuple[LiveProxy, str]:
-    """A proxy, and the id of a reply to `expired p=0.1` that has expired."""
+    """Return a proxy, and the id of a reply to `expired p=0.1` that has expired."""
     proxy = start_proxy(policy=policy(f"{{hold: {{expires: 1h, on_expiry: {on_expiry}}}}}"))
     id = proxy.ask("expired p=0.1", **fields).headers[REVIEW_ID]
     make_late(proxy, id)

@@ -64,7 +64,7 @@ def closed_clients() -> Iterator[None]:
 
 
 def client(proxy: LiveProxy, **fields: Any) -> httpx.Client:
-    """A client with a key of its own."""
+    """Return a client with its own key."""
     secret, _ = make_key(proxy.store_path, **fields)
     wait_until_known(proxy.base_url, secret)
     OPEN.append(httpx.Client(base_url=proxy.base_url, headers=bearer(secret), trust_env=False))

@@ -74,7 +74,7 @@ def proxy(start_proxy: StartProxy) -> LiveProxy:
 
 
 def body_of(city: str, before: str = "", **fields: Any) -> Json:
-    """A request whose reply calls a tool with this city; `before` makes it another request."""
+    """Return a request whose reply calls a tool with this city; `before` makes it differ."""
     asked = question(city, "tools", tools=[WEATHER], **fields)
     if before:
         asked["messages"].insert(0, {"role": "system", "content": before})
@@ -175,7 +175,8 @@ def test_one_is_revoked_however_many_are_newer(store_url: str) -> None:
 
 def test_calls_like_the_approved_one_go_without_a_reviewer(proxy: LiveProxy) -> None:
     """So often, streamed too, for the same key and arguments alone; each use stands in member,
-    record and metric, and the approval says how often it was used."""
+    record and metric, and the approval says how often it was used.
+    """
     id = held_id(proxy, "Rome p=0.1")
     facts = proxy.desk.get(f"{API}/reviews/{id}").json()
     assert facts["like_this"] == {
@@ -231,7 +232,8 @@ def rows(proxy: LiveProxy, request_id: str) -> list[Any]:
 
 def test_chosen_arguments_may_be_any(proxy: LiveProxy) -> None:
     """The others still have to be the same; a reply with a call that is not covered is held, and
-    uses nothing up."""
+    uses nothing up.
+    """
     id = held_id(proxy, "Bern p=0.1")
     like = {"for_s": 600, "uses": 9, "any": ["city"]}
     assert decide(proxy, id, verdict="approve", like_this=like).status_code == 200
@@ -349,7 +351,8 @@ def opened(url: str) -> Iterator[Store]:
 @pytest.mark.parametrize("rounds", [3, pytest.param(50, marks=pytest.mark.slow)])
 def test_it_is_used_as_often_as_it_allows_whoever_asks(store_url: str, rounds: int) -> None:
     """By four stores at once, as several workers and proxies have them, ten calls each: just as
-    many are let go as were allowed, and revoked at the same time none that nobody counted."""
+    many are let go as were allowed, and revoked at the same time none that nobody counted.
+    """
     put(store_url, *(replace(BOUND, id=f"held-{n}", rule_digest=f"r{n}") for n in range(rounds)))
     queue = ReviewQueue(store_url)
 
@@ -379,7 +382,8 @@ def test_two_workers_share_it_and_a_restart_keeps_it(
     tmp_path: Path, upstream: FaultyUpstream
 ) -> None:
     """Each worker lets calls go until the allowed number is used up, also after the proxy was
-    started anew; `pinocchio reviews` lists and revokes."""
+    started anew; `pinocchio reviews` lists and revokes.
+    """
     config = tmp_path / "proxy.yaml"
     with running(tmp_path, upstream.base_url, policy=HOLD, checkpoint="fake:0.1") as workers:
         clients = workers.both()

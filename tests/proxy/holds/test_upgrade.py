@@ -33,7 +33,8 @@ REPLY = {"choices": [{"index": 0, "message": {"role": "assistant", "tool_calls":
 
 def test_digests_of_what_is_held_stay_the_same(tmp_path: Path) -> None:
     """They are in databases: another formula lets nobody find what a reviewer released before the
-    upgrade, and agents get a new hold. Whoever changes one looks rows up by the old one too."""
+    upgrade, and agents get a new hold. Whoever changes one looks rows up by the old one too.
+    """
     policy = parse_policy(POLICY, "gate.yaml")
     approvals = Approvals([policy], Store(f"sqlite:///{tmp_path}/held.db"))
     request = request_of(json.dumps(BODY).encode())

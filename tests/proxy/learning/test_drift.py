@@ -88,7 +88,8 @@ def test_what_another_process_has_read_is_not_read_again(store_url: str) -> None
 
 def test_verdicts_show_a_calibration_that_is_off(traffic: Traffic) -> None:
     """An overconfident calibrator is found out by its audited verdicts, which distrusts it; a
-    reset begins anew."""
+    reset begins anew.
+    """
     traffic.pass_by(250, 7, audit_share=1.0, says=lambda p: overconfident(overconfident(p)))
     traffic.label()
     done = traffic.run("drift")
@@ -167,7 +168,8 @@ def test_that_others_are_asked_is_no_drift(
     store_url: str, tmp_path: Path, is_recalibrated: bool
 ) -> None:
     """Scores are those of replies alone, whatever others said of them and whatever corrected them,
-    on both databases; a shift of such replies is one all the same."""
+    on both databases; a shift of such replies is one all the same.
+    """
     traffic = Traffic(tmp_path, seed=2, url=store_url)
     traffic.pass_by(1_000, 10)
     if is_recalibrated:

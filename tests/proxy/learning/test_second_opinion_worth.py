@@ -42,7 +42,8 @@ def told(month: tuple[Traffic, Findings], days: float = 30, **of: str) -> Second
 
 def test_both_numbers_are_held_against_the_verdicts(month: tuple[Traffic, Findings]) -> None:
     """Those that rank alike gain nothing; numbers of another name are measured apart, and too few
-    labels not at all."""
+    labels not at all.
+    """
     found = told(month)
     assert 500 < found.replies == found.agreed < 700
     assert (found.differed, found.untold, found.is_whole) == (0, 0, True)

@@ -42,12 +42,12 @@ OFF = 0.25
 
 
 def less_often_right(rng: np.random.Generator, count: int) -> Floats:
-    """The usual questions, answered right less often by a quarter."""
+    """Return the usual probabilities of being right, all lower by a quarter."""
     return np.clip(usual_truth(rng, count) - OFF, 0.01, 1.0)
 
 
 def without_noticing(truth: Floats) -> Floats:
-    """What the calibrator says of these: the same as of the usual answers."""
+    """Return the calibrator's confidences if it does not notice the shift."""
     return overconfident(np.clip(truth + OFF, 0.0, 1.0))
 
 
@@ -59,7 +59,10 @@ def live(
     says: Callable[[Floats], Floats] = overconfident,
     half: int = HALF,
 ) -> Month:
-    """A month; audited replies get their verdicts at once from the third week on."""
+    """Simulate a month and return its results.
+
+    From the third week on, audited replies get their verdicts at once.
+    """
     traffic = Traffic(folder, seed)
     traffic.pass_by(half, 14, audit_share=1.15 * LABELS / half)
     labels = traffic.label(LABELS)
@@ -89,7 +92,8 @@ def live(
 
 def test_a_month_in_which_the_calibrator_is_mended_and_a_shift_noticed(tmp_path: Path) -> None:
     """ECE falls below half after 200 verdicts; scores that shift raise the alarm of scores within
-    300 replies, without a label."""
+    300 replies, without a label.
+    """
     month = live(tmp_path, 1, shift=harder, half=2_500)
     assert month.labels == LABELS
     assert month.error_after < month.error_before / 2

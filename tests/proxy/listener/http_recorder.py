@@ -64,7 +64,7 @@ class Recorder:
 
 @contextmanager
 def serving(app: Any, **more: Any) -> Iterator[int]:
-    """The port of a server around the application."""
+    """Serve the application and yield the server's port."""
     settings: Any = {"log_config": None, "lifespan": "off", "server_header": False}
     settings |= {"http": HttpProtocol, "date_header": False, **websocket_settings(2**20)}
     settings |= {"loop": "asyncio"}

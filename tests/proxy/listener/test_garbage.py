@@ -56,7 +56,7 @@ REQUEST_OF = {
 
 @contextmanager
 def collected_by_hand() -> Iterator[list[Any]]:
-    """The objects that a collection found unreachable inside, once the block is over."""
+    """Yield a list that gets the objects found unreachable after the block."""
     gc.collect()
     found: list[Any] = []
     gc.disable()

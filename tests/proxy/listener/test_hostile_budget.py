@@ -25,7 +25,7 @@ MOST_OWN_MS = 300.0  # other work on the machine counts in it
 
 @pytest.fixture(scope="module")
 def measured(request: pytest.FixtureRequest) -> dict[str, dict[str, Any]]:
-    """What each attack cost that is asked for."""
+    """Return the cost of each selected attack, by its name."""
     items: list[Any] = [item for item in request.session.items if item.path == request.path]
     asked = [item.callspec.params["name"] for item in items]
     places = (BENCHES, BENCHES / "peers", BENCHES / "hostile")

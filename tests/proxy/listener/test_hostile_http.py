@@ -48,7 +48,7 @@ def recorder() -> Recorder:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Times are a twentieth of what they are."""
+    """Shorten the timeouts to a twentieth."""
     monkeypatch.setattr(connections, "SWEEP_S", 0.05)
     for name in ("HEAD_S", "BODY_S", "LINGER_S"):
         monkeypatch.setattr(http_server, name, getattr(http_server, name) / 20)

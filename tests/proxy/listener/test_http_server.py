@@ -155,7 +155,8 @@ def test_what_comes_after_the_last_request_takes_no_reply(
     ports: dict[str, int], more: bytes
 ) -> None:
     """A request that closes the connection is answered, whatever the client sends behind it; that
-    is not answered."""
+    is not answered.
+    """
     one = b"GET /small HTTP/1.1\r\nhost: x\r\n"
     for request in (
         one + b"connection: close\r\n\r\n",
@@ -230,7 +231,7 @@ class GoneTransport(asyncio.Transport):
         return True
 
     def write(self, data: Any) -> None:
-        """It goes nowhere."""
+        """Discard the data."""
 
     def write_eof(self) -> None:
         raise OSError(errno.ENOTCONN, "not connected")
@@ -253,7 +254,8 @@ def test_a_client_that_is_gone_before_the_last_words_is_no_fault() -> None:
 
 def test_a_stop_and_connections_are_limited_as_configured() -> None:
     """What goes on at a stop has the configured time, or another one that is asked for; workers
-    share the connections, and none of them has less than its part."""
+    share the connections, and none of them has less than its part.
+    """
     config = Config.model_validate({"limits": {"grace_s": 7, "max_connections": 10}})
     plain = server_settings(application, config.limits)
     assert (plain.timeout_graceful_shutdown, plain.limit_concurrency) == (7, 10)

@@ -70,7 +70,8 @@ def test_what_is_known_is_what_the_parser_reads(
     body: bytes, edits: list[tuple[int, int, bytes]], more: bytes, at: int
 ) -> None:
     """However a request differs from the one before it, either it is told to be another, or llhttp
-    finds in it one request with these fields and this body, or its beginning."""
+    finds in it one request with these fields and this body, or its beginning.
+    """
     known = learnt(request(b"hello"))
     assert known is not None
     data = request(body)
@@ -180,7 +181,8 @@ def test_each_is_answered_as_on_a_connection_of_its_own(
 @pytest.mark.parametrize("cuts", [[0], [0, 1], [1], [1, 2], [3], [4], [-1, 0], [-20, 1]])
 def test_a_body_may_come_behind_its_head(server: tuple[int, Recorder], cuts: list[int]) -> None:
     """In several pieces, which begin so many bytes behind the head's end; also in the one that
-    another request begins in."""
+    another request begins in.
+    """
     port, app = server
     requests = [request(b"body"), request(b"four"), request(b""), request(b"b" * 300)]
     with connect(port) as kept:

@@ -40,7 +40,7 @@ SOMETIMES = {
 
 
 def line_of(server: ProxyProcess, response: httpx.Response) -> dict[str, Any]:
-    """The one line of a request."""
+    """Return the one log line of a request."""
     id = response.headers["x-pinocchio-request-id"]
     until(lambda: any(line["request_id"] == id for line in server.lines()))
     [line] = [line for line in server.lines() if line["request_id"] == id]

@@ -48,7 +48,7 @@ def running() -> Iterator[RealtimeUpstream]:
 
 @pytest.fixture
 def upstream(running: RealtimeUpstream) -> RealtimeUpstream:
-    """The realtime API; it remembers the sessions of this test only."""
+    """Return the realtime API, which remembers the sessions of this test only."""
     running.forget()
     return running
 
@@ -68,7 +68,7 @@ def proxy(
 
 @pytest.fixture
 def new_proxy(tmp_path: Path, upstream: RealtimeUpstream) -> Iterator[Callable[..., LiveProxy]]:
-    """Starts a proxy with options of its own."""
+    """Yield a function that starts a proxy with its own options."""
     started: list[LiveProxy] = []
 
     def open_proxy(base_url: str | None = None, **options: Any) -> LiveProxy:
@@ -81,7 +81,7 @@ def new_proxy(tmp_path: Path, upstream: RealtimeUpstream) -> Iterator[Callable[.
 
 
 async def end_of(session: ClientConnection) -> Close | None:
-    """The close frame that the client gets; None where the connection breaks."""
+    """Return the close frame that the client receives, or None if the connection breaks."""
     try:
         while True:
             await asyncio.wait_for(session.recv(), 5)
@@ -600,7 +600,7 @@ async def test_an_upstream_that_does_not_read_stops_the_client(
 
 
 async def _settled(count: Callable[[], int]) -> int:
-    """The count once it has stood still for half a second."""
+    """Return the count once it has not changed for half a second."""
     last, since = -1, time.monotonic()
     deadline = since + 8
     while time.monotonic() - since < 0.5:
@@ -644,7 +644,7 @@ async def test_clients_that_are_still_sending_can_read_why_they_are_refused(
 
 
 def _refused_code(url: str) -> int | None:
-    """What OpenAI's blocking client would see: it sits on this connection."""
+    """Return the close code that OpenAI's blocking client, built on this library, would see."""
     with blocking_connect(url, proxy=None) as session:
         try:
             session.send(b"x" * (8 * LIMIT))
@@ -712,7 +712,7 @@ HANDSHAKE = (
 def shake(
     proxy: LiveProxy, target: str = "/v1/realtime", host: str = "127.0.0.1", more: str = ""
 ) -> bytes:
-    """What a handshake made by hand is answered, up to the end of the connection."""
+    """Return the answer to a handmade handshake, up to the end of the connection."""
     with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as connection:
         text = HANDSHAKE.format(target=target, host=host, more=more)
         connection.sendall(text.encode("latin-1"))

@@ -79,7 +79,8 @@ def test_the_demo_is_listed_where_upstream_asks_for_a_key(proxy: LiveProxy) -> N
 
 def test_several_upstreams_make_one_list(tmp_path: Path, upstream: FaultyUpstream) -> None:
     """The widest route's list first, then what others have that is routed to them; only with keys
-    of their own, and one that is away is left out."""
+    of their own, and one that is away is left out.
+    """
     other = {"base_url": upstream.base_url, "api_key": "sk-more"}
     upstreams = {
         "wide": {"base_url": upstream.base_url},
@@ -270,7 +271,7 @@ def test_an_unknown_path(proxy: LiveProxy) -> None:
 
 
 def send_raw(proxy: LiveProxy, request: str) -> tuple[int, dict[str, str], Any]:
-    """Sends the bytes of a request as they are; status, header fields and JSON of the answer."""
+    """Send the bytes of a request unchanged; return the answer's status, header fields and JSON."""
     with socket.create_connection(("127.0.0.1", proxy.port), timeout=10) as connection:
         connection.sendall(request.encode("latin-1"))
         answer = b""

@@ -27,7 +27,7 @@ CODEX = (  # the handshake that Codex sends before its first request
 
 
 def answer_to_codex(proxy: LiveProxy, path: str = "/v1/responses") -> bytes:
-    """The bytes that answer Codex's handshake, up to the end of the head of a WebSocket."""
+    """Return the bytes that answer Codex's handshake, up to the end of a WebSocket's head."""
     with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as connection:
         connection.sendall(CODEX.replace("/v1/responses", path).encode())
         told = b""

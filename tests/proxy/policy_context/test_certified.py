@@ -56,7 +56,10 @@ def write(folder: Path, issued: Certificate) -> None:
 
 @pytest.fixture
 def start(upstream: FaultyUpstream, tmp_path: Path) -> Iterator[Start]:
-    """Starts a proxy on this test's folder; a second start is one after a restart."""
+    """Yield a function that starts a proxy on this test's folder.
+
+    A second start is a restart.
+    """
     started: list[LiveProxy] = []
 
     def start(policy: str = GATE, scorer: WordScorer | None = None) -> LiveProxy:
@@ -74,7 +77,7 @@ def start(upstream: FaultyUpstream, tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def lines() -> Iterator[list[Any]]:
-    """What the proxy logs."""
+    """Yield the lines that the proxy logs."""
     with structlog.testing.capture_logs() as captured:
         yield captured
 
@@ -155,7 +158,7 @@ def test_a_broken_certificate_is_refused_and_the_one_before_stays(
 
 
 def drift(proxy: LiveProxy) -> int:
-    """Sends replies of a lower kind until nothing is delivered any more; gives how many."""
+    """Send replies of a lower kind until all are blocked; return how many rounds it took."""
     for number in range(400):
         if action(proxy, 0.6) == action(proxy, 0.95) == "block":
             return number

@@ -43,7 +43,7 @@ def upstream() -> Iterator[AnyUpstream]:
 
 @pytest.fixture(scope="module")
 def proxy(upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveProxy]:
-    """A proxy that only observes."""
+    """Yield a proxy that only observes."""
     folder = tmp_path_factory.mktemp("proxy")
     proxy = LiveProxy(upstream.base_url, folder, upstream={"speaks": "both"})
     yield proxy
@@ -51,7 +51,7 @@ def proxy(upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory) -> It
 
 
 def answer_with(surface: str, said: Json) -> Json:
-    """An answer of a surface, with a message or one part of it."""
+    """Return a surface's answer that contains this message, or this part of one."""
     answer: Json = json.loads(json.dumps(ANSWERS[surface]))
     if surface == "chat":
         answer["choices"][0]["message"] = {"role": "assistant", **said}

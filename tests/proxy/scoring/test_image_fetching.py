@@ -40,13 +40,13 @@ def running() -> Iterator[ImageServer]:
 
 @pytest.fixture
 def server(running: ImageServer) -> ImageServer:
-    """The server; it remembers the requests of this test only."""
+    """Return the server, which remembers the requests of this test only."""
     running.forget()
     return running
 
 
 def images(*hosts: str, most_held: int = MOST_HELD, **settings: Any) -> Images:
-    """Fetches from these hosts, or any, on this network too."""
+    """Return a fetcher of images from these hosts, or any, private networks included."""
     fetch = FetchConfig(hosts=hosts or ("*", "127.0.0.1:*", "images.test:*"), allow_private=True)
     config = ImagesConfig(max_bytes=MOST, fetch=fetch, **settings)
     return Images(config, most_held=most_held)
@@ -300,7 +300,7 @@ def test_hosts_that_are_named(host: str, url: str, is_allowed: bool) -> None:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A key and a certificate for images.test, in one file."""
+    """Write a key and a certificate for images.test into one file; return its path."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "images.test")])
     now = datetime.datetime.now(datetime.UTC)

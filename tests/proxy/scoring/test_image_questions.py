@@ -54,7 +54,7 @@ def server() -> Iterator[ImageServer]:
 
 @pytest.fixture(scope="module")
 def start(upstream: ClientsUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
-    """Starts a proxy in front of an upstream that speaks all formats."""
+    """Yield a function that starts a proxy in front of an upstream that speaks all formats."""
     started: list[LiveProxy] = []
 
     def start(**options: Any) -> LiveProxy:
@@ -72,7 +72,7 @@ def start(upstream: ClientsUpstream, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture(scope="module")
 def sighted(start: Start, server: ImageServer) -> LiveProxy:
-    """A proxy whose calibrator reads images, and which fetches them from one server."""
+    """Start a proxy whose calibrator reads images, and which fetches them from one server."""
     fetch = {"hosts": (f"127.0.0.1:{server.port}",), "allow_private": True}
     images = {"fetch": fetch, "max_count": 3, "max_bytes": 10_000}
     return start(scorer=SightedScorer(), calibrator={"images": images})
@@ -80,7 +80,7 @@ def sighted(start: Start, server: ImageServer) -> LiveProxy:
 
 @pytest.fixture
 def seen(sighted: LiveProxy) -> list[Item]:
-    """What the calibrator has been shown by this test."""
+    """Return the items that the calibrator receives during this test."""
     assert isinstance(sighted.scorer, SightedScorer)
     sighted.scorer.seen.clear()
     return sighted.scorer.seen
@@ -117,7 +117,7 @@ def of_messages(data: str = ENCODED, media_type: str = "image/png") -> Json:
 
 
 def told(proxy: LiveProxy, asked: tuple[str, Json], is_stream: bool = False) -> Json:
-    """The member of the reply, which is as upstream gave it."""
+    """Return the reply's member; check that the reply contains the upstream's answer."""
     path, body = asked
     body = {"model": "text", **body, **({"stream": True} if is_stream else {})}
     got = post_raw(f"{proxy.base_url}/{path}", body)
@@ -333,7 +333,8 @@ def test_a_conversation_remembers_where_an_image_is(
     sighted: LiveProxy, seen: list[Item], server: ImageServer
 ) -> None:
     """A response that goes on with an earlier one is asked about its images: those under a URL
-    are fetched again, those that came along are no longer here."""
+    are fetched again, those that came along are no longer here.
+    """
     for url, expected in (
         (f"{server.url}/png", SCORED),
         (data_url(PNG), ("not_supported", "image_missing")),
@@ -352,7 +353,8 @@ def test_a_vision_model_is_shown_the_image(
     start: Start, tiny_bases: Callable[[Family], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """F04, F06: with a model of the real class the number through the proxy is that of Python, and
-    it depends on the picture."""
+    it depends on the picture.
+    """
     folder = tmp_path_factory.mktemp("vision") / "tiny"
     write_tiny_adapter(folder, tiny_bases("qwen3_vl"), "qwen3_vl")
     judge = Pinocchio(str(folder), device="cpu")

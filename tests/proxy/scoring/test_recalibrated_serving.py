@@ -38,7 +38,7 @@ def config_of(folder: Path, upstream: FaultyUpstream) -> str:
 
 
 def asked(proxy: ProxyProcess, model: str = "ok", **headers: str) -> tuple[float, str, float]:
-    """The confidence and the calibrator in the headers, and the confidence in the body."""
+    """Return the confidence and the calibrator in the headers, and the confidence in the body."""
     reply = httpx.post(
         f"{proxy.base_url}/chat/completions",
         json=question("why?", model),
@@ -52,7 +52,7 @@ def asked(proxy: ProxyProcess, model: str = "ok", **headers: str) -> tuple[float
 
 
 def other_calibrators() -> str:
-    """The file of a recalibration that was fitted for another calibrator."""
+    """Return the file of a recalibration that was fitted for another calibrator."""
     found = Recalibration("platt", Platt(), labels=100, calibrator="embedded@1234")
     return json.dumps({"name": found.name, **found.as_dict()})
 
@@ -214,7 +214,8 @@ def test_numbers_that_know_others_take_up_theirs(
     running_upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
     """Of the calibrator that ships, while it serves: promoting one for second opinions leaves the
-    number of the reply alone as it is, and taking it back needs no restart either."""
+    number of the reply alone as it is, and taking it back needs no restart either.
+    """
     config = config_of(tmp_path, running_upstream).replace("fake:0.5", "embedded")
     config += "policies: hearing.yaml\n"
     (tmp_path / "hearing.yaml").write_text(HEARING)
@@ -240,7 +241,8 @@ def test_a_file_for_each_kind_of_numbers_is_named(
     running_upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
     """One for replies alone, one for numbers that know others, in any order; a running proxy takes
-    up a change of either, and two for one kind are refused, since only one could count."""
+    up a change of either, and two for one kind are refused, since only one could count.
+    """
     scorer = load_scorer("embedded")
     alone = Recalibration("platt", Platt(1.0, -1.0), labels=100, calibrator=scorer.name)
     knowing = Recalibration("platt", Platt(1.0, -2.0), labels=100, calibrator=opinion_of(scorer))
@@ -275,7 +277,8 @@ def test_weights_of_signals_stand_beside_a_curve(
     running_upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
     """A reply without signals has the number of the curve, under its name; one with some has what
-    the weights make of the calibrator's own. `check` says whether signals count."""
+    the weights make of the calibrator's own. `check` says whether signals count.
+    """
     (tmp_path / "signalled.yaml").write_text(SIGNALLED)
     config = config_of(tmp_path, running_upstream) + "policies: signalled.yaml\n"
     BY_MODEL.save(tmp_path / "recalibration.json")

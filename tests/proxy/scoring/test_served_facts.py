@@ -51,7 +51,8 @@ def test_a_changed_file_is_read_again_and_a_broken_one_is_refused(
     tmp_path: Path, running_upstream: FaultyUpstream
 ) -> None:
     """The basis is `facts`; another price in the file turns the numbers round; a mistake in it is
-    told with its line, and what held before still does."""
+    told with its line, and what held before still does.
+    """
     shutil.copy(COMPANY, path := tmp_path / "company.jsonl")
     with ProxyProcess(tmp_path, config_of(tmp_path, running_upstream)) as process:
         ready = process.base_url.removesuffix("/v1") + "/readyz"

@@ -84,7 +84,7 @@ def told(member: dict[str, Any]) -> list[Any]:
 
 @contextmanager
 def both(first: Scorer, second: Scorer, **options: Any) -> Iterator[WithStandIn]:
-    """A calibrator, corrected by a curve of its own, and its stand-in, by another."""
+    """Yield a calibrator with its stand-in, each corrected by a curve of its own."""
     its, curves = Scoring(lambda: first, **options), Recalibrations(OTHERS_CURVE)
     instead = Scoring(lambda: second)
     for each in (its, instead):
@@ -150,7 +150,8 @@ async def test_whoever_scored_hears_what_others_say() -> None:
 
 def test_an_overloaded_scoring_server(upstream: FaultyUpstream, tmp_path: Path) -> None:
     """The embedded calibrator scores what a busy server turns away or answers too late: header,
-    member, record, figures and log say who scored and why. Then the server's numbers again."""
+    member, record, figures and log say who scored and why. Then the server's numbers again.
+    """
     scorer, embedded = SlowScorer(), version_of("embedded")
     scorer.proceed.set()
     section = {"checkpoint": "fake:0.5", "max_queue": 1, "timeout_s": 20}
@@ -200,7 +201,8 @@ def test_a_certificate_is_for_the_calibrator_that_scored(
     upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
     """A rule with `max_error` lets the calibrator's own numbers through, and a stand-in's never:
-    however sure, nobody certified them."""
+    however sure, nobody certified them.
+    """
     rows = [Labelled(str(n), 0.9 if n % 2 else 0.2, bool(n % 2)) for n in range(600)]
     grant = certify(rows, 0.1, 0.9).grant("words@1", Scope())
     certificate = Certificate((grant,), "2026-01-01").to_json()
@@ -228,7 +230,8 @@ def test_a_certificate_is_for_the_calibrator_that_scored(
 
 def test_the_least_sure_are_found_among_numbers_of_one_calibrator(start_proxy: StartProxy) -> None:
     """`lowest_share` compares a stand-in's numbers with its own: those of another calibrator are no
-    measure, and too few are none."""
+    measure, and too few are none.
+    """
     scorer = SlowScorer()
     scorer.proceed.set()
     proxy = start_proxy(

@@ -46,7 +46,7 @@ def chain_key() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def originals() -> dict[str, str]:
-    """The stores that tests have copies of, by the kind of database."""
+    """Return an empty mapping from the kind of database to the store that tests copy."""
     return {}
 
 
@@ -54,7 +54,7 @@ def originals() -> dict[str, str]:
 def url(
     store_url: str, originals: dict[str, str], request: pytest.FixtureRequest, tmp_path: Path
 ) -> str:
-    """A store in which something happened, `live`; each test has a copy of its own."""
+    """Return a test's own copy of a store in which `live` made changes."""
     kind = store_url.partition(":")[0]
     if kind == "sqlite":
         if kind not in originals:
@@ -92,7 +92,7 @@ def live(url: str) -> None:
 
 
 def record(url: str, count: int) -> list[str]:
-    """Records exchanges; gives their ids."""
+    """Record exchanges; return their ids."""
     records = Records(url, every_s=0.01)
     records.open()
     ids = [new_request_id() for _ in range(count)]

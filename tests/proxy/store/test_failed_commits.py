@@ -66,7 +66,7 @@ def audit(store_url: str, tmp_path: Path) -> Callable[..., Result]:
 def add_key(
     engine: sa.Engine, id: str, *, fails: str = "", then: Callable[..., None] | None = None
 ) -> None:
-    """Writes a row and its entry in a transaction that may fail when it is committed."""
+    """Write a row and its entry in a transaction, which may fail at its commit."""
     with engine.begin() as connection:
         if connection.dialect.name == "sqlite":
             connection.exec_driver_sql("PRAGMA foreign_keys = ON")
@@ -80,7 +80,7 @@ def add_key(
 
 
 def end_connection(connection: sa.Connection) -> None:
-    """Ends a connection before its COMMIT: at the server, or by closing the file's handle."""
+    """End a connection before its COMMIT: at the server, or by closing the file's handle."""
     if connection.dialect.name == "sqlite":
         driver = connection.connection.driver_connection
         assert driver is not None
@@ -129,7 +129,7 @@ def test_a_commit_that_fails_raises_no_alarm(
 
 
 def lose_answer(patch: pytest.MonkeyPatch, engine: sa.Engine) -> None:
-    """The database commits, and the connection ends before it has said so."""
+    """Make commits succeed in the database while the connection breaks before the answer."""
     dialect = type(engine.dialect)
     commit = dialect.do_commit
 

@@ -27,7 +27,7 @@ MOST_CONNECTIONS = 30  # of one process, as the page says
 
 
 def grants() -> list[str]:
-    """The statements that the page gives to whoever owns the database."""
+    """Return the statements that the page gives to whoever owns the database."""
     block = PAGE.split("```sql\n")[1].split("```")[0]
     return [line.strip() for line in block.split(";") if line.strip()]
 
@@ -36,7 +36,7 @@ def grants() -> list[str]:
 def with_least_rights(
     postgres: PostgresServer, postgres_url: str, upstream: FaultyUpstream, tmp_path: Path
 ) -> Iterator[LiveProxy]:
-    """A proxy that may read and write rows of a migrated store, and make nothing in it."""
+    """Yield a proxy that may read and write rows of a migrated store, but create nothing in it."""
     open_engine(postgres_url).dispose()  # as `pinocchio migrate` does
     name = postgres_url.rpartition("/")[2]
     told = [each.replace("pinocchio_db", name).replace("SECRET", "app") for each in grants()]
@@ -65,7 +65,8 @@ def test_a_database_that_hangs_does_not_keep_a_scrape_waiting(
     postgres_url: str, upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
     """What is known without it comes at once, for the token and for an admin's key, however long
-    the tables stay locked; afterwards the rest is there again."""
+    the tables stay locked; afterwards the rest is there again.
+    """
     proxy = LiveProxy(upstream.base_url, tmp_path, policy=HOLD, store=postgres_url, **DESK)
     key = {"authorization": f"Bearer {make_key(proxy, 'admin', 'prometheus')}"}
     engine = sa.create_engine(postgres_url.replace("postgresql://", "postgresql+psycopg://"))
@@ -116,7 +117,8 @@ def test_a_backup_of_sqlite_has_what_is_in_the_log_of_writes(
     upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
     """The page's statement copies a store in use whole, and its audit chain holds; the file alone
-    lacks what is still in the log of writes (`-wal`)."""
+    lacks what is still in the log of writes (`-wal`).
+    """
     proxy = LiveProxy(upstream.base_url, tmp_path, policy=HOLD, **DESK)
     held = [proxy.ask(f"p=0.{n}").headers["x-pinocchio-review-id"] for n in (1, 2, 3)]
     statement = PAGE.split('"VACUUM INTO')[1].split('"')[0]
@@ -135,7 +137,7 @@ def test_a_backup_of_sqlite_has_what_is_in_the_log_of_writes(
 
 
 def ids_in(path: Path) -> set[str]:
-    """The held replies of a copy; none where even the tables are missing."""
+    """Return the ids of held replies in a copy, empty if even the table is missing."""
     with closing(sqlite3.connect(path)) as store:
         tables = {name for (name,) in store.execute("SELECT name FROM sqlite_master")}
         if "held_replies" not in tables:

@@ -73,7 +73,7 @@ class Load:
 
 @pytest.fixture(scope="module")
 def own_postgres() -> Iterator[PostgresServer]:
-    """A server of these tests alone: they stop it."""
+    """Yield a server of these tests alone: they stop it."""
     with PostgresServer() as server:
         yield server
 

@@ -120,7 +120,7 @@ def test_without_days_exchanges_stay(store_url: str) -> None:
 
 
 def decided(id: str, state: str, days: float, **fields: object) -> HeldReply:
-    """A reply that was decided on so many days ago."""
+    """Return a reply that was decided on this many days ago."""
     at = time.time() - days * DAY_S
     told = {"decided_at": at, "expires_at": at + 60, "request": b"{}", "request_id": f"req_{id}"}
     return replace(REPLY, id=id, state=state, **(told | fields))  # type: ignore[arg-type]
@@ -141,7 +141,8 @@ GONE = {
 
 def test_content_is_deleted_once_it_is_over(store_url: str, retention: Retention) -> None:
     """Requests, replies and what reviewers wrote go `keep_content_days` after the decision; facts
-    stay, and so does what may still be fetched or waits."""
+    stay, and so does what may still be fetched or waits.
+    """
 
     async def held() -> dict[str, HeldReply]:
         store = Store(store_url)

@@ -60,7 +60,7 @@ def a_later_version(
 
 
 def differences(url: str) -> list[object]:
-    """What the metadata of this version have that the database has not, and the other way round."""
+    """Return the differences between this version's metadata and the database, both ways."""
     engine = open_engine(url)
     try:
         with engine.connect() as connection:

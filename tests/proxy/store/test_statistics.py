@@ -126,7 +126,8 @@ def test_who_decided_stands_beside_a_held_reply(engine: sa.Engine, store_url: st
 
 def test_the_latest_label_counts_with_the_reason_for_it(engine: sa.Engine, store_url: str) -> None:
     """Of a held reply, of one that was audited with its share, of one that nobody drew; what has
-    no confidence is left out."""
+    no confidence is left out.
+    """
     kept, drawn, other, unscored = recorded(engine, 4, confidence=0.7, model="m")
     with engine.begin() as connection:
         of = exchanges.update()

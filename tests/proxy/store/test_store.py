@@ -195,7 +195,8 @@ async def test_half_characters_are_stored(store: Store) -> None:
 
 def test_what_was_decided_waits_for_the_disk(store_url: str) -> None:
     """A loss of power takes no decision with it, at most the last moments of the record, which is
-    written without waiting."""
+    written without waiting.
+    """
     url, asked = store_url, "PRAGMA synchronous"
     if not url.startswith("sqlite"):  # where tests run, the server itself does not wait
         url, asked = f"{url}?options=-csynchronous_commit%3Don", "SHOW synchronous_commit"

@@ -30,7 +30,7 @@ TEXT = "The capital of France is Paris. p=0.9"
 
 
 def sse(*events: Json | str, named: bool = False) -> bytes:
-    """The bytes of events: objects, with their type as the name, or data as it is."""
+    """Return the bytes of events: objects, optionally named by their type, or data as it is."""
     lines = []
     for each in events:
         if isinstance(each, dict) and named and "type" in each:
@@ -98,7 +98,7 @@ RESPONSE_EVENTS = [CREATED, DONE_ITEM, COMPLETED]
 
 
 def chunk(**choice: Any) -> Json:
-    """A chunk of a chat stream with one choice."""
+    """Return a chunk of a chat stream with one choice."""
     listed = [{"index": 0, "finish_reason": None, **choice}]
     return {
         "id": "c",

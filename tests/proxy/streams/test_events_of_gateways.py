@@ -137,7 +137,7 @@ def upstream() -> Iterator[AnyUpstream]:
 def proxy(
     request: pytest.FixtureRequest, upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiveProxy]:
-    """A proxy that observes, gates calls, or decides on everything before it is sent."""
+    """Yield a proxy that observes, gates calls, or decides on everything before it is sent."""
     policy = {"observe": OBSERVE, "calls": CALLS, "buffered": BUFFERED}[request.param]
     folder = tmp_path_factory.mktemp(request.param)
     proxy = LiveProxy(upstream.base_url, folder, policy=policy, upstream={"speaks": "both"})
@@ -149,7 +149,7 @@ def proxy(
 def observing(
     upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LiveProxy]:
-    """A proxy whose policy changes nothing."""
+    """Yield a proxy whose policy changes nothing."""
     folder = tmp_path_factory.mktemp("observing")
     proxy = LiveProxy(upstream.base_url, folder, policy=OBSERVE, upstream={"speaks": "both"})
     yield proxy
@@ -158,7 +158,7 @@ def observing(
 
 @pytest.fixture(scope="module")
 def gating(upstream: AnyUpstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveProxy]:
-    """A proxy that holds every call."""
+    """Yield a proxy that holds every call."""
     folder = tmp_path_factory.mktemp("gating")
     proxy = LiveProxy(upstream.base_url, folder, policy=CALLS, upstream={"speaks": "both"})
     yield proxy
@@ -355,7 +355,8 @@ def test_unknown_events_that_could_hold_a_part_count_as_a_call(
     gating: LiveProxy, upstream: AnyUpstream, surface: str, event: Json
 ) -> None:
     """Named or built like a call, or with a member in which one grows: not delivered by a rule on
-    calls, as before."""
+    calls, as before.
+    """
     events = MESSAGE_EVENTS if surface == "messages" else [CREATED, DONE_ITEM]
     end = STOP if surface == "messages" else COMPLETED
     upstream.answer = Response(

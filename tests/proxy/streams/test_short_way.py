@@ -48,7 +48,7 @@ EVENT = st.one_of(
 
 
 def fed(stream: LiveStream, part: bytes) -> bytes:
-    """What comes out of a part, with a sign behind each event that waits for its outcome."""
+    """Return the output for a part, with a mark after each event that waits for its outcome."""
     return b"".join(
         piece.event.raw + b"|" if isinstance(piece, Finished) else cast(bytes, piece)
         for piece in stream.feed(part)
@@ -99,7 +99,7 @@ def client() -> HeldClient:
 
 
 def opened(client: HeldClient, stream: LiveStream) -> tuple[HttpReply, Callable[[bytes], None]]:
-    """A reply's pieces on their short way, and what lets one more arrive."""
+    """Return a reply on the short way, and a function that lets one more piece arrive."""
     exchange = HttpReply(asyncio.get_running_loop(), "POST")
     exchange.connection = cast(Any, SimpleNamespace(resume=lambda: None))
     ShortWay(stream, exchange, Clock()).open(cast(Client, client))

@@ -39,7 +39,7 @@ def proxies(
 
 
 def of_call(id: str, name: str) -> Json:
-    """A piece of a call, always under the index 0."""
+    """Return a chunk with a piece of a call, always under the index 0."""
     function = {"name": name, "arguments": "{}"}
     return chunk(delta={"tool_calls": [{"index": 0, "id": id, "function": function}]})
 

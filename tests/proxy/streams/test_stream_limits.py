@@ -92,7 +92,7 @@ class Counted:
 
 
 def pieces_of(size: int, piece: int = 2**16) -> list[bytes]:
-    """A stream of about `size` bytes, from the role to [DONE]."""
+    """Return a stream of about `size` bytes, from the role to [DONE]."""
     one = chunk({"content": "x" * (piece - 200)})
     return [*text(), *[one] * (size // len(one)), finish(), DONE]
 

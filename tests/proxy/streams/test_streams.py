@@ -45,7 +45,7 @@ SOON_S = 15  # it is a second, where no other work uses the machine
 
 @pytest.fixture
 def slow(start_proxy: StartProxy) -> Iterator[LiveProxy]:
-    """A proxy whose scorer waits for the test, while a stream's finish chunk waits 20 ms."""
+    """Yield a proxy whose scorer waits for the test, while a stream's finish chunk waits 20 ms."""
     scorer = SlowScorer("slow@1")
     yield start_proxy(scorer=scorer, limits={"stream_wait_ms": 20})
     scorer.proceed.set()
@@ -78,7 +78,7 @@ def test_with_attach_body_off_the_stream_is_identical(
 
 
 def upstream_bytes(upstream: FaultyUpstream, asked: Any) -> bytes:
-    """What the upstream sends to somebody who asks it directly, as far as it gets."""
+    """Return the bytes that the upstream sends directly, up to where it breaks off."""
     parts = []
     url = f"{upstream.base_url}/chat/completions"
     with httpx.stream("POST", url, json=asked) as response:

@@ -48,7 +48,10 @@ def receiver() -> Iterator[OtlpReceiver]:
 
 @pytest.fixture
 def start(upstream: FaultyUpstream, receiver: OtlpReceiver, tmp_path: Path) -> Iterator[Start]:
-    """Starts a proxy that tells the receiver; it stops in the end."""
+    """Yield a function that starts a proxy that exports to the receiver.
+
+    All of them stop in the end.
+    """
     started: list[LiveProxy] = []
 
     def start(otel: dict[str, Any] | None = None, **options: Any) -> LiveProxy:
@@ -76,7 +79,8 @@ def test_a_call_is_a_span_below_the_clients(
     start: Start, receiver: OtlpReceiver, upstream: FaultyUpstream
 ) -> None:
     """With the attributes of the conventions; upstream gets the span's id, the client's headers
-    else stay; the confidence is an event of that span."""
+    else stay; the confidence is an event of that span.
+    """
     otel = {"headers": {"x-key": "secret"}, "service_name": "gate"}
     proxy = start(otel, policy=HOLD)
     headers = {"traceparent": PARENT, "tracestate": "a=1", "x-other": "stays"}
@@ -128,7 +132,8 @@ def test_a_call_is_a_span_below_the_clients(
 
 def test_no_value_costs_a_batch(start: Start, receiver: OtlpReceiver) -> None:
     """Half a surrogate pair and a number of more than 64 bits, of a client or an upstream, are sent
-    as the protocol can carry them."""
+    as the protocol can carry them.
+    """
     usage = {"prompt_tokens": 10**30, "completion_tokens": 2, "total_tokens": 3}
     message = {"role": "assistant", "content": "p=0.9"}
     choice = {"index": 0, "message": message, "finish_reason": "st\udc80p"}

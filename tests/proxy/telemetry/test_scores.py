@@ -51,7 +51,10 @@ def section_of(server: LangfuseServer | PhoenixServer) -> dict[str, Any]:
 
 @pytest.fixture
 def start(upstream: FaultyUpstream, tmp_path: Path) -> Iterator[Start]:
-    """Starts a proxy that tells these servers; it stops in the end."""
+    """Yield a function that starts a proxy that exports to these servers.
+
+    All of them stop in the end.
+    """
     started: list[LiveProxy] = []
 
     def start(*servers: Any, **options: Any) -> LiveProxy:
@@ -229,7 +232,7 @@ def labels(proxy: LiveProxy) -> dict[str, bool]:
 
 
 def asked(proxy: LiveProxy, *headers: dict[str, str]) -> list[str]:
-    """The ids of requests, once their records are written."""
+    """Return the ids of requests, once their records are written."""
     ids = [proxy.ask("p=0.5", headers=each).headers["x-pinocchio-request-id"] for each in headers]
     findings = Findings(proxy.config.store)
     until(lambda: all(find(findings.engine, id) for id in ids), 20)
@@ -241,7 +244,8 @@ def test_verdicts_in_langfuse_become_labels(
     start: Start, langfuse: LangfuseServer, tmp_path: Path
 ) -> None:
     """Of the request whose score stands on the same trace, by whoever gave it, once; a trace with
-    several replies says nothing about one of them."""
+    several replies says nothing about one of them.
+    """
     proxy = start(langfuse)
     ids = asked(proxy, parent(1), parent(2), parent(3), parent(3))
     until(lambda: len(langfuse.scores) == 4, 20)
@@ -335,7 +339,8 @@ def test_hostile_answers_end_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What a server says in wrong types, odd names and dates of no calendar is passed by; what
-    else stands on its pages counts."""
+    else stands on its pages counts.
+    """
     proxy = start(langfuse, phoenix, store=store_url)
     ids = asked(proxy, parent(1), parent(2))
     until(lambda: len(langfuse.scores) == len(phoenix.annotations) == 2, 20)

@@ -57,7 +57,7 @@ class Answering:
 
 
 async def bodies_of(url: str, times: int = 1) -> list[bytes]:
-    """What is read of as many replies, one after the other."""
+    """Return the bodies of this many replies, read one after the other."""
     relay = Pool(url, timeout_s=2)
     try:
         bodies = []

@@ -36,7 +36,7 @@ async def post(question: Any, **fields: Any) -> UpstreamReply:
 
 
 async def ask(question: Any, **fields: Any) -> ChatCompletion:
-    """The completion, with everything in it that OpenAI always sends."""
+    """Return the completion; check that it has every member that OpenAI always sends."""
     reply = await post(question, **fields)
     assert reply.status == 200
     assert reply.header(b"content-type") == "application/json"
@@ -50,7 +50,7 @@ async def ask(question: Any, **fields: Any) -> ChatCompletion:
 
 
 async def stream(question: Any, **fields: Any) -> list[ChatCompletionChunk]:
-    """The chunks, with everything in them that OpenAI always sends; the stream ends with [DONE]."""
+    """Return the chunks; check their members and that the stream ends with [DONE]."""
     reply = await post(question, stream=True, **fields)
     assert reply.status == 200
     assert (reply.header(b"content-type") or "").startswith("text/event-stream")
@@ -65,7 +65,7 @@ async def stream(question: Any, **fields: Any) -> list[ChatCompletionChunk]:
 
 
 def assembled(chunks: list[ChatCompletionChunk]) -> ChatCompletion:
-    """What OpenAI's own client makes of a stream."""
+    """Return the completion that OpenAI's own client assembles from a stream."""
     state = ChatCompletionStreamState()
     for chunk in chunks:
         state.handle_chunk(chunk)

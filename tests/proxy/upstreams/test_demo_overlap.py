@@ -34,7 +34,10 @@ def telling_words(text: str) -> frozenset[str]:
 
 
 def parts(question: str) -> Iterator[frozenset[str]]:
-    """The question as a whole and, as it may follow a long instruction, each of its lines."""
+    """Yield the words of the whole question and of each of its lines.
+
+    A line alone may be the question, after a long instruction.
+    """
     text = APPENDIX.split(question, maxsplit=1)[0].removeprefix("User request:")
     yield telling_words(text)
     lines = re.split(r"\n|Question:", text)

@@ -41,7 +41,7 @@ class Transport(asyncio.Transport):
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A one for every reply whose head was known."""
+    """Return a list that gets a 1 for every reply whose head was known."""
     known, found = Connection._read_again, list[int]()
 
     def read_again(*given: Any) -> bool:
@@ -54,7 +54,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def all_of(asked: list[Reads], learns: int) -> list[object]:
-    """What a connection makes of replies, one after the other, where it learns so many heads."""
+    """Return what a connection reads from replies in turn, if it learns this many heads."""
     loop = asyncio.new_event_loop()
     free: list[Connection] = []
     connection = Connection(loop, "http://x", 1, free.append, lambda _: None, Bursts())

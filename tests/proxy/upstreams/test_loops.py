@@ -75,7 +75,7 @@ Start = Callable[..., LiveProxy]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts a proxy in front of any upstream, each with a store of its own."""
+    """Yield a function that starts a proxy in front of any upstream, each with its own store."""
     started: list[LiveProxy] = []
 
     def begin(upstream_url: str, **options: Any) -> LiveProxy:
@@ -91,7 +91,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 @pytest.fixture
 def looping(start: Start) -> Iterator[tuple[LiveProxy, Door]]:
-    """A proxy whose upstream is itself, by an address that it does not know as its own."""
+    """Yield a proxy whose upstream is itself, by an address that it does not know as its own."""
     with opened_door() as door:
         proxy = start(door.base_url)
         door.leads_to = proxy.port

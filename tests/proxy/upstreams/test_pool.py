@@ -65,7 +65,7 @@ def new_loop(kind: str) -> asyncio.AbstractEventLoop:
 
 @pytest.fixture(scope="module", autouse=True)
 def little_garbage() -> Iterator[None]:
-    """What was there before is not searched for garbage after every test; that would take long."""
+    """Exempt existing objects from garbage collection, which would take long after every test."""
     gc.collect()
     gc.freeze()
     yield
@@ -74,8 +74,10 @@ def little_garbage() -> Iterator[None]:
 
 @pytest.fixture(params=[*LOOPS, f"{LOOPS[-1]}, gathered"])
 def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run[Any]]:
-    """Runs a coroutine on an event loop of each kind, and with requests that wait for others;
-    nothing may be left over or complained of."""
+    """Yield a function that runs a coroutine on each kind of event loop, and with bursts gathered.
+
+    Checks that no task is left over and no loop complains.
+    """
     kind, _, is_gathered = request.param.partition(", ")
     if is_gathered:
         monkeypatch.setattr(pool_module, "Bursts", AlwaysGathered)
@@ -158,7 +160,7 @@ def ask_once(run: Run[Any], script: Script, method: str = "POST", **options: Any
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Waits for what a script's thread does."""
+    """Wait for what a script's thread does."""
     while not condition():  # noqa: ASYNC110 - no event can be set from there on any loop
         await asyncio.sleep(0.005)
 
@@ -543,7 +545,7 @@ class Recorded(asyncio.Transport):
 
 
 def parsed(pieces: list[bytes]) -> tuple[Got, bool]:
-    """What a connection makes of exactly these reads and an end; whether it could be kept."""
+    """Return what a connection reads from these reads and an end, and whether it is reusable."""
     loop = asyncio.new_event_loop()
     free: list[Connection] = []
     connection = Connection(loop, "http://x", 1, free.append, lambda _: None, Bursts())
@@ -847,7 +849,7 @@ def test_connecting_does_not_take_for_ever(run: Run[Any], monkeypatch: pytest.Mo
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A self-signed certificate for localhost, with its key in the same file."""
+    """Write a self-signed certificate for localhost and its key into one file; return its path."""
     if shutil.which("openssl") is None:
         pytest.skip("needs openssl")
     folder = tmp_path_factory.mktemp("tls")
@@ -1130,7 +1132,8 @@ def test_a_close_that_the_loop_has_not_seen_yet(run: Run[Any]) -> None:
 @pytest.mark.parametrize("last", [b"", OK], ids=["the end", "another answer"])
 def test_a_request_that_waits_for_others_is_not_lost(last: bytes) -> None:
     """What comes before a gathered request has left is no answer to it: not a byte of the request
-    was sent, so that even a POST goes to a new connection."""
+    was sent, so that even a POST goes to a new connection.
+    """
     gate, said = Gate(), Gate()
 
     def script(peer: Peer) -> None:
@@ -1161,7 +1164,10 @@ def test_a_request_that_waits_for_others_is_not_lost(last: bytes) -> None:
 
 
 def dropping(times: int, started: bytes = b"") -> Script:
-    """Serves one request a connection; the first `times` second ones are read and then dropped."""
+    """Return a script that serves one request per connection.
+
+    The first `times` connections read a second request and then drop it.
+    """
 
     def script(peer: Peer) -> None:
         while peer.request():
@@ -1642,7 +1648,7 @@ def test_a_forward_proxy_in_the_environment_is_not_used(
 
 
 def forwarding(heads: list[bytes], status: int = 200) -> Script:
-    """A forward proxy that opens tunnels, or refuses them, and notes the heads that it saw."""
+    """Return a forward proxy that opens tunnels, or refuses them, and records the heads it saw."""
 
     def script(peer: Peer) -> None:
         head = b""
@@ -1673,7 +1679,8 @@ def test_https_goes_through_the_forward_proxy(
     no_proxy: str,
 ) -> None:
     """HTTPS_PROXY opens a tunnel, with the proxy's login and no key in sight; NO_PROXY names hosts
-    that are reached directly."""
+    that are reached directly.
+    """
 
     async def scenario() -> None:
         heads: list[bytes] = []

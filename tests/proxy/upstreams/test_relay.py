@@ -36,7 +36,7 @@ OURS = "x-pinocchio-"
 
 @pytest.fixture(scope="module")
 def bare(start_proxy: StartProxy) -> LiveProxy:
-    """A proxy that puts the confidence into headers only."""
+    """Start a proxy that puts the confidence into headers only."""
     return start_proxy(attach={"body": False})
 
 
@@ -73,7 +73,8 @@ def test_query_string_survives(proxy: LiveProxy, upstream: FaultyUpstream) -> No
 
 def test_request_headers_survive(proxy: LiveProxy, upstream: FaultyUpstream) -> None:
     """Unknown and repeated header fields reach upstream with their values; no other comes with
-    them but the mark by which a loop is found."""
+    them but the mark by which a loop is found.
+    """
     sent = [
         (b"openai-beta", b"assistants=v2"),
         (b"x-stainless-retry-count", b"0"),

@@ -16,4 +16,4 @@ class AlwaysGathered(Bursts):
 
     @is_gathering.setter
     def is_gathering(self, _: bool) -> None:
-        """It stays so."""
+        """Ignore the value: requests are always gathered."""

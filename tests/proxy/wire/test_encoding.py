@@ -30,7 +30,7 @@ from proxy.wire.encoding import (
 
 
 def _zstd(body: bytes) -> bytes:
-    """A frame as a server streams it: without the size of its content."""
+    """Return a frame as a server streams it: without the size of its content."""
     packer = zstandard.ZstdCompressor(write_content_size=False).compressobj()
     return packer.compress(body) + packer.flush()
 

@@ -63,7 +63,7 @@ def proxy(
 
 
 def peak_of(proxy: ProxyProcess) -> int:
-    """The most bytes of memory that the process has had since it was last asked."""
+    """Return the process's peak memory in bytes since the last call."""
     text = Path(f"/proc/{proxy.pid}/status").read_text()
     Path(f"/proc/{proxy.pid}/clear_refs").write_text("5")  # begins anew
     kilobytes = next(line.split()[1] for line in text.splitlines() if line.startswith("VmHWM"))
@@ -71,13 +71,13 @@ def peak_of(proxy: ProxyProcess) -> int:
 
 
 def memory_of(proxy: ProxyProcess) -> int:
-    """The bytes of memory that the process has now, as a new peak."""
+    """Reset the peak memory of the process and return its present memory in bytes."""
     peak_of(proxy)
     return peak_of(proxy)
 
 
 def beside(proxy: ProxyProcess, work: Callable[[], httpx.Response]) -> tuple[httpx.Response, float]:
-    """What work gives, and how long the slowest probe beside it took."""
+    """Return the work's response, and the longest wait of a probe meanwhile, in seconds."""
     url, waits, is_over = f"http://127.0.0.1:{proxy.port}/livez", [0.0], threading.Event()
 
     def probe() -> None:

@@ -50,7 +50,7 @@ def parsed(body: bytes) -> Any:
 
 
 def pairs(body: bytes) -> Any:
-    """The top-level members in order, duplicates too."""
+    """Return the top-level members in order, including duplicates."""
     return json.JSONDecoder(object_pairs_hook=list).decode(body.decode("utf-8-sig").strip())
 
 

@@ -27,7 +27,7 @@ async def outlets(number: int) -> AsyncIterator[tuple[Bursts, list[tuple[Outlet,
 
 
 def arrived(theirs: socket.socket) -> bytes:
-    """What is there already."""
+    """Return the bytes that have arrived already."""
     try:
         return theirs.recv(2**16)
     except BlockingIOError:
@@ -35,7 +35,7 @@ def arrived(theirs: socket.socket) -> bytes:
 
 
 async def turns(number: int, work: Callable[[], None]) -> None:
-    """Does the work in so many turns of the loop."""
+    """Do the work once in each of this many turns of the loop."""
     for _ in range(number):
         work()
         await asyncio.sleep(0)

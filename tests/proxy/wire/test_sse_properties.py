@@ -52,9 +52,9 @@ places = st.lists(st.integers(0, 2**16), max_size=20)
 
 
 def reference(stream: bytes) -> list[str]:
-    """The data of every event, as the standard says it: decode, cut into lines, go through them.
+    """Return the data of every event, as the standard reads it: decode, split into lines, go on.
 
-    With one difference, in which official clients agree: empty data is data too.
+    It differs in one point, in which official clients agree: empty data is data too.
     """
     text = stream.decode("utf-8", errors="replace").removeprefix("\ufeff")
     *complete, _ = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")

@@ -114,7 +114,7 @@ class Workers:
 
 
 def children_of(pid: int) -> list[int]:
-    """The processes whose parent this is."""
+    """Return the pids of the running children of a process."""
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -135,7 +135,7 @@ def is_alive(pid: int) -> bool:
 
 @contextmanager
 def running(folder: Path, upstream_url: str, **options: Any) -> Iterator[Workers]:
-    """A proxy with several workers that ends with the block, and leaves nobody behind."""
+    """Yield a proxy with several workers; check that none outlives the block."""
     workers = Workers(folder, upstream_url, **options)
     try:
         yield workers

@@ -61,7 +61,7 @@ def supervised(
     configuration: Configuration,
     log: int | None = None,
 ) -> int:
-    """The pid of a supervisor of these, which writes its lines into `log`."""
+    """Fork a supervisor of these runs, which writes its log into `log`; return its pid."""
     if pid := os.fork():
         return pid
     if log is not None:
@@ -164,7 +164,7 @@ def deaf_once_started_anew(died: Path) -> Callable[[Peers], int]:
 
 
 def logged(reads: int, begins: str) -> Iterator[dict[str, Any]]:
-    """The lines of a supervisor's log, as they come, whose event begins so."""
+    """Yield the lines of a supervisor's log whose event begins like this, as they arrive."""
     with os.fdopen(reads) as told:
         for line in told:
             if line.startswith("{") and (event := json.loads(line))["event"].startswith(begins):

@@ -151,7 +151,8 @@ def test_conversations_and_limits_are_of_all_workers(
 
 def test_a_worker_that_dies_is_started_anew(upstream: FaultyUpstream, tmp_path: Path) -> None:
     """Clients of the others notice nothing, counts do not go back, and the new one has the
-    configuration that holds, whatever the files say by then."""
+    configuration that holds, whatever the files say by then.
+    """
     with running(tmp_path, upstream.base_url) as workers:
         one, other = workers.both()
         assert [ask(client).status_code for client in (one, other)] == [200, 200]
@@ -195,7 +196,8 @@ def test_workers_end_with_their_supervisor(upstream: FaultyUpstream, tmp_path: P
 
 def test_a_drain_of_all_workers_loses_nothing(upstream: FaultyUpstream, tmp_path: Path) -> None:
     """A signal for the whole group counts once: streams end, every reply is on record. Clients look
-    at `/readyz`, as a load balancer does."""
+    at `/readyz`, as a load balancer does.
+    """
     workers = Workers(tmp_path, upstream.base_url, drain_s=1)
     pids = workers.pids()
     done: list[int] = []
@@ -246,7 +248,8 @@ def test_whoever_runs_it_may_drain_all(upstream: FaultyUpstream, tmp_path: Path)
 
 def test_one_scorer_scores_for_all(upstream: FaultyUpstream, tmp_path: Path) -> None:
     """It is a process of its own; once it dies, replies say that they have no score, until it is
-    there again."""
+    there again.
+    """
     options = {"workers": "{count: 2, scorer: shared}"}
     with running(tmp_path, upstream.base_url, **options) as workers:
         assert "2 workers, one scorer for all of them" in workers.process.stdout()
@@ -268,7 +271,8 @@ def test_workers_share_the_memory_of_the_calibrator(
     upstream: FaultyUpstream, tmp_path: Path
 ) -> None:
     """The embedded one is loaded before they are forked, a worker that is started later too; each
-    scores by itself, and has few pages of its own: with a calibrator of its own it had 108 MB."""
+    scores by itself, and has few pages of its own: with a calibrator of its own it had 108 MB.
+    """
     with running(tmp_path, upstream.base_url, checkpoint="embedded") as workers:
         confidences = {confidence(client) for client in workers.both()}
         kill(workers.pids()[0])
@@ -282,7 +286,7 @@ def test_workers_share_the_memory_of_the_calibrator(
 
 
 def confidence(client: httpx.Client) -> str:
-    """What a worker says of a reply, once it scores."""
+    """Return a worker's confidence in a reply, once it scores."""
     until(lambda: "x-pinocchio-confidence" in ask(client).headers)
     return ask(client).headers["x-pinocchio-confidence"]
 
@@ -294,7 +298,8 @@ def private_mb(pid: int) -> float:
 
 def test_what_computes_on_threads_is_not_forked(tiny_checkpoint: OfFamily, tmp_path: Path) -> None:
     """A fork copies no threads, so a language model is loaded by whoever uses it; so is what cannot
-    be loaded at all, for the worker tells why."""
+    be loaded at all, for the worker tells why.
+    """
     llm = str(tiny_checkpoint("qwen3_5_text"))
     for name in (llm, str(tmp_path), "none", "fake:0.5"):
         config = Config.model_validate({"calibrator": {"checkpoint": name}})
@@ -335,7 +340,8 @@ def test_a_language_model_is_loaded_once(
 
 def test_how_many_workers_there_may_be(tmp_path: Path) -> None:
     """`check` says how many serve, and whose the scorer is; what is no number of workers is
-    refused in a sentence."""
+    refused in a sentence.
+    """
     path = tmp_path / "proxy.yaml"
     path.write_text(f'workers: 3\nstore: "sqlite:///{tmp_path}/store.db"\n')
     told = run_cli("check", "--config", str(path))

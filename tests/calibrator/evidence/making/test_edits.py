@@ -97,7 +97,7 @@ def test_negations_are_grammatical(sentence: str, negated: str) -> None:
 
 
 def test_a_participle_is_not_negated_as_a_verb() -> None:
-    """ "The letters found in the attic" must not become "The letters did not find in the attic"."""
+    """In "The letters found in the attic", "found" is not negated to "did not find"."""
     assert _all(add_negation, "The letters found in the attic pleased everyone.") == {None}
 
 

@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 
 
 def stopped(scenes: Path) -> tuple[float, float]:
-    """The shares of wrong and of right calls that the pack stops."""
+    """Return the shares of wrong and of right calls that the pack stops."""
     rows = [parse_row(each) for each in runpy.run_path(str(SCRIPT))["rows"](scenes)]
     scores = load_scorer("embedded", "cpu").score_batch([row.item("served") for row in rows])
     policy = load_policy("doubtful-calls")

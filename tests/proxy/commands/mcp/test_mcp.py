@@ -35,7 +35,7 @@ def folder_with_config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pat
 
 @asynccontextmanager
 async def connected(folder: Path, *options: str, **env: str) -> Any:
-    """A client of a server that is a process of its own, as a desktop app starts it."""
+    """Yield a client of a server in its own process, as a desktop app starts it."""
     server = StdioServerParameters(
         command=sys.executable,
         args=["-m", "pinocchio", "mcp", "--config", str(folder / "proxy.yaml"), *options],
@@ -49,7 +49,7 @@ async def connected(folder: Path, *options: str, **env: str) -> Any:
 
 
 async def call(client: Any, name: str, /, **arguments: Any) -> Any:
-    """The structured answer of a tool; fails where it says an error."""
+    """Return the structured answer of a tool; fail if it reports an error."""
     result = await client.call_tool(name, arguments)
     assert not result.is_error, result.content
     found = result.structured_content

@@ -36,7 +36,7 @@ OWN = "Say more."
 
 
 def generating(model: str | None = f"say {WHICH}", text: str = OWN, otherwise: str = "") -> str:
-    """A policy that has a model write a question where an answer is below 0.3."""
+    """Return a policy that lets a model write a question if an answer is below 0.3."""
     options: Json = {"ask": "generate", "text": text} | ({"model": model} if model else {})
     then = json.dumps({"clarify": options})
     if otherwise:
@@ -46,7 +46,7 @@ def generating(model: str | None = f"say {WHICH}", text: str = OWN, otherwise: s
 
 
 def told_in(reply: RawReply, is_stream: bool) -> tuple[str, Json]:
-    """The text of a chat completion, and the member."""
+    """Return the text of a chat completion, and the member."""
     if is_stream:
         return text_in(reply.body), members_in(reply.body)[0]
     completion = json.loads(reply.body)

@@ -35,7 +35,7 @@ def start(upstream: FaultyUpstream, tmp_path: Path) -> Start:
     running: list[LiveProxy] = []
 
     def start(first: str | None = None, policy: str | Path = OBSERVE, **fallback: Any) -> LiveProxy:
-        """A proxy whose models `status-*` and others of `first` fall back to the spare."""
+        """Start a proxy whose models fall back to the spare, except for `say *`."""
         url = first or upstream.base_url
         routes = (
             {"match": "say *", "upstream": "spare"},

@@ -15,7 +15,7 @@ from proxy.formats.logprobs import LOWEST, summary, tokens_of
 
 
 def said(text: Any, *tops: dict[str, float], **more: Any) -> Choice:
-    """A judge's reply, with the probabilities of what might have stood in place of each token."""
+    """Return a judge's reply; `tops` has each token's alternatives with their probabilities."""
     content = [
         {
             "token": next(iter(top)),

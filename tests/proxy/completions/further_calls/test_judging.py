@@ -106,7 +106,8 @@ def test_before_any_fit_its_word_counts_by_the_prior(
     start_proxy: StartProxy, upstream: FaultyUpstream, is_stream: bool
 ) -> None:
     """The number is moved by the prior, and its name says so; the member has the number before;
-    the reply's bytes are its own."""
+    the reply's bytes are its own.
+    """
     proxy = start_proxy(policy=judged_by(JUDGE, UNSURE), scorer=WordScorer())
     asked = question("Paris p=0.6", stream=is_stream)
     got = proxy.post_raw(asked)
@@ -312,7 +313,8 @@ def test_who_fails_hangs_or_writes_something_else_changes_nothing(
     start_proxy: StartProxy, fitted: Any, judge: str, error: str
 ) -> None:
     """The reply goes out with its own number, no later than the policy says, and the failure is
-    told; also where weights for this judge are there."""
+    told; also where weights for this judge are there.
+    """
     weights = weights_of(f"judge {judge}", f"judge {judge} in words")
     policy = judged_by(judge, UNSURE, within="1s")
     proxy = start_proxy(policy=policy, scorer=WordScorer(), **fitted(weights))
@@ -449,7 +451,8 @@ def test_judge_and_log_probabilities_count_together(start_proxy: StartProxy, fit
 
 def test_an_escalation_keeps_what_the_judge_said(start_proxy: StartProxy, fitted: Any) -> None:
     """The reply of the stronger model is heard as another opinion; the first one's judge still
-    counts where it is kept."""
+    counts where it is kept.
+    """
     escalate = "{name: up, when: {confidence: {below: 0.9}}, then: {escalate: {to: hang-up}}}"
     weights = weights_of(f"judge {JUDGE}")
     proxy = start_proxy(policy=judged_by(JUDGE, escalate), scorer=WordScorer(), **fitted(weights))

@@ -26,7 +26,7 @@ from tests.servers.faulty_upstream import FaultyUpstream
 
 @pytest.fixture(scope="module")
 def own_postgres() -> Iterator[PostgresServer]:
-    """A server of these tests alone: they stop it."""
+    """Yield a server of these tests alone: they stop it."""
     with PostgresServer() as server:
         yield server
 
@@ -45,7 +45,8 @@ def test_metrics_are_served_to_keys_that_are_known(
     proxy: LiveProxy, own_postgres: PostgresServer
 ) -> None:
     """Prometheus' key opens /metrics during an outage, also one that never asked before.
-    A reviewer's session goes on and opens no more than before; strangers get nothing."""
+    A reviewer's session goes on and opens no more than before; strangers get nothing.
+    """
     before = make_key(proxy, "admin", "unused")
     reviewer = make_key(proxy, "reviewer", "alice")
     with stranger(proxy) as client, logged_in(proxy, reviewer) as page:  # the first request of all

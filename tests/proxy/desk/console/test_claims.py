@@ -27,7 +27,8 @@ def csrf_in(page: str) -> str:
 
 def test_two_reviewers_are_led_to_different_replies(start_proxy: StartProxy) -> None:
     """Bob sees in the queue and on the page that Alice has a reply open, and his next one is
-    another; nothing keeps him from deciding on hers."""
+    another; nothing keeps him from deciding on hers.
+    """
     proxy = start_proxy(policy=HOLD.replace("desk", "claims"), **DESK)
     first, second, third = (held_id(proxy, f"p=0.{n}") for n in (1, 2, 3))
     alice, bob = (make_key(proxy, "reviewer", name) for name in ("alice", "bob"))

@@ -75,7 +75,7 @@ def proxy(start_proxy: StartProxy) -> LiveProxy:
 
 
 def looked_at(visit: Visit, path: str) -> None:
-    """The page is open, and nothing came of it but the page."""
+    """Open the page and check that it caused nothing else: no dialog, request or error."""
     page = visit.page
     response = page.goto(path)
     assert response is not None
@@ -86,7 +86,7 @@ def looked_at(visit: Visit, path: str) -> None:
 
 
 def called(name: str, arguments: str) -> dict[str, object]:
-    """A reply whose tool has this name, as the upstream is told to give it."""
+    """Return a reply that calls a tool with this name, for the upstream to answer with."""
     call = {"id": "c", "type": "function", "function": {"name": name, "arguments": arguments}}
     message = {"role": "assistant", "content": None, "tool_calls": [call]}
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
@@ -100,7 +100,8 @@ def test_nothing_of_a_hostile_reply_happens(
     proxy: LiveProxy, visit: Visit, texts: list[str]
 ) -> None:
     """In replies, questions, instructions, models' names and notes; on every page that shows them:
-    no dialog, no request to another origin, no violation, nothing set by a script, no overflow."""
+    no dialog, no request to another origin, no violation, nothing set by a script, no overflow.
+    """
     assert len(HOSTILE) >= 30
     ids = []
     for text in texts:

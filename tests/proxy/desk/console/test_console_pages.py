@@ -101,7 +101,8 @@ def test_a_held_reply_is_edited_and_the_client_gets_it(proxy: LiveProxy, visit: 
 
 def test_what_is_not_supported_is_shown(proxy: LiveProxy, visit: Visit) -> None:
     """The page and its line in the queue tell support, the sentence with its words, and what the
-    number is based on; the API and `reviews show` tell the same."""
+    number is based on; the API and `reviews show` tell the same.
+    """
     clean_up(proxy)
     answer = "We close at noon. p=0.4 support=0.12 basis=context contradicted=noon"
     id = held_id(proxy, answer)
@@ -137,7 +138,8 @@ def test_what_was_not_checked_is_said(proxy: LiveProxy, visit: Visit) -> None:
 
 def test_tool_calls_are_edited_field_by_field(proxy: LiveProxy, visit: Visit) -> None:
     """Arguments are fields; what does not fit the tool's schema is refused, with the reason; what
-    was not touched stays as it was."""
+    was not touched stays as it was.
+    """
     id = held_id(proxy, "Paris p=0.1", model="tools", tools=[TOOL])
     page = visit.page
     open_review(page, id)
@@ -190,7 +192,8 @@ def test_the_second_step_is_above_a_phones_bar(browser: Browser, proxy: LiveProx
 
 def test_calls_like_one_are_approved_and_revoked(proxy: LiveProxy, visit: Visit) -> None:
     """With the page's script too: what is chosen goes with the approval that was confirmed, and the
-    queue lists it with a button that ends it."""
+    queue lists it with a button that ends it.
+    """
     id = held_id(proxy, "Pisa p=0.1", model="tools", tools=[TOOL])
     page = visit.page
     open_review(page, id)
@@ -215,7 +218,8 @@ def test_calls_like_one_are_approved_and_revoked(proxy: LiveProxy, visit: Visit)
 
 def test_the_keyboard_is_enough(proxy: LiveProxy, visit: Visit) -> None:
     """From the queue, by keys alone: down, open, label, approve, undo, reject; and the next one
-    comes by itself."""
+    comes by itself.
+    """
     clean_up(proxy)
     surest, unsure = held_id(proxy, "first p=0.1"), held_id(proxy, "second p=0.3")
     page, keys = visit.page, visit.page.keyboard
@@ -252,7 +256,8 @@ def test_the_keyboard_is_enough(proxy: LiveProxy, visit: Visit) -> None:
 
 def test_a_verdict_is_sent_when_its_time_is_up(browser: Browser, proxy: LiveProxy) -> None:
     """Without a further key it takes the seconds of the undo; and who was slower than somebody
-    else is told."""
+    else is told.
+    """
     first, second = held_id(proxy), held_id(proxy)
     with visiting(browser, proxy) as visit:
         page = visit.page
@@ -274,7 +279,8 @@ def test_a_verdict_is_sent_when_its_time_is_up(browser: Browser, proxy: LiveProx
 
 def test_two_people_approve_in_their_browsers(browser: Browser, start_proxy: StartProxy) -> None:
     """The first sees that it waits for another, and approving again changes nothing; the second
-    sees who it was, and releases it."""
+    sees who it was, and releases it.
+    """
     two = HOLD.replace("seniors", "seniors, approvals: 2").replace("desk", "two")
     proxy = start_proxy(policy=two, **DESK)
     id = held_id(proxy, "Rome p=0.1")
@@ -307,7 +313,8 @@ def test_two_people_approve_in_their_browsers(browser: Browser, start_proxy: Sta
 
 def test_pages_work_without_script(browser: Browser, proxy: LiveProxy) -> None:
     """Filters, labels and decisions are plain forms; what is wrong with an edit stands above what
-    was written."""
+    was written.
+    """
     clean_up(proxy)
     first, second = held_id(proxy, "first p=0.1"), held_id(proxy, "second p=0.2")
     with visiting(browser, proxy, java_script_enabled=False) as visit:
@@ -350,7 +357,8 @@ def test_every_page_fits_a_phone_in_both_colours(
     browser: Browser, proxy: LiveProxy, scheme: Any
 ) -> None:
     """At 375 pixels nothing scrolls sideways, no script fails, and nothing is fetched from
-    elsewhere."""
+    elsewhere.
+    """
     long = "averyveryverylongwordwithoutanyblank" * 20
     id = held_id(proxy, f"{long} p=0.1", tools=[TOOL])
     phone = {"width": 375, "height": 740}
@@ -458,7 +466,8 @@ def test_what_is_not_there_is_a_page(proxy: LiveProxy) -> None:
 
 def test_a_threshold_can_be_dragged(browser: Browser, start_proxy: StartProxy) -> None:
     """With twenty sure and right replies and twenty unsure and wrong ones: all delivered, half of
-    them would be wrong; above the unsure ones, half are delivered and none is wrong."""
+    them would be wrong; above the unsure ones, half are delivered and none is wrong.
+    """
     proxy = start_proxy(policy=HOLD.replace("desk", "what-if"), **DESK)
     for number in range(40):
         is_correct = number % 2 == 0
@@ -571,7 +580,8 @@ def comparing(*models: str) -> str:
 @pytest.mark.slow  # the figures without a page: test_second_opinion_worth
 def test_what_second_opinions_were_worth(browser: Browser, start_proxy: StartProxy) -> None:
     """Of forty replies of one number, those are right with which the other model agrees: the number
-    ranks them then. Page and API have the same figures."""
+    ranks them then. Page and API have the same figures.
+    """
     policy = comparing("say Paris p=0.9")
     proxy = start_proxy(policy=policy, scorer=HearingScorer(), **DESK)
     for number in range(40):

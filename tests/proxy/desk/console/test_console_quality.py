@@ -28,7 +28,8 @@ def label(confidence: float, is_correct: bool, stratum: Any = "audited", share: 
 
 def test_a_calibrated_number_lies_on_the_line() -> None:
     """Where replies of confidence p are right with probability p, the bands' intervals have
-    p, nine of ten at least, and the ECE is small."""
+    p, nine of ten at least, and the ECE is small.
+    """
     rng = random.Random(1)
     drawn = [rng.random() for _ in range(4_000)]
     labels = [Weighed(p, rng.random() < p, 1.0) for p in drawn]

@@ -40,7 +40,10 @@ def held_texts(proxy: LiveProxy, most: int) -> list[str]:
 
 
 def held_calls(proxy: LiveProxy, most: int) -> list[str]:
-    """Replies that call `book_train`, the surest error first; none is bound to a request before."""
+    """Return the ids of held replies that call `book_train`, the surest error first.
+
+    None is bound to an earlier request.
+    """
     return [
         held_id(proxy, f"City {next(NEW)} p=0.{number + 1}", model="tools", tools=[TOOL])
         for number in range(most)
@@ -53,8 +56,7 @@ def states(proxy: LiveProxy, ids: list[str]) -> list[str]:
 
 
 def leave_with(page: Page, proxy: LiveProxy, ids: list[str], *expected: str) -> None:
-    """Expects these states once the page has gone, and with it what could still be undone; they
-    stay so."""
+    """Leave the page, so that nothing can be undone, and check that these states last."""
     page.goto("about:blank")
     with suppress(AssertionError):  # then the comparison below shows the states
         until(lambda: states(proxy, ids) == list(expected))
@@ -63,7 +65,7 @@ def leave_with(page: Page, proxy: LiveProxy, ids: list[str], *expected: str) -> 
 
 
 def soon(page: Page, holds: Callable[[], object]) -> None:
-    """Waits for a condition, and lets the page's requests be handled meanwhile."""
+    """Wait for a condition, and let the page's requests be handled meanwhile."""
 
     def look() -> object:
         page.wait_for_timeout(50)
@@ -308,7 +310,8 @@ def test_of_two_tabs_one_decides(proxy: LiveProxy, visit: Visit, page: Page) -> 
 
 def test_without_script_the_server_looks_after_it(browser: Browser, proxy: LiveProxy) -> None:
     """A form that comes within a second of its page is asked for again, and a call has a box to be
-    ticked."""
+    ticked.
+    """
     execute(proxy.config.store, "UPDATE held_replies SET state = 'rejected' WHERE state = 'held'")
     text, call = held_id(proxy, "first p=0.1"), held_calls(proxy, 3)[2]
     with visiting(browser, proxy, java_script_enabled=False) as visit:

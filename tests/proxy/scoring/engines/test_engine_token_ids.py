@@ -46,7 +46,7 @@ ITEMS = [
 def text_checkpoint(
     tiny_bases: Callable[[Family], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """A checkpoint that reads text only, with a recalibration of its own."""
+    """Return a checkpoint that reads text only, with its own recalibration."""
     folder = tmp_path_factory.mktemp("text") / "tiny"
     base = tiny_bases("qwen3_5_text")
     return write_tiny_adapter(
@@ -56,7 +56,7 @@ def text_checkpoint(
 
 @pytest.fixture(scope="module")
 def own(text_checkpoint: Path) -> LlmCalibrator:
-    """The same in this process."""
+    """Return the same calibrator, loaded in this process."""
     scorer = load_scorer(str(text_checkpoint), "cpu")
     assert isinstance(scorer, LlmCalibrator)
     return scorer
@@ -94,7 +94,8 @@ def test_the_number_is_the_calibrators_own(
     engine: tuple[str, str], text_checkpoint: Path, own: LlmCalibrator
 ) -> None:
     """Score, confidence and truncation equal the in-process ones to 1e-5, under a name that tells
-    the engine (B08, B09, F02, F03)."""
+    the engine (B08, B09, F02, F03).
+    """
     kind, url = engine
     with connected(text_checkpoint, kind, url) as scorer:
         found, expected = scorer.score_batch(ITEMS), own.score_batch(ITEMS)
@@ -125,7 +126,8 @@ def test_other_weights_behind_an_engine(
     kind: str, text_checkpoint: Path, tiny_bases: Callable[[Family], Path], tmp_path: Path
 ) -> None:
     """An engine that serves the base alone is found out by the scores that an exported checkpoint
-    carries, before it is asked for any."""
+    carries, before it is asked for any.
+    """
     exported = export_weights(str(text_checkpoint), tmp_path / "exported")
     assert len(exported.canary) == 3
     log_probs = log_probs_of(load_base(tiny_bases("qwen3_5_text"), "causal-lm"))
@@ -169,7 +171,8 @@ def test_what_cannot_be_asked_there(
     kind: str, tiny_bases: Callable[[Family], Path], tmp_path: Path
 ) -> None:
     """A checkpoint that is no language model, or shows an image beside every text (F05), is refused
-    at the start; one that shows it can be asked without, under another name, uncorrected."""
+    at the start; one that shows it can be asked without, under another name, uncorrected.
+    """
     with pytest.raises(CheckpointError, match="'embedded' is no language model"):
         check_calibrator_config(config(Path("embedded"), kind, "http://127.0.0.1:1"))
     vision = write_tiny_adapter(

@@ -106,7 +106,8 @@ class Told:
 
 def test_others_are_read_from_afar_as_in_this_process() -> None:
     """Replies of others travel with their calls, and the confidence without them where it is known;
-    a server that reads none is sent none."""
+    a server that reads none is sent none.
+    """
     call = {"function": {"name": "pay", "arguments": "{}"}}
     use = ToolUse([], [], {"role": "assistant", "tool_calls": [call]})
     others = (OtherReply("Paris", "a"), OtherReply("London"), OtherReply("Paris", None, use))
@@ -141,7 +142,8 @@ def test_what_the_scorer_sees_is_what_was_asked() -> None:
 
 def test_an_older_server_is_sent_no_messages() -> None:
     """A server that does not say that it reads them would refuse them, and facts too; its scores
-    have no findings and rest on likeness."""
+    have no findings and rest on likeness.
+    """
     told = Told()
     with SaidServer(told) as server, connected(server.url) as remote:
         asked = Item("when?", "noon", messages=[{"role": "user"}], facts=("x",))
@@ -309,7 +311,8 @@ def test_a_name_that_no_header_can_tell(name: str) -> None:
 
 def test_whose_scores_they_are() -> None:
     """A scoring server without a named checkpoint has no name before it is asked, and the sentence
-    says what to do; people are told which engine it is."""
+    says what to do; people are told which engine it is.
+    """
     config = settings("http://gpu:9000")
     with pytest.raises(CheckpointError, match=r"add calibrator\.checkpoint"):
         known_name(config)
@@ -489,7 +492,8 @@ def test_a_proxy_that_is_there_before_its_engine(start_proxy: StartProxy) -> Non
 
 def test_images_go_where_the_calibrator_is(start_proxy: StartProxy) -> None:
     """A scoring server that reads images is shown those of a question, as they were sent; one that
-    does not is not asked about it (B01)."""
+    does not is not asked about it (B01).
+    """
     scorer, image = Seeing(), picture()
     part = {"type": "image_url", "image_url": {"url": data_url(image)}}
     asked = [{"role": "user", "content": [{"type": "text", "text": "p=0.6"}, part]}]

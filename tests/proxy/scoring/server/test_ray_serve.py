@@ -26,7 +26,7 @@ DEPLOY = ROOT / "deploy" / "ray"
 
 
 def config_of(name: str) -> Any:
-    """What is deployed by a file of deploy/."""
+    """Return the Serve configuration in a file of deploy/."""
     document = yaml.safe_load((DEPLOY / name).read_text())
     return yaml.safe_load(document["spec"]["serveConfigV2"]) if "spec" in document else document
 
@@ -50,7 +50,7 @@ def test_both_files_deploy_the_same() -> None:
 
 
 def _only_known(read: Any, given: Any) -> Any:
-    """What was read of all that was given; keys that nobody knows are not in it."""
+    """Return the values that were read, limited to the keys of what was given and known."""
     if isinstance(given, dict):
         return {key: _only_known(read[key], value) for key, value in given.items() if key in read}
     if isinstance(given, list):

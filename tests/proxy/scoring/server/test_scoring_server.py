@@ -47,7 +47,7 @@ def server() -> Iterator[ServedApp]:
 
 @contextmanager
 def queueing(scorer: SlowScorer, timeout_s: float) -> Iterator[ServedApp]:
-    """A server with room for two items in its queue."""
+    """Yield a scoring server with room for two items in its queue."""
     section: Any = {"checkpoint": "fake:0.5", "max_queue": 2, "timeout_s": timeout_s}
     with live_scoring_server(scorer, calibrator=section) as server:
         yield server
@@ -184,7 +184,7 @@ def test_a_full_queue() -> None:
 
 
 def begin_to_ask(server: ServedApp, *answers: str) -> HTTPConnection:
-    """Returns when the server has the request, without its answer."""
+    """Send a request without waiting for its answer; return once the server has received it."""
     connection = HTTPConnection(server.url.removeprefix("http://"), timeout=10)
     connection.request("POST", SCORE, items_body([Item("why?", answer) for answer in answers]))
     for _ in range(2):  # what is answered came later

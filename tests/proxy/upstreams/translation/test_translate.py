@@ -62,7 +62,7 @@ async def completed(upstream: LiteLLMUpstream, **fields: Any) -> ChatCompletion:
 
 
 async def streamed(upstream: LiteLLMUpstream, **fields: Any) -> list[ChatCompletionChunk]:
-    """The chunks of a stream that ends with [DONE]."""
+    """Return the chunks of a stream that ends with [DONE]."""
     reply = await upstream.send(request(stream=True, **fields))
     assert reply.status == 200
     assert (reply.header(b"content-type") or "").startswith("text/event-stream")
@@ -76,7 +76,7 @@ async def streamed(upstream: LiteLLMUpstream, **fields: Any) -> list[ChatComplet
 
 
 def assembled(chunks: list[ChatCompletionChunk]) -> ChatCompletion:
-    """What OpenAI's own client makes of a stream."""
+    """Return the completion that OpenAI's own client assembles from a stream."""
     state = ChatCompletionStreamState()
     for chunk in chunks:
         state.handle_chunk(chunk)
@@ -465,7 +465,8 @@ def test_importing_the_module_does_not_import_litellm() -> None:
 @pytest.mark.slow  # an import of its own; test_app.py says that none loads it unasked
 def test_loading_litellm_is_silent_and_offline(tmp_path: Path) -> None:
     """Its import prints nothing, opens no connection, reads no `.env`, and is the first request's:
-    it is in a thread, so that other requests go on."""
+    it is in a thread, so that other requests go on.
+    """
     (tmp_path / ".env").write_text("FROM_DOTENV=1")
     code = f"""
 import asyncio, logging, os, sys

@@ -324,7 +324,7 @@ def one_choice(message: Any, kind: str = "message") -> bytes:
 
 
 async def replied(listener: Listener, provider: str = "openai", **fields: Any) -> bytes:
-    """What a client of Anthropic's API gets of the listener's answer; raises ProxyError."""
+    """Return what a client of Anthropic's API gets for the listener's answer; raise ProxyError."""
     upstream = LiteLLMUpstream(
         provider, listener.base_url, "k", via="litellm", is_exact=provider == "openai"
     )

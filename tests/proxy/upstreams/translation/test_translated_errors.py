@@ -209,7 +209,7 @@ VERDICTS: dict[str, int | type[UpstreamError]] = {
 
 
 def made(kind: type[Exception], status: int) -> Exception:
-    """An instance with something for every argument that is required."""
+    """Return an instance with a value for every argument that is required."""
     values = {
         "status_code": status,
         "current_cost": 1.0,
