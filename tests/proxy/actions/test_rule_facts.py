@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from proxy.store.record.writer import Records
 from tests.conftest import StartProxy
 from tests.running.live_proxy import members_in, question
 from tests.servers.faulty_upstream import FaultyUpstream
@@ -177,30 +174,3 @@ def test_names_that_no_database_takes_lose_nothing(
         told = proxy.post_raw(body.replace("\\\\ud", "\\ud").encode())
         [facts] = proxy.recorded(told.headers["x-pinocchio-request-id"], "facts")
         assert (facts[0]["tools"] == ["\ud83d"]) if count == 1 else (facts is None)
-
-
-def test_a_record_of_an_older_version_is_opened_and_extended(tmp_path: Path) -> None:
-    """Its rows stay, and new ones have the facts."""
-    path = tmp_path / "old.db"
-    with sqlite3.connect(path) as connection:
-        connection.execute(
-            "CREATE TABLE exchanges (request_id VARCHAR PRIMARY KEY, started_at FLOAT NOT NULL, "
-            "key_hash VARCHAR NOT NULL, path VARCHAR NOT NULL, upstream VARCHAR, model VARCHAR, "
-            "is_stream BOOLEAN NOT NULL, status INTEGER NOT NULL, error VARCHAR, confidence FLOAT,"
-            " confidence_status VARCHAR, reason VARCHAR, action VARCHAR, would_action VARCHAR, "
-            "policy VARCHAR, calibrator VARCHAR, review_id VARCHAR, escalated_from VARCHAR, "
-            "total_ms FLOAT NOT NULL, overhead_ms FLOAT NOT NULL, score_ms FLOAT)"
-        )
-        connection.execute(
-            "INSERT INTO exchanges (request_id, started_at, key_hash, path, is_stream, status, "
-            "total_ms, overhead_ms) VALUES ('req_f', 1, '', '/', 0, 200, 1, 1)"
-        )
-    connection.close()
-    for _ in range(2):  # the second time there is nothing to add
-        records = Records(f"sqlite:///{path}")
-        records.open()
-        records.close()
-    connection = sqlite3.connect(path)
-    rows = connection.execute("SELECT request_id, facts, shadowed FROM exchanges").fetchall()
-    connection.close()
-    assert rows == [("req_f", None, None)]

@@ -222,7 +222,7 @@ def test_a_framework_sees_the_confidence_of_a_request_for_approval(
 @pytest.mark.parametrize(("p", "told"), [("0.6", "It is sent."), ("0.25", "It was not approved.")])
 def test_the_example_approves_what_is_sure(start_responses: StartProxy, p: str, told: str) -> None:
     """`mcp_agent.py` sends the approval where the proxy is sure, and declines otherwise."""
-    proxy = start_responses(policy=UNSURE)
+    proxy = start_responses(policy=UNSURE.replace("below: 0.5", "below: 0.2"))
     said = mcp_agent.answer(proxy.openai, "mcp", URL, f"Mail ann p={p}")
     assert said.startswith(told)
 

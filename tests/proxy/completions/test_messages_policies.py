@@ -73,7 +73,7 @@ def test_a_held_reply_is_a_message_that_says_so(
     got = ask(proxy, asked("secret p=0.1", stream=is_stream))
     message = accumulated(got.body) if is_stream else json.loads(got.body)
     assert message["id"].startswith("msg_held_")
-    assert message["id"] in text_of(message)
+    assert "held for review" in text_of(message)
     assert (message["type"], message["stop_reason"]) == ("message", "refusal")
     assert message["model"] == "ok-20990101"
     assert message["usage"]["output_tokens"] == 15
@@ -245,13 +245,13 @@ def test_a_held_call_ends_the_stream_in_an_error(start: Start) -> None:
 
 
 def test_a_held_call_may_be_replaced_by_words(start: Start) -> None:
-    """With `reply: placeholder` the stream ends as a refusal with the id of the held message."""
+    """With `reply: placeholder` the stream ends as a refusal; the member has its id."""
     proxy = start(policy=tool_policy("{hold: {reply: placeholder}}"))
     got = ask(proxy, asked("p=0.1", "tools", stream=True, tools=TOOLS))
     message = accumulated(got.body)
     assert message["stop_reason"] == "refusal"
     id = member_in(got, True)["review_id"]
-    assert id in text_of(message)
+    assert "held for review" in text_of(message)
     decide(proxy, id, RELEASED)
     released = proxy.http.get(f"/v1/messages/{id}", headers=HEADERS).json()
     assert [block["type"] for block in released["content"]] == ["text", "tool_use", "tool_use"]

@@ -77,7 +77,7 @@ def test_slack_has_facts_call_and_buttons() -> None:
     assert fields["*Id*"] == "chatcmpl-held-1"
     assert len(fields) <= 10
     assert {each["text"]["type"] for each in [title, *texts]} <= {"mrkdwn", "plain_text"}
-    assert "_Doubtful_: nothing was looked up" in texts[0]["text"]["text"]
+    assert "_Doubtful_: no read-only call came before this one" in texts[0]["text"]["text"]
     assert texts[1]["text"]["text"].startswith('refund_order(order_id="A-1", note="')
     styles = {each["text"]["text"]: each.get("style") for each in actions["elements"]}
     assert styles == {"Approve": "primary", "Reject": "danger", "At the desk": None}

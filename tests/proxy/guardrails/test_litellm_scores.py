@@ -63,7 +63,10 @@ def test_a_stream_has_the_member_where_it_finishes(litellm: httpx.Client) -> Non
 
 def test_what_is_held_is_an_error(litellm: httpx.Client) -> None:
     """Whole, and called for; with the review's id and without the reply."""
-    for response in (ask(litellm, "London p=0.1"), ask(litellm, "call", "tools", tools=[TOOL])):
+    for response in (
+        ask(litellm, "London p=0.1"),
+        ask(litellm, "call p=0.1", "tools", tools=[TOOL]),
+    ):
         assert response.status_code == 422, response.text
         assert "chatcmpl-held-" in response.text
         assert "held for review" in response.text
